@@ -1,0 +1,1 @@
+"""Secondary (preemptible) instances on the idle capacity of OpenStack hosts."""

@@ -1,0 +1,143 @@
+"""Group [secondary_scheduler]: what agent, scheduler and Watcher share."""
+
+import typing
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'secondary_scheduler',
+    title='Secondary (preemptible) instances',
+    help="""
+What all parts of the plug-in must agree on: the agent on each compute host,
+the filters and weighers in nova-scheduler, and the collector and strategies
+in Watcher read this group from the same file or from copies of it. Each
+report of an agent carries a fingerprint of its policies; one that differs
+from the reader's closes the host for new secondaries and raises an alarm.
+""")
+
+OPTS: list[cfg.Opt] = [
+    cfg.MultiStrOpt(
+        'policy',
+        default=[],
+        mutable=True,
+        help="""
+One policy that bounds the harm secondary instances may do; the option may be
+repeated. A policy says which resource of a host must stay at or below which
+threshold while a secondary contributes to its use, and how long it may be
+above:
+
+    policy = cpu <= 90% for 10s
+    policy = cpu <= 80% for 25s on aggregate:secondary
+    policy = slots <= 3 on host:node1
+
+``cpu`` is the use of the whole host (primary and secondaries) in percent of
+its CPUs and is checked once a second; ``for`` is the timelimit in seconds
+(3 to 3600), which is never overrun: the agent takes the host's secondaries
+to their floor one second before. ``slots`` is the number of secondaries on
+the host; its timelimit may be left out (60s) and is the time in which
+surplus ones are moved or suspended. Without ``on`` a policy applies to every
+host; all that apply to a host must hold.
+
+Without any policy no host takes secondaries. A policy that cannot be read
+stops the agent and the status check with its column and a correct example,
+and closes admission for secondaries in nova-scheduler; primaries are never
+affected.
+"""),
+    cfg.FloatOpt(
+        'set_point_margin',
+        default=1.0,
+        min=0.0,
+        max=50.0,
+        mutable=True,
+        help="""
+How far below a policy's threshold the host is kept, in percent of the host's
+capacity. The usage controller's set point is the threshold minus this margin,
+and so is the limit up to which decisions fill a host. A larger margin lets
+through fewer short failures of a policy and leaves more capacity unused.
+"""),
+    cfg.FloatOpt(
+        'minimum_share',
+        default=5.0,
+        min=0.0,
+        max=100.0,
+        mutable=True,
+        help="""
+What every running secondary keeps under normal control, in percent of its
+host's CPU capacity, so that its peers and its owner do not take it for dead.
+It bounds how many secondaries a host can hold when its primary is busy: when
+the primary's use plus this share for each secondary exceeds the set point,
+local means do not suffice and secondaries have to leave. The floor that is
+the last resort lies below this share.
+"""),
+    cfg.FloatOpt(
+        'useful_share',
+        default=10.0,
+        min=0.0,
+        max=100.0,
+        mutable=True,
+        help="""
+What a secondary needs to be worth running, in percent of its host's CPU
+capacity. An instance is placed, migrated, resumed or started on a host only
+if every secondary there would have this much below the set point. It should
+be larger than ``minimum_share``: the gap between the two is what keeps an
+instance from leaving and returning over and over under a constant load.
+"""),
+    cfg.DictOpt(
+        'trigger_sensitivity',
+        default={'25': '7', '20': '6', '15': '5', '10': '4', '8': '3',
+                 '6': '2'},
+        mutable=True,
+        help="""
+After how many failed checks in a row (one a second) a policy counts as
+violated and the cloud is asked for help, by the policy's timelimit in
+seconds, as ``timelimit:checks`` pairs. Between two timelimits the number is
+interpolated, outside the nearest one is taken, and it is always between 1 and
+timelimit - 1. Few checks mean many, often needless, operations; many checks
+leave too little time for the gentle ones. Policies on ``slots`` are violated
+at once.
+"""),
+    cfg.StrOpt(
+        'transport_url',
+        secret=True,
+        help="""
+The message broker through which agents report to nova-scheduler and Watcher,
+in the form of ``[DEFAULT] transport_url``. By default the service's own is
+used. All three must meet on the same broker and virtual host; a separate
+account per compute host, which may do nothing but report, limits what a
+broken-into host can do.
+"""),
+    cfg.FloatOpt(
+        'report_interval',
+        default=5.0,
+        min=0.5,
+        max=60.0,
+        mutable=True,
+        help="""
+Seconds between two reports of an agent when nothing happens. A policy that
+becomes violated, or holds again, is reported at once. It must be clearly
+shorter than ``report_stale_after``.
+"""),
+    cfg.FloatOpt(
+        'report_stale_after',
+        default=15.0,
+        min=1.0,
+        max=600.0,
+        mutable=True,
+        help="""
+Seconds after which the last report of an agent no longer counts. A host whose
+data is stale takes no new secondaries and is no target of a migration; what
+runs there stays and remains under the control of its agent. The clocks of
+the hosts must agree to within a few seconds.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register this group and its options."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+    """Return (group, options), for oslo-config-generator."""
+    return [(GROUP, OPTS)]

@@ -1,0 +1,115 @@
+"""The report of an agent: what one host tells the rest of the cloud.
+
+It travels as a dictionary in an RPC cast (DESIGN.md decision 9), so reading
+one back validates it: a report that cannot be read is no report.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import enum
+from typing import Any
+
+VERSION = 1
+
+
+class PolicyState(enum.StrEnum):
+    """State of one policy on one host (Boettger 3.3)."""
+
+    HELD = 'held'
+    FAILING = 'failing'
+    VIOLATED = 'violated'
+    INVALID = 'invalid'
+    UNKNOWN = 'unknown'
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyReport:
+    """One policy of one host.
+
+    ``usage`` and ``threshold`` are in the policy's unit (percent of the host
+    for cpu), ``failed`` is the run of failed checks, ``timelimit`` seconds.
+    """
+
+    policy: str
+    resource: str
+    threshold: float
+    timelimit: int
+    usage: float | None
+    failed: int
+    state: PolicyState
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceReport:
+    """One secondary on the host; ``cpu`` and ``cap`` in percent of the host."""
+
+    uuid: str
+    priority: int
+    lease: str
+    cpu: float | None
+    cap: float | None
+    floored: bool
+    paused: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class HostReport:
+    """Everything an agent says at one instant.
+
+    ``incarnation`` changes when the agent starts, ``seq`` grows by one a
+    report; together they order reports of one host whatever the network does.
+    ``time`` is the agent's wall clock (s since the epoch), used to recognise
+    stale and future reports.  ``cpu_total`` and ``cpu_primary`` are percent
+    of the host's capacity, or None while unknown.
+    """
+
+    host: str
+    incarnation: str
+    seq: int
+    time: float
+    policies_hash: str
+    admission: bool
+    reason: str
+    cpus: float
+    memory_mb: int
+    cpu_total: float | None
+    cpu_primary: float | None
+    policies: tuple[PolicyReport, ...] = ()
+    instances: tuple[InstanceReport, ...] = ()
+    counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def violated(self) -> tuple[PolicyReport, ...]:
+        """Policies whose global trigger has fired."""
+        return tuple(p for p in self.policies
+                     if p.state in (PolicyState.VIOLATED, PolicyState.INVALID))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form that travels."""
+        return {'version': VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> 'HostReport':
+        """Read a report that came over the bus.
+
+        :raises ValueError: on anything that is not a report of this version.
+        """
+        try:
+            fields = dict(data)
+            if fields.pop('version') != VERSION:
+                raise ValueError('unknown report version')
+            fields['policies'] = tuple(
+                PolicyReport(**{**p, 'state': PolicyState(p['state'])})
+                for p in fields.get('policies', ()))
+            fields['instances'] = tuple(
+                InstanceReport(**i) for i in fields.get('instances', ()))
+            report = cls(**fields)
+            if not (isinstance(report.host, str) and report.host
+                    and isinstance(report.seq, int)
+                    and isinstance(report.time, int | float)
+                    and isinstance(report.incarnation, str)
+                    and isinstance(report.admission, bool)):
+                raise ValueError('a field of the report has a wrong type')
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f'not a host report: {exc}') from exc
+        return report

@@ -1,0 +1,1 @@
+"""The policy language, and the triggers that count failed checks."""

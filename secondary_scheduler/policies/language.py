@@ -1,0 +1,198 @@
+"""The policy language: one line of configuration, one policy.
+
+::
+
+    policy   = resource "<=" limit [ "for" seconds "s" ] [ "on" scope ]
+    resource = "cpu" | "slots"
+    limit    = number "%"        (cpu: percent of the host, 0 to 100)
+             | whole number      (slots: secondaries on the host)
+    scope    = "aggregate:" name | "host:" name
+
+It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
+the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
+"""
+
+from collections.abc import Collection, Iterable
+import dataclasses
+import hashlib
+import re
+import typing
+
+CPU = 'cpu'
+SLOTS = 'slots'
+
+#: Resources whose use changes only by an operation (Boettger 3.3, R16).
+STATIC = frozenset({SLOTS})
+
+MIN_TIMELIMIT = 3
+MAX_TIMELIMIT = 3600
+#: Seconds to move or suspend surplus secondaries, if a policy names none.
+STATIC_TIMELIMIT = 60
+
+EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
+            SLOTS: 'slots <= 3 on host:node1'}
+
+ScopeKind = typing.Literal['all', 'aggregate', 'host']
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be read.
+
+    ``column`` counts from 1 within ``text``, the value of the option.
+    """
+
+    def __init__(self, text: str, column: int, message: str,
+                 example: str = EXAMPLES[CPU]) -> None:
+        super().__init__(
+            f'[secondary_scheduler] policy = {text!r}: column {column}: '
+            f'{message}. A correct example: policy = {example}')
+        self.text = text
+        self.column = column
+        self.message = message
+        self.example = example
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """One policy.
+
+    ``threshold`` is in percent of the host for cpu and a count for slots,
+    ``timelimit`` in seconds (one check a second); ``scope_name`` is None for
+    all hosts; ``text`` is the policy in its canonical form, by which reports
+    name it.
+    """
+
+    resource: str
+    threshold: float
+    timelimit: int
+    scope_kind: ScopeKind
+    scope_name: str | None
+    text: str
+
+    @property
+    def static(self) -> bool:
+        """Whether only an operation can change the resource's use."""
+        return self.resource in STATIC
+
+    def applies_to(self, host: str,
+                   aggregates: Collection[str] | None) -> bool:
+        """Tell whether the policy binds a host.
+
+        ``aggregates`` are the names of the host's aggregates; None means
+        that they are not known, and then the policy applies: too strict
+        harms no primary.
+        """
+        if self.scope_kind == 'host':
+            return self.scope_name == host
+        if self.scope_kind == 'aggregate':
+            return aggregates is None or self.scope_name in aggregates
+        return True
+
+
+class _Scanner:
+    """Reads a text from left to right and knows the column."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+        self.start = 0
+        self.example = EXAMPLES[CPU]
+
+    def take(self, pattern: str) -> re.Match[str] | None:
+        """Skip blanks and what matches the pattern, if it is there."""
+        blank = re.compile(r'\s*').match(self.text, self.pos)
+        self.start = blank.end() if blank else self.pos
+        found = re.compile(pattern).match(self.text, self.start)
+        if found:
+            self.pos = found.end()
+        return found
+
+    def need(self, pattern: str, what: str) -> re.Match[str]:
+        """Take what must be there.
+
+        :raises PolicyError: if it is not.
+        """
+        found = self.take(pattern)
+        if found is None:
+            self.fail(f'expected {what}')
+        return found
+
+    def fail(self, message: str) -> typing.NoReturn:
+        """Refuse the text at the last thing looked at.
+
+        :raises PolicyError: always.
+        """
+        raise PolicyError(self.text, self.start + 1, message, self.example)
+
+
+def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
+    if resource == SLOTS:
+        count = scan.need(r'\d+(?![\d.%])', 'a whole number of secondaries')
+        return float(count[0]), str(int(count[0]))
+    number = scan.need(r'(\d+(?:\.\d+)?)\s*%',
+                       'a percentage of the host, like 90%')
+    threshold = float(number[1])
+    if threshold > 100:
+        scan.fail('a percentage of the host is at most 100%')
+    return threshold, f'{threshold:g}%'
+
+
+def _timelimit(scan: _Scanner, resource: str) -> int:
+    if not scan.take(r'for\b'):
+        if resource in STATIC:
+            return STATIC_TIMELIMIT
+        scan.fail('expected "for" and a timelimit, like "for 10s"')
+    seconds = scan.need(r'(\d+)\s*s\b', 'whole seconds, like 10s')
+    timelimit = int(seconds[1])
+    if not MIN_TIMELIMIT <= timelimit <= MAX_TIMELIMIT:
+        scan.fail(f'the timelimit must be from {MIN_TIMELIMIT}s to '
+                  f'{MAX_TIMELIMIT}s')
+    return timelimit
+
+
+def _scope(scan: _Scanner) -> tuple[ScopeKind, str | None]:
+    if not scan.take(r'on\b'):
+        return 'all', None
+    if scan.take(r'aggregate:'):
+        # The name of an aggregate may hold blanks: it is the whole rest.
+        return 'aggregate', scan.need(r'\S.*', 'an aggregate\'s name')[
+            0].rstrip()
+    scan.need(r'host:', '"aggregate:" or "host:"')
+    return 'host', scan.need(r'\S+', 'a host\'s name')[0]
+
+
+def parse(text: str) -> Policy:
+    """Read one policy.
+
+    :raises PolicyError: naming the column and a correct example.
+    """
+    scan = _Scanner(text)
+    resource = scan.need(r'(?:cpu|slots)\b', 'a resource: cpu or slots')[0]
+    scan.example = EXAMPLES[resource]
+    scan.need(r'<=', '"<="')
+    threshold, limit = _limit(scan, resource)
+    timelimit = _timelimit(scan, resource)
+    kind, name = _scope(scan)
+    if scan.take(r'\S'):
+        scan.fail('expected the end of the policy' if kind != 'all' else
+                  'expected "for", "on" or the end of the policy'
+                  if resource in STATIC else
+                  'expected "on" or the end of the policy')
+    canonical = f'{resource} <= {limit} for {timelimit}s'
+    if kind != 'all':
+        canonical += f' on {kind}:{name}'
+    return Policy(resource, threshold, timelimit, kind, name, canonical)
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Policy, ...]:
+    """Read all policies, in their order; one said twice counts once.
+
+    :raises PolicyError: for the first that cannot be read.
+    """
+    return tuple(dict.fromkeys(parse(text) for text in texts))
+
+
+def fingerprint(policies: Iterable[Policy]) -> str:
+    """Return 16 hex digits that two equal sets of policies share."""
+    texts = '\n'.join(sorted({policy.text for policy in policies}))
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]

@@ -1,0 +1,242 @@
+"""A one-machine OpenStack with secondary_scheduler working in it.
+
+Everything is real: Nova, Placement, Keystone, Glance, Neutron's API,
+Watcher, RabbitMQ, MariaDB, libvirt and QEMU, all in network namespaces and
+cgroups of their own on this machine, with all state in one directory
+(BOX_DIR, default /var/tmp/secondary-box).
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+
+import cgroups
+import control
+import guest
+import hosts
+import install
+import layout
+import network
+import shell
+from shell import BoxError, once, run, say
+
+
+def up(arguments) -> None:
+    """Install what is missing and start everything."""
+    shell.need_root()
+    settings = layout.load_settings()
+    for name in ('hosts', 'fake_hosts', 'engines'):
+        if getattr(arguments, name, None) is not None:
+            settings[name] = getattr(arguments, name)
+    layout.save_settings(settings)
+    names = layout.host_names(settings)
+    install.install()
+    once('guest image', guest.build,
+         key=(layout.HERE / 'guest-init.sh').read_text())
+    once('shared-storage shim', hosts.build_shim)
+    network.up(names)
+    cgroups.make_all(names)
+    for name in names:
+        hosts.boot(name, names)
+    control.up(settings)
+    for name in names:
+        hosts.wait_booted(name)
+        hosts.start_compute(name)
+        hosts.start_primary(name)
+    once('images, flavors, hosts', control.seed, 'cloud', *names,
+         key=' '.join(names))
+    once('secondaries enabled', _enable, names, key=' '.join(names))
+    for name in names:
+        hosts.start_agent(name)
+    if settings['fake_hosts']:
+        _start_fake_hosts(settings['fake_hosts'])
+    say(f'up: {len(names)} compute hosts; try '
+        '"python3 tools/box openstack hypervisor list"')
+
+
+def _enable(names) -> None:
+    environment = layout.credentials()
+    for name in names:
+        run([layout.BIN / 'secondary-scheduler', 'host', 'enable', name,
+             '--vcpus', '3', '--memory-mb', '768', '--disk-gb', '10',
+             '--slots', '3'], netns=True, env=environment)
+    run([layout.BIN / 'secondary-scheduler', 'flavor', 'create', 'secondary',
+         '--vcpus', '1', '--ram', '128', '--disk', '0'],
+        netns=True, env=environment)
+
+
+def _start_fake_hosts(number: int) -> None:
+    shell.start('fake-computes', shell.inside_netns(
+        [layout.BIN / 'python', layout.HERE / 'fake_computes.py',
+         str(number)]), cgroups=cgroups.groups('control'))
+
+
+def down(arguments) -> None:
+    """Stop everything; with --purge also remove all state."""
+    settings = layout.load_settings()
+    names = layout.host_names(settings)
+    hosts.shut_down(names)
+    shell.stop('fake-computes', timeout=2)
+    databases = ('rabbitmq', 'mariadb')
+    for name in reversed(shell.running()):
+        if name not in databases:
+            shell.stop(name, timeout=0.2)
+    shell.stop('rabbitmq', timeout=10)
+    shell.stop('mariadb', timeout=20)
+    time.sleep(0.2)
+    for group in ('hosts', 'clients', 'control'):
+        cgroups.kill_all(group)
+    time.sleep(0.3)
+    network.down()
+    cgroups.remove()
+    if arguments.purge:
+        shutil.rmtree(layout.STATE, ignore_errors=True)
+    say('down' + (', and all state removed' if arguments.purge else ''))
+
+
+def status(arguments) -> None:
+    """Say which services run."""
+    settings = layout.load_settings()
+    names = layout.host_names(settings)
+    expected = control.services(settings) + [
+        f'{kind}-{host}' for host in names
+        for kind in ('host', 'nova-compute', 'secondary-agent',
+                     'postgresql')]
+    running = set(shell.running())
+    for name in expected + sorted(running - set(expected)):
+        pid = shell.pid_of(name)
+        print(f'{name:30} {"pid " + str(pid) if pid else "DOWN"}')
+    if set(expected) - running:
+        raise BoxError('not everything runs; "python3 tools/box up" starts '
+                       'what is missing')
+
+
+def logs(arguments) -> None:
+    """Show the end of a service's logs, or list them."""
+    paths = sorted(layout.LOG.glob('*.log'),
+                   key=lambda path: path.stat().st_mtime)
+    if arguments.service:
+        paths = [path for path in paths if arguments.service in path.name]
+        if not paths:
+            raise BoxError(f'no log has "{arguments.service}" in its name; '
+                           '"python3 tools/box logs" lists them')
+        os.execvp('tail', ['tail', '-n', str(arguments.lines),
+                           *map(str, paths)])
+    for path in paths:
+        print(f'{path.stat().st_size:>10} {path}')
+
+
+def _inside(program, arguments, **more) -> int:
+    """Run a program of the environment inside the box, in the foreground."""
+    command = shell.inside_netns([str(layout.BIN / program), *arguments])
+    return shell.subprocess.run(
+        command, env={**os.environ, **layout.credentials(), **more}
+    ).returncode
+
+
+def openstack(arguments) -> None:
+    """Run the openstack command line with the box's credentials."""
+    user = arguments.user
+    sys.exit(_inside('openstack', arguments.arguments,
+                     **layout.credentials(user, user)))
+
+
+def demo(arguments) -> None:
+    """Bring the box up and show the main job on it."""
+    up(arguments)
+    options = ['--seed', str(arguments.seed), '--report',
+               str(arguments.report)]
+    if arguments.json:
+        options += ['--json', os.path.abspath(arguments.json)]
+    if arguments.quick:
+        options += ['--quick']
+    sys.exit(_inside('python', [str(layout.HERE / 'demo.py'), *options]))
+
+
+def test(arguments) -> None:
+    """Run the unit, functional and box tests (see doc/testing.md)."""
+    import tests
+    sys.exit(tests.run_tests(arguments, up, soak=False))
+
+
+def soak(arguments) -> None:
+    """Run the long tests (see doc/testing.md)."""
+    import tests
+    sys.exit(tests.run_tests(arguments, up, soak=True))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    top = argparse.ArgumentParser(
+        prog='python3 tools/box', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(dest='command', required=True,
+                                  metavar='COMMAND')
+
+    def command(function, summary, **more):
+        sub = commands.add_parser(
+            function.__name__, help=summary, description=function.__doc__,
+            **more)
+        sub.set_defaults(function=function)
+        return sub
+
+    def sizes(sub):
+        sub.add_argument('--hosts', type=int, metavar='N',
+                         help='real compute hosts (default 3)')
+        sub.add_argument('--fake-hosts', type=int, metavar='N',
+                         help='computes with Nova\'s fake driver as well, '
+                              'for tests of scale (default 0)')
+        sub.add_argument('--engines', type=int, metavar='N', choices=(1, 2),
+                         help='Watcher decision engines (default 1)')
+        return sub
+
+    sizes(command(up, 'install what is missing and start everything'))
+    sub = command(down, 'stop everything that the box started')
+    sub.add_argument('--purge', action='store_true',
+                     help='also remove all state, downloads included')
+    command(status, 'say what runs')
+    sub = command(logs, 'show the logs')
+    sub.add_argument('service', nargs='?',
+                     help='part of a log\'s name, for instance agent-box1')
+    sub.add_argument('-n', '--lines', type=int, default=40,
+                     help='lines of each log (default 40)')
+    sub = command(openstack, 'the openstack CLI with credentials')
+    sub.add_argument('--user', default='admin', metavar='NAME',
+                     help='admin, demo or other, before the command\'s own '
+                          'words (default admin)')
+    sub.add_argument('arguments', nargs=argparse.REMAINDER,
+                     help='what to give to the openstack command')
+    sub = sizes(command(demo, 'show the main job: a table and a report'))
+    sub.add_argument('--seed', type=int, default=1,
+                     help='seed of the arrivals at the primary (default 1)')
+    sub.add_argument('--json', metavar='FILE',
+                     help='also write every figure to FILE')
+    sub.add_argument('--report', metavar='FILE',
+                     default=os.path.abspath('box-demo.html'),
+                     help='the report (default ./box-demo.html)')
+    sub.add_argument('--quick', action='store_true',
+                     help='shorter phases and no A/A repetition: for trying '
+                          'things out, not for figures')
+    for function, summary in ((test, 'run the tests'),
+                              (soak, 'run the long tests')):
+        sub = command(function, summary)
+        sub.add_argument('tests', nargs='*',
+                         help='only these test files or directories')
+    return top
+
+
+def main() -> None:
+    """Run the command; errors that the user can mend are one message."""
+    arguments = parser().parse_args()
+    try:
+        arguments.function(arguments)
+    except BoxError as problem:
+        sys.exit(f'box: {problem}')
+    except KeyboardInterrupt:
+        sys.exit('box: interrupted; the same command goes on from here')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,98 @@
+"""The box's own part of the machine's cgroup tree (v1 controllers).
+
+    box/control          control plane: Keystone, Nova, Watcher, databases ...
+    box/clients          load generators of the primaries
+    box/hosts/NAME       one compute host: its limit makes it a host
+        system.slice     what systemd would start: the primary service, the
+                         agent, libvirtd
+        machine          what libvirt makes for its guests
+
+Weights act only between siblings, which is why the primary and the guests
+are laid out as systemd lays them out (see doc/box.md).
+"""
+
+import os
+import pathlib
+
+import layout
+from shell import BoxError
+
+ROOT = pathlib.Path('/sys/fs/cgroup')
+#: Weights of the groups: the clients' machines are never short of CPU, the
+#: hosts come next, and the control plane takes what is left.
+SHARES = {'control': 1024, 'clients': 16384, 'hosts': 8192}
+
+
+def _own(controller: str) -> str:
+    for line in pathlib.Path('/proc/self/cgroup').read_text().splitlines():
+        _, names, path = line.split(':', 2)
+        if controller in names.split(','):
+            # Repeated calls from inside the box must not nest.
+            return path.split('/secondary-box')[0].rstrip('/')
+    raise BoxError(f'this kernel has no cgroup v1 controller "{controller}"; '
+                   'the box needs cgroup v1 (the plug-in itself does not)')
+
+
+def path(controller: str, group: str = '') -> pathlib.Path:
+    """Return the directory of a group of the box in one controller."""
+    base = pathlib.Path(f'{ROOT}/{controller}{_own(controller)}')
+    return base / 'secondary-box' / group
+
+
+def groups(group: str) -> list[pathlib.Path]:
+    """Return a group's directories in every controller."""
+    return [path(controller, group) for controller in layout.CONTROLLERS]
+
+
+def make(group: str) -> None:
+    """Make a group, and those above it, in every controller."""
+    for controller in layout.CONTROLLERS:
+        directory = path(controller)
+        for part in ('', *pathlib.PurePath(group).parts):
+            directory = directory / part
+            directory.mkdir(exist_ok=True)
+            if controller == 'cpuset':
+                for name in ('cpuset.cpus', 'cpuset.mems'):
+                    if not (directory / name).read_text().strip():
+                        inherited = (directory.parent / name).read_text()
+                        (directory / name).write_text(inherited)
+
+
+def make_all(hosts: list[str]) -> None:
+    """Make the whole tree and set its weights and limits."""
+    for group, shares in SHARES.items():
+        make(group)
+        (path('cpu', group) / 'cpu.shares').write_text(str(shares))
+    for host in hosts:
+        make(f'hosts/{host}/system.slice')
+        limits = path('cpu', f'hosts/{host}')
+        (limits / 'cpu.cfs_period_us').write_text(str(layout.HOST_PERIOD_US))
+        quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
+        (limits / 'cpu.cfs_quota_us').write_text(str(quota))
+
+
+def kill_all(group: str) -> None:
+    """Kill every process in a group; only ours can be in it."""
+    for directory in sorted(path('cpu', group).rglob('cgroup.procs')):
+        for pid in directory.read_text().split():
+            try:
+                os.kill(int(pid), 9)
+            except ProcessLookupError:
+                pass
+
+
+def remove() -> None:
+    """Remove the whole tree, deepest groups first."""
+    for controller in layout.CONTROLLERS:
+        top = path(controller)
+        for directory in sorted(top.rglob('*'), reverse=True):
+            if directory.is_dir():
+                try:
+                    directory.rmdir()
+                except OSError:
+                    pass
+        if top.exists():
+            try:
+                top.rmdir()
+            except OSError:
+                pass

@@ -1,0 +1,533 @@
+"""The control plane: databases, configuration files, processes, in order.
+
+Everything is a stock package; what is ours gets in through entry points and
+configuration files only.
+"""
+
+import concurrent.futures
+import json
+import pathlib
+import shutil
+
+import cgroups
+import layout
+import shell
+from shell import once, run, say, start
+
+DATABASES = ('keystone', 'glance', 'placement', 'nova_api', 'nova',
+             'nova_cell0', 'neutron', 'watcher')
+
+AUTH = '''\
+auth_type = password
+auth_url = {url}
+project_domain_id = default
+user_domain_id = default
+project_name = service
+username = {user}
+password = {secret}
+region_name = RegionOne
+'''
+
+TOKEN = '''\
+[keystone_authtoken]
+www_authenticate_uri = http://{control}:5000
+token_cache_time = 3600
+{auth}'''
+
+KEYSTONE = '''\
+[DEFAULT]
+log_file = {log}/keystone.log
+[database]
+connection = {db}
+[token]
+provider = fernet
+expiration = 86400
+[fernet_tokens]
+key_repository = {etc}/keystone/fernet-keys/
+[credential]
+key_repository = {etc}/keystone/credential-keys/
+[cache]
+# Without a cache each token validation costs some 300 ms.
+enabled = true
+backend = oslo_cache.dict
+expiration_time = 600
+'''
+
+PLACEMENT = '''\
+[DEFAULT]
+log_file = {log}/placement.log
+[api]
+auth_strategy = keystone
+[placement_database]
+connection = {db}
+{token}
+'''
+
+GLANCE = '''\
+[DEFAULT]
+log_file = {log}/glance.log
+enabled_backends = files:file
+enabled_import_methods = []
+worker_self_reference_url = http://{control}:9292
+[database]
+connection = {db}
+[glance_store]
+default_backend = files
+[files]
+filesystem_store_datadir = {state}/glance/images
+[os_glance_staging_store]
+filesystem_store_datadir = {state}/glance/staging
+[os_glance_tasks_store]
+filesystem_store_datadir = {state}/glance/tasks
+[paste_deploy]
+flavor = keystone
+config_file = {etc}/glance/glance-api-paste.ini
+{token}
+'''
+
+NEUTRON = '''\
+[DEFAULT]
+core_plugin = ml2
+service_plugins =
+api_paste_config = {etc}/neutron/api-paste.ini
+state_path = {state}/neutron
+transport_url = {broker}
+log_file = {log}/neutron.log
+notify_nova_on_port_status_changes = false
+notify_nova_on_port_data_changes = false
+dhcp_agent_notification = false
+rpc_workers = 0
+rpc_state_report_workers = 0
+[database]
+connection = {db}
+[oslo_concurrency]
+lock_path = {state}/neutron/locks
+{token}
+'''
+
+ML2 = '''\
+[ml2]
+type_drivers = flat,local
+tenant_network_types = local
+mechanism_drivers =
+extension_drivers =
+[ml2_type_flat]
+flat_networks = *
+'''
+
+NOVA = '''\
+[DEFAULT]
+my_ip = {control}
+host = control
+state_path = {state}/nova
+transport_url = {broker}
+allow_resize_to_same_host = false
+report_interval = 5
+service_down_time = 30
+rpc_response_timeout = 60
+[api_database]
+connection = {db_api}
+[database]
+connection = {db}
+[service_user]
+send_service_user_token = true
+{auth}[placement]
+{auth}[glance]
+{auth}[neutron]
+{auth}[cinder]
+{auth}[wsgi]
+api_paste_config = {etc}/nova/api-paste.ini
+[oslo_concurrency]
+lock_path = {state}/nova/locks
+[conductor]
+workers = 1
+[scheduler]
+workers = 2
+discover_hosts_in_cells_interval = 5
+[filter_scheduler]
+track_instance_changes = true
+host_subset_size = 1
+shuffle_best_same_weighed_hosts = false
+enabled_filters = {filters}
+{plugin}
+[quota]
+instances = -1
+cores = -1
+ram = -1
+server_groups = -1
+server_group_members = -1
+[vnc]
+enabled = false
+[oslo_messaging_notifications]
+driver = messagingv2
+[notifications]
+notification_format = versioned
+notify_on_state_change = vm_and_task_state
+{token}
+'''
+
+FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
+           'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter')
+
+#: What an operator adds to nova.conf for the plug-in.
+NOVA_PLUGIN = '''\
+available_filters = nova.scheduler.filters.all_filters
+available_filters = secondary_scheduler.nova.filters.all_filters
+weight_classes = secondary_scheduler.nova.weights.all_weighers
+'''
+
+WATCHER = '''\
+[DEFAULT]
+host = {host}
+state_path = {state}/watcher
+transport_url = {broker}
+control_exchange = watcher
+[database]
+connection = {db}
+[watcher_clients_auth]
+{auth}[nova]
+{auth}[placement]
+{auth}[oslo_messaging_notifications]
+driver = messagingv2
+[oslo_concurrency]
+lock_path = {state}/watcher/locks
+[collector]
+collector_plugins = compute,secondary
+[watcher_cluster_data_model_collectors.compute]
+period = 60
+[watcher_cluster_data_model_collectors.secondary]
+period = 15
+[watcher_decision_engine]
+continuous_audit_interval = 5
+check_periodic_interval = 300
+[watcher_planner]
+planner = secondary
+[watcher_applier]
+workers = 4
+{token}
+'''
+
+POLICIES = '''\
+# One file for agents, schedulers and Watcher (DESIGN.md decision 10).
+[secondary_scheduler]
+policy = cpu <= 90% for 10s on aggregate:secondary
+report_interval = 2
+'''
+
+AGENT = '''\
+[DEFAULT]
+host = {host}
+transport_url = {broker}
+log_file = {log}/agent-{host}.log
+[secondary_agent]
+state_path = {hosts}/{host}/agent
+[placement]
+{auth}
+'''
+
+
+def _auth(user: str) -> str:
+    return AUTH.format(url=layout.AUTH_URL, user=user, secret=layout.SECRET)
+
+
+def values(service: str, **more) -> dict:
+    """Return what the templates of a service are filled with."""
+    auth = _auth(service)
+    return {'control': layout.CONTROL, 'etc': layout.ETC, 'log': layout.LOG,
+            'state': layout.SERVICE_STATE, 'broker': layout.BROKER,
+            'hosts': layout.HOSTS, 'auth': auth,
+            'token': TOKEN.format(control=layout.CONTROL, auth=auth),
+            'db': layout.database(service), **more}
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def configure(settings: dict) -> None:
+    """Write every configuration file; cheap, so done at each ``up``."""
+    etc, shipped = layout.ETC, layout.VENV / 'etc'
+    _write(etc / 'keystone/keystone.conf', KEYSTONE.format(
+        **values('keystone')))
+    _write(etc / 'placement/placement.conf', PLACEMENT.format(
+        **values('placement')))
+    _write(etc / 'glance/glance-api.conf', GLANCE.format(**values('glance')))
+    _write(etc / 'neutron/neutron.conf', NEUTRON.format(**values('neutron')))
+    _write(etc / 'neutron/plugins/ml2/ml2_conf.ini', ML2)
+    _write(etc / 'nova/nova.conf', NOVA.format(
+        **values('nova', db_api=layout.database('nova_api'),
+                 filters=FILTERS + ',SecondaryPolicyFilter',
+                 plugin=NOVA_PLUGIN)))
+    for engine in range(1, 3):
+        _write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
+            **values('watcher', host=f'control{engine}')))
+    policies = etc / 'secondary_scheduler/policies.conf'
+    if not policies.exists():
+        _write(policies, POLICIES)
+    for host in layout.host_names(settings):
+        agent = etc / f'hosts/{host}/agent.conf'
+        _write(agent, AGENT.format(**values('secondary-agent', host=host)))
+        agent.chmod(0o600)
+    for service, name in (('glance', 'glance-api-paste.ini'),
+                          ('neutron', 'api-paste.ini'),
+                          ('nova', 'api-paste.ini')):
+        shutil.copy(shipped / service / name, etc / service / name)
+    for service in ('nova', 'neutron', 'watcher', 'glance'):
+        (layout.SERVICE_STATE / service / 'locks').mkdir(parents=True,
+                                                         exist_ok=True)
+
+
+# --- databases and messages -------------------------------------------------
+
+def _socket() -> pathlib.Path:
+    return layout.RUN / 'mysql/mysql.sock'
+
+
+def _install_database() -> None:
+    data = layout.STATE / 'mysql'
+    data.mkdir(parents=True, exist_ok=True)
+    shutil.chown(data, 'mysql', 'mysql')
+    run(['mariadb-install-db', '--no-defaults', '--user=mysql',
+         f'--datadir={data}', '--auth-root-authentication-method=normal',
+         '--skip-test-db'], log='mariadb')
+
+
+def start_mariadb() -> None:
+    """Start MariaDB with a data directory of the box's own."""
+    once('database files', _install_database)
+    _socket().parent.mkdir(parents=True, exist_ok=True)
+    shutil.chown(_socket().parent, 'mysql', 'mysql')
+    start('mariadb', shell.inside_netns([
+        'mariadbd', '--no-defaults', '--user=mysql',
+        f'--datadir={layout.STATE}/mysql', f'--socket={_socket()}',
+        f'--pid-file={_socket().parent}/mysqld.pid',
+        f'--bind-address={layout.CONTROL}', '--port=3306',
+        '--max-connections=1000', '--innodb-buffer-pool-size=256M',
+        '--innodb-flush-log-at-trx-commit=0', '--skip-log-bin',
+        '--skip-name-resolve', '--character-set-server=utf8mb4']),
+        cgroups=cgroups.groups('control'))
+
+
+def start_rabbitmq() -> None:
+    """Start RabbitMQ as a node of the box's own."""
+    base = layout.STATE / 'rabbitmq'
+    _write(base / 'rabbitmq.conf', '\n'.join([
+        f'listeners.tcp.1 = {layout.CONTROL}:5672', 'loopback_users = none',
+        'default_user = openstack', f'default_pass = {layout.SECRET}',
+        'default_permissions.configure = .*',
+        'default_permissions.read = .*', 'default_permissions.write = .*',
+        'log.file.level = warning', '']))
+    _write(base / 'env.conf', '\n'.join([
+        'NODENAME=box@localhost', 'NODE_IP_ADDRESS=127.0.0.1',
+        'DIST_PORT=25672', f'MNESIA_BASE={base}/mnesia',
+        f'LOG_BASE={base}/log', f'CONFIG_FILE={base}/rabbitmq',
+        f'ENABLED_PLUGINS_FILE={base}/enabled_plugins',
+        'SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface '
+        '{127,0,0,1} +S 1:1 +sbwt none"', '']))
+    _write(base / 'enabled_plugins', '[].\n')
+    run(['chown', '-R', 'rabbitmq:rabbitmq', base])
+    start('rabbitmq', shell.inside_netns([
+        'setpriv', '--reuid=rabbitmq', '--regid=rabbitmq', '--init-groups',
+        'env', f'HOME={base}', 'ERL_EPMD_ADDRESS=127.0.0.1',
+        f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
+        '/usr/lib/rabbitmq/bin/rabbitmq-server']),
+        cgroups=cgroups.groups('control'), cwd='/')
+
+
+def rabbitmqctl(*arguments: str) -> str:
+    """Run rabbitmqctl against the node of the box; return what it says."""
+    base = layout.STATE / 'rabbitmq'
+    return run(['setpriv', '--reuid=rabbitmq', '--regid=rabbitmq',
+                '--init-groups', 'env', f'HOME={base}',
+                f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
+                '/usr/lib/rabbitmq/bin/rabbitmqctl', '-q', *arguments],
+               netns=True, cwd='/').stdout
+
+
+def sql(statement: str) -> str:
+    """Run a statement in MariaDB as its root; return the rows."""
+    return run(['mariadb', '--no-defaults', '-uroot', '-N', '-S', _socket(),
+                '-e', statement]).stdout
+
+
+def _create_databases() -> None:
+    for name in DATABASES:
+        sql(f'CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3; '
+            f"GRANT ALL ON {name}.* TO 'box'@'%' "
+            f"IDENTIFIED BY '{layout.SECRET}';")
+
+
+def _manage(name: str, *arguments, env: dict | None = None) -> None:
+    run([layout.BIN / name, *arguments], log='migrations', netns=True,
+        env=env)
+
+
+def _migrate_keystone() -> None:
+    conf = ('--config-file', layout.ETC / 'keystone/keystone.conf')
+    for keys in ('fernet-keys', 'credential-keys'):
+        (layout.ETC / 'keystone' / keys).mkdir(parents=True, exist_ok=True)
+    _manage('keystone-manage', *conf, 'db_sync')
+    for setup in ('fernet_setup', 'credential_setup'):
+        _manage('keystone-manage', *conf, setup, '--keystone-user', 'root',
+                '--keystone-group', 'root')
+    urls = []
+    for kind in ('admin', 'internal', 'public'):
+        urls += [f'--bootstrap-{kind}-url', layout.AUTH_URL]
+    _manage('keystone-manage', *conf, 'bootstrap', '--bootstrap-password',
+            layout.SECRET, '--bootstrap-region-id', 'RegionOne', *urls)
+
+
+def _migrate_nova() -> None:
+    conf = ('--config-file', layout.ETC / 'nova/nova.conf')
+    _manage('nova-manage', *conf, 'api_db', 'sync')
+    _manage('nova-manage', *conf, 'cell_v2', 'map_cell0',
+            '--database_connection', layout.database('nova_cell0'))
+    _manage('nova-manage', *conf, 'db', 'sync')
+    known = run([layout.BIN / 'nova-manage', *conf, 'cell_v2', 'list_cells'],
+                netns=True).stdout
+    if 'cell1' not in known:
+        _manage('nova-manage', *conf, 'cell_v2', 'create_cell', '--name',
+                'cell1')
+
+
+def _migrate_rest() -> None:
+    etc = layout.ETC
+    _manage('placement-manage', '--config-file',
+            etc / 'placement/placement.conf', 'db', 'sync',
+            env={'OS_PLACEMENT_CONFIG_DIR': str(etc / 'placement')})
+    _manage('glance-manage', '--config-file', etc / 'glance/glance-api.conf',
+            'db_sync')
+    _manage('neutron-db-manage', '--config-file', etc / 'neutron/neutron.conf',
+            '--config-file', etc / 'neutron/plugins/ml2/ml2_conf.ini',
+            'upgrade', 'heads')
+    _manage('watcher-db-manage', '--config-file',
+            etc / 'watcher/watcher-1.conf', 'upgrade')
+
+
+def _migrate() -> None:
+    _create_databases()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(f) for f in (
+                _migrate_nova, _migrate_keystone, _migrate_rest)]:
+            done.result()
+
+
+# --- services ----------------------------------------------------------------
+
+def _wsgi(name: str, port: int, module: str, *extra: str,
+          threads: int = 8, env: dict | None = None) -> None:
+    # "Connection: close": uwsgi drops a kept-alive connection without saying
+    # so, and the client's next POST would fail.
+    start(name, shell.inside_netns([
+        layout.BIN / 'uwsgi', '--http-socket', f'{layout.CONTROL}:{port}',
+        '--module', f'{module}:application', '--virtualenv', layout.VENV,
+        '--master', '--die-on-term', '--processes', '1', '--threads',
+        str(threads), '--enable-threads', '--lazy-apps', '--buffer-size',
+        '65535', '--need-app', '--add-header', 'Connection: close',
+        '--thunder-lock', '--listen', '100', '--disable-logging', *extra]),
+        cgroups=cgroups.groups('control'),
+        env={'PATH': f'{layout.BIN}:/usr/sbin:/usr/bin:/sbin:/bin',
+             **(env or {})})
+
+
+def _daemon(name: str, program: str, *config) -> None:
+    arguments = []
+    for path in config:
+        arguments += ['--config-file', path]
+    start(name, shell.inside_netns([
+        layout.BIN / program, *arguments, '--log-file',
+        layout.LOG / f'{name}-service.log']),
+        cgroups=cgroups.groups('control'),
+        env={'PATH': f'{layout.BIN}:/usr/sbin:/usr/bin:/sbin:/bin'})
+
+
+PORTS = {'keystone': 5000, 'placement': 8778, 'glance': 9292,
+         'neutron': 9696, 'nova-api': 8774, 'watcher-api': 9322}
+
+
+def start_service(name: str) -> None:
+    """Start one service of the control plane by its name in the box."""
+    etc = layout.ETC
+    nova = etc / 'nova/nova.conf'
+    policies = etc / 'secondary_scheduler/policies.conf'
+    if name == 'mariadb':
+        start_mariadb()
+    elif name == 'rabbitmq':
+        start_rabbitmq()
+    elif name == 'keystone':
+        _wsgi(name, 5000, 'keystone.wsgi.api', env={
+            'OS_KEYSTONE_CONFIG_FILES': str(etc / 'keystone/keystone.conf')})
+    elif name == 'placement':
+        _wsgi(name, 8778, 'placement.wsgi.api', env={
+            'OS_PLACEMENT_CONFIG_DIR': str(etc / 'placement')})
+    elif name == 'glance':
+        _wsgi(name, 9292, 'glance.wsgi.api', '--http-auto-chunked',
+              '--http-chunked-input', threads=4,
+              env={'OS_GLANCE_CONFIG_DIR': str(etc / 'glance')})
+    elif name == 'neutron':
+        _wsgi(name, 9696, 'neutron.wsgi.api', threads=4,
+              env={'OS_NEUTRON_CONFIG_DIR': str(etc / 'neutron')})
+    elif name == 'nova-api':
+        _wsgi(name, 8774, 'nova.wsgi.osapi_compute',
+              env={'OS_NOVA_CONFIG_DIR': str(etc / 'nova')})
+    elif name == 'nova-conductor':
+        _daemon(name, name, nova)
+    elif name == 'nova-scheduler':
+        _daemon(name, name, nova, policies)
+    elif name == 'watcher-api':
+        _wsgi(name, 9322, 'watcher.wsgi.api', '--pyargv',
+              f'--config-file {etc}/watcher/watcher-1.conf', threads=4)
+    elif name.startswith('watcher-engine-'):
+        number = name.removeprefix('watcher-engine-')
+        _daemon(name, 'watcher-decision-engine',
+                etc / f'watcher/watcher-{number}.conf', policies)
+    elif name == 'watcher-applier':
+        _daemon(name, name, etc / 'watcher/watcher-1.conf', policies)
+    else:
+        raise shell.BoxError(f'there is no service "{name}"')
+
+
+def services(settings: dict) -> list[str]:
+    """Return the names of the control plane's services, in start order."""
+    return ['mariadb', 'rabbitmq', 'keystone', 'placement', 'glance',
+            'neutron', 'nova-api', 'nova-conductor', 'nova-scheduler',
+            'watcher-api',
+            *[f'watcher-engine-{n + 1}' for n in range(settings['engines'])],
+            'watcher-applier']
+
+
+def wait_service(name: str) -> None:
+    """Wait until a service listens; daemons without a port are not waited
+    for here (their work shows whether they are ready)."""
+    ports = {**PORTS, 'mariadb': 3306, 'rabbitmq': 5672}
+    if name in ports:
+        shell.wait_for(name, lambda: shell.port_open(ports[name]),
+                       timeout=120, service=name)
+
+
+def up(settings: dict) -> None:
+    """Start the control plane; migrate and seed it the first time."""
+    configure(settings)
+    for name in ('mariadb', 'rabbitmq'):
+        start_service(name)
+    wait_service('mariadb')
+    once('database migrations', _migrate)
+    start_service('keystone')
+    wait_service('keystone')
+    wait_service('rabbitmq')
+    once('users and endpoints', seed, 'identity')
+    say('control plane starting ...')
+    for name in services(settings):
+        start_service(name)
+    for name in services(settings):
+        wait_service(name)
+    say('control plane is up')
+
+
+def seed(*commands: str, check: bool = True) -> dict:
+    """Run the seeding script inside the box; return what it prints (JSON)."""
+    done = run([layout.BIN / 'python', layout.HERE / 'seed.py', *commands],
+               netns=True, env=layout.credentials(), check=check)
+    line = done.stdout.strip().rpartition('\n')[2]
+    return json.loads(line) if line.startswith('{') else {}

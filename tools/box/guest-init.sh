@@ -1,0 +1,40 @@
+#!/bin/busybox sh
+# Init of the box's guest: does the work named on the kernel command line
+# (work=cpu|idle|dirty:MB) and prints on the console how many units it has
+# finished since its boot, so that work lost by a restart can be seen outside.
+/bin/busybox mkdir -p /proc /sys /dev /bin /tmp
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+exec < /dev/ttyS0 > /dev/ttyS0 2>&1
+for module in evdev button; do
+    insmod "/lib/$module.ko" 2>/dev/null
+done
+work=$(sed -n 's/.*work=\([^ ]*\).*/\1/p' /proc/cmdline)
+boot=$(cat /proc/sys/kernel/random/boot_id)
+mkdir -p /etc/acpi/PWRF
+printf '#!/bin/sh\npoweroff -f\n' > /etc/acpi/PWRF/00000080
+chmod +x /etc/acpi/PWRF/00000080
+echo 'PWRF' > /etc/acpid.conf
+acpid -d -l /dev/null 2>/dev/null &
+echo "BOOT $boot work=$work"
+mount -t tmpfs tmpfs /tmp
+case $work in
+dirty:*) dd if=/dev/zero of=/tmp/dirty bs=1M count="${work#dirty:}" 2>/dev/null ;;
+esac
+units=0
+if [ "$work" = idle ]; then
+    while :; do echo "UNITS $boot $units"; sleep 1; done
+fi
+# One unit: a fixed amount of arithmetic in the shell itself (no fork).
+while :; do
+    i=0
+    while [ $i -lt 3000 ]; do i=$((i + 1)); done
+    units=$((units + 1))
+    case $work in
+    dirty:*) dd if=/dev/urandom of=/tmp/dirty bs=64k count=4 conv=notrunc 2>/dev/null ;;
+    esac
+    echo "UNITS $boot $units"
+done

@@ -1,0 +1,57 @@
+"""The guest: Debian's cloud kernel and a busybox that counts its work.
+
+The image's disk is a formality (Nova wants one); kernel and initramfs are
+Glance images of their own, so a guest boots in seconds without KVM.
+"""
+
+import pathlib
+import re
+import shutil
+import tempfile
+
+import layout
+from shell import BoxError, run
+
+MODULES = ('evdev', 'button')
+COMMAND_LINE = ('console=ttyS0 quiet panic=-1 random.trust_cpu=on '
+                'work={work}')
+
+
+def console(uuid: str) -> pathlib.Path:
+    """Return the console log of a server, wherever it runs."""
+    return layout.SHARED / 'instances' / uuid / 'console.log'
+
+
+def build() -> None:
+    """Make kernel, initramfs and disk under the state directory."""
+    layout.GUEST.mkdir(parents=True, exist_ok=True)
+    depends = run(['apt-cache', 'depends', 'linux-image-cloud-amd64']).stdout
+    found = re.search(r'Depends: (linux-image-\S+-cloud-amd64)', depends)
+    if not found:
+        raise BoxError('no linux-image-cloud-amd64 in the package lists; '
+                       'run apt-get update')
+    with tempfile.TemporaryDirectory(dir=layout.GUEST) as temporary:
+        work = pathlib.Path(temporary)
+        work.chmod(0o755)
+        run(['apt-get', '-q', 'download', found[1]], cwd=work, log='guest')
+        package = next(work.glob('*.deb'))
+        run(['dpkg', '-x', package, work / 'kernel'], log='guest')
+        shutil.copy(next((work / 'kernel/boot').glob('vmlinuz-*')),
+                    layout.GUEST / 'vmlinuz')
+        root = work / 'root'
+        for name in ('bin', 'lib', 'dev', 'proc', 'sys', 'etc', 'tmp'):
+            (root / name).mkdir(parents=True)
+        shutil.copy('/bin/busybox', root / 'bin/busybox')
+        shutil.copy(layout.HERE / 'guest-init.sh', root / 'init')
+        (root / 'init').chmod(0o755)
+        for module in MODULES:
+            for path in (work / 'kernel/lib/modules').rglob(f'{module}.ko*'):
+                target = root / 'lib' / path.name
+                shutil.copy(path, target)
+                if target.suffix == '.xz':
+                    run(['xz', '-d', target])
+        run(['mknod', root / 'dev/console', 'c', '5', '1'])
+        run(['sh', '-c', 'find . | cpio -o -H newc --quiet | gzip -9 > '
+             f'{layout.GUEST}/initrd.gz'], cwd=root)
+    run(['qemu-img', 'create', '-q', '-f', 'raw', layout.GUEST / 'disk.raw',
+         '1M'])

@@ -1,0 +1,49 @@
+#!/bin/sh
+# First process of a compute host: sets up what a machine would have at boot
+# (its own /run, cgroup tree, libvirt configuration), then starts libvirtd and
+# waits.  Arguments: NAME STATE-DIRECTORY SHARED-DIRECTORY HOST-FILE
+set -eu
+name=$1 state=$2 shared=$3 hosts=$4
+mount --make-rprivate /
+# The pid by which the machine outside knows this host.
+read -r outer _ < /proc/self/stat
+mount -t proc proc /proc
+hostname "$name"
+umount -R /sys 2>/dev/null || true
+mount -t sysfs sysfs /sys
+mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+for c in cpu cpuacct cpuset memory devices freezer blkio pids; do
+    mkdir "/sys/fs/cgroup/$c"
+    mount -t cgroup -o "$c" cgroup "/sys/fs/cgroup/$c"
+    # This script and what it starts are the host's system services.
+    mkdir -p "/sys/fs/cgroup/$c/system.slice"
+done
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/libvirt /run/lock /run/postgresql
+for d in etc/libvirt var/lib/libvirt var/log/libvirt var/cache/libvirt; do
+    mkdir -p "$state/$d" "/$d"
+    mount --bind "$state/$d" "/$d"
+done
+mount --bind "$hosts" /etc/hosts
+echo "$outer" > "$state/pid"
+start_libvirtd() {
+    for c in /sys/fs/cgroup/*; do
+        echo $$ > "$c/system.slice/cgroup.procs"
+    done
+    SHARED_PREFIX=$shared LD_PRELOAD=$state/../shared-storage.so \
+        setsid /usr/sbin/libvirtd --listen --pid-file /run/libvirtd.pid \
+        >> "$state/var/log/libvirt/libvirtd.out" 2>&1 &
+}
+start_libvirtd
+while [ ! -S /run/libvirt/libvirt-sock ]; do sleep 0.05; done
+touch "$state/ready"
+# Restart libvirtd when it ends, as systemd would; reap orphans.
+while :; do
+    if [ ! -e "$state/hold-libvirtd" ] &&
+       ! kill -0 "$(cat /run/libvirtd.pid 2>/dev/null || echo 0)" 2>/dev/null
+    then
+        start_libvirtd
+        sleep 2
+    fi
+    sleep 1 & wait $!
+done

@@ -1,0 +1,224 @@
+"""Real compute hosts: namespaces, a cgroup with a limit, libvirtd, and in
+each a stock nova-compute, our agent and a PostgreSQL server as the primary.
+"""
+
+import os
+import shutil
+import signal
+import time
+import uuid
+
+import cgroups
+import layout
+import network
+import shell
+from shell import BoxError, run, start, stop
+
+LIBVIRTD_CONF = '''\
+listen_tls = 0
+listen_tcp = 1
+listen_addr = "{address}"
+auth_tcp = "none"
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+unix_sock_group = "root"
+unix_sock_rw_perms = "0700"
+host_uuid = "{uuid}"
+max_clients = 500
+max_workers = 40
+log_outputs = "3:file:{state}/var/log/libvirt/libvirtd.log"
+'''
+
+QEMU_CONF = '''\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+security_default_confined = 0
+namespaces = []
+stdio_handler = "file"
+cgroup_controllers = ["cpu", "devices", "memory", "blkio", "cpuset", "cpuacct"]
+migration_host = "{address}"
+migration_address = "{address}"
+'''
+
+NOVA_CONF = '''\
+[DEFAULT]
+host = {host}
+my_ip = {address}
+state_path = {state}/nova
+instances_path = {shared}/instances
+log_file = {log}/nova-compute-{host}.log
+compute_driver = libvirt.LibvirtDriver
+reserved_host_memory_mb = 512
+update_resources_interval = 10
+sync_power_state_interval = 30
+force_raw_images = true
+vif_plugging_is_fatal = false
+initial_cpu_allocation_ratio = 16.0
+# A guest that is throttled to the floor may not hear the power button.
+shutdown_timeout = 10
+[libvirt]
+virt_type = qemu
+cpu_mode = custom
+cpu_models = qemu64
+tb_cache_size = 32
+images_type = raw
+live_migration_scheme = tcp
+live_migration_inbound_addr = {address}
+live_migration_uri = qemu+tcp://%s/system
+live_migration_permit_auto_converge = true
+swtpm_enabled = false
+[nova_sys_admin]
+helper_command = {bin}/privsep-helper --config-file {etc}/nova/nova.conf --config-file {etc}/hosts/{host}/nova-compute.conf
+[oslo_concurrency]
+lock_path = {state}/nova/locks
+'''
+
+
+def directory(host: str):
+    """Return the state directory of a host."""
+    return layout.HOSTS / host
+
+
+def outer_pid(host: str) -> int | None:
+    """Return the pid of the host's first process, or None if it is down."""
+    return shell.pid_of(f'host-{host}') and int(
+        (directory(host) / 'pid').read_text())
+
+
+def enter(host: str) -> list[str]:
+    """Return the prefix that runs a command inside a host."""
+    return ['nsenter', '-t', str(outer_pid(host)), '-m', '-u', '-i', '-n',
+            '-p', '-C', '--']
+
+
+def system_groups(host: str) -> list:
+    """Return the cgroups of a host's system services."""
+    return cgroups.groups(f'hosts/{host}/system.slice')
+
+
+def build_shim() -> None:
+    """Compile the shared-storage shim of libvirtd."""
+    layout.HOSTS.mkdir(parents=True, exist_ok=True)
+    run(['gcc', '-shared', '-fPIC', '-O2', '-o',
+         layout.HOSTS / 'shared-storage.so',
+         layout.HERE / 'shared-storage.c', '-ldl'])
+
+
+def _configure(host: str, hosts: list[str]) -> None:
+    state = directory(host)
+    libvirt = state / 'etc/libvirt'
+    libvirt.mkdir(parents=True, exist_ok=True)
+    shutil.copytree('/etc/libvirt', libvirt, dirs_exist_ok=True,
+                    symlinks=True)
+    shutil.rmtree(libvirt / 'qemu/networks/autostart', ignore_errors=True)
+    known = state / 'uuid'
+    if not known.exists():
+        known.write_text(str(uuid.uuid4()))
+    values = {'address': layout.host_address(host), 'state': state,
+              'uuid': known.read_text()}
+    (libvirt / 'libvirtd.conf').write_text(LIBVIRTD_CONF.format(**values))
+    (libvirt / 'qemu.conf').write_text(QEMU_CONF.format(**values))
+    lines = ['127.0.0.1 localhost']
+    lines += [f'{layout.host_address(name)} {name}' for name in hosts]
+    (layout.HOSTS / 'hosts').write_text('\n'.join(lines) + '\n')
+    config = layout.ETC / 'hosts' / host
+    config.mkdir(parents=True, exist_ok=True)
+    (state / 'nova').mkdir(exist_ok=True)
+    (layout.SHARED / 'instances').mkdir(parents=True, exist_ok=True)
+    (config / 'nova-compute.conf').write_text(NOVA_CONF.format(
+        host=host, address=layout.host_address(host), state=state,
+        shared=layout.SHARED, log=layout.LOG, bin=layout.BIN,
+        etc=layout.ETC))
+
+
+def boot(host: str, hosts: list[str]) -> None:
+    """Start a host up to its libvirtd."""
+    if shell.pid_of(f'host-{host}'):
+        return
+    state = directory(host)
+    state.mkdir(parents=True, exist_ok=True)
+    _configure(host, hosts)
+    for name in ('ready', 'pid', 'hold-libvirtd'):
+        (state / name).unlink(missing_ok=True)
+    start(f'host-{host}',
+          ['nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
+           'unshare', '-C', '-m', '-u', '-i', '-p', '--fork',
+           '--kill-child', layout.HERE / 'host-init.sh', host, state,
+           layout.SHARED, layout.HOSTS / 'hosts'],
+          cgroups=cgroups.groups(f'hosts/{host}'))
+
+
+def wait_booted(host: str) -> None:
+    """Wait until a host's libvirtd answers."""
+    shell.wait_for(f'host {host}', (directory(host) / 'ready').exists,
+                   service=f'host-{host}')
+
+
+def start_compute(host: str) -> None:
+    """Start the stock nova-compute of a host.
+
+    It runs in the host's namespaces but is charged to the control plane: on
+    a host of half a CPU its Python would weigh a hundred times what it
+    weighs on a real one.
+    """
+    start(f'nova-compute-{host}',
+          [*enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
+           layout.BIN / 'nova-compute',
+           '--config-file', layout.ETC / 'nova/nova.conf',
+           '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf'],
+          cgroups=cgroups.groups('control'))
+
+
+def start_agent(host: str) -> None:
+    """Start our agent in a host, as a system service of it."""
+    start(f'secondary-agent-{host}',
+          [*enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
+           layout.BIN / 'secondary-agent', 'run',
+           '--config-file', layout.ETC / 'secondary_scheduler/policies.conf',
+           '--config-file', layout.ETC / f'hosts/{host}/agent.conf'],
+          cgroups=system_groups(host))
+
+
+def start_primary(host: str) -> None:
+    """Start the primary of a host: a PostgreSQL server in system.slice."""
+    data = directory(host) / 'postgresql'
+    binaries = sorted(os.scandir('/usr/lib/postgresql'),
+                      key=lambda entry: int(entry.name))
+    if not binaries:
+        raise BoxError('PostgreSQL is not installed; run "up" again')
+    server = f'{binaries[-1].path}/bin'
+    as_postgres = ['setpriv', '--reuid=postgres', '--regid=postgres',
+                   '--init-groups', '--']
+    if not (data / 'PG_VERSION').exists():
+        shutil.rmtree(data, ignore_errors=True)
+        data.mkdir(parents=True)
+        shutil.chown(data, 'postgres', 'postgres')
+        run([*as_postgres, f'{server}/initdb', '-D', data, '-A', 'trust',
+             '--no-sync'], log=f'postgresql-{host}', cwd='/')
+        with open(data / 'pg_hba.conf', 'a') as out:
+            out.write('host all all 10.77.0.0/24 trust\n')
+    start(f'postgresql-{host}',
+          [*enter(host), *as_postgres, f'{server}/postgres', '-D', data,
+           '-c', f'listen_addresses={layout.host_address(host)}',
+           '-c', 'unix_socket_directories=', '-c', 'fsync=off',
+           '-c', 'shared_buffers=64MB', '-c', 'max_connections=40',
+           '-c', 'autovacuum=off', '-c', 'jit=off'],
+          cgroups=system_groups(host), cwd='/')
+
+
+def shut_down(hosts: list[str]) -> None:
+    """Stop the hosts: services first, then the namespaces with all in them."""
+    for kind in ('secondary-agent', 'nova-compute'):
+        for host in hosts:
+            stop(f'{kind}-{host}', timeout=0 if kind == 'nova-compute' else 5,
+                 sig=signal.SIGTERM)
+    for host in hosts:
+        # SIGINT is PostgreSQL's fast shutdown.
+        stop(f'postgresql-{host}', sig=signal.SIGINT)
+        stop(f'host-{host}', timeout=0)
+    time.sleep(0.3)
+    for host in hosts:
+        cgroups.kill_all(f'hosts/{host}')

@@ -1,0 +1,88 @@
+"""Where everything of the box lives, and the few numbers that shape it.
+
+One directory holds all state, so that removing it removes the box.  Every
+address is in network namespaces of the box's own: nothing listens on the
+machine's own loopback or network.
+"""
+
+import json
+import os
+import pathlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parent.parent
+STATE = pathlib.Path(os.environ.get('BOX_DIR', '/var/tmp/secondary-box'))
+
+VENV = STATE / 'venv'
+BIN = VENV / 'bin'
+ETC = STATE / 'etc'
+RUN = STATE / 'run'
+LOG = STATE / 'log'
+STAMPS = STATE / 'stamps'
+HOSTS = STATE / 'hosts'
+SHARED = STATE / 'shared'
+GUEST = STATE / 'guest'
+SERVICE_STATE = STATE / 'state'
+SETTINGS = STATE / 'settings.json'
+
+#: Network namespace of the control plane, and of the bridge to the hosts.
+NETNS = 'sbox'
+#: Address of every control plane service, inside NETNS only.
+CONTROL = '10.77.0.254'
+SECRET = 'secret'
+
+AUTH_URL = f'http://{CONTROL}:5000/v3'
+BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
+
+#: CPUs of one compute host.  Three hosts then leave a fifth of two cores to
+#: the control plane, which stands in for machines of its own.
+HOST_CPUS = 0.5
+#: Period of the bandwidth limit that makes a host a host, in microseconds;
+#: doc/box.md says why it is this short and what it distorts.
+HOST_PERIOD_US = 5000
+
+#: cgroup v1 controllers, or the single v2 hierarchy.
+CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',
+               'blkio', 'pids')
+
+
+def host_names(settings: dict) -> list[str]:
+    """Return the names of the real compute hosts of this box."""
+    return [f'box{n}' for n in range(1, settings['hosts'] + 1)]
+
+
+def host_address(name: str) -> str:
+    """Return the address of a compute host inside the box."""
+    return f'10.77.0.{int(name.removeprefix("box"))}'
+
+
+def database(name: str) -> str:
+    """Return the SQLAlchemy URL of a service's database."""
+    return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:3306/{name}'
+            '?charset=utf8')
+
+
+def load_settings() -> dict:
+    """Return the settings of the last ``up``, or the defaults."""
+    settings = {'hosts': 3, 'fake_hosts': 0, 'engines': 1}
+    try:
+        settings.update(json.loads(SETTINGS.read_text()))
+    except (OSError, ValueError):
+        pass
+    return settings
+
+
+def save_settings(settings: dict) -> None:
+    """Remember the settings for ``status``, ``down`` and the next ``up``."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    SETTINGS.write_text(json.dumps(settings, indent=1) + '\n')
+
+
+def credentials(user: str = 'admin', project: str = 'admin') -> dict:
+    """Return the OS_* variables of a user of the box."""
+    return {'OS_AUTH_URL': AUTH_URL, 'OS_USERNAME': user,
+            'OS_PASSWORD': SECRET, 'OS_PROJECT_NAME': project,
+            'OS_USER_DOMAIN_ID': 'default',
+            'OS_PROJECT_DOMAIN_ID': 'default',
+            'OS_REGION_NAME': 'RegionOne', 'OS_IDENTITY_API_VERSION': '3',
+            'OS_COMPUTE_API_VERSION': '2.96'}

@@ -1,0 +1,118 @@
+"""What the cloud of the box holds from the start; runs inside the box.
+
+    seed.py identity            users, services, endpoints (before Nova)
+    seed.py cloud HOST ...      images, flavors, hosts, aggregate, the switch
+
+Each part may be repeated; it adds what is missing.
+"""
+
+import json
+import sys
+import time
+
+import openstack
+
+import guest
+import layout
+
+USERS = ('nova', 'placement', 'glance', 'neutron', 'watcher',
+         'secondary-agent')
+SERVICES = (('nova', 'compute', 8774, '/v2.1'),
+            ('placement', 'placement', 8778, ''),
+            ('glance', 'image', 9292, ''), ('neutron', 'network', 9696, ''),
+            ('watcher', 'infra-optim', 9322, ''))
+WORKS = ('cpu', 'idle', 'dirty:24')
+MEMORY_MB = 128
+#: Secondary instances that one host of the box may hold.
+SLOTS = 3
+
+
+def identity(cloud) -> None:
+    """Make the service users, the demo projects, services and endpoints."""
+    api = cloud.identity
+
+    def user(name, project, *roles):
+        account = (api.find_user(name, domain_id='default')
+                   or api.create_user(name=name, password=layout.SECRET,
+                                      domain_id='default',
+                                      default_project_id=project.id))
+        for role in roles:
+            api.assign_project_role_to_user(project, account,
+                                            api.find_role(role))
+
+    def project(name):
+        return (api.find_project(name, domain_id='default')
+                or api.create_project(name=name, domain_id='default'))
+
+    for name in USERS:
+        user(name, project('service'), 'admin', 'service')
+    for name in ('demo', 'other'):
+        user(name, project(name), 'member', 'reader')
+    known = {service.type: service for service in api.services()}
+    have = {(point.service_id, point.interface) for point in api.endpoints()}
+    for name, kind, port, path in SERVICES:
+        service = known.get(kind) or api.create_service(name=name, type=kind)
+        for interface in ('public', 'internal', 'admin'):
+            if (service.id, interface) not in have:
+                api.create_endpoint(
+                    service_id=service.id, interface=interface,
+                    region_id='RegionOne',
+                    url=f'http://{layout.CONTROL}:{port}{path}')
+
+
+def images(cloud) -> dict[str, str]:
+    """Upload kernel, initramfs and one image for each kind of work."""
+    def image(name, path, kind, **properties):
+        found = cloud.image.find_image(name)
+        if found is None:
+            container = kind if kind in ('aki', 'ari') else 'bare'
+            found = cloud.create_image(
+                name, filename=str(path), disk_format=kind, wait=True,
+                container_format=container, visibility='public',
+                allow_duplicates=True, **properties)
+        return found.id
+
+    kernel = image('box-kernel', layout.GUEST / 'vmlinuz', 'aki')
+    initrd = image('box-initrd', layout.GUEST / 'initrd.gz', 'ari')
+    return {work: image(
+        f'worker-{work.replace(":", "-")}', layout.GUEST / 'disk.raw', 'raw',
+        kernel_id=kernel, ramdisk_id=initrd,
+        os_command_line=guest.COMMAND_LINE.format(work=work))
+        for work in WORKS}
+
+
+def cloud_objects(cloud, hosts: list[str]) -> None:
+    """Make images, flavors, the aggregate; enable secondaries on the hosts."""
+    images(cloud)
+    compute = cloud.compute
+    if not compute.find_flavor('primary'):
+        compute.create_flavor(name='primary', vcpus=1, ram=MEMORY_MB, disk=0)
+    wanted = set(hosts)
+    deadline = time.monotonic() + 120
+    while wanted - {s.host for s in compute.services(binary='nova-compute')
+                    if s.state == 'up'} or wanted - {
+                        h.name for h in compute.hypervisors()}:
+        if time.monotonic() > deadline:
+            raise SystemExit('compute services did not come up: '
+                             f'{sorted(wanted)}')
+        time.sleep(0.5)
+    aggregate = next((a for a in compute.aggregates()
+                      if a.name == 'secondary'), None)
+    if aggregate is None:
+        aggregate = compute.create_aggregate(name='secondary')
+    for host in sorted(wanted - set(aggregate.hosts or ())):
+        compute.add_host_to_aggregate(aggregate, host)
+
+
+def main() -> None:
+    """Do the part named on the command line."""
+    cloud = openstack.connect()
+    if sys.argv[1] == 'identity':
+        identity(cloud)
+    elif sys.argv[1] == 'cloud':
+        cloud_objects(cloud, sys.argv[2:])
+    print(json.dumps({'ok': True}))
+
+
+if __name__ == '__main__':
+    main()
