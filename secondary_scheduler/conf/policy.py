@@ -12,7 +12,7 @@ What all parts of the plug-in must agree on: the agent on each compute host,
 the filters and weighers in nova-scheduler, and the collector and strategies
 in Watcher read this group from the same file or from copies of it. Each
 report of an agent carries a fingerprint of its policies; one that differs
-from the reader's closes the host for new secondaries and raises an alarm.
+from the reader's raises an alarm.
 """)
 
 OPTS: list[cfg.Opt] = [
@@ -33,8 +33,8 @@ above:
 ``cpu`` is the use of the whole host (primary and secondaries) in percent of
 its CPUs and is checked once a second; ``for`` is the timelimit in seconds
 (3 to 3600), which is never overrun: the agent takes the host's secondaries
-to their floor one second before. ``slots`` is the number of secondaries on
-the host; its timelimit may be left out (60s) and is the time in which
+to their floor one second before. ``slots`` is the number of secondaries that
+run on the host; its timelimit may be left out (60s) and is the time in which
 surplus ones are moved or suspended. Without ``on`` a policy applies to every
 host; all that apply to a host must hold.
 

@@ -46,6 +46,7 @@ class Instance:
         vocabulary.PreemptPolicy.SUSPEND)
     cpu: float | None = None
     preempted: bool = False
+    wanted: bool = True
     blocked: bool = False
     anti_affinity: str | None = None
     origin: str | None = None   # host from which we moved it

@@ -66,9 +66,10 @@ def make_all(hosts: list[str]) -> None:
     for host in hosts:
         make(f'hosts/{host}/system.slice')
         limits = path('cpu', f'hosts/{host}')
-        (limits / 'cpu.cfs_period_us').write_text(str(layout.HOST_PERIOD_US))
         quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
-        (limits / 'cpu.cfs_quota_us').write_text(str(quota))
+        for name, value in (('period', layout.HOST_PERIOD_US),
+                            ('quota', quota), ('burst', quota)):
+            (limits / f'cpu.cfs_{name}_us').write_text(str(value))
 
 
 def kill_all(group: str) -> None:

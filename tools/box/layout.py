@@ -37,9 +37,10 @@ BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
 #: CPUs of one compute host.  Three hosts then leave a fifth of two cores to
 #: the control plane, which stands in for machines of its own.
 HOST_CPUS = 0.5
-#: Period of the bandwidth limit that makes a host a host, in microseconds;
-#: doc/box.md says why it is this short and what it distorts.
-HOST_PERIOD_US = 5000
+#: Period of the bandwidth limit that makes a host a host, in microseconds.
+#: What was not used in one period may be used in the next (cfs_burst_us), so
+#: a host is not throttled before it is busy; doc/box.md has the measurement.
+HOST_PERIOD_US = 50000
 
 #: cgroup v1 controllers, or the single v2 hierarchy.
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',

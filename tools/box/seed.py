@@ -1,7 +1,8 @@
 """What the cloud of the box holds from the start; runs inside the box.
 
     seed.py identity            users, services, endpoints (before Nova)
-    seed.py cloud HOST ...      images, flavors, hosts, aggregate, the switch
+    seed.py cloud HOST ...      images, flavors, hosts, aggregate
+    seed.py switch              the audit that switches secondaries on
 
 Each part may be repeated; it adds what is missing.
 """
@@ -104,6 +105,44 @@ def cloud_objects(cloud, hosts: list[str]) -> None:
         compute.add_host_to_aggregate(aggregate, host)
 
 
+def demo_objects(cloud) -> None:
+    """Make the flavors of the demo's secondaries beside the default one."""
+    from secondary_scheduler.model import vocabulary
+    compute = cloud.compute
+    for name, priority in (('secondary.low', 2), ('secondary.high', 8)):
+        if compute.find_flavor(name):
+            continue
+        flavor = compute.create_flavor(name=name, vcpus=1, ram=MEMORY_MB,
+                                       disk=0)
+        compute.create_flavor_extra_specs(
+            flavor, vocabulary.secondary_extra_specs(
+                1, MEMORY_MB, 0, vocabulary.SecondaryMark(
+                    priority=priority)))
+
+
+def switch(cloud) -> str:
+    """Make the CONTINUOUS audit that switches the feature on; its uuid."""
+    api = cloud.config.get_session_client('infra-optim')
+    audits = api.get('/v1/audits').json()['audits']
+    for audit in audits:
+        if audit['audit_type'] == 'CONTINUOUS' and audit['state'] in (
+                'PENDING', 'ONGOING') and audit['goal_name'] == 'secondary':
+            return audit['uuid']
+    deadline = time.monotonic() + 60
+    while True:
+        answer = api.post('/v1/audits', json={
+            'name': 'secondary', 'audit_type': 'CONTINUOUS',
+            'goal': 'secondary', 'strategy': 'secondary_workloads',
+            'interval': '10', 'auto_trigger': True, 'force': True},
+            headers={'OpenStack-API-Version': 'infra-optim latest'},
+            raise_exc=False)
+        if answer.ok:
+            return answer.json()['uuid']
+        if time.monotonic() > deadline:
+            raise SystemExit(f'cannot make the switch: {answer.text}')
+        time.sleep(2)
+
+
 def main() -> None:
     """Do the part named on the command line."""
     cloud = openstack.connect()
@@ -111,6 +150,8 @@ def main() -> None:
         identity(cloud)
     elif sys.argv[1] == 'cloud':
         cloud_objects(cloud, sys.argv[2:])
+    elif sys.argv[1] == 'switch':
+        switch(cloud)
     print(json.dumps({'ok': True}))
 
 

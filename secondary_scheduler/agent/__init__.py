@@ -1,0 +1,1 @@
+"""The per-compute service: sensors, control, floor, inventory, reports."""

@@ -1,0 +1,509 @@
+"""Limits and priority of secondaries, by writing their cgroup files.
+
+Direct writes take a tenth of a millisecond and need neither libvirtd nor its
+job lock.  Everything that is written goes through ``Actuator._write``, which
+knows two kinds of groups only: those of verified secondaries, and libvirt's
+machine slice while nothing but secondaries is in it.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import errno
+import os
+import re
+import signal
+import threading
+
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import processes
+from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.domains import Secondary
+
+LOG = logging.getLogger(__name__)
+
+STATE = 'limits.json'
+
+#: The kernel grants no quota below 1 ms a period; 100 ms is the longest
+#: period at which a throttled vCPU does not stall QEMU for too long.
+LEAST_QUOTA_US = 1000
+LONG_PERIOD_US = 100_000
+
+_SERVICE = re.compile(r'emulator|iothread\d+')
+_VCPU = re.compile(r'vcpu\d+')
+_SLICE = re.compile(r'machine(-[\w\\-]+)?(\.slice|\.partition)?')
+_WRITABLE = re.compile(
+    r'((vcpu\d+|emulator|iothread\d+)/'
+    r'(cpu\.cfs_quota_us|cpu\.cfs_period_us|cpu\.max))'
+    r'|cpu\.idle|cpu\.shares|cpu\.weight')
+
+#: A limit: quota (None: no limit) and period, in microseconds.
+Limit = tuple[int | None, int]
+
+
+class NotSecondary(Exception):
+    """Somebody tried to write where only primaries may be."""
+
+
+@dataclasses.dataclass
+class _Grip:
+    """The groups of one secondary, held open.
+
+    ``scope`` is the group among whose siblings priority acts, ``base`` the
+    one that holds vcpuN, emulator and iothreadN; they differ under systemd.
+    """
+
+    guest: Secondary
+    scope: cgroups.Group
+    base: cgroups.Group
+    accounting: cgroups.Group
+
+    def close(self) -> None:
+        for group in (self.scope, self.base, self.accounting):
+            group.close()
+
+
+class Actuator:
+    """Writes limits; ``dry_run`` logs what it would write instead."""
+
+    def __init__(self, hierarchy: cgroups.Hierarchy,
+                 store: agent_store.Store, period_us: int = 20_000,
+                 service_us: int = 10_000, cpu_idle: bool = True,
+                 dry_run: bool = False) -> None:
+        self._hierarchy = hierarchy
+        self._v1 = hierarchy.version == 1
+        self._store = store
+        self._period_us = period_us
+        self._service_us = service_us
+        self._cpu_idle = cpu_idle
+        self._dry_run = dry_run
+        self._lock = threading.RLock()
+        self._grips: dict[tuple[str, int, int], _Grip] = {}
+        self._slice: cgroups.Group | None = None
+        self._problems: dict[str, str] = {}
+        state = store.load(STATE)
+        #: What the files said before our first write, by guest and file.
+        self._first: dict[str, dict[str, str]] = state.get('guests') or {}
+        #: Path and weight of the slice that we gave the lowest priority.
+        self._idle_slice: dict[str, str] = state.get('slice') or {}
+        self.effective: dict[str, bool] = {'vm': False, 'service': False}
+
+    # -- the one place that writes -----------------------------------------
+    def _write(self, group: cgroups.Group, name: str, value: str) -> None:
+        """Write a file of a known group, if it says something else.
+
+        :raises NotSecondary: if the group is no verified secondary's.
+        :raises OSError: if the kernel refuses.
+        """
+        mine = any(group is grip.scope or group is grip.base
+                   for grip in self._grips.values())
+        if not (mine or (group is self._slice and name.startswith('cpu.'))):
+            raise NotSecondary(f'refused to write {name} of {group.path}')
+        if not _WRITABLE.fullmatch(name):
+            raise NotSecondary(f'refused to write the file {name}')
+        if group.read(name) == value:
+            return
+        if self._dry_run:
+            LOG.info('Would write %(value)s to %(path)s/%(name)s', {
+                'value': value, 'path': group.path, 'name': name})
+            return
+        fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=group.fd)
+        try:
+            os.write(fd, value.encode())
+        finally:
+            os.close(fd)
+
+    # -- getting hold of a guest -------------------------------------------
+    def adopt(self, guest: Secondary) -> bool:
+        """Get hold of a secondary's groups; False if they are not certain."""
+        return self._grip(guest) is not None
+
+    def _grip(self, guest: Secondary) -> _Grip | None:
+        key = guest.uuid, guest.pid, guest.started
+        with self._lock:
+            if key not in self._grips:
+                try:
+                    self._grips[key] = self._open(guest)
+                    self._problems.pop(guest.uuid, None)
+                except cgroups.CgroupError as exc:
+                    if self._problems.get(guest.uuid) != str(exc):
+                        LOG.warning('Cannot limit %(uuid)s: %(reason)s', {
+                            'uuid': guest.uuid, 'reason': exc})
+                    self._problems[guest.uuid] = str(exc)
+                    return None
+            return self._grips[key]
+
+    def _open(self, guest: Secondary) -> _Grip:
+        base = self._base(guest, 'cpu')
+        scope = (os.path.dirname(base)
+                 if os.path.basename(base) == 'libvirt' else base)
+        opened: list[cgroups.Group] = []
+        try:
+            for path in (scope, base, self._base(guest, 'cpuacct')):
+                opened.append(cgroups.Group(path))
+            # Only if the process outlived all this were the groups its own.
+            if (processes.start_time(guest.pid, self._hierarchy.proc)
+                    != guest.started or self._base(guest, 'cpu') != base):
+                raise cgroups.CgroupError('its process has just ended')
+        except cgroups.CgroupError:
+            for group in opened:
+                group.close()
+            raise
+        return _Grip(guest, *opened)
+
+    def _base(self, guest: Secondary, controller: str) -> str:
+        """Return the directory that holds a guest's vcpuN and emulator.
+
+        :raises CgroupError: if it is not surely this guest's alone: without
+            cgroups of its own, a guest is in libvirtd's.
+        """
+        path = self._hierarchy.directory(guest.pid, controller)
+        if not _SERVICE.fullmatch(os.path.basename(path)):
+            raise cgroups.CgroupError(f'{path} is no guest\'s own group')
+        base = os.path.dirname(path)
+        name = os.path.basename(base)
+        if name == 'libvirt':
+            name = os.path.basename(os.path.dirname(base))
+        dash = r'(?:-|\\x2d)'
+        if not re.match(rf'(?:machine-)?qemu{dash}{guest.id}{dash}', name):
+            raise cgroups.CgroupError(
+                f'{base} is not named after domain {guest.id}')
+        return base
+
+    def forget(self, alive: Iterable[Secondary]) -> None:
+        """Let go of the guests that are not there any more."""
+        keep = {(guest.uuid, guest.pid, guest.started) for guest in alive}
+        with self._lock:
+            for key in [key for key in self._grips if key not in keep]:
+                self._grips.pop(key).close()
+            gone = set(self._first) - {_key(*key) for key in keep}
+            if gone:
+                for name in gone:
+                    del self._first[name]
+                self._save()
+            uuids = {key[0] for key in keep}
+            for uuid in set(self._problems) - uuids:
+                del self._problems[uuid]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why secondaries cannot be limited, by UUID."""
+        with self._lock:
+            return dict(self._problems)
+
+    def usage_ns(self, guest: Secondary) -> int | None:
+        """Return a guest's CPU time in nanoseconds, None if unknown."""
+        with self._lock:
+            grip = self._grip(guest)
+            if grip is None:
+                return None
+            try:
+                return cgroups.usage_ns(grip.accounting,
+                                        self._hierarchy.version)
+            except (OSError, ValueError):
+                return None
+
+    # -- bandwidth ---------------------------------------------------------
+    def set_share(self, guest: Secondary, percent: float,
+                  capacity: float) -> bool:
+        """Cap a guest's vCPUs at a percentage of the host.
+
+        ``capacity`` is the host's in CPUs.  Emulator and I/O threads get
+        back the limits they had.  False if the guest cannot be limited.
+        """
+        with self._lock:
+            grip = self._grip(guest)
+            if grip is None:
+                return False
+            vcpus = self._threads(grip, _VCPU)
+            ratio = percent / 100 * capacity / max(1, len(vcpus))
+            # A version 1 group may not be given more than its parent has.
+            ratio = min(ratio, 1.0, capacity)
+            done = [self._limit(grip, name, self._quota(ratio))
+                    for name in vcpus]
+            return self._lift(grip) and bool(done) and all(done)
+
+    def _quota(self, ratio: float) -> Limit:
+        for period in (self._period_us, LONG_PERIOD_US):
+            quota = int(ratio * period)
+            if quota >= LEAST_QUOTA_US:
+                return quota, period
+        return LEAST_QUOTA_US, LONG_PERIOD_US
+
+    def floor(self, guest: Secondary, service: bool = True) -> bool:
+        """Take a guest to its floor: 1 ms in 100 ms for each vCPU.
+
+        ``service`` limits emulator and I/O threads as well; otherwise they
+        get back the limits they had.  False if the guest cannot be limited.
+        """
+        with self._lock:
+            grip = self._grip(guest)
+            if grip is None:
+                return False
+            vcpus = self._threads(grip, _VCPU)
+            done = [self._limit(grip, name,
+                                (LEAST_QUOTA_US, LONG_PERIOD_US))
+                    for name in vcpus]
+            if service:
+                done += [self._limit(grip, name,
+                                     (self._service_us, LONG_PERIOD_US))
+                         for name in self._threads(grip, _SERVICE)]
+            else:
+                done.append(self._lift(grip))
+            return bool(vcpus) and all(done)
+
+    def lift_emulator(self, guest: Secondary) -> bool:
+        """Let emulator and I/O threads run, for an operation of Nova's."""
+        with self._lock:
+            grip = self._grip(guest)
+            return grip is not None and self._lift(grip)
+
+    def _lift(self, grip: _Grip) -> bool:
+        first = self._first.get(_key_of(grip.guest), {})
+        return all([self._limit(grip, name, _limit_of(first[name]))
+                    for name in self._threads(grip, _SERVICE)
+                    if name in first])
+
+    def release(self, guest: Secondary) -> bool:
+        """Give a guest back the limits and the priority it had at first."""
+        with self._lock:
+            grip = self._grip(guest)
+            if grip is None:
+                return False
+            first = self._first.get(_key_of(guest), {})
+            done = [self._limit(grip, name, _limit_of(first[name]))
+                    for name in self._threads(grip, _VCPU) + self._threads(
+                        grip, _SERVICE) if name in first]
+            if 'weight' in first:
+                done.append(self._raise_priority(grip.scope,
+                                                 first['weight']))
+            return all(done)
+
+    @staticmethod
+    def _threads(grip: _Grip, kind: re.Pattern[str]) -> list[str]:
+        try:
+            return [name for name in grip.base.children()
+                    if kind.fullmatch(name)]
+        except OSError:
+            return []
+
+    def _current(self, grip: _Grip, name: str) -> Limit:
+        if self._v1:
+            return _limit_of(grip.base.read(f'{name}/cpu.cfs_quota_us') + ' '
+                             + grip.base.read(f'{name}/cpu.cfs_period_us'))
+        return _limit_of(grip.base.read(f'{name}/cpu.max'))
+
+    def _limit(self, grip: _Grip, name: str, limit: Limit) -> bool:
+        """Set one thread group's limit unless the kernel has it already."""
+        try:
+            now = self._current(grip, name)
+            first = self._first.setdefault(_key_of(grip.guest), {})
+            if name not in first:
+                first[name] = _text(now)
+                self._save()
+            limit = _lower(limit, _limit_of(first[name]))
+            if now != limit:
+                self._set(grip, name, now, limit)
+        except (OSError, ValueError) as exc:
+            # A guest that has just ended, mostly.
+            LOG.info('No limit for %(name)s of %(uuid)s: %(reason)s', {
+                'name': name, 'uuid': grip.guest.uuid, 'reason': exc})
+            return False
+        return True
+
+    def _set(self, grip: _Grip, name: str, now: Limit, limit: Limit) -> None:
+        if not self._v1:
+            self._write(grip.base, f'{name}/cpu.max', _text(limit))
+            return
+        try:
+            self._set_v1(grip, name, now, limit)
+        except OSError as exc:
+            if exc.errno != errno.EINVAL:
+                raise
+            # More than the parent has.  The floor fits anywhere.
+            above = [cgroups.bandwidth(group, 1)
+                     for group in (grip.base, grip.scope)]
+            ratio = min((value for value in above if value), default=0.0)
+            self._set_v1(grip, name, self._current(grip, name),
+                         self._quota(ratio))
+
+    def _set_v1(self, grip: _Grip, name: str, now: Limit,
+                limit: Limit) -> None:
+        quota = f'{name}/cpu.cfs_quota_us', str(limit[0] or -1)
+        period = f'{name}/cpu.cfs_period_us', str(limit[1])
+        # Between the two writes the limit must not exceed the new or the
+        # old one, or the kernel may refuse it.
+        order = (period, quota) if limit[1] > now[1] else (quota, period)
+        for file, value in order:
+            self._write(grip.base, file, value)
+
+    # -- priority ----------------------------------------------------------
+    def prioritise(self, guests: Sequence[Secondary]) -> None:
+        """Give secondaries the lowest priority that can be had.
+
+        First the machine slice is made an ordinary one unless nothing but
+        these secondaries is in it: a primary that has just appeared must not
+        wait.  Then each secondary goes behind its siblings.
+        """
+        with self._lock:
+            grips = [grip for guest in guests if (grip := self._grip(guest))]
+            service = self._guard_slice(grips)
+            if not self._cpu_idle:
+                return
+            done = [self._idle(grip) for grip in grips]
+            self.effective = {
+                'vm': len(grips) == len(guests) and all(done),
+                'service': service}
+
+    def _guard_slice(self, grips: Sequence[_Grip]) -> bool:
+        """Set the slice's priority; tell whether it is the lowest."""
+        parents = {os.path.dirname(grip.scope.path) for grip in grips}
+        if self._idle_slice and parents != {self._idle_slice['path']}:
+            self.free_slice()
+        if len(parents) != 1 or not self._cpu_idle:
+            return False
+        path = parents.pop()
+        if (not _SLICE.fullmatch(os.path.basename(path))
+                or path == self._hierarchy.root('cpu')):
+            return False
+        try:
+            group = self._hold_slice(path)
+            known = {os.path.basename(grip.scope.path) for grip in grips}
+            if set(group.children()) <= known and not group.read(
+                    'cgroup.procs'):
+                return self._idle_on(group)
+        except (OSError, cgroups.CgroupError) as exc:
+            LOG.warning('Machine slice %(path)s: %(reason)s',
+                        {'path': path, 'reason': exc})
+        self.free_slice()
+        return False
+
+    def _hold_slice(self, path: str) -> cgroups.Group:
+        if self._slice is not None and self._slice.path != path:
+            self._slice.close()
+            self._slice = None
+        if self._slice is None:
+            self._slice = cgroups.Group(path)
+        return self._slice
+
+    def _idle_on(self, group: cgroups.Group) -> bool:
+        if not group.has('cpu.idle'):
+            return False    # a weight of 1 would starve primaries to come
+        if group.read('cpu.idle') == '1':
+            return True
+        self._idle_slice = {'path': group.path,
+                            'weight': group.read(self._weight_file)}
+        self._save()
+        self._write(group, 'cpu.idle', '1')
+        return True
+
+    def free_slice(self) -> None:
+        """Make the machine slice an ordinary group again, if we changed it.
+
+        A primary guest must find it so, and nobody watches for one when the
+        agent is gone.
+        """
+        with self._lock:
+            if not self._idle_slice:
+                return
+            path = self._idle_slice['path']
+            try:
+                if _SLICE.fullmatch(os.path.basename(path)):
+                    self._raise_priority(self._hold_slice(path),
+                                         self._idle_slice['weight'])
+            except cgroups.CgroupError as exc:
+                LOG.info('The machine slice is gone: %s', exc)
+            self._idle_slice = {}
+            self._save()
+
+    @property
+    def _weight_file(self) -> str:
+        return 'cpu.shares' if self._v1 else 'cpu.weight'
+
+    def _idle(self, grip: _Grip) -> bool:
+        """Put one guest behind its siblings; tell whether it is."""
+        try:
+            first = self._first.setdefault(_key_of(grip.guest), {})
+            if 'weight' not in first:
+                first['weight'] = grip.scope.read(self._weight_file)
+                self._save()
+            if grip.scope.has('cpu.idle'):
+                self._write(grip.scope, 'cpu.idle', '1')
+            else:
+                self._write(grip.scope, self._weight_file,
+                            '2' if self._v1 else '1')
+        except (OSError, ValueError) as exc:
+            LOG.info('No priority for %(uuid)s: %(reason)s', {
+                'uuid': grip.guest.uuid, 'reason': exc})
+            return False
+        return True
+
+    def _raise_priority(self, group: cgroups.Group, weight: str) -> bool:
+        """Undo the lowest priority; the kernel forgets the weight by it."""
+        try:
+            if group.has('cpu.idle'):
+                self._write(group, 'cpu.idle', '0')
+            self._write(group, self._weight_file, weight)
+        except OSError as exc:
+            LOG.warning('Cannot restore the priority of %(path)s: %(why)s',
+                        {'path': group.path, 'why': exc})
+            return False
+        return True
+
+    # -- the end -----------------------------------------------------------
+    def kill(self, guest: Secondary) -> bool:
+        """End a guest's QEMU, and surely no other process."""
+        proc = self._hierarchy.proc
+        if self._dry_run:
+            LOG.info('Would kill the QEMU of %s', guest.uuid)
+            return False
+        try:
+            fd = os.pidfd_open(guest.pid)
+        except OSError:
+            return False
+        try:
+            # The descriptor is of whoever has the number now; is it still
+            # the guest?
+            if processes.start_time(guest.pid, proc) != guest.started or (
+                    not processes.is_guest(guest.pid, guest.uuid, guest.name,
+                                           proc)):
+                return False
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except OSError as exc:
+            LOG.error('Cannot kill the QEMU of %(uuid)s: %(reason)s',
+                      {'uuid': guest.uuid, 'reason': exc})
+            return False
+        finally:
+            os.close(fd)
+        LOG.warning('Killed the QEMU of secondary %s', guest.uuid)
+        return True
+
+    def _save(self) -> None:
+        self._store.save(STATE, {'guests': self._first,
+                                 'slice': self._idle_slice})
+
+
+def _key(uuid: str, pid: int, started: int) -> str:
+    return f'{uuid} {pid} {started}'
+
+
+def _key_of(guest: Secondary) -> str:
+    return _key(guest.uuid, guest.pid, guest.started)
+
+
+def _limit_of(text: str) -> Limit:
+    """Read ``quota period`` as either version writes it."""
+    quota, period = text.split()
+    return (None if quota in ('max', '-1') else int(quota)), int(period)
+
+
+def _text(limit: Limit) -> str:
+    return f'{"max" if limit[0] is None else limit[0]} {limit[1]}'
+
+
+def _lower(limit: Limit, first: Limit) -> Limit:
+    """Return the lower of two limits: a flavor's own is never exceeded."""
+    if limit[0] is None or first[0] is None:
+        return first if limit[0] is None else limit
+    return min(limit, first, key=lambda one: (one[0] or 0) / one[1])

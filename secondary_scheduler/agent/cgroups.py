@@ -1,0 +1,248 @@
+"""Control groups, versions 1 and 2: where things are, and reading them.
+
+Nothing here writes.  Directories are held open, and files are opened relative
+to them: once a group is removed its directory yields nothing, even if another
+group of the same name has taken its place.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+
+_HOT_BYTES = 4096
+
+
+class CgroupError(Exception):
+    """A control group that cannot be found or read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mount:
+    """One mount of a hierarchy: ``root`` is what of it ``point`` shows."""
+
+    controllers: frozenset[str]
+    root: str
+    point: str
+    version: int
+
+    def directory(self, path: str) -> str | None:
+        """Map a path as /proc/PID/cgroup gives it to a directory."""
+        if '..' in path.split('/'):
+            return None     # outside of our cgroup namespace
+        root = self.root.rstrip('/')
+        if path != root and not path.startswith(root + '/'):
+            return None
+        return os.path.normpath(self.point + '/' + path[len(root):])
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), field)
+
+
+def _mounts(text: str) -> list[Mount]:
+    """Read the control group mounts of a mountinfo file."""
+    found = []
+    for line in text.splitlines():
+        left, _, right = line.partition(' - ')
+        before, after = left.split(), right.split()
+        if len(before) < 5 or len(after) < 3 or after[0] not in (
+                'cgroup', 'cgroup2'):
+            continue
+        root, point = _unescape(before[3]), _unescape(before[4])
+        if after[0] == 'cgroup':
+            names, version = frozenset(after[2].split(',')), 1
+        else:
+            try:
+                with open(point + '/cgroup.controllers') as file:
+                    names = frozenset(file.read().split())
+            except OSError:
+                continue
+            version = 2
+        found.append(Mount(names, root, point, version))
+    return found
+
+
+class Hierarchy:
+    """The control groups as this process sees them.
+
+    :raises CgroupError: if no ``cpu`` controller is mounted.
+    """
+
+    def __init__(self, proc: str = '/proc') -> None:
+        self.proc = proc
+        try:
+            with open(f'{proc}/self/mountinfo') as file:
+                self._mounts = _mounts(file.read())
+        except OSError as exc:
+            raise CgroupError(f'cannot read the mounts: {exc}') from exc
+        self.version = self._mount('cpu').version
+
+    def _mount(self, controller: str) -> Mount:
+        # Of several mounts the last may cover the others.
+        for mount in reversed(self._mounts):
+            if controller in mount.controllers:
+                return mount
+        if controller == 'cpuacct':
+            # Version 2 counts in every group, without a controller.
+            return self._mount('cpu')
+        raise CgroupError(f'no control group mount has the controller '
+                          f'{controller}')
+
+    def root(self, controller: str) -> str:
+        """Return the directory of the topmost group that we can see."""
+        return self._mount(controller).point
+
+    def directory(self, pid: int, controller: str) -> str:
+        """Return the directory of the group a process is in.
+
+        :raises CgroupError: if it has none that we can see.
+        """
+        mount = self._mount(controller)
+        try:
+            with open(f'{self.proc}/{pid}/cgroup') as file:
+                lines = file.read().splitlines()
+        except OSError as exc:
+            raise CgroupError(f'process {pid} is gone') from exc
+        for line in lines:
+            number, names, path = line.split(':', 2)
+            mine = (number == '0' and not names if mount.version == 2
+                    else mount.controllers & set(names.split(',')))
+            if mine and (found := mount.directory(path)):
+                return found
+        raise CgroupError(f'process {pid} has no group of {controller} '
+                          'that is visible here')
+
+
+class Group:
+    """One control group, held open; its files are read with one call."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._files: dict[str, int] = {}
+        try:
+            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as exc:
+            raise CgroupError(f'cannot open {path}: {exc}') from exc
+
+    def read(self, name: str) -> str:
+        """Return what a file says, without the line's end.
+
+        :raises OSError: if it is not there, or the group is gone.
+        """
+        fd = self._files.get(name)
+        if fd is None:
+            fd = self._files[name] = os.open(name, os.O_RDONLY,
+                                             dir_fd=self.fd)
+        try:
+            return os.pread(fd, _HOT_BYTES, 0).decode().strip()
+        except OSError:
+            os.close(self._files.pop(name))
+            raise
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file is there and can be read."""
+        try:
+            self.read(name)
+        except OSError:
+            return False
+        return True
+
+    def children(self) -> list[str]:
+        """Return the names of the groups below."""
+        with os.scandir(self.fd) as entries:
+            return sorted(entry.name for entry in entries
+                          if entry.is_dir(follow_symlinks=False))
+
+    def close(self) -> None:
+        """Let go of the directory and its files."""
+        for fd in (*self._files.values(), self.fd):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._files = {}
+        self.fd = -1
+
+
+def usage_ns(group: Group, version: int) -> int:
+    """Return the CPU time a group has used, in nanoseconds.
+
+    :raises OSError: if the group is gone.
+    """
+    if version == 1:
+        return int(group.read('cpuacct.usage'))
+    for line in group.read('cpu.stat').splitlines():
+        name, _, value = line.partition(' ')
+        if name == 'usage_usec':
+            return int(value) * 1000
+    raise OSError('cpu.stat has no usage_usec')
+
+
+def bandwidth(group: Group, version: int, child: str = '') -> float | None:
+    """Return a group's bandwidth limit in CPUs, None if it has none."""
+    prefix = child + '/' if child else ''
+    try:
+        if version == 1:
+            quota = group.read(prefix + 'cpu.cfs_quota_us')
+            period = group.read(prefix + 'cpu.cfs_period_us')
+        else:
+            quota, period = group.read(prefix + 'cpu.max').split()
+        if quota in ('max', '-1'):
+            return None
+        return int(quota) / int(period)
+    except (OSError, ValueError):
+        return None     # the root of all groups has no such file
+
+
+def count_cpus(cpus: str) -> int:
+    """Count the CPUs of a list like ``0-3,8``."""
+    total = 0
+    for part in filter(None, cpus.split(',')):
+        first, _, last = part.partition('-')
+        total += int(last or first) - int(first) + 1
+    return total
+
+
+class HostCpu:
+    """CPU time used on the host, and how many CPUs it has.
+
+    The host is the root of the control groups that the agent sees: the whole
+    machine on a real host, the container or the one-machine cloud's part of
+    the machine elsewhere.  /proc/stat is not used, since it shows the whole
+    machine from everywhere.  The kernel charges groups with the time of
+    tasks: what hard interrupts take outside of tasks is not seen (with
+    interrupt time accounting), which on a host busy with network traffic may
+    be a few percent.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._version = hierarchy.version
+        self._cpu = Group(hierarchy.root('cpu'))
+        self._accounting = Group(hierarchy.root('cpuacct'))
+        try:
+            self._cpuset: Group | None = Group(hierarchy.root('cpuset'))
+        except CgroupError:
+            self._cpuset = None
+
+    def usage_ns(self) -> int | None:
+        """Return the CPU time used so far in nanoseconds, None if unknown."""
+        try:
+            return usage_ns(self._accounting, self._version)
+        except (OSError, ValueError):
+            return None
+
+    def capacity(self) -> float:
+        """Return the host's capacity in CPUs."""
+        cpus = float(self._effective_cpus())
+        limit = bandwidth(self._cpu, self._version)
+        return min(cpus, limit) if limit else cpus
+
+    def _effective_cpus(self) -> int:
+        for name in ('cpuset.cpus.effective', 'cpuset.effective_cpus',
+                     'cpuset.cpus'):
+            try:
+                if self._cpuset and (
+                        count := count_cpus(self._cpuset.read(name))):
+                    return count
+            except (OSError, ValueError):
+                continue
+        return os.cpu_count() or 1

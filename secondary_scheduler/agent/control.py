@@ -1,0 +1,146 @@
+"""One step of the control loop: measure, decide, write.
+
+The order within a step matters: a primary guest that has appeared gets its
+priority back before anything else, and a new secondary is at the floor before
+it is thought about.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+
+from oslo_log import log as logging
+
+from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.controller import Controller, Load
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.sensors import Meter, Usage
+from secondary_scheduler.policies import language
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a step reads from the configuration, percent of the host."""
+
+    margin: float = 1.0
+    minimum: float = 5.0
+
+
+class Control:
+    """The control loop's state; ``step`` is called every period."""
+
+    def __init__(self, policies: Callable[[], Resolved],
+                 guests: Callable[[], Sequence[Secondary]], meter: Meter,
+                 actuator: Actuator, controller: Controller, floors: Floors,
+                 settings: Callable[[], Settings]) -> None:
+        self._policies = policies
+        self._guests = guests
+        self._meter = meter
+        self._actuator = actuator
+        self._controller = controller
+        self._floors = floors
+        self._settings = settings
+        self._seen: set[tuple[str, int, int]] = set()
+        self._present: Sequence[Secondary] = ()
+        #: What the last step measured and allowed, for reports.
+        self.usage = Usage(None, 1.0)
+        self.caps: dict[str, float] = {}
+        self.failures = 0
+
+    def step(self) -> None:
+        """Do one step; whatever fails takes every secondary to the floor."""
+        try:
+            self._present = self._guests()
+            self._step(self._present)
+        except Exception:
+            self.failures += 1
+            LOG.exception('A step of control failed; taking all secondaries '
+                          'to the floor')
+            self.floor_all()
+
+    def floor_all(self) -> None:
+        """Take every secondary known to the floor, whatever happens."""
+        for guest in self._present:
+            try:
+                self._floors.add(guest.uuid, Reason.SAFETY)
+                self._actuator.floor(guest)
+            except Exception:
+                LOG.exception('Cannot take %s to the floor', guest.uuid)
+
+    def _step(self, guests: Sequence[Secondary]) -> None:
+        self._actuator.prioritise(guests)
+        self._enter(guests)
+        resolved, settings = self._policies(), self._settings()
+        limit = resolved.limit(language.CPU)
+        # Without a policy nothing says what a secondary may use.
+        set_point = 0.0 if limit is None else limit - settings.margin
+        usage = self._meter.sample(guests)
+        self._admit(guests, usage, set_point, settings.minimum)
+        free = [guest for guest in guests
+                if not self._floors.floored(guest.uuid)]
+        caps = self._controller.step(
+            usage.total,
+            [Load(guest.uuid, guest.priority,
+                  usage.instances.get(guest.uuid),
+                  100.0 * guest.vcpus / usage.capacity) for guest in free],
+            set_point, settings.minimum)
+        for guest in guests:
+            self._apply(guest, caps, usage.capacity)
+        self.usage, self.caps = usage, caps
+        self._actuator.forget(guests)
+        self._floors.expire({guest.uuid for guest in guests})
+
+    def _apply(self, guest: Secondary, caps: dict[str, float],
+               capacity: float) -> None:
+        """Assert a guest's limits; the last resort may have come between."""
+        reasons = self._floors.reasons(guest.uuid)
+        if reasons or guest.uuid not in caps:
+            # A guest that waits to enter may be an incoming migration,
+            # which runs in the emulator thread.
+            service = bool(reasons & {Reason.POLICY, Reason.SLOTS,
+                                      Reason.SAFETY})
+            self._actuator.floor(guest, service=service
+                                 and not self._floors.operated(guest.uuid))
+            caps.pop(guest.uuid, None)
+            return
+        self._actuator.set_share(guest, caps[guest.uuid], capacity)
+        if self._floors.floored(guest.uuid):
+            self._actuator.floor(guest)     # the trigger was faster
+
+    def _enter(self, guests: Sequence[Secondary]) -> None:
+        """Put guests that were not here in the last step to the floor.
+
+        When the agent starts all are new: what was before is not known, and
+        with room they are let in by the second step.
+        """
+        seen = {(guest.uuid, guest.pid, guest.started): guest
+                for guest in guests}
+        for key in seen.keys() - self._seen:
+            self._floors.add(seen[key].uuid, Reason.ENTRY)
+            self._actuator.floor(seen[key], service=False)
+        self._seen = set(seen)
+
+    def _admit(self, guests: Sequence[Secondary], usage: Usage,
+               set_point: float, minimum: float) -> None:
+        """Let in those at the entry for whom there is a minimum share."""
+        waiting = []
+        inside = 0
+        for guest in guests:
+            if Reason.SAFETY in self._floors.reasons(guest.uuid):
+                # Control works again; the guest comes in like a new one.
+                self._floors.add(guest.uuid, Reason.ENTRY)
+                self._floors.drop(guest.uuid, Reason.SAFETY)
+            reasons = self._floors.reasons(guest.uuid)
+            if Reason.ENTRY in reasons:
+                waiting.append(guest)
+            elif not reasons:
+                inside += 1
+        if usage.primary is None:
+            return
+        room = int((set_point - usage.primary) // max(minimum, 0.1)) - inside
+        waiting.sort(key=lambda guest: (-guest.priority, guest.uuid))
+        for guest in waiting[:max(0, room)]:
+            self._floors.drop(guest.uuid, Reason.ENTRY)

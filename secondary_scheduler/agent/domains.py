@@ -1,0 +1,306 @@
+"""Which guests of this host are secondaries.
+
+libvirt is asked on a thread of its own; the answer is kept on disk, so that
+an agent that starts while libvirtd is dead still knows its secondaries.
+Unknown means primary: a guest is a secondary only if Nova's metadata in its
+domain XML carries the marker of a secondary flavor, and if its QEMU process
+has been found beyond doubt.
+"""
+
+from collections.abc import Callable, Iterable
+import dataclasses
+import threading
+import typing
+from xml.etree import ElementTree  # nosec B405: see read_guest
+
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import processes
+from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.model import vocabulary
+
+LOG = logging.getLogger(__name__)
+
+NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
+CACHE = 'domains.json'
+
+#: Nova's largest domain XML is some tens of kilobytes.
+_LARGEST_XML = 1 << 20
+
+
+class Unreadable(ValueError):
+    """A domain XML that does not say clearly what the guest is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """What a domain XML says of a secondary."""
+
+    uuid: str
+    name: str
+    priority: int
+    project: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Secondary(Guest):
+    """A secondary that runs: its libvirt id and its verified process."""
+
+    id: int
+    pid: int
+    started: int
+    paused: bool = False
+
+
+def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
+    found = parent.findall(path)
+    if len(found) != 1:
+        raise Unreadable(f'{len(found)} elements {path} instead of one')
+    return found[0]
+
+
+def _number(parent: ElementTree.Element, path: str) -> int:
+    text = parent.findtext(path) or '0'
+    return int(text) if text.strip().isdigit() else 0
+
+
+def read_guest(xml: str, uuid: str) -> Guest | None:
+    """Return the secondary that a domain XML describes.
+
+    None means that it describes another guest: one that Nova marked as
+    nothing, or one that Nova did not make.
+
+    :raises Unreadable: if it cannot be told; then, too, it is a primary.
+    """
+    # The standard parser expands entities; libvirt writes none.
+    if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
+        raise Unreadable('too large, or with a document type')
+    try:
+        root = ElementTree.fromstring(xml)  # nosec B314: no entities
+    except ElementTree.ParseError as exc:
+        raise Unreadable(str(exc)) from exc
+    if root.tag != 'domain' or (_only(root, 'uuid').text or '').strip() != (
+            uuid):
+        raise Unreadable('the UUID is another domain\'s')
+    instances = root.findall(f'metadata/{NOVA}instance')
+    if not instances:
+        return None
+    if len(instances) > 1:
+        raise Unreadable('several Nova instances in the metadata')
+    flavor = _only(instances[0], f'{NOVA}flavor')
+    specs = {}
+    for spec in flavor.findall(f'{NOVA}extraSpecs/{NOVA}extraSpec'):
+        name = spec.get('name', '')
+        if name in specs:
+            raise Unreadable(f'extra spec {name} is there twice')
+        specs[name] = (spec.text or '').strip()
+    mark = vocabulary.read_mark(specs)
+    if mark is None:
+        return None
+    project = instances[0].find(f'{NOVA}owner/{NOVA}project')
+    return Guest(
+        uuid=uuid, name=_only(root, 'name').text or '',
+        priority=mark.priority,
+        project='' if project is None else project.get('uuid', ''),
+        vcpus=max(1, _number(flavor, f'{NOVA}vcpus')),
+        memory_mb=_number(flavor, f'{NOVA}memory'),
+        disk_gb=_number(flavor, f'{NOVA}disk'))
+
+
+class Domains:
+    """The secondaries that run on this host.
+
+    ``connect`` returns a libvirt connection and may raise or hang;
+    ``changed`` is called, on the listing's thread, after each listing.
+    """
+
+    def __init__(self, connect: Callable[[], typing.Any],
+                 store: agent_store.Store, run_dir: str, period: float = 2.0,
+                 proc: str = '/proc',
+                 changed: Callable[[], None] = lambda: None) -> None:
+        self._connect = connect
+        self._store = store
+        self._run_dir = run_dir
+        self._period = period
+        self._proc = proc
+        self._changed = changed
+        self._connection: typing.Any = None
+        self._lock = threading.Lock()
+        self._again = threading.Event()
+        self._stopping = threading.Event()
+        #: What the XML of a running domain said, by (uuid, libvirt id).
+        self._read: dict[tuple[str, int], Guest | None] = {}
+        self._unread: set[tuple[str, int]] = set()
+        self._read_anew = False
+        self._known: dict[str, Secondary] = self._cached()
+        self.hostname: str | None = None
+        self.primaries: int | None = None
+        self.unreadable = 0
+        self.listed = False
+
+    # -- what others ask ---------------------------------------------------
+    def secondaries(self) -> tuple[Secondary, ...]:
+        """Return the secondaries whose process is alive at this moment."""
+        with self._lock:
+            known = tuple(self._known.values())
+        return tuple(guest for guest in known if processes.start_time(
+            guest.pid, self._proc) == guest.started)
+
+    # -- the cache ---------------------------------------------------------
+    def _cached(self) -> dict[str, Secondary]:
+        """Return the secondaries of the last listing that still run."""
+        found = {}
+        for data in self._store.load(CACHE).get('secondaries', ()):
+            try:
+                guest = Secondary(**data)
+            except TypeError:
+                continue
+            if (processes.start_time(guest.pid, self._proc) == guest.started
+                    and processes.is_guest(guest.pid, guest.uuid, guest.name,
+                                           self._proc)):
+                found[guest.uuid] = guest
+        return found
+
+    def _remember(self, found: Iterable[Secondary]) -> None:
+        known = {guest.uuid: guest for guest in found}
+        with self._lock:
+            if known == self._known:
+                return
+            self._known = known
+        self._store.save(CACHE, {'secondaries': [
+            dataclasses.asdict(guest) for guest in known.values()]})
+
+    # -- the listing -------------------------------------------------------
+    def refresh(self) -> None:
+        """List the domains once.
+
+        :raises Exception: whatever libvirt raises; what was known stays.
+        """
+        if self._connection is None:
+            self._connection = self._connect()
+            self._read_anew = True
+            self.hostname = self._connection.getHostname()
+            self._subscribe(self._connection)
+        if self._read_anew:
+            self._read_anew, self._read, self._unread = False, {}, set()
+        found, seen, primaries, lost = [], {}, 0, 0
+        for domain in self._connection.listAllDomains(1):   # active ones
+            uuid, number = domain.UUIDString(), domain.ID()
+            try:
+                guest = self._guest(domain, uuid, number)
+                seen[uuid, number] = guest
+                secondary = guest and self._verified(domain, guest, number)
+            except Exception as exc:
+                # A domain that ends while we look is no reason to stop.
+                LOG.warning('Domain %(uuid)s counts as a primary: '
+                            '%(reason)s', {'uuid': uuid, 'reason': exc})
+                lost += 1
+                secondary = None
+            if secondary:
+                found.append(secondary)
+            else:
+                primaries += 1
+        self._read = seen
+        self._unread &= seen.keys()
+        self.primaries = primaries
+        self.unreadable = lost + len(self._unread)
+        self._remember(found)
+        self.listed = True
+
+    def _guest(self, domain: typing.Any, uuid: str,
+               number: int) -> Guest | None:
+        # A domain gets another id whenever it is started, and Nova starts
+        # it anew to change its flavor.
+        if (uuid, number) in self._read:
+            return self._read[uuid, number]
+        try:
+            return read_guest(domain.XMLDesc(0), uuid)
+        except Unreadable as exc:
+            LOG.warning('Domain %(uuid)s counts as a primary, since its XML '
+                        'cannot be read: %(reason)s',
+                        {'uuid': uuid, 'reason': exc})
+            self._unread.add((uuid, number))
+            return None
+
+    def _verified(self, domain: typing.Any, guest: Guest,
+                  number: int) -> Secondary:
+        process = processes.find(self._run_dir, guest.uuid, guest.name,
+                                 self._proc)
+        if process is None:
+            raise Unreadable('its QEMU process was not found')
+        return Secondary(**dataclasses.asdict(guest), id=number,
+                         pid=process[0], started=process[1],
+                         paused=domain.state()[0] == 3)   # PAUSED
+
+    def _subscribe(self, connection: typing.Any) -> None:
+        """Be told of changes; without, listing every period has to do."""
+        try:
+            connection.setKeepAlive(5, 3)
+            connection.domainEventRegisterAny(
+                None, 0, self._event, None)   # LIFECYCLE
+            connection.domainEventRegisterAny(
+                None, 23, self._metadata_event, None)   # METADATA_CHANGE
+        except Exception as exc:
+            LOG.warning('No events from libvirt: %s', exc)
+
+    def _event(self, connection: object, domain: object, *detail: object
+               ) -> None:
+        self._again.set()
+
+    def _metadata_event(self, connection: object, domain: typing.Any,
+                        *detail: object) -> None:
+        self._read_anew = True
+        self._again.set()
+
+    # -- the thread --------------------------------------------------------
+    def start(self) -> None:
+        """List on a thread of its own until ``stop``."""
+        threading.Thread(target=self._run, name='domains',
+                         daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop listing; a call that hangs in libvirt is not waited for."""
+        self._stopping.set()
+        self._again.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._again.clear()
+            try:
+                self.refresh()
+            except Exception as exc:
+                self.listed = False
+                LOG.warning('libvirt does not answer, going on with the '
+                            'secondaries known: %s', exc)
+                self._drop_connection()
+            self._changed()
+            self._again.wait(self._period)
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                connection.close()
+        except Exception as exc:
+            LOG.debug('Closing the connection to libvirt: %s', exc)
+
+
+def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
+    """Return what opens a read-only connection that delivers events."""
+    import libvirt
+
+    def ignore(context: object, error: object) -> None:
+        """Keep libvirt from printing errors that are raised as well."""
+
+    def deliver() -> None:
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    libvirt.registerErrorHandler(ignore, None)
+    libvirt.virEventRegisterDefaultImpl()
+    threading.Thread(target=deliver, name='libvirt-events',
+                     daemon=True).start()
+    return lambda: libvirt.openReadOnly(uri)

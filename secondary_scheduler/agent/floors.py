@@ -1,0 +1,87 @@
+"""Who is at the floor, and why.
+
+Several parts of the agent put guests to the floor, each for its own reason; a
+guest leaves it when no reason is left.
+"""
+
+from collections.abc import Callable, Collection
+import enum
+import threading
+import time
+
+
+class Reason(enum.StrEnum):
+    """Why a guest is at the floor."""
+
+    POLICY = 'policy'        # last resort: a policy was about to be invalid
+    SLOTS = 'slots'          # it is one too many for a policy on slots
+    ENTRY = 'entry'          # it has just appeared and waits for room
+    OPERATION = 'operation'  # Nova operates on it while a policy fails
+    SAFETY = 'safety'        # the control loop failed
+
+
+class Floors:
+    """Reasons by instance; safe for threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reasons: dict[str, dict[Reason, float]] = {}
+        self._until: dict[str, float] = {}
+
+    def add(self, uuid: str, reason: Reason) -> None:
+        """Put an instance to the floor, for one more reason."""
+        with self._lock:
+            self._reasons.setdefault(uuid, {}).setdefault(reason,
+                                                          self._clock())
+
+    def drop(self, uuid: str, reason: Reason) -> None:
+        """Take a reason away."""
+        with self._lock:
+            reasons = self._reasons.get(uuid, {})
+            reasons.pop(reason, None)
+            if not reasons:
+                self._reasons.pop(uuid, None)
+
+    def reasons(self, uuid: str) -> frozenset[Reason]:
+        """Return why an instance is at the floor; empty if it is not."""
+        with self._lock:
+            return frozenset(self._reasons.get(uuid, ()))
+
+    def floored(self, uuid: str) -> bool:
+        """Tell whether an instance is at the floor."""
+        return bool(self.reasons(uuid))
+
+    def floored_s(self, uuid: str) -> float:
+        """Return for how many seconds it has been at the floor."""
+        with self._lock:
+            since = min(self._reasons.get(uuid, {}).values(), default=None)
+        return 0.0 if since is None else self._clock() - since
+
+    def operate(self, uuid: str, seconds: float) -> None:
+        """Note that Nova operates on an instance for so long at most."""
+        with self._lock:
+            self._until[uuid] = self._clock() + seconds
+
+    def operated(self, uuid: str) -> bool:
+        """Tell whether Nova operates on an instance, as far as we know."""
+        with self._lock:
+            return self._until.get(uuid, 0.0) > self._clock()
+
+    def end_operation(self, uuid: str) -> None:
+        """Note that Nova's operation has ended."""
+        with self._lock:
+            self._until.pop(uuid, None)
+        self.drop(uuid, Reason.OPERATION)
+
+    def expire(self, present: Collection[str]) -> None:
+        """Forget operations that are over and instances that are gone."""
+        now = self._clock()
+        with self._lock:
+            over = [uuid for uuid, until in self._until.items()
+                    if until <= now]
+            gone = [uuid for uuid in self._reasons if uuid not in present]
+            for uuid in gone:
+                del self._reasons[uuid]
+        for uuid in over:
+            self.end_operation(uuid)

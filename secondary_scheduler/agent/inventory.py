@@ -1,0 +1,237 @@
+"""What Placement may admit: the inventory of the host's secondary provider.
+
+``total`` is the host's static maximum and the operator's; the agent keeps
+``reserved = total - allowed``, since Placement refuses a total of 0.  None of
+this is needed for control: it runs on its own thread, and when Placement or
+the provider is not there it stops quietly and looks again later.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+import dataclasses
+import time
+import typing
+
+from keystoneauth1 import exceptions as ks_exceptions
+from oslo_log import log as logging
+
+from secondary_scheduler.model import vocabulary
+
+LOG = logging.getLogger(__name__)
+
+#: ``reserved`` may equal ``total`` from this version on.
+MICROVERSION = 'placement 1.26'
+
+_LOOK_AGAIN_S = 60.0
+_COMPARE_S = 30.0
+_CONFLICTS = 4
+
+#: A running secondary may be without an allocation of its own while Nova
+#: migrates it away, but not for longer than this.
+_LONGEST_MIGRATION_S = 600.0
+
+
+class Hysteresis:
+    """Closes at once, opens after a while: the least of a window."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._seen: deque[tuple[float, float]] = deque()
+        self._since: float | None = None
+
+    def push(self, now: float, share: float) -> float:
+        """Take in a share (0 to 1), and return what may be admitted."""
+        if self._since is None:
+            self._since = now
+        self._seen.append((now, share))
+        while self._seen[0][0] < now - self._window:
+            self._seen.popleft()
+        if now - self._since < self._window:
+            return 0.0
+        return min(value for _, value in self._seen)
+
+
+@dataclasses.dataclass
+class _Provider:
+    uuid: str
+    generation: int
+    inventories: dict[str, dict[str, typing.Any]]
+    closed: bool = False
+
+    def total(self, name: str) -> int:
+        return int(self.inventories.get(name, {}).get('total', 0))
+
+
+class Inventory:
+    """Keeps the child provider of one host in step; not safe for threads.
+
+    ``adapter`` is a keystoneauth adapter for Placement, ``hostname`` returns
+    the name of the root provider.
+    """
+
+    def __init__(self, adapter: typing.Any, hostname: Callable[[], str],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._adapter = adapter
+        self._hostname = hostname
+        self._clock = clock
+        self._provider: _Provider | None = None
+        self._look_at = 0.0
+        self._compare_at = 0.0
+        self._missing: dict[str, float] = {}
+        self._suspect = False
+        #: Secondaries that run here without an allocation.
+        self.alarm: frozenset[str] = frozenset()
+        #: What Placement was last told that may be admitted, by class.
+        self.allowed: dict[str, int] = {}
+        self.state = 'not looked up yet'
+
+    def slots(self) -> int:
+        """Return the host's static maximum of secondaries, 0 if unknown."""
+        return self._provider.total(vocabulary.SLOT) if self._provider else 0
+
+    def update(self, share: float, running: Collection[str]) -> bool:
+        """Allow this share (0 to 1) of all totals; False if not possible.
+
+        ``running`` are the UUIDs of the secondaries on the host.  Nothing is
+        raised: without Placement the host goes on by itself.
+        """
+        try:
+            return self._update(share, running)
+        except ks_exceptions.ClientException as exc:
+            self._lost(f'Placement: {exc}')
+        except Exception as exc:
+            LOG.exception('The inventory was not updated')
+            self._lost(f'{type(exc).__name__}: {exc}')
+        return False
+
+    def _update(self, share: float, running: Collection[str]) -> bool:
+        now = self._clock()
+        if now >= self._look_at:
+            # The operator may have changed totals, or the provider.
+            self._look_at = now + _LOOK_AGAIN_S
+            self._find()
+        if self._provider is None:
+            return False
+        if now >= self._compare_at:
+            self._compare_at = now + _COMPARE_S
+            self._compare(now, running)
+        for _ in range(_CONFLICTS):
+            if self._put(0.0 if self.alarm or self._provider.closed
+                         else share):
+                return True
+            self._fetch(self._provider.uuid)
+            if self._provider is None:
+                return False
+        self.state = 'Placement has changed under us again and again'
+        return False
+
+    def _lost(self, why: str) -> None:
+        if self.state != why:
+            LOG.warning('The inventory of secondaries is not kept: %s', why)
+        self.state, self._provider, self.allowed = why, None, {}
+        self._look_at = self._clock() + _LOOK_AGAIN_S
+
+    def _request(self, method: str, url: str, **kwargs: typing.Any
+                 ) -> typing.Any:
+        return self._adapter.request(
+            url, method, raise_exc=False,
+            headers={'OpenStack-API-Version': MICROVERSION}, **kwargs)
+
+    def _find(self) -> None:
+        """Look up the child of this host's root provider."""
+        name = self._hostname()
+        answer = self._request('GET', '/resource_providers?name=' + name)
+        found = (answer.json()['resource_providers']
+                 if answer.status_code == 200 else [])
+        roots = [one for one in found
+                 if not one.get('parent_provider_uuid')]
+        if not roots:
+            self._lost(f'no resource provider {name} '
+                       f'(HTTP {answer.status_code})')
+            return
+        self._fetch(vocabulary.child_provider_uuid(roots[0]['uuid']))
+
+    def _fetch(self, uuid: str) -> None:
+        answer = self._request('GET',
+                               f'/resource_providers/{uuid}/inventories')
+        if answer.status_code != 200:
+            self._lost(f'provider {uuid} is not there (HTTP '
+                       f'{answer.status_code}): run "secondary-scheduler '
+                       'host enable"')
+            return
+        body = answer.json()
+        answer = self._request('GET', f'/resource_providers/{uuid}/traits')
+        closed = answer.status_code == 200 and (
+            vocabulary.CLOSED_TRAIT in answer.json()['traits'])
+        self._provider = _Provider(uuid, body['resource_provider_generation'],
+                                   body['inventories'], closed)
+
+    def _put(self, share: float) -> bool:
+        """Write what is to be reserved; False on a conflict."""
+        provider = self._provider
+        if provider is None or not provider.inventories:
+            self.state = 'the provider has no inventory'
+            return True
+        wanted = {}
+        for name, inventory in provider.inventories.items():
+            allowed = int(inventory['total'] * share + 1e-6)
+            wanted[name] = {**inventory,
+                            'reserved': inventory['total'] - allowed}
+        if wanted != provider.inventories:
+            answer = self._request(
+                'PUT', f'/resource_providers/{provider.uuid}/inventories',
+                json={'resource_provider_generation': provider.generation,
+                      'inventories': wanted})
+            if answer.status_code == 409:
+                return False
+            if answer.status_code != 200:
+                self._lost(f'Placement refused the inventory (HTTP '
+                           f'{answer.status_code}): {answer.text[:200]}')
+                return True
+            provider.inventories = wanted
+            provider.generation = answer.json()[
+                'resource_provider_generation']
+        self.allowed = {name: one['total'] - one['reserved']
+                        for name, one in wanted.items()}
+        self.state = 'closed on purpose' if provider.closed else 'kept'
+        return True
+
+    def _compare(self, now: float, running: Collection[str]) -> None:
+        """Look for secondaries that run here without an allocation.
+
+        A consumer that does not run is normal: it is suspended or stopped.
+        While Nova migrates an instance away, the allocation here belongs to
+        the migration, so one consumer that we do not know may stand for one
+        instance, for a while.  Two looks in a row must agree, for a guest
+        may come between our list and Placement's.
+        """
+        if self._provider is None:
+            return
+        answer = self._request(
+            'GET', f'/resource_providers/{self._provider.uuid}/allocations')
+        if answer.status_code != 200:
+            return
+        consumers = set(answer.json()['allocations'])
+        missing = set(running) - consumers
+        self._missing = {uuid: self._missing.get(uuid, now)
+                         for uuid in missing}
+        too_many = len(missing) > len(consumers - set(running))
+        long = {uuid for uuid, since in self._missing.items()
+                if now - since > _LONGEST_MIGRATION_S}
+        found = frozenset(missing if too_many and self._suspect else long)
+        self._suspect = too_many
+        if found - self.alarm:
+            LOG.critical('Secondaries run here without an allocation in '
+                         'Placement, the host is closed for more: %s',
+                         ', '.join(sorted(found)))
+        self.alarm = found
+
+
+def placement_adapter(conf: typing.Any) -> typing.Any:
+    """Return an adapter made from [placement], which connects when used."""
+    from keystoneauth1 import loading
+    auth = loading.load_auth_from_conf_options(conf, 'placement')
+    session = loading.load_session_from_conf_options(conf, 'placement',
+                                                     auth=auth)
+    return loading.load_adapter_from_conf_options(
+        conf, 'placement', session=session, auth=auth, connect_retries=0)

@@ -1,0 +1,210 @@
+"""The last resort: one second before a policy would become invalid.
+
+It needs nothing but this host (Boettger 3.10, R18 to R20): its own thread,
+its own sensor, policies from memory, and writes to cgroup files.
+
+A guest at the floor gets at most 1 ms in 100 ms for each vCPU.  It no longer
+contributes to a policy on cpu, as a guest that the seeds' trigger has killed:
+the policy holds again, and the guest is reported as floored until the host
+has room for it or the cloud takes it elsewhere.  In the same way a guest that
+is at the floor for a policy on slots does not count as one of its slots.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+import dataclasses
+import time
+import typing
+
+from oslo_log import log as logging
+
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.model.reports import PolicyReport, PolicyState
+from secondary_scheduler.policies import language, triggers
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the trigger reads from the configuration, anew each check."""
+
+    margin: float = 1.0
+    useful_share: float = 10.0
+    calm_after: float = 5.0
+    kill: bool = False
+    sensitivity: typing.Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {'10': '4'})
+
+
+class LocalTrigger:
+    """Run counters of this host's policies, and what follows from them.
+
+    ``enforce`` writes the floor of a guest now, or kills it.
+    """
+
+    def __init__(self, policies: Callable[[], Resolved],
+                 guests: Callable[[], Sequence[Secondary]], meter: Meter,
+                 floors: Floors, floor: Callable[[Secondary], object],
+                 kill: Callable[[Secondary], object],
+                 settings: Callable[[], Settings],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._policies = policies
+        self._guests = guests
+        self._meter = meter
+        self._floors = floors
+        self._floor = floor
+        self._kill = kill
+        self._settings = settings
+        self._clock = clock
+        self._triggers: dict[str, triggers.Trigger] = {}
+        self._room: list[tuple[float, int]] = []
+        self._last: float | None = None
+        self._floored_at_last = 0
+        self.counters: Counter[str] = Counter(
+            violations=0, invalidations=0, floored_s=0, floors=0, kills=0)
+        #: How each policy stood after the last check.
+        self.reports: tuple[PolicyReport, ...] = ()
+
+    @property
+    def failing(self) -> bool:
+        """Whether any policy failed in the last check."""
+        return any(report.state is not PolicyState.HELD
+                   for report in self.reports)
+
+    def check(self) -> None:
+        """Check every policy once; to be called once a second."""
+        settings, resolved = self._settings(), self._policies()
+        guests = self._guests()
+        usage = self._meter.sample(guests)
+        self._count_floored(guests)
+        self._sync(resolved, settings)
+        reports = []
+        for trigger in self._triggers.values():
+            value, contributing = self._usage(trigger.policy, guests,
+                                              usage.total)
+            before = trigger.state
+            state = trigger.check(value, contributing)
+            self._count(before, state)
+            policy = trigger.policy
+            reports.append(PolicyReport(
+                policy.text, policy.resource, policy.threshold,
+                policy.timelimit, value, trigger.failed, state))
+            if trigger.local_due:
+                self._last_resort(policy, guests, settings)
+        self.reports = tuple(reports)
+        self._lift(resolved, guests, usage.primary, settings)
+
+    def _sync(self, resolved: Resolved, settings: Settings) -> None:
+        """Have one trigger a policy; those that stay keep their count."""
+        kept = {}
+        for policy in resolved.policies:
+            trigger = triggers.Trigger(policy, _sensitivity(policy, settings))
+            old = self._triggers.get(policy.text)
+            if old is not None and old.sensitivity == trigger.sensitivity:
+                trigger = old
+            elif old is not None:
+                trigger.failed = old.failed
+            kept[policy.text] = trigger
+        self._triggers = kept
+
+    def _usage(self, policy: language.Policy, guests: Sequence[Secondary],
+               total: float | None) -> tuple[float | None, bool]:
+        """Return a policy's usage, and whether a secondary contributes."""
+        if policy.resource == language.SLOTS:
+            count = sum(Reason.SLOTS not in self._floors.reasons(guest.uuid)
+                        for guest in guests)
+            return float(count), count > 0
+        return total, any(not self._floors.floored(guest.uuid)
+                          for guest in guests)
+
+    def _count(self, before: PolicyState, state: PolicyState) -> None:
+        if state is before:
+            return
+        if state is PolicyState.VIOLATED:
+            self.counters['violations'] += 1
+        elif state is PolicyState.INVALID:
+            self.counters['invalidations'] += 1
+
+    def _count_floored(self, guests: Sequence[Secondary]) -> None:
+        """Add up the seconds that guests spent at a policy's floor."""
+        now = self._clock()
+        if self._last is not None:
+            self.counters['floored_s'] += (  # type: ignore[assignment]
+                self._floored_at_last * (now - self._last))
+        self._last = now
+        self._floored_at_last = sum(
+            bool({Reason.POLICY, Reason.SLOTS}
+                 & self._floors.reasons(guest.uuid)) for guest in guests)
+
+    def _last_resort(self, policy: language.Policy,
+                     guests: Sequence[Secondary],
+                     settings: Settings) -> None:
+        if policy.resource == language.SLOTS:
+            ranked = sorted(guests, key=_rank)
+            targets = ranked[int(policy.threshold):]
+            reason = Reason.SLOTS
+        else:
+            targets, reason = list(guests), Reason.POLICY
+            self._room.clear()
+        for guest in targets:
+            if settings.kill:
+                self._kill(guest)
+                self.counters['kills'] += 1
+            if reason not in self._floors.reasons(guest.uuid):
+                LOG.warning('Taking %(uuid)s to the floor: %(policy)s is '
+                            'about to be invalid',
+                            {'uuid': guest.uuid, 'policy': policy.text})
+                self.counters['floors'] += 1
+            self._floors.add(guest.uuid, reason)
+            self._floor(guest)
+
+    def _lift(self, resolved: Resolved, guests: Sequence[Secondary],
+              primary: float | None, settings: Settings) -> None:
+        """Lift the floors for which there has been room long enough."""
+        self._lift_slots(resolved, guests)
+        floored = [guest for guest in guests
+                   if Reason.POLICY in self._floors.reasons(guest.uuid)]
+        limit = resolved.limit(language.CPU)
+        room = 0
+        if primary is not None and limit is not None:
+            room = int((limit - settings.margin - primary)
+                       // max(settings.useful_share, 0.1))
+        now = self._clock()
+        self._room.append((now, room - (len(guests) - len(floored))))
+        start = now - settings.calm_after
+        # Keep one entry from before: the window must be covered.
+        while len(self._room) > 1 and self._room[1][0] <= start:
+            self._room.pop(0)
+        if not floored or self._room[0][0] > start:
+            return
+        count = min(room for _, room in self._room)
+        for guest in sorted(floored, key=_rank)[:max(0, count)]:
+            LOG.info('Lifting %s from the floor', guest.uuid)
+            self._floors.drop(guest.uuid, Reason.POLICY)
+        if count > 0:
+            self._room.clear()
+
+    def _lift_slots(self, resolved: Resolved,
+                    guests: Sequence[Secondary]) -> None:
+        limit = resolved.limit(language.SLOTS)
+        count = len(guests) if limit is None else int(limit)
+        for guest in sorted(guests, key=_rank)[:count]:
+            self._floors.drop(guest.uuid, Reason.SLOTS)
+
+
+def _sensitivity(policy: language.Policy, settings: Settings) -> int:
+    try:
+        return triggers.sensitivity_for(policy.timelimit,
+                                        settings.sensitivity)
+    except ValueError as exc:
+        LOG.error('Asking for help at the first failed check: %s', exc)
+        return 1
+
+
+def _rank(guest: Secondary) -> tuple[int, str]:
+    """Order guests by who stays first: the highest priority."""
+    return -guest.priority, guest.uuid

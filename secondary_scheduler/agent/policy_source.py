@@ -1,0 +1,100 @@
+"""The policies that bind this host, from configuration and last knowledge."""
+
+from collections.abc import Iterable
+import dataclasses
+import threading
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.policies import language
+
+LOG = logging.getLogger(__name__)
+
+STATE = 'policies.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """Policies of this host; ``fingerprint`` is of all configured ones.
+
+    ``problem`` says why the configuration could not be read the last time;
+    the policies are then those from before.
+    """
+
+    policies: tuple[language.Policy, ...]
+    fingerprint: str
+    problem: str = ''
+
+    def limit(self, resource: str) -> float | None:
+        """Return the lowest threshold on a resource, None without one."""
+        return min((policy.threshold for policy in self.policies
+                    if policy.resource == resource), default=None)
+
+
+class PolicySource:
+    """Resolves the configured policies for one host; safe for threads.
+
+    The host's aggregates come from the control plane when it can be asked,
+    and from the disk until then; while unknown, every policy on an aggregate
+    applies.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str,
+                 store: agent_store.Store) -> None:
+        """Read the policies.
+
+        :raises PolicyError: if one of them cannot be read.
+        """
+        self._conf = conf
+        self._host = host
+        self._store = store
+        self._lock = threading.Lock()
+        known = store.load(STATE).get('aggregates')
+        self._aggregates: tuple[str, ...] | None = (
+            tuple(str(name) for name in known)
+            if isinstance(known, list) else None)
+        self._all = language.parse_all(conf.secondary_scheduler.policy)
+        self._problem = ''
+        self._resolve()
+
+    @property
+    def current(self) -> Resolved:
+        """What applies now."""
+        return self._resolved
+
+    def reload(self) -> None:
+        """Read the policies anew; a bad one leaves all as they were."""
+        try:
+            policies = language.parse_all(
+                self._conf.secondary_scheduler.policy)
+        except language.PolicyError as exc:
+            LOG.critical('Keeping the policies from before and closing this '
+                         'host for new secondaries: %s', exc)
+            with self._lock:
+                self._problem = str(exc)
+                self._resolve()
+            return
+        with self._lock:
+            self._all, self._problem = policies, ''
+            self._resolve()
+
+    def set_aggregates(self, names: Iterable[str]) -> None:
+        """Take in what the control plane says this host belongs to."""
+        with self._lock:
+            found = tuple(sorted(str(name) for name in names))
+            if found != self._aggregates:
+                self._aggregates = found
+                self._resolve()
+
+    def _resolve(self) -> None:
+        mine = tuple(policy for policy in self._all
+                     if policy.applies_to(self._host, self._aggregates))
+        self._resolved = Resolved(mine, language.fingerprint(self._all),
+                                  self._problem)
+        self._store.save(STATE, {
+            'aggregates': (None if self._aggregates is None
+                           else list(self._aggregates)),
+            'policies': [policy.text for policy in mine],
+            'fingerprint': self._resolved.fingerprint})

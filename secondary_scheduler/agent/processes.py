@@ -1,0 +1,57 @@
+"""Finding the QEMU process of a guest, and never another one."""
+
+import os
+
+#: Nothing that libvirt writes is near this; what is, is not read.
+_CMDLINE_BYTES = 1 << 20
+
+
+def start_time(pid: int, proc: str = '/proc') -> int | None:
+    """Return when a process started, in clock ticks; None if it is gone.
+
+    A process id and its start time together are never used twice.
+    """
+    try:
+        with open(f'{proc}/{pid}/stat', 'rb') as file:
+            fields = file.read().rpartition(b')')[2].split()
+        return None if fields[0] in (b'Z', b'X') else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
+    """Tell whether a process is the QEMU of a guest, by its command line.
+
+    Both must be said as libvirt says them: ``-uuid UUID`` and
+    ``-name guest=NAME``.
+    """
+    try:
+        with open(f'{proc}/{pid}/cmdline', 'rb') as file:
+            words = file.read(_CMDLINE_BYTES).decode(
+                errors='surrogateescape').split('\0')
+    except OSError:
+        return False
+    pairs = list(zip(words, words[1:], strict=False))
+    # In QEMU's options a comma within a value is written twice.
+    guest = 'guest=' + name.replace(',', ',,')
+    return ('-uuid', uuid) in pairs and any(
+        option == '-name' and (value == guest
+                               or value.startswith(guest + ','))
+        for option, value in pairs)
+
+
+def find(run_dir: str, uuid: str, name: str,
+         proc: str = '/proc') -> tuple[int, int] | None:
+    """Return (pid, start time) of a guest's QEMU, None if not sure."""
+    if '/' in name or name.startswith('.'):
+        return None
+    try:
+        with open(os.path.join(run_dir, name + '.pid')) as file:
+            pid = int(file.read(32))
+    except (OSError, ValueError):
+        return None
+    started = start_time(pid, proc)
+    if started is None or not is_guest(pid, uuid, name, proc):
+        return None
+    # The same process before and after its command line was read?
+    return (pid, started) if start_time(pid, proc) == started else None

@@ -1,0 +1,170 @@
+"""What the agent tells: the report to the cloud, and its status."""
+
+from collections import deque
+from collections.abc import Callable
+import os
+import threading
+import time
+import typing
+import uuid
+
+from oslo_config import cfg
+
+from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.control import Control
+from secondary_scheduler.agent.domains import Domains
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.local_trigger import LocalTrigger
+from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.model.reports import HostReport, InstanceReport
+from secondary_scheduler.policies import language
+
+#: How long the primary's use is remembered for admission, in seconds.
+WINDOW_S = 60.0
+
+
+class Outlook:
+    """What the primary has used lately: the 95th percentile of a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, float]] = deque()
+        self._lock = threading.Lock()
+
+    def push(self, primary: float | None) -> None:
+        """Take in the primary's use, in percent of the host."""
+        now = self._clock()
+        with self._lock:
+            if primary is not None:
+                self._seen.append((now, primary))
+            while self._seen and self._seen[0][0] < now - WINDOW_S:
+                self._seen.popleft()
+
+    @property
+    def p95(self) -> float | None:
+        """The use that is exceeded in one of twenty samples."""
+        with self._lock:
+            values = sorted(value for _, value in self._seen)
+        return values[int(0.95 * (len(values) - 1))] if values else None
+
+
+class Reporter:
+    """Builds reports from what the other parts know."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, domains: Domains,
+                 policies: PolicySource, actuator: Actuator,
+                 control: Control, trigger: LocalTrigger, floors: Floors,
+                 outlook: Outlook,
+                 unallocated: Callable[[], typing.Collection[str]]) -> None:
+        self._conf = conf
+        self._host = host
+        self._domains = domains
+        self._policies = policies
+        self._actuator = actuator
+        self._control = control
+        self._trigger = trigger
+        self._floors = floors
+        self._outlook = outlook
+        self._unallocated = unallocated
+        self._lock = threading.Lock()
+        self._incarnation = uuid.uuid4().hex
+        self._seq = 0
+
+    @property
+    def set_point(self) -> float | None:
+        """Where the host's CPU use is kept, None without a policy."""
+        limit = self._policies.current.limit(language.CPU)
+        if limit is None:
+            return None
+        return limit - self._conf.secondary_scheduler.set_point_margin
+
+    def closed(self) -> str:
+        """Say why no secondary may come, apart from room; '' if it may."""
+        resolved = self._policies.current
+        failing = [report.policy for report in self._trigger.reports
+                   if report.failed]
+        floored = [guest.uuid for guest in self._domains.secondaries()
+                   if self._floors.reasons(guest.uuid)
+                   & {Reason.POLICY, Reason.SLOTS, Reason.SAFETY}]
+        reasons = (
+            (resolved.problem, resolved.problem),
+            (resolved.limit(language.CPU) is None,
+             'no policy on cpu applies to this host'),
+            (not self._domains.listed, 'libvirt does not answer'),
+            (self._unallocated(),
+             'secondaries without an allocation in Placement run here'),
+            (self._actuator.problems, 'a secondary cannot be limited'),
+            (self._outlook.p95 is None, 'the use of CPU is not known'),
+            (failing, 'policies fail: ' + '; '.join(failing)),
+            (floored, f'{len(floored)} secondaries are at the floor'))
+        return next((text for bad, text in reasons if bad), '')
+
+    def room(self) -> int:
+        """Return for how many secondaries there is room, running included."""
+        primary, set_point = self._outlook.p95, self.set_point
+        if primary is None or set_point is None:
+            return 0
+        useful = max(self._conf.secondary_scheduler.useful_share, 0.1)
+        slots = self._policies.current.limit(language.SLOTS)
+        room = max(0, int((set_point - primary) // useful))
+        return room if slots is None else min(room, int(slots))
+
+    def build(self) -> HostReport:
+        """Return the next report."""
+        guests = self._domains.secondaries()
+        usage, caps = self._control.usage, self._control.caps
+        reason = self.closed()
+        if not reason and self.room() <= len(guests):
+            reason = 'no room for another secondary'
+        with self._lock:
+            self._seq += 1
+            seq = self._seq
+        return HostReport(
+            host=self._host, incarnation=self._incarnation, seq=seq,
+            time=time.time(),
+            policies_hash=self._policies.current.fingerprint,
+            admission=not reason, reason=reason, cpus=usage.capacity,
+            memory_mb=_memory_mb(), cpu_total=_round(usage.total),
+            cpu_primary=_round(usage.primary),
+            policies=self._trigger.reports,
+            instances=tuple(InstanceReport(
+                uuid=guest.uuid, priority=guest.priority, lease=guest.uuid,
+                cpu=_round(usage.instances.get(guest.uuid)),
+                cap=_round(caps.get(guest.uuid)),
+                floored=self._floors.floored(guest.uuid),
+                paused=guest.paused) for guest in guests),
+            counters={**self._trigger.counters,
+                      'control_failures': self._control.failures,
+                      'unreadable_domains': self._domains.unreadable})
+
+    def status(self) -> dict[str, typing.Any]:
+        """Return a report and what only this host cares about."""
+        guests = self._domains.secondaries()
+        return {
+            **self.build().to_dict(),
+            'pid': os.getpid(),
+            'set_point': self.set_point,
+            'room': self.room(),
+            'priority_effective': dict(self._actuator.effective),
+            'problems': self._actuator.problems,
+            'libvirt': self._domains.listed,
+            'primaries': self._domains.primaries,
+            'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))
+                       for guest in guests
+                       if self._floors.floored(guest.uuid)}}
+
+
+def news(report: HostReport) -> object:
+    """Return what of a report is worth telling at once when it changes."""
+    return (report.admission, report.policies_hash,
+            [(policy.policy, policy.state) for policy in report.policies],
+            [(one.uuid, one.floored, one.paused)
+             for one in report.instances])
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _memory_mb() -> int:
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 20

@@ -1,0 +1,357 @@
+"""The service: what runs on which thread, and in which order it starts.
+
+Control and the local trigger depend on no other thread: each has its own
+sensor, and both write limits themselves.  Everything that may hang (libvirt,
+the broker, Placement) has a thread of its own.
+"""
+
+from collections.abc import Callable
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+import typing
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import control
+from secondary_scheduler.agent import local_trigger
+from secondary_scheduler.agent import reporter
+from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.controller import Controller
+from secondary_scheduler.agent.domains import Domains, Secondary
+from secondary_scheduler.agent.domains import libvirt_connector
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.agent.sensors import Meter
+
+LOG = logging.getLogger(__name__)
+
+STATUS = 'status.json'
+
+_DESCRIBE_S = 30.0
+#: A report at once, but not several for what happens at the same time.
+_NEWS_S = 0.25
+
+
+class AlreadyRunning(Exception):
+    """Another agent controls this host."""
+
+
+def open_store(conf: cfg.ConfigOpts, read_only: bool = False
+               ) -> agent_store.Store:
+    """Return the state directory, made if it was not there."""
+    path = conf.secondary_agent.state_path
+    if not read_only:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    return agent_store.Store(path, read_only)
+
+
+def lock(store: agent_store.Store) -> typing.IO[str]:
+    """Make sure that there is one agent; keep what is returned open.
+
+    :raises AlreadyRunning: if another one has the lock.
+    """
+    file = open(store.path('lock'), 'a+')
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        file.seek(0)
+        owner = file.read().strip() or 'unknown'
+        file.close()
+        raise AlreadyRunning(
+            f'another secondary-agent (process {owner}) controls this host: '
+            f'it holds {store.path("lock")}. Stop it first.') from exc
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
+                  store: agent_store.Store, dry_run: bool = False
+                  ) -> Actuator:
+    """Return an actuator as the configuration wants it."""
+    options = conf.secondary_agent
+    return Actuator(hierarchy, store, options.quota_period_ms * 1000,
+                    options.service_quota_ms * 1000, options.cpu_idle,
+                    dry_run)
+
+
+class Agent:
+    """All parts of the agent of one host.
+
+    :raises PolicyError: if a policy cannot be read.
+    :raises CgroupError: if there is nothing to control with.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, store: agent_store.Store,
+                 hierarchy: cgroups.Hierarchy,
+                 connect: Callable[[], typing.Any] | None = None,
+                 dry_run: bool = False) -> None:
+        self.conf = conf
+        self.host = conf.secondary_agent.host
+        self._store = store
+        self._dry_run = dry_run
+        options = conf.secondary_agent
+        self.policies = PolicySource(conf, self.host, store)
+        self.floors = Floors()
+        self.actuator = make_actuator(conf, hierarchy, store, dry_run)
+        self.domains = Domains(
+            connect or libvirt_connector(options.libvirt_uri), store,
+            options.libvirt_run_dir, options.domain_period, hierarchy.proc,
+            self._domains_changed)
+        host_cpu = cgroups.HostCpu(hierarchy)
+        self.control = control.Control(
+            lambda: self.policies.current, self.domains.secondaries,
+            Meter(host_cpu, self.actuator.usage_ns), self.actuator,
+            Controller(options.controller_gain, options.probe_share),
+            self.floors, self._control_settings)
+        self.trigger = local_trigger.LocalTrigger(
+            lambda: self.policies.current, self.domains.secondaries,
+            Meter(cgroups.HostCpu(hierarchy), self.actuator.usage_ns),
+            self.floors, self._floor, self.actuator.kill,
+            self._trigger_settings)
+        self.outlook = reporter.Outlook()
+        self._inventory: typing.Any = None
+        self.reporter = reporter.Reporter(
+            conf, self.host, self.domains, self.policies, self.actuator,
+            self.control, self.trigger, self.floors, self.outlook,
+            lambda: self._inventory.alarm if self._inventory else ())
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._news = threading.Event()
+        self._stepped = time.monotonic()
+
+    # -- settings, read anew each time -------------------------------------
+    def _control_settings(self) -> control.Settings:
+        shared = self.conf.secondary_scheduler
+        return control.Settings(shared.set_point_margin,
+                                shared.minimum_share)
+
+    def _trigger_settings(self) -> local_trigger.Settings:
+        shared, own = self.conf.secondary_scheduler, self.conf.secondary_agent
+        return local_trigger.Settings(
+            shared.set_point_margin, shared.useful_share, own.calm_after,
+            own.last_resort == 'kill', shared.trigger_sensitivity)
+
+    # -- what the threads do -----------------------------------------------
+    def step(self) -> None:
+        """Do one step of control."""
+        self.control.step()
+        self.outlook.push(self.control.usage.primary)
+        self._stepped = time.monotonic()
+
+    def check(self) -> None:
+        """Check the policies, as happens once a second."""
+        before = [report.state for report in self.trigger.reports]
+        try:
+            self.trigger.check()
+        except Exception:
+            LOG.exception('A check of the policies failed; taking all '
+                          'secondaries to the floor')
+            self.control.floor_all()
+        if [report.state for report in self.trigger.reports] != before:
+            self._news.set()
+
+    def _floor(self, guest: Secondary) -> None:
+        self.actuator.floor(
+            guest, service=not self.floors.operated(guest.uuid))
+
+    def _domains_changed(self) -> None:
+        """React to a listing: a primary that has come goes first at once."""
+        try:
+            self.actuator.prioritise(self.domains.secondaries())
+        except Exception:
+            LOG.exception('The priority of guests was not set')
+
+    def write_status(self) -> None:
+        """Write what ``secondary-agent status`` shows; feed the watchdog."""
+        status = self.reporter.status()
+        if self._inventory:
+            status['inventory'] = {'state': self._inventory.state,
+                                   'allowed': self._inventory.allowed}
+        self._store.save(STATUS, status)
+        if time.monotonic() - self._stepped < 10:
+            _notify('WATCHDOG=1')
+
+    def _report(self, sender: typing.Any) -> None:
+        """Send reports: at once when there is news, else now and then."""
+        said: object = None
+        at = 0.0
+        while not self._stop.is_set():
+            self._news.wait(_NEWS_S)
+            self._news.clear()
+            report = self.reporter.build()
+            interval = self.conf.secondary_scheduler.report_interval
+            news = reporter.news(report)
+            if news != said or time.monotonic() - at >= interval:
+                sender.send(report)
+                said, at = news, time.monotonic()
+
+    def _describe(self, sender: typing.Any) -> None:
+        answer = sender.describe_host(timeout=5)
+        if answer and isinstance(answer.get('aggregates'), list):
+            self.policies.set_aggregates(answer['aggregates'])
+
+    def keep_inventory(self, inventory: typing.Any,
+                       hysteresis: typing.Any) -> None:
+        """Tell Placement what may be admitted now."""
+        slots = inventory.slots()
+        share = 0.0
+        if slots and not self.reporter.closed():
+            share = min(1.0, self.reporter.room() / slots)
+        share = hysteresis.push(time.monotonic(), share)
+        inventory.update(share, [guest.uuid for guest in
+                                 self.domains.secondaries()])
+
+    # -- what can be asked over RPC ----------------------------------------
+    def hand_over(self, uuid: str) -> dict[str, typing.Any]:
+        """Make a secondary ready for an operation of Nova's.
+
+        Its emulator and I/O threads run freely for a while, since suspend
+        and migration happen there; its vCPUs go to the floor if a policy
+        fails at the moment.
+        """
+        guest = self._guest(uuid)
+        if guest is None:
+            return {'ok': False, 'floored': False,
+                    'reason': f'no secondary {uuid} runs on {self.host}'}
+        self.floors.operate(uuid, self.conf.secondary_agent.operation_grace)
+        if self.trigger.failing:
+            self.floors.add(uuid, Reason.OPERATION)
+        floored = self.floors.floored(uuid)
+        ok = (self.actuator.floor(guest, service=False) if floored
+              else self.actuator.lift_emulator(guest))
+        return {'ok': ok, 'floored': floored,
+                'reason': '' if ok else 'its cgroup could not be written'}
+
+    def thaw_hint(self, uuid: str) -> None:
+        """Note that the operation is over; the controller decides."""
+        if self._guest(uuid) is not None:
+            self.floors.end_operation(uuid)
+
+    def get_status(self) -> dict[str, typing.Any]:
+        """Return what ``secondary-agent status`` shows."""
+        return self.reporter.status()
+
+    def _guest(self, uuid: str) -> Secondary | None:
+        return next((guest for guest in self.domains.secondaries()
+                     if guest.uuid == uuid), None)
+
+    # -- life --------------------------------------------------------------
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT; SIGHUP reads the options anew.
+
+        The limits stay in force at the end, so that a restart is not felt;
+        ``secondary-agent floor`` is for an end that is meant to last.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
+        self.start()
+        _notify('READY=1')
+        while not self._stop.wait(0.5):
+            if self._reload.is_set():
+                self._reload.clear()
+                self.reload()
+        self.domains.stop()
+        LOG.info('Stopping; the limits of the secondaries stay in force.')
+
+    def stop(self) -> None:
+        """End ``run``."""
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read options and policies anew; a bad file changes nothing."""
+        try:
+            self.conf.mutate_config_files()
+        except Exception as exc:
+            LOG.critical('The configuration was not reloaded: %s', exc)
+        self.policies.reload()
+        self._news.set()
+
+    def start(self) -> None:
+        """Start the threads: first what protects, then what talks."""
+        options = self.conf.secondary_agent
+        # The cached secondaries are under control before libvirt answers.
+        self._every(options.control_period, self.step, 'control')
+        self._every(1.0, self.check, 'trigger')
+        self.domains.start()
+        self._every(1.0, self.write_status, 'status')
+        if not self._dry_run:
+            self._start_talking()
+
+    def _start_talking(self) -> None:
+        from secondary_scheduler.reports import bus
+        sender = bus.ReportSender(self.conf, self.host)
+        bus.AgentServer(self.conf, self.host, self).start()
+        threading.Thread(target=_guarded(lambda: self._report(sender)),
+                         name='reports', daemon=True).start()
+        self._every(_DESCRIBE_S, lambda: self._describe(sender), 'describe')
+        if self.conf.secondary_agent.manage_inventory:
+            from secondary_scheduler.agent import inventory
+            self._inventory = inventory.Inventory(
+                _Lazy(lambda: inventory.placement_adapter(self.conf)),
+                lambda: (self.conf.secondary_agent.hypervisor_hostname
+                         or self.domains.hostname or self.host))
+            hysteresis = inventory.Hysteresis(
+                self.conf.secondary_agent.open_after)
+            self._every(
+                self.conf.secondary_agent.inventory_interval,
+                lambda: self.keep_inventory(self._inventory, hysteresis),
+                'inventory')
+
+    def _every(self, period: float, function: Callable[[], object],
+               name: str) -> None:
+        """Call a function each period, on a thread, whatever it raises."""
+        guarded = _guarded(function)
+
+        def loop() -> None:
+            due = time.monotonic()
+            while not self._stop.wait(max(0.0, due - time.monotonic())):
+                guarded()
+                # A late call is not made up for.
+                due = max(due + period, time.monotonic())
+
+        threading.Thread(target=loop, name=name, daemon=True).start()
+
+
+class _Lazy:
+    """An adapter that is made by its first request, which may fail."""
+
+    def __init__(self, make: Callable[[], typing.Any]) -> None:
+        self._make = make
+        self._made: typing.Any = None
+
+    def request(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made.request(*args, **kwargs)
+
+
+def _guarded(function: Callable[[], object]) -> Callable[[], None]:
+    def call() -> None:
+        try:
+            function()
+        except Exception:
+            LOG.exception('A thread of the agent goes on after an error')
+    return call
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started us, that we are ready or alive."""
+    path = os.environ.get('NOTIFY_SOCKET')
+    if not path:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.connect('\0' + path[1:] if path[0] == '@' else path)
+            sock.sendall(state.encode())
+    except OSError as exc:
+        LOG.debug('systemd was not told: %s', exc)

@@ -1,0 +1,200 @@
+"""``secondary-agent``: the service, and what to do without it."""
+
+import argparse
+import json
+import sys
+import time
+import typing
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import service
+from secondary_scheduler.agent.domains import Domains, Secondary
+from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.conf import policy as policy_conf
+from secondary_scheduler.policies import language
+
+EPILOG = """
+Without a command the agent runs in the foreground. SIGHUP reads the options
+anew, SIGTERM ends it and leaves the limits in force: use "floor" when it is
+to stay away. Configuration is read from
+/etc/secondary_scheduler/secondary_scheduler.conf and secondary-agent.conf
+there, or from each --config-file; other options of the agent are those of
+oslo.log (--debug, --log-file FILE).
+"""
+
+_COMMANDS = {
+    'run': 'control the secondaries of this host',
+    'floor': 'take every secondary known from the disk to its floor; needs '
+             'neither libvirt nor policies',
+    'release': 'give all secondaries back the limits they had; the agent '
+               'must be stopped',
+    'status': 'show what the running agent last said about itself'}
+
+
+def _configure(arguments: list[str], files: list[str] | None = None
+               ) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    logging.register_options(conf)
+    agent_conf.register_opts(conf)
+    policy_conf.register_opts(conf)
+    conf(arguments, project='secondary_scheduler', prog='secondary-agent',
+         default_config_files=files, default_config_dirs=files)
+    return conf
+
+
+def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
+           ) -> tuple[Secondary, ...]:
+    """Return the secondaries on disk whose process is alive."""
+    def connect() -> typing.NoReturn:
+        raise ConnectionError('libvirt is not asked')
+
+    return Domains(connect, service.open_store(conf),
+                   conf.secondary_agent.libvirt_run_dir,
+                   proc=hierarchy.proc).secondaries()
+
+
+def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
+    """Run the service; 2 if the configuration does not allow it."""
+    logging.setup(conf, 'secondary-agent')
+    try:
+        store = service.open_store(conf, read_only=dry_run)
+        held = None if dry_run else service.lock(store)
+        if conf.secondary_agent.manage_inventory and not dry_run:
+            agent_conf.register_placement_opts(conf)
+        agent = service.Agent(conf, store, cgroups.Hierarchy(),
+                              dry_run=dry_run)
+    except (language.PolicyError, cgroups.CgroupError, OSError,
+            service.AlreadyRunning, ImportError) as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        return 2
+    agent.run()
+    if held is not None:
+        held.close()
+    return 0
+
+
+def floor(conf: cfg.ConfigOpts) -> int:
+    """Take all known secondaries to the floor; 1 if one was not."""
+    hierarchy = cgroups.Hierarchy()
+    actuator = service.make_actuator(conf, hierarchy,
+                                     service.open_store(conf))
+    guests = _known(conf, hierarchy)
+    done = sum(actuator.floor(guest) for guest in guests)
+    # Nobody watches for primary guests any more.
+    actuator.free_slice()
+    print(f'{done} of {len(guests)} secondaries are at the floor')
+    return 0 if done == len(guests) else 1
+
+
+def release(conf: cfg.ConfigOpts) -> int:
+    """Undo all limits; 1 if one could not be undone."""
+    store = service.open_store(conf)
+    try:
+        with service.lock(store):
+            hierarchy = cgroups.Hierarchy()
+            actuator = service.make_actuator(conf, hierarchy, store)
+            guests = _known(conf, hierarchy)
+            done = sum(actuator.release(guest) for guest in guests)
+            actuator.free_slice()
+    except service.AlreadyRunning as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        return 2
+    print(f'{done} of {len(guests)} secondaries have their limits back')
+    return 0 if done == len(guests) else 1
+
+
+def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
+    """Show the last status; 1 if the agent does not seem to run."""
+    found = service.open_store(conf, read_only=True).load(service.STATUS)
+    if not found:
+        print('no status: the agent has not run here (state_path = '
+              f'{conf.secondary_agent.state_path})', file=sys.stderr)
+        return 1
+    age = time.time() - found['time']
+    found['age_s'] = round(age, 1)
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        print('\n'.join(_screen(found)))
+    return 0 if age < 10 else 1
+
+
+def _percent(value: float | None) -> str:
+    return 'unknown' if value is None else f'{value:.1f}%'
+
+
+def _screen(found: dict[str, typing.Any]) -> list[str]:
+    """Return the status in lines that fit on one screen."""
+    effective = found['priority_effective']
+    lines = [
+        f'host {found["host"]}: {found["cpus"]:g} CPUs, agent '
+        f'{found["pid"]}, {found["age_s"]} s ago'
+        + (' (STALE: is the agent running?)' if found['age_s'] > 10 else ''),
+        f'cpu: {_percent(found["cpu_total"])} in all, primary '
+        f'{_percent(found["cpu_primary"])}, set point '
+        f'{_percent(found["set_point"])}, room for {found["room"]}',
+        'admission: ' + ('open' if found['admission']
+                         else 'closed, ' + found['reason']),
+        'priority before secondaries: primary guests '
+        + ('yes' if effective['vm'] else 'no, by quota only')
+        + '; services of the host '
+        + ('yes' if effective['service'] else 'no, by quota only'),
+        f'libvirt: {"answers" if found["libvirt"] else "does not answer"}, '
+        f'{found["primaries"]} primary guests',
+        'placement: ' + found.get('inventory', {}).get('state', 'not kept')]
+    lines += [f'policy {policy["policy"]}: {policy["state"]}, failed '
+              f'{policy["failed"]} of {policy["timelimit"]} s'
+              for policy in found['policies']]
+    for one in found['instances']:
+        why = ', '.join(found['floors'].get(one['uuid'], ()))
+        lines.append(
+            f'secondary {one["uuid"]}: priority {one["priority"]}, cpu '
+            f'{_percent(one["cpu"])}, '
+            + (f'at the floor ({why})' if one['floored']
+               else f'cap {_percent(one["cap"])}')
+            + (f', PROBLEM: {found["problems"][one["uuid"]]}'
+               if one['uuid'] in found['problems'] else ''))
+    return lines
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog='secondary-agent', epilog=EPILOG,
+        description='Keeps secondary instances on a compute host within the '
+                    'policies.',
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        'command', nargs='?', default='run', choices=_COMMANDS,
+        help='; '.join(f'{name}: {text}'
+                       for name, text in _COMMANDS.items()))
+    parser.add_argument('--dry-run', action='store_true',
+                        help='with run: log what would be written, write, '
+                             'lock and report nothing')
+    parser.add_argument('--json', action='store_true',
+                        help='with status: everything, for machines')
+    chosen, rest = parser.parse_known_args(argv)
+    try:
+        conf = _configure(rest)
+    except (cfg.Error, OSError) as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        if chosen.command != 'floor':
+            return 2
+        # The floor must not depend on a file that somebody has broken.
+        conf = _configure([], files=[])
+    try:
+        if chosen.command == 'run':
+            return run(conf, chosen.dry_run)
+        if chosen.command == 'status':
+            return status(conf, chosen.json)
+        return floor(conf) if chosen.command == 'floor' else release(conf)
+    except (cgroups.CgroupError, OSError) as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        return 2
+
+
+if __name__ == '__main__':
+    sys.exit(main())

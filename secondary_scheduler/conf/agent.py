@@ -1,0 +1,227 @@
+"""Group [secondary_agent]: the per-compute service."""
+
+import socket
+import typing
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'secondary_agent',
+    title='Agent on a compute host',
+    help="""
+``secondary-agent`` runs on each compute host as root. It throttles the
+secondaries of the host so that the policies of [secondary_scheduler] hold,
+and it does so without the message bus, Keystone, Placement and libvirtd:
+those are only needed to learn of new guests and to tell others. Its own file
+should be readable by root only, since [placement] holds a password.
+""")
+
+OPTS: list[cfg.Opt] = [
+    cfg.HostAddressOpt(
+        'host',
+        default=socket.gethostname(),
+        sample_default='<current_hostname>',
+        help="""
+Name of this compute host in reports and in the scope ``host:`` of policies.
+It must equal ``[DEFAULT] host`` of nova-compute on the same machine, since
+nova-scheduler and Watcher look up reports by that name.
+"""),
+    cfg.StrOpt(
+        'hypervisor_hostname',
+        help="""
+Name of this host's root resource provider in Placement, which is Nova's
+hypervisor hostname. By default it is what libvirt says (its host name), as
+Nova's libvirt driver does; until libvirt has answered, ``host`` is used. Set
+it only where the two differ.
+"""),
+    cfg.StrOpt(
+        'libvirt_uri',
+        default='qemu:///system',
+        help="""
+Where libvirt is asked which domains run. The connection is opened read-only:
+the agent lists domains, reads their XML and waits for events, and changes
+nothing through libvirt, whose setters block for 30 s while a migration job
+runs.
+"""),
+    cfg.StrOpt(
+        'libvirt_run_dir',
+        default='/run/libvirt/qemu',
+        help="""
+Directory in which libvirt keeps a ``<domain>.pid`` file for each running
+QEMU. The number found there is believed only if that process's command line
+carries the domain's UUID and name.
+"""),
+    cfg.StrOpt(
+        'state_path',
+        default='/var/lib/secondary-agent',
+        help="""
+Directory of what must survive a restart of the agent: the secondaries it
+knows, the limits their cgroups had before it touched them, the last resolved
+policies, the lock that keeps a second agent away, and ``status.json`` for
+``secondary-agent status``. It should be on a local disk and writable by root
+only.
+"""),
+    cfg.FloatOpt(
+        'control_period',
+        default=0.5,
+        min=0.1,
+        max=5.0,
+        help="""
+Seconds between two steps of the usage controller. Each step measures the
+host and its secondaries since the last one and sets new limits. A shorter
+period reacts faster and costs more CPU; measurements get noisy when it comes
+near ``quota_period_ms``.
+"""),
+    cfg.FloatOpt(
+        'controller_gain',
+        default=1.0,
+        min=0.05,
+        max=1.9,
+        help="""
+Gain of the usage controller: by which part of the deviation from the set
+point the secondaries' common share changes in one step. 1 removes a
+deviation in one step; the loop is stable below 2 and overshoots above 1.
+Lower it on hosts whose primary swings faster than ``control_period``.
+"""),
+    cfg.FloatOpt(
+        'probe_share',
+        default=2.0,
+        min=0.1,
+        max=50.0,
+        help="""
+How an idle secondary gets its share back, in percent of the host's CPU
+capacity. Shares follow present use, so a guest that does nothing decays to
+the minimum; each guest's use is taken to be this much larger when shares are
+split, so that it can grow again. A larger value makes the split more equal.
+"""),
+    cfg.IntOpt(
+        'quota_period_ms',
+        default=20,
+        min=5,
+        max=100,
+        help="""
+Period of the bandwidth limits written for vCPU threads, in milliseconds. A
+short period spreads what a guest may use, so it neither bursts nor stalls
+for long; it costs more timer interrupts. The kernel grants no less than 1 ms
+a period, so for small shares the period is lengthened to 100 ms.
+"""),
+    cfg.IntOpt(
+        'service_quota_ms',
+        default=10,
+        min=1,
+        max=100,
+        help="""
+What the emulator and each I/O thread of a guest at the floor may use, in
+milliseconds of one CPU in 100 ms. vCPU threads get 1 ms in 100 ms. It is
+lifted for ``operation_grace`` when Watcher announces an operation of Nova's
+on the guest, since suspend and migration run in these threads.
+"""),
+    cfg.StrOpt(
+        'last_resort',
+        default='floor',
+        choices=[
+            ('floor', 'take every secondary of the host to its floor'),
+            ('kill', 'end the QEMU process of every secondary of the host'),
+        ],
+        help="""
+What is done one second before a policy would become invalid. The floor is
+instant, loses no work and is invisible to Nova. A kill loses what the guest
+had in memory, and Nova finds it stopped; it is there for hosts on which the
+floor does not suffice.
+"""),
+    cfg.FloatOpt(
+        'calm_after',
+        default=5.0,
+        min=1.0,
+        max=600.0,
+        help="""
+For how many seconds a host must have room for a guest at the floor before
+the floor is lifted: the primary's use plus ``useful_share`` for each guest
+above the floor must stay below the set point. Guests are lifted highest
+priority first, as many as there is room for.
+"""),
+    cfg.FloatOpt(
+        'operation_grace',
+        default=120.0,
+        min=1.0,
+        max=3600.0,
+        help="""
+For how many seconds after a hand-over the emulator and I/O threads of a
+guest run without the floor's limit, and its vCPUs stay at the floor if a
+policy was failing. It bounds what a lost message can do: an operation that
+takes longer goes on more slowly.
+"""),
+    cfg.FloatOpt(
+        'domain_period',
+        default=2.0,
+        min=0.5,
+        max=60.0,
+        help="""
+Seconds between two listings of domains. libvirt's events make the agent look
+at once; the listing finds what events do not tell, such as a restart of
+libvirtd.
+"""),
+    cfg.BoolOpt(
+        'cpu_idle',
+        default=True,
+        help="""
+Whether secondaries get the kernel's lowest priority: ``cpu.idle`` (or the
+smallest weight, on kernels before 5.15) on each secondary's cgroup, so that
+a primary VM goes first, and ``cpu.idle`` on libvirt's machine slice while
+nothing but secondaries is in it, so that a primary service of the host goes
+first. Weights act between siblings only; ``secondary-agent status`` says for
+which kind of primary the priority is effective.
+"""),
+    cfg.BoolOpt(
+        'manage_inventory',
+        default=True,
+        help="""
+Whether the agent keeps the ``reserved`` amounts of this host's secondary
+provider in Placement in step with what the policies allow. Without it the
+inventory stays as ``secondary-scheduler host enable`` made it, closed.
+"""),
+    cfg.FloatOpt(
+        'open_after',
+        default=10.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+For how many seconds there must have been room before Placement is told so.
+Less room is told at once. A larger value means fewer instances admitted into
+a short lull of the primary.
+"""),
+    cfg.FloatOpt(
+        'inventory_interval',
+        default=2.0,
+        min=1.0,
+        max=60.0,
+        help="""
+Least number of seconds between two changes of the inventory in Placement,
+which bounds the load of many hosts on it.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register this group and its options."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def register_placement_opts(conf: cfg.ConfigOpts) -> None:
+    """Register [placement], the credentials for the inventory.
+
+    Apart from ``register_opts``: Nova's services have a [placement] of their
+    own, and ``secondary-agent floor`` must start without an HTTP library.
+    """
+    from keystoneauth1 import loading
+    loading.register_auth_conf_options(conf, 'placement')
+    loading.register_session_conf_options(conf, 'placement')
+    loading.register_adapter_conf_options(conf, 'placement')
+    conf.set_default('service_type', 'placement', 'placement')
+    conf.set_default('valid_interfaces', ['internal', 'public'], 'placement')
+
+
+def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+    """Return (group, options), for oslo-config-generator."""
+    return [(GROUP, OPTS)]

@@ -1,0 +1,52 @@
+"""What the filter and the weighers add to group [secondary_scheduler]."""
+
+import typing
+
+from oslo_config import cfg
+
+from secondary_scheduler.conf import policy
+
+GROUP = policy.GROUP
+
+OPTS: list[cfg.Opt] = [
+    cfg.FloatOpt(
+        'headroom_weight_multiplier',
+        default=1.0,
+        mutable=True,
+        help="""
+How much ``SecondaryHeadroomWeigher`` counts when nova-scheduler chooses a
+host for a secondary. The weigher prefers the host on which one more secondary
+would get the largest share of CPU below the strictest policy, as the agents
+reported it last. A larger number makes it outweigh Nova's other weighers, a
+negative one packs secondaries onto few hosts, and 0 switches it off. It has
+no effect on primaries. It may be set for an aggregate by metadata of the same
+name.
+"""),
+    cfg.FloatOpt(
+        'lookup_budget',
+        default=1.0,
+        min=0.0,
+        max=30.0,
+        mutable=True,
+        help="""
+Seconds that one scheduling decision may spend on asking Nova's database which
+instances are secondaries, so that Nova's CPU, RAM, disk, I/O, instance and
+build-failure weighers do not count them. Normally nothing is asked: the
+scheduler knows the instances of each host and what it has learnt about them.
+It asks, for all such hosts at once, when an instance is new to it or a host
+is building one. When the time is used up, or the database fails, the hosts
+that are left are weighed with Nova's own numbers and asked about in the next
+decision. 0 never asks.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+    """Return (group, options), for oslo-config-generator."""
+    return [(GROUP, OPTS)]

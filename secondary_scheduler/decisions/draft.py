@@ -1,0 +1,147 @@
+"""A plan in the making: steps, and the cluster as it would be after them.
+
+Steps are appended in an order in which they could run one by one; ``ordering``
+then finds out what may run at the same time.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+import dataclasses
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.estimation.room import Limits, Rooms
+from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.vocabulary import PreemptPolicy
+from secondary_scheduler.plans.operations import Kind
+
+#: We never delete: work that cannot be suspended is at most stopped.
+PREEMPT_KIND = {PreemptPolicy.SUSPEND: Kind.SUSPEND,
+                PreemptPolicy.SHELVE: Kind.SHELVE,
+                PreemptPolicy.STOP: Kind.STOP,
+                PreemptPolicy.DELETE: Kind.STOP}
+
+_STATE_AFTER = {Kind.SUSPEND: State.SUSPENDED, Kind.STOP: State.STOPPED,
+                Kind.SHELVE: State.SHELVED}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operation without its times: the instance before and after it.
+
+    ``target`` is what the operation will say; an unshelve leaves it to the
+    scheduler, although the draft reserves room on ``new.host``.
+    """
+
+    kind: Kind
+    old: Instance
+    new: Instance
+    target: str | None
+
+
+class Draft:
+    """Steps, and what the cluster looks like after them."""
+
+    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+        self.instances = dict(cluster.instances)
+        self.hosts = cluster.hosts
+        self.rooms = Rooms(cluster, limits)
+        self.steps: list[Step] = []
+        self._leases: dict[str, list[str]] = defaultdict(list)
+        for uuid in sorted(cluster.instances):
+            self._leases[cluster.instances[uuid].lease].append(uuid)
+        self._ranks = {
+            lease: (-min(self.instances[uuid].priority for uuid in uuids),
+                    lease)
+            for lease, uuids in self._leases.items()}
+
+    def members(self, lease: str) -> list[Instance]:
+        """Return the instances of a lease as they are now, by UUID."""
+        return [self.instances[uuid] for uuid in self._leases[lease]]
+
+    def leases(self) -> list[str]:
+        """Return all leases, the highest priority first.
+
+        An owner may lower a priority, never raise one: a lease counts as
+        its lowest member does.
+        """
+        return sorted(self._leases, key=self._ranks.__getitem__)
+
+    def ranked_on(self, host: str) -> list[Instance]:
+        """Return the instances on a host, those of higher leases first."""
+        return sorted(
+            (self.instances[uuid] for uuid in self.rooms.residents[host]),
+            key=lambda i: (self._ranks[i.lease], i.uuid))
+
+    def find_target(self, instance: Instance, budget: Budget,
+                    closed: Collection[str] = (),
+                    calm: bool = False) -> str | None:
+        """Return the emptiest host that could take an instance, or None.
+
+        Neither its own host nor a ``closed`` one; ``calm`` also excludes
+        hosts on which a policy fails at the moment.  None if the budget is
+        spent.
+        """
+        order = sorted(
+            (host for host in self.hosts.values()
+             if is_open(host, calm) and host.name != instance.host
+             and host.name not in closed and self.rooms.welcomes(host.name)),
+            key=lambda host: (-self.rooms.spare(host.name), host.name))
+        for host in order:
+            if not budget.spend():
+                return None
+            if self.has_room(host.name, instance):
+                return host.name
+        return None
+
+    def has_room(self, host: str, newcomer: Instance) -> bool:
+        """Tell whether policies, inventory and peers let an instance in."""
+        return (self.rooms.welcomes(host)
+                and self.rooms.stocks(host, newcomer)
+                and self.rooms.separate(host, newcomer))
+
+    def migrate(self, instance: Instance, target: str) -> None:
+        """Move a running instance; it remembers where it comes from."""
+        origin = instance.origin or instance.host
+        self._add(Kind.MIGRATE, instance, target, host=target,
+                  origin=None if target == origin else origin)
+
+    def preempt(self, instance: Instance) -> None:
+        """Take an instance off its host's CPU, in the flavor's way."""
+        kind = PREEMPT_KIND[instance.preempt_policy]
+        host = None if kind is Kind.SHELVE else instance.host
+        self._add(kind, instance, None, host=host, state=_STATE_AFTER[kind],
+                  preempted=True)
+
+    def bring_up(self, instance: Instance, host: str) -> None:
+        """Let a preempted instance run again, on ``host``."""
+        kind = {State.SUSPENDED: Kind.RESUME, State.STOPPED: Kind.START,
+                State.SHELVED: Kind.UNSHELVE}[instance.state]
+        target = None if kind is Kind.UNSHELVE else host
+        self._add(kind, instance, target, host=host, state=State.ACTIVE,
+                  preempted=False)
+
+    def _add(self, kind: Kind, old: Instance, target: str | None,
+             **changes: object) -> None:
+        new = dataclasses.replace(
+            old, **changes)  # type: ignore[arg-type]
+        self._replace(old, new)
+        self.steps.append(Step(kind, old, new, target))
+
+    def withdraw(self, step: Step) -> None:
+        """Undo a step, the last one of its instance."""
+        self._replace(step.new, step.old)
+        self.steps.remove(step)
+
+    def _replace(self, old: Instance, new: Instance) -> None:
+        self.rooms.take(old)
+        self.rooms.put(new)
+        self.instances[old.uuid] = new
+
+
+def is_open(host: Host, calm: bool = False) -> bool:
+    """Tell whether anything may be brought to a host.
+
+    ``calm`` asks in addition that no check of a policy fails at the moment.
+    """
+    return (host.usable and not host.blocked and not host.violated
+            and not (calm and any(p.failed for p in host.policies)))

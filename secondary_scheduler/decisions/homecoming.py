@@ -1,0 +1,96 @@
+"""Coming back: run again what was preempted, take home what was moved.
+
+Only whole leases return, the highest priority first; one without room does
+not keep the next from returning (Boettger R27: backfill).  On each host
+there must be a useful share for everyone, while preemption leaves as many as
+a minimum share allows: so a constant load ends in an empty plan.
+"""
+
+from collections.abc import Collection
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.draft import Draft, is_open
+from secondary_scheduler.model.cluster import Instance, State
+
+DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
+
+
+def bring_back(draft: Draft, scope: Collection[str], budget: Budget) -> None:
+    """Add the steps that bring back what belongs on the hosts of ``scope``.
+
+    While any host is violated, instances return only where they are: the
+    room of other hosts is kept for those that have to leave that host.
+    """
+    roaming = not any(host.violated for host in draft.hosts.values())
+    for lease in draft.leases():
+        _return_lease(draft, lease, scope, roaming, budget)
+    if roaming:
+        _take_home(draft, scope)
+
+
+def _return_lease(draft: Draft, lease: str, scope: Collection[str],
+                  roaming: bool, budget: Budget) -> None:
+    members = draft.members(lease)
+    if any(i.state is State.BUSY or i.blocked for i in members):
+        return
+    due = [i for i in members
+           if i.preempted and i.wanted and i.state in DOWN]
+    if any(i.host is not None and i.host not in scope for i in due):
+        return
+    begun = len(draft.steps)
+    for instance in due:
+        if not _return_instance(draft, instance, scope, roaming, budget):
+            for step in reversed(draft.steps[begun:]):
+                draft.withdraw(step)
+            return
+
+
+def _return_instance(draft: Draft, instance: Instance,
+                     scope: Collection[str], roaming: bool,
+                     budget: Budget) -> bool:
+    home = instance.host
+    closed = set(draft.hosts) - set(scope)
+    if home is None:    # shelved: the scheduler chooses among the hosts
+        if not roaming or instance.state is not State.SHELVED:
+            return False
+        target = draft.find_target(instance, budget, closed, calm=True)
+        if target is not None:
+            draft.bring_up(instance, target)
+        return target is not None
+    if home not in draft.hosts or not is_open(draft.hosts[home], calm=True):
+        return False
+    if draft.rooms.welcomes(home):
+        draft.bring_up(instance, home)
+        return True
+    # Nova resumes in place only: it may pass through if the host bears it.
+    if (not roaming or instance.state is State.SHELVED
+            or not draft.rooms.bears(home)):
+        return False
+    target = draft.find_target(instance, budget, closed, calm=True)
+    if target is None:
+        return False
+    draft.bring_up(instance, home)
+    draft.migrate(draft.instances[instance.uuid], target)
+    return True
+
+
+def _take_home(draft: Draft, scope: Collection[str]) -> None:
+    """Migrate back to less crowded hosts, at most one for each host."""
+    touched = {host for step in draft.steps
+               for host in (step.old.host, step.new.host)}
+    for lease in draft.leases():
+        for instance in draft.members(lease):
+            here, origin = instance.host, instance.origin
+            if (here is None or origin is None or here == origin
+                    or {here, origin} & touched
+                    or not {here, origin} <= set(scope)
+                    or instance.state is not State.ACTIVE
+                    or instance.blocked):
+                continue
+            if (all(is_open(draft.hosts[name], calm=True)
+                    for name in (here, origin))
+                    and draft.has_room(origin, instance)
+                    and draft.rooms.spare(origin, more=1)
+                    > draft.rooms.spare(here)):
+                draft.migrate(instance, origin)
+                touched |= {here, origin}

@@ -1,0 +1,116 @@
+"""From steps in a serial order to operations that run side by side.
+
+Every wait is a dependency, none relies on the estimated times: a plan stays
+right when an operation takes longer than expected (DESIGN.md decision 11).
+An operation waits for
+
+* the one before it on the same instance,
+* the last one that moved a member of its anti-affinity group (Nova checks
+  groups one request at a time: bug 1821755),
+* those that free the room it needs on its target,
+* the one before it in its lane: each host has two lanes.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from secondary_scheduler.decisions.draft import Step
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.room import Limits, Rooms
+from secondary_scheduler.model.cluster import Cluster
+from secondary_scheduler.plans.operations import Kind, Operation
+
+#: Operations at a time on one host.
+LANES = 2
+
+_MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
+
+
+class _Room:
+    """Finds out for which departures an arrival has to wait.
+
+    Its view of a host is the worst one: whatever arrives has arrived, and
+    nothing has left but what all later arrivals are made to wait for.
+    """
+
+    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+        self.rooms = Rooms(cluster, limits)
+        self.departures: dict[str, list[tuple[int, Step]]] = defaultdict(list)
+        self.awaited: dict[str, set[int]] = defaultdict(set)
+
+    def waits(self, step: Step) -> set[int]:
+        """Return the operations that must have ended before this arrival."""
+        host = step.target
+        if host is None:    # it goes down, or the scheduler will choose
+            return set()
+        while self.departures[host] and not self._fits(step, host):
+            number, gone = self.departures[host].pop(0)
+            self.rooms.take(gone.old)
+            if gone.new.host == host:   # down, but still holding its claims
+                self.rooms.put(gone.new)
+            self.awaited[host].add(number)
+        return set(self.awaited[host])
+
+    def _fits(self, step: Step, host: str) -> bool:
+        return self.rooms.bears(host) and (
+            step.old.host == host or self.rooms.stocks(host, step.new))
+
+    def note(self, number: int, step: Step) -> None:
+        """Remember what a step brings to its target and takes from its host.
+
+        A suspend frees CPU of its host, a migration and a shelve all.
+        """
+        if step.target is not None:
+            if step.old.host == step.target:
+                self.rooms.take(step.old)
+            self.rooms.put(step.new)
+        if step.old.host is not None and step.old.host != step.target:
+            self.departures[step.old.host].append((number, step))
+
+
+def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
+            durations: Durations) -> tuple[Operation, ...]:
+    """Return the operations of a plan, numbered from 1.
+
+    ``cluster`` is the one before the first step; ``start_s`` is the earliest
+    time that the dependencies allow.
+    """
+    room = _Room(cluster, limits)
+    ends: dict[int, float] = {}
+    last_of: dict[str, int] = {}
+    last_move: dict[str, int] = {}
+    lanes: dict[str, list[int | None]] = defaultdict(lambda: [None] * LANES)
+    operations = []
+    for number, step in enumerate(steps, 1):
+        uuid, group = step.old.uuid, step.old.anti_affinity
+        after = room.waits(step)
+        room.note(number, step)
+        if uuid in last_of:
+            after.add(last_of[uuid])
+        last_of[uuid] = number
+        if group is not None and step.kind in _MOVES:
+            if group in last_move:
+                after.add(last_move[group])
+            last_move[group] = number
+        for host in sorted({step.old.host, step.target} - {None}, key=str):
+            after |= _enter_lane(lanes[str(host)], number, ends)
+        start = max((ends[one] for one in after), default=0.0)
+        duration = durations.of(step.kind)
+        ends[number] = start + duration
+        operations.append(Operation(
+            id=number, kind=step.kind, instance=uuid, lease=step.old.lease,
+            source=step.old.host, target=step.target, start_s=start,
+            duration_s=duration, after=tuple(sorted(after))))
+    return tuple(operations)
+
+
+def _enter_lane(lanes: list[int | None], number: int,
+                ends: dict[int, float]) -> set[int]:
+    """Queue in the lane that is free first; return whom to wait for."""
+    def free_at(lane: int) -> float:
+        last = lanes[lane]
+        return 0.0 if last is None else ends[last]
+
+    lane = min(range(len(lanes)), key=free_at)
+    last, lanes[lane] = lanes[lane], number
+    return set() if last is None else {last}

@@ -1,0 +1,45 @@
+"""Decision ``priority``: the highest-priority leases keep running.
+
+A greedy pass without search over sets of leases; the full search of
+Boettger 3.6 is meant to take its place behind the same interface.
+"""
+
+from secondary_scheduler.decisions import (
+    base,
+    homecoming,
+    ordering,
+    preemption,
+)
+from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.model.cluster import Cluster
+from secondary_scheduler.plans.operations import Plan
+
+
+class PriorityDecision(base.Decision):
+    """Keep the highest, migrate the next, preempt the rest; then return."""
+
+    def decide(self, cluster: Cluster, request: base.Request,
+               budget: base.Budget) -> Plan:
+        """Return the plan for a request (see ``base.Decision``)."""
+        draft = Draft(cluster, self.limits)
+        hosts = sorted(name for name in cluster.hosts
+                       if not request.hosts or name in request.hosts)
+        unresolved: tuple[str, ...] = ()
+        if request.kind == 'drain':
+            unresolved = preemption.make_way(
+                draft, hosts if request.hosts else [], draft.rooms.running,
+                budget)
+        elif request.kind == 'preempt':
+            violated = [name for name in hosts
+                        if cluster.hosts[name].violated]
+            due = [name for name in violated
+                   if preemption.is_due(cluster.hosts[name])]
+            left = preemption.make_way(
+                draft, due, draft.rooms.surplus, budget)
+            unresolved = tuple(name for name in violated
+                               if name in left or name not in due)
+        else:
+            homecoming.bring_back(draft, hosts, budget)
+        operations = ordering.arrange(cluster, draft.steps, self.limits,
+                                      self.durations)
+        return Plan(operations, unresolved, budget.truncated)

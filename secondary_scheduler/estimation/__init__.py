@@ -1,0 +1,1 @@
+"""What a host can still take, and how long an operation lasts."""

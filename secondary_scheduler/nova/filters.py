@@ -1,0 +1,121 @@
+"""The filter that admits secondaries, and never concerns a primary.
+
+In nova.conf::
+
+    [filter_scheduler]
+    available_filters = nova.scheduler.filters.all_filters
+    available_filters = secondary_scheduler.nova.filters.all_filters
+    enabled_filters = ...,SecondaryPolicyFilter
+"""
+
+from collections.abc import Iterable
+import typing
+
+from nova.scheduler import filters
+from nova.scheduler import utils
+from oslo_log import log as logging
+from stevedore import extension
+
+from secondary_scheduler.nova import request
+from secondary_scheduler.nova import settings
+from secondary_scheduler.nova import snapshot
+from secondary_scheduler.nova.guard import COMPLAINTS
+
+LOG = logging.getLogger(__name__)
+
+NAMESPACE = 'secondary_scheduler.filters'
+
+
+def load_plugins(namespace: str) -> list[type]:
+    """Return the classes of a stevedore namespace; one that fails is left
+    out and logged, so that it keeps no scheduler from starting.
+    """
+    def complain(manager: object, entry_point: typing.Any,
+                 reason: BaseException) -> None:
+        LOG.error('Cannot load %(name)s from %(namespace)s: %(reason)s',
+                  {'name': entry_point.name, 'namespace': namespace,
+                   'reason': reason})
+
+    found = extension.ExtensionManager(
+        namespace, on_load_failure_callback=complain)
+    return [one.plugin for one in found]
+
+
+def all_filters() -> list[type]:
+    """Return the filters that stevedore knows, for ``available_filters``."""
+    return load_plugins(NAMESPACE)
+
+
+class SecondaryPolicyFilter(filters.BaseHostFilter):
+    """Passes a host for a secondary if its agent says it has room.
+
+    Closed (for secondaries only) when the request is ill-formed, when the
+    policies cannot be read or the host's agent has others, and when the
+    host's report is missing, stale, closed or tells a violation.  Any
+    failure of ours closes it for secondaries and opens it for primaries.
+    """
+
+    RUN_ON_REBUILD = False
+
+    def filter_all(self, filter_obj_list: Iterable[typing.Any],
+                   spec_obj: typing.Any) -> Iterable[typing.Any]:
+        """Return the hosts that pass; for a primary all, untouched."""
+        if not _concerns_us(spec_obj):
+            return filter_obj_list
+        try:
+            if utils.request_is_rebuild(spec_obj):
+                return filter_obj_list
+            wrong = request.problems(spec_obj)
+            if wrong:
+                LOG.info('No host for secondary instance %(uuid)s: %(why)s',
+                         {'uuid': spec_obj.instance_uuid,
+                          'why': '; '.join(wrong)})
+                return []
+            return [host for host in filter_obj_list if self._admits(host)]
+        except Exception:
+            COMPLAINTS.exception('filter', 'A secondary instance gets no '
+                                 'host.')
+            return []
+
+    def host_passes(self, host_state: typing.Any,
+                    filter_properties: typing.Any) -> bool:
+        """Tell whether one host passes; never raises."""
+        if not _concerns_us(filter_properties):
+            return True
+        return bool(self.filter_all([host_state], filter_properties))
+
+    def _admits(self, host_state: typing.Any) -> bool:
+        reason = _refusal(host_state)
+        if reason:
+            LOG.debug('Host %(host)s takes no secondary: %(reason)s',
+                      {'host': host_state.host, 'reason': reason})
+        return reason is None
+
+
+def _concerns_us(spec: typing.Any) -> bool:
+    try:
+        return request.is_secondary(spec)
+    except Exception:
+        # What cannot be read is a primary.
+        COMPLAINTS.exception('spec', 'A request whose flavor cannot be read '
+                             'is left alone.')
+        return False
+
+
+def _refusal(host_state: typing.Any) -> str | None:
+    """Return why a host takes no secondary now, None if it does."""
+    fingerprint = settings.policies_fingerprint()
+    if fingerprint is None:
+        return 'there is no policy, or one cannot be read'
+    if request.takes_primary_resources(host_state):
+        return 'it would take resources of primaries'
+    report = snapshot.book().get(host_state.host)
+    if report is None:
+        return 'there is no fresh report of its agent'
+    if report.policies_hash != fingerprint:
+        return 'its agent has other policies'
+    if not report.admission:
+        return report.reason or 'its agent has closed it'
+    if report.violated:
+        return f'it violates {report.violated[0].policy}'
+    return None

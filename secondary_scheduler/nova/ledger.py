@@ -1,0 +1,234 @@
+"""How much of what Nova counts on a host is secondaries' (risks.md F4).
+
+Nova's resource tracker adds up the flavors of *all* instances on a host,
+whatever Placement says, and Nova's weighers use these sums.  The agents
+cannot tell the secondaries' part: a suspended one has no domain but is
+counted.  So it is worked out from the instances that the scheduler knows on
+each host (``track_instance_changes``) and, where that is not enough, from
+Nova's own database, in one batch for all hosts of a decision:
+
+* the flavor of an instance that came without it is read once;
+* a host whose number of instances differs from what the scheduler knows
+  builds or removes one now: its instances are read afresh;
+* ``num_io_ops`` counts a build until the host's next periodic update, long
+  after it has ended.  That update settles all older ones, so the ``n`` that
+  are counted are the ``n`` youngest instances on the host;
+* ``failed_builds`` counts failures since the last success, so the ``n`` that
+  are counted are the last ``n`` builds on the host that had ended when it
+  reported the number.  (A success of a secondary does reset the count of
+  primaries' failures; that cannot be told apart.)
+
+What was worked out holds until the host's numbers change, so that a decision
+in a quiet cloud asks nothing.
+"""
+
+from collections.abc import Callable, Iterable
+import dataclasses
+import datetime
+import threading
+import time
+import typing
+
+from secondary_scheduler.nova.guard import COMPLAINTS
+from secondary_scheduler.nova.records import newest
+from secondary_scheduler.nova.records import read
+from secondary_scheduler.nova.records import Record
+from secondary_scheduler.nova.records import Records
+
+#: Rows asked for at once.
+BATCH = 500
+
+#: Seconds without a question after the database failed.
+PAUSE = 30.0
+
+#: Instances remembered; one takes some 300 bytes.
+MEMORY = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """What secondaries add to the numbers of one host."""
+
+    vcpus: int = 0
+    memory_mb: int = 0
+    disk_gb: int = 0
+    instances: int = 0
+    io_ops: int = 0
+    failed_builds: int = 0
+
+
+#: A HostState: host, nodename, cell_uuid, updated, stats, instances ...
+HostState = typing.Any
+_Node = tuple[str, str]
+
+
+class Ledger:
+    """Works out the secondaries' part for the hosts of a decision.
+
+    :param budget: returns the seconds one call may spend in the database.
+    """
+
+    def __init__(self, budget: Callable[[], float],
+                 records: Records | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._budget = budget
+        self._records = records or Records()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[_Node, tuple[object, Use]] = {}
+        self._instances: dict[str, Record] = {}
+        self._silent_until = 0.0
+
+    def uses(self, hosts: Iterable[HostState]) -> dict[_Node, Use]:
+        """Return the secondaries' part by (host, nodename).
+
+        A host of which it is not known is left out: it is to be weighed with
+        Nova's own numbers.
+        """
+        found: dict[_Node, Use] = {}
+        changed = []
+        for host in hosts:
+            node, key = (host.host, host.nodename), _numbers(host)
+            known = self._known.get(node)
+            if known is not None and known[0] == key:
+                found[node] = known[1]
+            else:
+                changed.append((node, key, host))
+        if changed:
+            # One thread asks; the next finds the answers.
+            with self._lock:
+                for node, key, use in self._work_out(changed):
+                    found[node] = use
+                    self._known[node] = (key, use)
+        return found
+
+    def _work_out(self, changed: list[tuple[_Node, object, HostState]]
+                  ) -> list[tuple[_Node, object, Use]]:
+        inquiry = _Inquiry(self._records, self._instances,
+                           self._clock() + self._budget(), self._clock)
+        if self._clock() >= self._silent_until:
+            try:
+                inquiry.ask([host for _, _, host in changed])
+            except Exception:
+                self._silent_until = self._clock() + PAUSE
+                COMPLAINTS.exception(
+                    'ledger', 'Secondary instances cannot be told from '
+                    'primaries; hosts are weighed with Nova\'s own numbers.')
+        worked_out = [(node, key, inquiry.use(host))
+                      for node, key, host in changed]
+        if len(self._instances) > MEMORY:
+            self._instances.clear()
+        return [(node, key, use) for node, key, use in worked_out
+                if use is not None]
+
+
+class _Inquiry:
+    """The questions and answers of one decision."""
+
+    def __init__(self, records: Records, instances: dict[str, Record],
+                 deadline: float, clock: Callable[[], float]) -> None:
+        self._records = records
+        self._instances = instances
+        self._deadline = deadline
+        self._clock = clock
+        self._fresh: dict[str, list[Record]] = {}
+        self._builds: dict[str, dict[str, list[
+            tuple[datetime.datetime, str]]]] = {}
+
+    def ask(self, hosts: list[HostState]) -> None:
+        """Ask the databases for what the hosts do not tell themselves."""
+        by_cell: dict[str, list[HostState]] = {}
+        for host in hosts:
+            by_cell.setdefault(host.cell_uuid, []).append(host)
+        for cell, states in by_cell.items():
+            moving = [h.host for h in states if _in_motion(h)]
+            for names in self._batches(moving):
+                self._fresh.update(self._records.on_hosts(cell, names))
+            unknown = [uuid for host in states
+                       if host.host not in self._fresh
+                       for uuid, instance in host.instances.items()
+                       if read(instance) is None]
+            self._learn(cell, unknown)
+            if any(_number(h, 'failed_builds') for h in states) and (
+                    self._clock() < self._deadline):
+                self._builds[cell] = self._records.builds(cell)
+                self._learn(cell, [uuid for host in states
+                                   for uuid in self._failed(host)])
+
+    def use(self, host: HostState) -> Use | None:
+        """Return the answer for a host, None if something lacks."""
+        records = self._on(host)
+        if records is None:
+            return None
+        io_ops = newest(records, _number(host, 'io_workload'))
+        failed = [self._instances.get(uuid) for uuid in self._failed(host)]
+        if _number(host, 'failed_builds') and (
+                host.cell_uuid not in self._builds):
+            return None
+        ours = [r for r in records if r.secondary]
+        return Use(
+            vcpus=sum(r.vcpus for r in ours),
+            memory_mb=sum(r.memory_mb for r in ours),
+            disk_gb=sum(r.disk_gb for r in ours),
+            instances=len(ours),
+            io_ops=sum(r.secondary for r in io_ops),
+            failed_builds=sum(r is not None and r.secondary for r in failed))
+
+    def _on(self, host: HostState) -> list[Record] | None:
+        if host.host in self._fresh:
+            return self._fresh[host.host]
+        if _in_motion(host):
+            return None
+        records = []
+        for uuid, instance in host.instances.items():
+            record = read(instance) or self._instances.get(uuid)
+            if record is None:
+                return None
+            records.append(record)
+        return records
+
+    def _failed(self, host: HostState) -> list[str]:
+        updated = _naive(host.updated)
+        return [uuid for ended, uuid in self._builds.get(
+                    host.cell_uuid, {}).get(host.host, ())
+                if updated is None or ended <= updated][
+                    :_number(host, 'failed_builds')]
+
+    def _learn(self, cell: str, uuids: list[str]) -> None:
+        unknown = [u for u in dict.fromkeys(uuids)
+                   if u not in self._instances]
+        for batch in self._batches(unknown):
+            self._instances.update(self._records.of_instances(cell, batch))
+
+    def _batches(self, items: list[str]) -> Iterable[list[str]]:
+        for start in range(0, len(items), BATCH):
+            if self._clock() >= self._deadline:
+                return
+            yield items[start:start + BATCH]
+
+
+def _numbers(host: HostState) -> object:
+    """Return what changes when anything that we work out may change.
+
+    The time alone has whole seconds.  What a request consumes while it is
+    served is its own and not in here.
+    """
+    return (host.updated_by_compute if hasattr(host, 'updated_by_compute')
+            else None, _number(host, 'num_instances'),
+            _number(host, 'io_workload'), _number(host, 'failed_builds'),
+            host.disk_mb_used, frozenset(host.instances))
+
+
+def _in_motion(host: HostState) -> bool:
+    return (_number(host, 'num_instances') != len(host.instances)
+            or _number(host, 'io_workload') > 0)
+
+
+def _number(host: HostState, name: str) -> int:
+    # The host's own numbers; HostState's attributes also count what the
+    # request that is being served has consumed.
+    return int(getattr(host, 'stats', {}).get(name, 0))
+
+
+def _naive(moment: datetime.datetime | None) -> datetime.datetime | None:
+    return moment and moment.replace(tzinfo=None)

@@ -1,0 +1,128 @@
+"""What the weighers read from Nova's cell databases, a batch at a time."""
+
+from collections.abc import Collection, Iterable, Sequence
+import dataclasses
+import datetime
+import typing
+
+from nova import context as nova_context
+from nova import objects
+from nova.db.main import api as db
+from nova.db.main import models
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.nova import request
+
+#: The event by which Nova records each attempt to build an instance.
+BUILD_EVENT = 'compute__do_build_and_run_instance'
+
+#: How many of a cell's last events are searched for builds.
+LAST_EVENTS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What the resource tracker counts for one instance.
+
+    ``memory_mb`` in MiB, ``disk_gb`` in GiB; ``born`` is when its host
+    claimed it, as well as the database tells.
+    """
+
+    uuid: str
+    secondary: bool
+    vcpus: int = 0
+    memory_mb: int = 0
+    disk_gb: int = 0
+    born: datetime.datetime | None = None
+
+
+def read(instance: typing.Any) -> Record | None:
+    """Read an Instance without loading what it lacks.
+
+    :returns: None if it came without its flavor.
+    """
+    if 'flavor' not in instance or instance.flavor is None:
+        return None
+    flavor = instance.flavor
+    on_volume = 'image_ref' in instance and not instance.image_ref
+    # As compute/resource_tracker.py _update_usage() adds them up; its sums
+    # are whole GiB, so a swap below one vanishes.
+    disk_gb = (flavor.ephemeral_gb + (flavor.swap or 0) // 1024
+               + (0 if on_volume else flavor.root_gb))
+    times = [getattr(instance, name) for name in ('created_at', 'launched_at')
+             if name in instance and getattr(instance, name) is not None]
+    return Record(
+        uuid=instance.uuid,
+        secondary=vocabulary.is_marked(request.extra_specs(flavor)),
+        vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=disk_gb,
+        born=max(times, default=None))
+
+
+class Records:
+    """Reads the databases of the cells."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, typing.Any] = {}
+
+    def of_instances(self, cell: str, uuids: Collection[str]
+                     ) -> dict[str, Record]:
+        """Return the records of instances, deleted ones included."""
+        with self._target(cell, read_deleted='yes') as context:
+            found = objects.InstanceList.get_by_filters(
+                context, {'uuid': list(uuids)}, expected_attrs=['flavor'])
+        return {record.uuid: record for record in map(read, found)
+                if record is not None}
+
+    def on_hosts(self, cell: str, hosts: Collection[str]
+                 ) -> dict[str, list[Record]]:
+        """Return the records of all instances that claim from hosts now."""
+        with self._target(cell) as context:
+            found = objects.InstanceList.get_by_filters(
+                context, {'host': list(hosts), 'deleted': False,
+                          'soft_deleted': True}, expected_attrs=['flavor'])
+        records: dict[str, list[Record]] = {host: [] for host in hosts}
+        for instance in found:
+            record = read(instance)
+            if record is not None:
+                records.setdefault(instance.host, []).append(record)
+        return records
+
+    def builds(self, cell: str) -> dict[str, list[
+            tuple[datetime.datetime, str]]]:
+        """Return the last builds by host: (end, instance), newest first."""
+        with self._target(cell) as context:
+            rows = _last_builds(context, LAST_EVENTS)
+        found: dict[str, list[tuple[datetime.datetime, str]]] = {}
+        for host, ended, uuid in rows:
+            found.setdefault(host, []).append((ended, uuid))
+        for builds in found.values():
+            builds.sort(reverse=True)
+        return found
+
+    def _target(self, cell: str, **context: str) -> typing.Any:
+        admin = nova_context.get_admin_context(**context)
+        if cell not in self._cells:
+            self._cells[cell] = objects.CellMapping.get_by_uuid(admin, cell)
+        return nova_context.target_cell(admin, self._cells[cell])
+
+
+@db.pick_context_manager_reader
+def _last_builds(context: typing.Any, limit: int) -> Sequence[typing.Any]:
+    # From the end of the primary key: the table has no other index, and is
+    # never pruned of deleted instances.
+    event, action = models.InstanceActionEvent, models.InstanceAction
+    tail = context.session.query(event).order_by(
+        event.id.desc()).limit(limit).subquery()
+    return context.session.query(
+        tail.c.host, tail.c.finish_time, action.instance_uuid).join(
+            action, action.id == tail.c.action_id).filter(
+                tail.c.event == BUILD_EVENT,
+                tail.c.finish_time.is_not(None),
+                tail.c.host.is_not(None)).all()
+
+
+def newest(records: Iterable[Record], count: int) -> list[Record]:
+    """Return the records that were born last."""
+    known = [r for r in records if r.born is not None]
+    known.sort(key=lambda r: r.born, reverse=True)  # type: ignore[arg-type,return-value]
+    return known[:count]

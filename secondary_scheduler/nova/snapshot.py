@@ -1,0 +1,74 @@
+"""The agents' last reports in this scheduler process.
+
+nova-scheduler builds filters in its parent process and forks workers after
+that; a thread or a connection made in the parent would die or be shared
+(risks.md F9).  So the listener starts in each forked child, and in a process
+that never forks when it is first needed.
+"""
+
+import os
+import socket
+import threading
+import uuid
+
+from secondary_scheduler.nova.guard import COMPLAINTS
+from secondary_scheduler.nova.settings import CONF
+from secondary_scheduler.reports.book import HostBook
+from secondary_scheduler.reports.bus import ReportListener
+
+
+def _stale_after() -> float:
+    return float(CONF.secondary_scheduler.report_stale_after)
+
+
+class Snapshot:
+    """The book of this process and the listener that fills it."""
+
+    def __init__(self) -> None:
+        self.book = HostBook(_stale_after)
+        self._lock = threading.Lock()
+        self._listener: ReportListener | None = None
+
+    def start(self) -> HostBook:
+        """Return the book; begin to fill it if that has not begun yet.
+
+        Neither waits nor raises: the listener connects in the background.
+        """
+        if self._listener is None:
+            with self._lock:
+                if self._listener is None:
+                    self._listener = self._listen()
+        return self.book
+
+    def _listen(self) -> ReportListener | None:
+        try:
+            listener = ReportListener(CONF, self.book.accept, server_name())
+            listener.start()
+        except Exception:
+            COMPLAINTS.exception('listener', 'No reports from agents; no '
+                                 'host takes secondary instances.')
+            return None
+        return listener
+
+
+def server_name() -> str:
+    """Return a name that no other process has."""
+    return f'{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+
+
+_snapshot = Snapshot()
+
+
+def book() -> HostBook:
+    """Return the reports of the hosts, from whatever process asks."""
+    return _snapshot.start()
+
+
+def _start_in_child() -> None:
+    # Locks, threads and reports of the parent mean nothing here.
+    global _snapshot
+    _snapshot = Snapshot()
+    _snapshot.start()
+
+
+os.register_at_fork(after_in_child=_start_in_child)

@@ -1,0 +1,264 @@
+"""The independent checker: no plan is executed that it has not replayed.
+
+It shares no code with the decisions and their estimates, so that an error
+there cannot hide here (DESIGN.md decision 11).  It knows Nova's facts only:
+what an operation needs, holds and leaves behind, event by event.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+import dataclasses
+import math
+
+from secondary_scheduler.model.cluster import Cluster, Instance, State
+from secondary_scheduler.plans.operations import Kind, Operation, Plan
+
+#: Times closer than this (s) are the same.
+TOLERANCE_S = 1e-6
+
+_NEEDS = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.ACTIVE,
+          Kind.STOP: State.ACTIVE, Kind.SHELVE: State.ACTIVE,
+          Kind.RESUME: State.SUSPENDED, Kind.START: State.STOPPED,
+          Kind.UNSHELVE: State.SHELVED}
+_LEAVES = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.SUSPENDED,
+           Kind.STOP: State.STOPPED, Kind.SHELVE: State.SHELVED,
+           Kind.RESUME: State.ACTIVE, Kind.START: State.ACTIVE,
+           Kind.UNSHELVE: State.ACTIVE}
+_DOWN = frozenset({Kind.SUSPEND, Kind.STOP, Kind.SHELVE})
+_UP = frozenset({Kind.RESUME, Kind.START, Kind.UNSHELVE})
+_IN_PLACE = frozenset({Kind.RESUME, Kind.START})
+_MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
+
+
+def check(cluster: Cluster, plan: Plan) -> list[str]:
+    """Replay a plan on a cluster; say in words what is wrong with it.
+
+    An empty list means that the plan is good: each operation can start when
+    the plan says, every host has room for what arrives at each instant, and
+    no lease is split.
+    """
+    faults = list(_structure(cluster, plan))
+    if not faults:
+        faults += _times(plan)
+        faults += _repetitions(plan)
+        faults += _leases(cluster, plan)
+        faults += _Replay(cluster).run(plan)
+    return faults
+
+
+def _name(operation: Operation) -> str:
+    return (f'operation {operation.id} ({operation.kind} of '
+            f'{operation.instance})')
+
+
+def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    ids = {operation.id for operation in plan.operations}
+    if len(ids) < len(plan.operations):
+        yield 'two operations have the same id'
+    for operation in plan.operations:
+        name = _name(operation)
+        instance = cluster.instances.get(operation.instance)
+        if instance is None:
+            yield f'{name}: the instance is unknown'
+        elif instance.lease != operation.lease:
+            yield f'{name}: its lease is {instance.lease}'
+        if (operation.target is not None
+                and operation.target not in cluster.hosts):
+            yield f'{name}: host {operation.target} is unknown'
+        if not (0 <= operation.start_s < math.inf
+                and 0 < operation.duration_s < math.inf):
+            yield f'{_name(operation)}: start or duration is no time'
+        for one in set(operation.after) - ids:
+            yield f'{name}: waits for {one}, which is not in the plan'
+    for host in plan.unresolved:
+        if host not in cluster.hosts:
+            yield f'unresolved host {host} is unknown'
+    if _cyclic(plan):
+        yield 'the dependencies form a cycle'
+
+
+def _cyclic(plan: Plan) -> bool:
+    waiting = {operation.id: set(operation.after)
+               for operation in plan.operations}
+    while ready := [one for one, after in waiting.items()
+                    if not after & waiting.keys()]:
+        for one in ready:
+            del waiting[one]
+    return bool(waiting)
+
+
+def _times(plan: Plan) -> Iterator[str]:
+    by_id = {operation.id: operation for operation in plan.operations}
+    for operation in plan.operations:
+        for one in operation.after:
+            other = by_id[one]
+            if (operation.start_s + TOLERANCE_S
+                    < other.start_s + other.duration_s):
+                yield (f'{_name(operation)}: starts before operation {one} '
+                       'has ended')
+
+
+def _repetitions(plan: Plan) -> Iterator[str]:
+    """One operation an instance, but for one that runs again and moves on."""
+    ancestors: dict[int, set[int]] = {}
+    by_id = {operation.id: operation for operation in plan.operations}
+
+    def before(one: int) -> set[int]:
+        if one not in ancestors:
+            ancestors[one] = set()
+            stack = list(by_id[one].after)
+            while stack:
+                other = stack.pop()
+                if other not in ancestors[one]:
+                    ancestors[one].add(other)
+                    stack.extend(by_id[other].after)
+        return ancestors[one]
+
+    of_instance = defaultdict(list)
+    for operation in plan.operations:
+        of_instance[operation.instance].append(operation)
+    for uuid, several in of_instance.items():
+        if len(several) == 1:
+            continue
+        first, last = several[0], several[-1]
+        if first.kind is Kind.MIGRATE:
+            first, last = last, first
+        if not (len(several) == 2 and first.kind in _IN_PLACE
+                and last.kind is Kind.MIGRATE
+                and first.id in before(last.id)):
+            yield f'instance {uuid} has several operations'
+
+
+def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    down = {o.instance for o in plan.operations if o.kind in _DOWN}
+    up = {o.instance for o in plan.operations if o.kind in _UP}
+    preempted = {cluster.instances[uuid].lease for uuid in down}
+    returned = {cluster.instances[uuid].lease for uuid in up}
+    for lease in sorted(preempted & returned):
+        yield f'lease {lease} is both preempted and brought back'
+    for instance in cluster.instances.values():
+        if (instance.lease in preempted and instance.uuid not in down
+                and instance.state in (State.ACTIVE, State.BUSY)):
+            yield (f'half of lease {instance.lease} is preempted: '
+                   f'{instance.uuid} runs on')
+        if (instance.lease in returned and instance.uuid not in up
+                and instance.preempted and instance.wanted
+                and instance.state in (State.SUSPENDED, State.STOPPED,
+                                       State.SHELVED, State.BUSY)):
+            yield (f'half of lease {instance.lease} is brought back: '
+                   f'{instance.uuid} stays down')
+        if instance.uuid in up and not instance.wanted:
+            yield f'the owner does not want {instance.uuid} to run'
+
+
+class _Replay:
+    """The cluster while the plan goes on.
+
+    ``held`` are the hosts on which an instance holds its claims now: two
+    during a migration.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.hosts = cluster.hosts
+        self.instances = dict(cluster.instances)
+        self.held = {uuid: {instance.host} - {None}
+                     for uuid, instance in cluster.instances.items()}
+        self.ongoing: dict[int, Operation] = {}
+        self.faults: list[str] = []
+
+    def run(self, plan: Plan) -> list[str]:
+        """Let the events happen in their order; return the faults."""
+        events = []
+        for operation in plan.operations:
+            end = operation.start_s + operation.duration_s
+            events.append((_tick(operation.start_s), 1, operation))
+            events.append((_tick(end), 0, operation))
+        # What ends at an instant makes room for what starts then.
+        events.sort(key=lambda event: (event[0], event[1], event[2].id))
+        for _time, starts, operation in events:
+            if starts:
+                self._start(operation)
+            elif operation.id in self.ongoing:
+                self._end(operation)
+        return self.faults
+
+    def _start(self, operation: Operation) -> None:
+        self.faults += (f'{_name(operation)}: {fault}'
+                        for fault in self._obstacles(operation))
+        self.ongoing[operation.id] = operation
+        if operation.target is not None:
+            self.held[operation.instance].add(operation.target)
+
+    def _obstacles(self, operation: Operation) -> Iterator[str]:
+        instance = self.instances[operation.instance]
+        if any(other.instance == operation.instance
+               for other in self.ongoing.values()):
+            yield 'another operation on it is under way'
+        if instance.state is not _NEEDS[operation.kind]:
+            yield f'the instance is {instance.state}'
+        if instance.blocked:
+            yield 'the instance is to be left alone'
+        if operation.source != instance.host:
+            yield f'the instance is on {instance.host}'
+        yield from self._wrong_hosts(operation)
+        if operation.target is not None:
+            yield from self._closed(operation.target)
+            if operation.target not in self.held[instance.uuid]:
+                yield from self._crowded(operation.target, instance)
+        group = instance.anti_affinity
+        if group is not None and operation.kind in _MOVES and any(
+                other.kind in _MOVES and group
+                == self.instances[other.instance].anti_affinity
+                for other in self.ongoing.values()):
+            yield f'another member of group {group} is on the move'
+
+    @staticmethod
+    def _wrong_hosts(operation: Operation) -> Iterator[str]:
+        source, target = operation.source, operation.target
+        if operation.kind in _DOWN and target is not None:
+            yield 'an instance that goes down has no target'
+        if operation.kind in _IN_PLACE and (
+                target is None or target != source):
+            yield 'it can come up on its own host only'
+        if operation.kind is Kind.MIGRATE and (
+                target is None or target == source):
+            yield 'a migration needs another host'
+
+    def _closed(self, target: str) -> Iterator[str]:
+        host = self.hosts[target]
+        if not host.usable:
+            yield f'host {target} is not usable'
+        if host.violated:
+            yield f'a policy of host {target} is violated'
+        if host.blocked:
+            yield f'host {target} is to be left alone'
+
+    def _crowded(self, target: str, newcomer: Instance) -> Iterator[str]:
+        host = self.hosts[target]
+        there = [self.instances[uuid] for uuid, names in self.held.items()
+                 if target in names]
+        for name, amount in newcomer.claims.items():
+            room = host.total.get(name, 0) - host.reserved.get(name, 0)
+            if amount and amount + sum(i.claims[name] for i in there) > room:
+                yield f'host {target} has no room in {name}'
+        if newcomer.anti_affinity is not None and any(
+                i.anti_affinity == newcomer.anti_affinity for i in there):
+            yield (f'host {target} has a member of group '
+                   f'{newcomer.anti_affinity}')
+
+    def _end(self, operation: Operation) -> None:
+        del self.ongoing[operation.id]
+        instance = self.instances[operation.instance]
+        host = instance.host
+        if operation.kind in (Kind.MIGRATE, Kind.UNSHELVE):
+            host = operation.target
+        elif operation.kind is Kind.SHELVE:
+            host = None
+        self.held[instance.uuid] = {host} - {None}
+        self.instances[instance.uuid] = dataclasses.replace(
+            instance, host=host, state=_LEAVES[operation.kind])
+
+
+def _tick(time_s: float) -> int:
+    """Return a time on a grid, so that equal times compare equal."""
+    return round(time_s / TOLERANCE_S)

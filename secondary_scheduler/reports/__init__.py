@@ -1,0 +1,1 @@
+"""The report channel between agents, scheduler and Watcher (DESIGN.md 9)."""

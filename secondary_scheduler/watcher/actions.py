@@ -1,0 +1,364 @@
+"""The actions: one operation on one secondary, through Nova.
+
+Each re-checks, right before it acts, that the instance is still a secondary,
+in the state and on the host the plan was made for, since Watcher goes on with
+the children of a failed action and time has passed since the decision.
+"""
+
+import datetime
+import time
+from typing import Any, NoReturn
+
+from oslo_log import log
+from watcher import objects
+from watcher._i18n import _
+from watcher.applier.actions import base
+from watcher.common import context, exception
+
+from secondary_scheduler.plans import operations
+from secondary_scheduler.reports import bus
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import perprocess, poller, snapshot, stages
+from secondary_scheduler.watcher.settings import CONF
+
+LOG = log.getLogger(__name__)
+
+Kind = operations.Kind
+
+_TEXT = {'type': ['string', 'null']}
+_UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
+
+_agents = perprocess.PerProcess(lambda: bus.AgentClient(CONF))
+_poller = perprocess.PerProcess(lambda: poller.Poller(
+    clouds.shared, lambda: CONF.secondary_watcher.poll_interval))
+
+
+class SecondaryAction(base.BaseAction):
+    """What the seven kinds have in common.
+
+    ``BEFORE`` are the server's states (the API's) in which it can begin,
+    ``AFTER`` those in which it has succeeded.
+    """
+
+    KIND: Kind
+    BEFORE: tuple[str, ...]
+    AFTER: tuple[str, ...]
+    DESCRIPTION = ''
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the input parameters."""
+        return {
+            'type': 'object',
+            'properties': {
+                'resource_id': {'type': 'string', 'format': 'uuid',
+                                'minLength': 36, 'maxLength': 36},
+                'operation_id': {'type': 'integer'},
+                'after': {'type': 'array', 'items': {'type': 'integer'}},
+                'parents': _UUIDS,
+                'lease': _TEXT, 'source': _TEXT, 'target': _TEXT,
+                'request': _TEXT, 'batch': _TEXT,
+            },
+            'required': ['resource_id'],
+            'additionalProperties': False,
+        }
+
+    def get_description(self) -> str:
+        """Text for Watcher's list of action types."""
+        return self.DESCRIPTION
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the instance."""
+        return str(self.resource_id)
+
+    @property
+    def source(self) -> str | None:
+        """Host on which the plan expects the instance."""
+        source: str | None = self.input_parameters.get('source')
+        return source
+
+    @property
+    def target(self) -> str | None:
+        """Host on which it is to run afterwards."""
+        target: str | None = self.input_parameters.get('target')
+        return target
+
+    # Before
+
+    def pre_condition(self) -> None:
+        """Skip the action where it does not fit (any more).
+
+        :raises ActionSkipped: saying why.
+        """
+        for parent in self.input_parameters.get('parents') or ():
+            state = objects.Action.get_by_uuid(
+                context.make_context(is_admin=True), parent).state
+            if state not in ('SUCCEEDED', 'SKIPPED'):
+                self._skip(f'the action it waits for is {state}')
+        try:
+            server = clouds.shared().server(self.uuid)
+        except clouds.NotFound:
+            self._skip('the instance does not exist any more')
+        if server is None:
+            self._skip('the instance is not a secondary')
+        if server.status in self.AFTER and self._arrived(server):
+            self._skip(f'the instance is {server.status} already')
+        if server.task_state is not None:
+            self._skip(f'somebody else is {server.task_state} it')
+        if server.status not in self.BEFORE:
+            self._skip(f'the instance is {server.status}')
+        if self.source is not None and server.host not in (self.source,
+                                                           None):
+            self._skip(f'the instance is on {server.host} now')
+
+    def _skip(self, why: str) -> NoReturn:
+        raise exception.ActionSkipped(
+            _('%(kind)s of %(uuid)s: %(why)s') % {
+                'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
+
+    def _arrived(self, server: snapshot.Server) -> bool:
+        """Tell whether it is where it should be afterwards."""
+        return True
+
+    # The operation
+
+    def execute(self) -> bool:
+        """Carry the operation out; True when the server has arrived.
+
+        An owner who deletes the instance meanwhile has done us no harm.
+
+        :raises ActionExecutionFailure: saying why it failed.
+        """
+        cloud = clouds.shared()
+        began = time.monotonic()
+        try:
+            self._hand_over()
+            stages.mark_first_call(
+                self.input_parameters.get('batch') or self.uuid)
+            self.prepare(cloud)
+            refused = ''
+            try:
+                self.call(cloud)
+            except clouds.Conflict as exc:
+                # Somebody was faster: it counts if they wanted the same.
+                refused = f' ({exc})'
+            server = self.complete(cloud, self._ended())
+            if server.status not in self.AFTER or not self._arrived(server):
+                self.undo(cloud)
+                self._fail(f'the instance is {server.status} on '
+                           f'{server.host}{refused}')
+            self.conclude(cloud, server)
+        except (clouds.NotFound, poller.Gone):
+            LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
+                     self.uuid)
+            return True
+        except TimeoutError as exc:
+            self.give_up(cloud)
+            self._fail(str(exc))
+        except clouds.CloudError as exc:
+            self._fail(str(exc))
+        LOG.info('%(kind)s of %(uuid)s took %(seconds).1f s.', {
+            'kind': self.KIND.value, 'uuid': self.uuid,
+            'seconds': time.monotonic() - began})
+        return True
+
+    def _fail(self, why: str) -> NoReturn:
+        raise exception.ActionExecutionFailure(
+            _('%(kind)s of %(uuid)s failed: %(why)s') % {
+                'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
+
+    def _hand_over(self) -> None:
+        """Ask the agent to make way for Nova; its silence is no obstacle."""
+        if self.source is None or 'ACTIVE' not in self.BEFORE:
+            return
+        try:
+            _agents().hand_over(self.source, self.uuid,
+                                CONF.secondary_watcher.hand_over_timeout)
+        except Exception as exc:
+            LOG.warning('No hand-over of %(uuid)s: %(why)s',
+                        {'uuid': self.uuid, 'why': exc})
+
+    def _ended(self) -> snapshot.Server:
+        return _poller().wait(
+            self.uuid, lambda server: server.task_state is None,
+            CONF.secondary_watcher.operation_timeout)
+
+    def prepare(self, cloud: clouds.Cloud) -> None:
+        """Do what must be done before the call."""
+
+    def call(self, cloud: clouds.Cloud) -> None:
+        """Ask Nova."""
+        cloud.act(self.uuid, self.KIND.value)
+
+    def complete(self, cloud: clouds.Cloud,
+                 server: snapshot.Server) -> snapshot.Server:
+        """Do what is left when Nova has ended; return the server."""
+        return server
+
+    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
+        """Do what follows a success."""
+
+    def undo(self, cloud: clouds.Cloud) -> None:
+        """Take back what ``prepare`` did after a failure."""
+
+    def give_up(self, cloud: clouds.Cloud) -> None:
+        """End waiting for an operation that takes too long."""
+
+    def post_condition(self) -> None:
+        """Nothing is left to clean up."""
+
+    # Taking it back
+
+    def revert(self) -> None:
+        """Do the opposite, if the operation had succeeded."""
+        opposite = OPPOSITES[self.KIND](self.config, self._osc)
+        opposite.input_parameters = {
+            'resource_id': self.uuid, 'source': self.target or self.source,
+            'target': self.source,
+            'batch': self.input_parameters.get('batch')}
+        try:
+            opposite.pre_condition()
+        except exception.ActionSkipped as exc:
+            LOG.info('Nothing to revert: %s', exc)
+            return
+        opposite.execute()
+
+    def abort(self) -> bool:
+        """Return False: the operation is short and ends by itself."""
+        return False
+
+
+class _Down(SecondaryAction):
+    """Preempts: marks the instance first, so that it is never forgotten.
+
+    A dead applier then leaves a mark on a running instance, which the
+    collector removes, and not an instance that nobody brings back.
+    """
+
+    BEFORE = ('ACTIVE',)
+
+    def prepare(self, cloud: clouds.Cloud) -> None:
+        reason = self.input_parameters.get('request') or 'preempt'
+        now = datetime.datetime.now(datetime.UTC)
+        cloud.set_metadata(self.uuid, snapshot.PREEMPTED,
+                           f'{reason}@{now:%Y-%m-%dT%H:%M:%SZ}')
+
+    def undo(self, cloud: clouds.Cloud) -> None:
+        cloud.delete_metadata(self.uuid, snapshot.PREEMPTED)
+
+
+class _Up(SecondaryAction):
+    """Brings back: the mark goes when the instance runs."""
+
+    AFTER = ('ACTIVE',)
+
+    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
+        cloud.delete_metadata(self.uuid, snapshot.PREEMPTED)
+        if server.host is not None:
+            _agents().thaw_hint(server.host, self.uuid)
+
+
+class Suspend(_Down):
+    """Suspends: memory goes to the host's disk, nothing is lost."""
+
+    KIND = Kind.SUSPEND
+    AFTER = ('SUSPENDED',)
+    DESCRIPTION = 'Suspend a secondary instance'
+
+
+class Stop(_Down):
+    """Stops: what is only in memory is lost."""
+
+    KIND = Kind.STOP
+    AFTER = ('SHUTOFF',)
+    DESCRIPTION = 'Stop a secondary instance'
+
+
+class Shelve(_Down):
+    """Shelves and offloads: frees the host; memory is lost."""
+
+    KIND = Kind.SHELVE
+    AFTER = ('SHELVED_OFFLOADED',)
+    DESCRIPTION = 'Shelve a secondary instance and free its host'
+
+    def complete(self, cloud: clouds.Cloud,
+                 server: snapshot.Server) -> snapshot.Server:
+        """Offload where Nova does not at once (shelved_offload_time)."""
+        if server.status != 'SHELVED':
+            return server
+        cloud.act(self.uuid, 'shelve_offload')
+        return self._ended()
+
+
+class Resume(_Up):
+    """Resumes on the host where it was suspended."""
+
+    KIND = Kind.RESUME
+    BEFORE = ('SUSPENDED',)
+    DESCRIPTION = 'Resume a suspended secondary instance'
+
+
+class Start(_Up):
+    """Starts on the host where it was stopped."""
+
+    KIND = Kind.START
+    BEFORE = ('SHUTOFF',)
+    DESCRIPTION = 'Start a stopped secondary instance'
+
+
+class Unshelve(_Up):
+    """Unshelves, on a host of the scheduler's choice."""
+
+    KIND = Kind.UNSHELVE
+    BEFORE = ('SHELVED', 'SHELVED_OFFLOADED')
+    DESCRIPTION = 'Unshelve a secondary instance'
+
+
+class Migrate(SecondaryAction):
+    """Live-migrates to the target, and remembers where it came from."""
+
+    KIND = Kind.MIGRATE
+    BEFORE = ('ACTIVE',)
+    AFTER = ('ACTIVE',)
+    DESCRIPTION = 'Live-migrate a secondary instance'
+
+    def _arrived(self, server: snapshot.Server) -> bool:
+        return server.host == self.target
+
+    def call(self, cloud: clouds.Cloud) -> None:
+        if self.target is None:
+            self._fail('no target is given')
+        cloud.live_migrate(self.uuid, self.target)
+
+    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
+        origin = server.metadata.get(snapshot.ORIGIN)
+        if origin == self.target:
+            cloud.delete_metadata(self.uuid, snapshot.ORIGIN)
+        elif origin is None and self.source is not None:
+            cloud.set_metadata(self.uuid, snapshot.ORIGIN, self.source)
+        _agents().thaw_hint(str(self.target), self.uuid)
+
+    def give_up(self, cloud: clouds.Cloud) -> None:
+        self.abort()
+
+    def abort(self) -> bool:
+        """Abort the migration in Nova; True if there was one."""
+        try:
+            return clouds.shared().abort_migration(self.uuid)
+        except clouds.CloudError as exc:
+            LOG.warning('Cannot abort the migration of %(uuid)s: %(why)s',
+                        {'uuid': self.uuid, 'why': exc})
+            return False
+
+    def check_abort(self) -> bool:
+        """A live migration can be aborted."""
+        return True
+
+
+OPPOSITES: dict[Kind, type[SecondaryAction]] = {
+    Kind.SUSPEND: Resume, Kind.RESUME: Suspend,
+    Kind.STOP: Start, Kind.START: Stop,
+    Kind.SHELVE: Unshelve, Kind.UNSHELVE: Shelve,
+    Kind.MIGRATE: Migrate,
+}

@@ -1,0 +1,216 @@
+"""Nova and Placement, as the collector and the actions use them.
+
+One session per process, from [watcher_clients_auth]: Watcher itself makes a
+new one, with a new token, for each audit and each action.
+"""
+
+from collections.abc import Collection, Iterator
+import contextlib
+from typing import Any
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from openstack import connection
+from openstack import exceptions as sdk_exceptions
+from oslo_log import log
+import tenacity
+from watcher.common import clients
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import perprocess, snapshot
+from secondary_scheduler.watcher import scope as scopes
+
+LOG = log.getLogger(__name__)
+
+#: ``reserved`` may equal ``total`` from this version on.
+PLACEMENT_VERSION = '1.26'
+_ABORTABLE = ('queued', 'preparing', 'running')
+
+
+class CloudError(Exception):
+    """Nova, Placement or Keystone could not be asked, or said no."""
+
+
+class NotFound(CloudError):
+    """What was asked for does not exist (any more)."""
+
+
+class Conflict(CloudError):
+    """The request does not fit the present state."""
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (sdk_exceptions.NotFoundException, ksa_exceptions.NotFound) as exc:
+        raise NotFound(str(exc)) from exc
+    except (sdk_exceptions.ConflictException, ksa_exceptions.Conflict) as exc:
+        raise Conflict(str(exc)) from exc
+    except (sdk_exceptions.SDKException,
+            ksa_exceptions.ClientException) as exc:
+        raise CloudError(f'{type(exc).__name__}: {exc}') from exc
+
+
+class Cloud:
+    """The calls we make, in our own values and with our own errors."""
+
+    def __init__(self, conn: connection.Connection) -> None:
+        self._compute: Any = conn.compute
+        self._placement: Any = conn.placement
+
+    # Reading
+
+    def servers(self) -> dict[str, snapshot.Server]:
+        """Return all servers of secondary flavors, by UUID.
+
+        Only these are listed, so a cloud full of primaries costs nothing;
+        servers whose flavor has been deleted are found one by one, through
+        the agents' reports.
+        """
+        with _errors():
+            found = {}
+            for flavor in self._compute.flavors(is_public='None'):
+                if not vocabulary.is_marked(flavor.extra_specs or {}):
+                    continue
+                for item in self._compute.servers(
+                        details=True, all_projects=True, flavor=flavor.id):
+                    server = snapshot.Server.from_sdk(item)
+                    if server is not None:
+                        found[server.uuid] = server
+            return found
+
+    def server(self, uuid: str) -> snapshot.Server | None:
+        """Return one server, or None if it is not a secondary.
+
+        :raises NotFound: if it does not exist.
+        """
+        with _errors():
+            return snapshot.Server.from_sdk(self._compute.get_server(uuid))
+
+    def hosts(self) -> dict[str, snapshot.ComputeHost]:
+        """Return compute hosts with their place and child inventory."""
+        with _errors():
+            roots = {(item.service_details or {}).get('host'): item.id
+                     for item in self._compute.hypervisors(details=True)}
+            inside: dict[str, list[Any]] = {}
+            for aggregate in self._compute.aggregates():
+                for name in aggregate.hosts or ():
+                    inside.setdefault(name, []).append(aggregate)
+            children = {p['uuid'] for p in self._get(
+                '/resource_providers')['resource_providers']}
+            found = {}
+            for service in self._compute.services(binary='nova-compute'):
+                name, root = service.host, roots.get(service.host)
+                child = vocabulary.child_provider_uuid(root or '')
+                inventory = (self._inventory(child)['inventories']
+                             if child in children else {})
+                found[name] = snapshot.ComputeHost(
+                    name=name, root=root,
+                    up=(service.status == 'enabled' and service.state == 'up'
+                        and not service.is_forced_down),
+                    place=scopes.HostPlace(
+                        frozenset(a.id for a in inside.get(name, ())),
+                        frozenset(a.name for a in inside.get(name, ())),
+                        service.availability_zone or ''),
+                    total={k: v['total'] for k, v in inventory.items()},
+                    reserved={k: v['reserved']
+                              for k, v in inventory.items()})
+            return found
+
+    def anti_affinity(self) -> dict[str, str]:
+        """Return the hard anti-affinity group of each member server."""
+        with _errors():
+            return {
+                member: group.id
+                for group in self._compute.server_groups(all_projects=True)
+                if 'anti-affinity' in (group.policy,
+                                       *(group.policies or ()))
+                for member in group.member_ids or ()}
+
+    # Changing servers
+
+    def set_metadata(self, uuid: str, key: str, value: str) -> None:
+        """Set one metadata item of a server."""
+        with _errors():
+            self._compute.set_server_metadata(uuid, **{key: value})
+
+    def delete_metadata(self, uuid: str, key: str) -> None:
+        """Delete one metadata item of a server, if it is there."""
+        with contextlib.suppress(NotFound), _errors():
+            self._compute.delete_server_metadata(uuid, [key])
+
+    def act(self, uuid: str, verb: str) -> None:
+        """Ask Nova to suspend, resume, stop, start, shelve or unshelve.
+
+        ``verb`` is the operation's kind, or ``shelve_offload``.
+        """
+        with _errors():
+            getattr(self._compute, f'{verb}_server')(uuid)
+
+    def live_migrate(self, uuid: str, host: str) -> None:
+        """Ask Nova to live-migrate a server to a host it then checks."""
+        with _errors():
+            self._compute.live_migrate_server(
+                uuid, host=host, force=False, block_migration='auto')
+
+    def abort_migration(self, uuid: str) -> bool:
+        """Abort the server's live migration; tell whether there was one."""
+        with _errors():
+            aborted = False
+            for migration in self._compute.server_migrations(uuid):
+                if migration.status in _ABORTABLE:
+                    self._compute.abort_server_migration(migration, uuid)
+                    aborted = True
+            return aborted
+
+    # Placement
+
+    def _get(self, url: str) -> Any:
+        response = self._placement.get(url, microversion=PLACEMENT_VERSION)
+        sdk_exceptions.raise_from_response(response)
+        return response.json()
+
+    def _inventory(self, provider: str) -> Any:
+        return self._get(f'/resource_providers/{provider}/inventories')
+
+    @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict),
+                    stop=tenacity.stop_after_attempt(4),
+                    wait=tenacity.wait_random(0, 0.2), reraise=True)
+    def close_admission(self, root: str) -> None:
+        """Reserve all of a host's child inventory: no further claims.
+
+        Each claim and each change by the agent moves the provider's
+        generation, so a conflict is expected and tried again.
+        """
+        provider = vocabulary.child_provider_uuid(root)
+        with _errors():
+            body = self._inventory(provider)
+            for inventory in body['inventories'].values():
+                inventory['reserved'] = inventory['total']
+            response = self._placement.put(
+                f'/resource_providers/{provider}/inventories', json=body,
+                microversion=PLACEMENT_VERSION)
+            sdk_exceptions.raise_from_response(response)
+
+
+def look_up(cloud: Cloud, uuids: Collection[str],
+            ) -> dict[str, snapshot.Server]:
+    """Return those of some servers that exist and are secondaries."""
+    found = {}
+    for uuid in uuids:
+        with contextlib.suppress(NotFound):
+            server = cloud.server(uuid)
+            if server is not None:
+                found[uuid] = server
+    return found
+
+
+def _connect() -> Cloud:
+    with _errors():
+        return Cloud(clients.get_sdk_connection(
+            'watcher_clients_auth',
+            session=clients.OpenStackClients().session))
+
+
+#: The cloud as seen by this process; nothing is asked before first use.
+shared = perprocess.PerProcess(_connect)

@@ -1,0 +1,254 @@
+"""What Watcher's database says of our audits and actions.
+
+Everything that must outlive an audit, a decision engine or its leader is read
+from there instead of being kept in memory: which scopes are switched on, which
+audit is in flight, which instances and hosts are locked or in their back-off,
+and how many instances were preempted lately. All engines see the same.
+"""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import datetime
+from typing import Any
+import uuid
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_utils import timeutils
+from watcher import objects
+from watcher.common import context
+from watcher.decision_engine import rpcapi
+
+from secondary_scheduler.plans import operations
+from secondary_scheduler.watcher import goal, perprocess, stages
+from secondary_scheduler.watcher import scope as scopes
+
+LOG = log.getLogger(__name__)
+
+STRATEGY = 'secondary_workloads'
+PREFIX = 'secondary_'
+PREEMPTING = tuple(PREFIX + kind for kind in (
+    operations.Kind.SUSPEND, operations.Kind.SHELVE, operations.Kind.STOP))
+_UNFINISHED = ('PENDING', 'ONGOING')
+_FINISHED = ('SUCCEEDED', 'FAILED')
+#: Seconds a plan that nobody has launched yet holds its locks.
+_LAUNCH_GRACE = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """A CONTINUOUS audit of our goal: the feature's switch on its scope.
+
+    PENDING, ONGOING and FAILED (by an accident, it will be revived) mean on,
+    SUSPENDED means paused, CANCELLED and SUCCEEDED (ended) mean off.
+    """
+
+    uuid: str
+    scope: scopes.ScopeRules
+    state: str
+    begun: bool = True
+
+    @property
+    def on(self) -> bool:
+        """Whether violations on the scope are acted upon."""
+        return self.begun and self.state in ('PENDING', 'ONGOING', 'FAILED')
+
+    @property
+    def off(self) -> bool:
+        """Whether the scope is to be closed and drained."""
+        return self.state in ('CANCELLED', 'SUCCEEDED')
+
+
+@dataclasses.dataclass(frozen=True)
+class Child:
+    """A ONESHOT audit of ours; ``age`` in seconds."""
+
+    uuid: str
+    state: str
+    age: float
+    adopted: bool
+    request: str
+    switch: str | None
+    hosts: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Locks:
+    """What must be left alone: operated on now, or in its back-off."""
+
+    busy_instances: frozenset[str] = frozenset()
+    busy_hosts: frozenset[str] = frozenset()
+    resting_instances: frozenset[str] = frozenset()
+    resting_hosts: frozenset[str] = frozenset()
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """Instances no decision may touch now."""
+        return self.busy_instances | self.resting_instances
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts no decision may touch now."""
+        return self.busy_hosts | self.resting_hosts
+
+
+def _age(moment: datetime.datetime | None) -> float:
+    """Return the seconds since a time of the database (UTC)."""
+    if moment is None:
+        return 0.0
+    return (timeutils.utcnow() - timeutils.normalize_time(moment)
+            ).total_seconds()
+
+
+def _since(seconds: float) -> datetime.datetime:
+    return timeutils.utcnow() - datetime.timedelta(seconds=seconds)
+
+
+def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
+    return {host for host in (parameters.get('source'),
+                              parameters.get('target')) if host}
+
+
+class History:
+    """Queries, and the creation of audits."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf: Any = conf
+        self._engine_api = perprocess.PerProcess(rpcapi.DecisionEngineAPI)
+
+    @staticmethod
+    def _context() -> Any:
+        return context.make_context(is_admin=True)
+
+    # Audits
+
+    def switches(self) -> list[Switch]:
+        """Return the CONTINUOUS audits of our goal."""
+        now = timeutils.utcnow()
+        return [
+            Switch(audit.uuid, audit.scope, audit.state,
+                   begun=not (audit.start_time and timeutils.normalize_time(
+                       audit.start_time) > now))
+            for audit in objects.Audit.list(self._context(), filters={
+                'goal_name': goal.GOAL, 'audit_type': 'CONTINUOUS'})]
+
+    def children(self, seconds: float) -> list[Child]:
+        """Return the ONESHOT audits of ours of the last seconds."""
+        found = []
+        for audit in objects.Audit.list(self._context(), filters={
+                'goal_name': goal.GOAL, 'audit_type': 'ONESHOT',
+                'created_at__gt': _since(seconds)}):
+            parameters = audit.parameters or {}
+            found.append(Child(
+                audit.uuid, audit.state, _age(audit.created_at),
+                audit.hostname is not None,
+                parameters.get('request', 'auto'), parameters.get('switch'),
+                frozenset(parameters.get('hosts') or ())))
+        return found
+
+    def has_plan(self, audit_uuid: str) -> bool:
+        """Tell whether an audit has led to an action plan already."""
+        return bool(objects.ActionPlan.list(
+            self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
+
+    def submit(self, request: str, hosts: Iterable[str],
+               switch: Switch | None, batch: str,
+               times: Mapping[str, float] | None = None) -> str:
+        """Create a ONESHOT audit and have a decision engine run it.
+
+        :returns: the audit's UUID.
+        """
+        ctx = self._context()
+        strategy = objects.Strategy.get_by_name(ctx, STRATEGY)
+        audit = objects.Audit(
+            ctx, uuid=str(uuid.uuid4()), name=f'secondary-{request}-{batch}',
+            audit_type=objects.audit.AuditType.ONESHOT.value,
+            state=objects.audit.State.PENDING,
+            goal_id=strategy.goal_id, strategy_id=strategy.id,
+            scope=list(switch.scope or ()) if switch else [],
+            auto_trigger=True, force=True,
+            parameters={'request': request, 'hosts': sorted(hosts),
+                        'batch': batch, 'switch': switch and switch.uuid,
+                        'stages': dict(times or {})})
+        audit.create()
+        stages.mark(batch, stages.AUDIT_CREATED)
+        LOG.info('Audit %(audit)s (%(request)s) on %(hosts)s, batch '
+                 '%(batch)s.', {'audit': audit.uuid, 'request': request,
+                                'hosts': ', '.join(sorted(hosts)),
+                                'batch': batch})
+        self._engine_api().trigger_audit(ctx, audit.uuid)
+        return str(audit.uuid)
+
+    def trigger_again(self, child: Child) -> None:
+        """Have an audit run whose trigger was lost with its engine."""
+        LOG.warning('Audit %s was never begun, triggering it again.',
+                    child.uuid)
+        self._engine_api().trigger_audit(self._context(), child.uuid)
+
+    def _set_state(self, audit_uuid: str, **changes: Any) -> None:
+        audit = objects.Audit.get_by_uuid(self._context(), audit_uuid)
+        for name, value in changes.items():
+            setattr(audit, name, value)
+        audit.save()
+
+    def abandon(self, child: Child) -> None:
+        """Cancel an audit whose engine has died."""
+        LOG.warning('Audit %s is %s for %.0f s, cancelling it.',
+                    child.uuid, child.state, child.age)
+        self._set_state(child.uuid, state=objects.audit.State.CANCELLED)
+
+    def revive(self, switch: Switch) -> None:
+        """Set a failed switch going again.
+
+        Watcher sets a CONTINUOUS audit FAILED for ever when one run of it
+        meets an exception, e.g. because the database was away.
+        """
+        LOG.warning('Audit %s had failed, setting it going again.',
+                    switch.uuid)
+        self._set_state(switch.uuid, hostname=None,
+                        state=objects.audit.State.PENDING)
+
+    # Actions
+
+    def _actions(self, **filters: Any) -> list[Any]:
+        return [action for action in objects.Action.list(
+                    self._context(), filters=filters, eager=True)
+                if (action.action_type or '').startswith(PREFIX)]
+
+    def locks(self) -> Locks:
+        """Return what is operated on now or was a moment ago.
+
+        An unfinished action holds its locks for ``operation_timeout`` and a
+        minute after its last change, so that a dead applier does not hold
+        them for ever.
+        """
+        lease = self._conf.secondary_watcher.operation_timeout + 60
+        backoff = self._conf.secondary_watcher.backoff
+        busy: list[Any] = []
+        for action in self._actions(state__in=_UNFINISHED,
+                                    created_at__gt=_since(10 * lease)):
+            waiting = action.action_plan.state == 'RECOMMENDED'
+            if _age(action.updated_at or action.created_at) < (
+                    _LAUNCH_GRACE if waiting else lease):
+                busy.append(action.input_parameters)
+        resting = [action.input_parameters for action in self._actions(
+                       state__in=_FINISHED, updated_at__gt=_since(backoff))]
+        return Locks(
+            frozenset(p['resource_id'] for p in busy),
+            frozenset().union(*map(_hosts_of, busy)),
+            frozenset(p['resource_id'] for p in resting),
+            frozenset().union(*map(_hosts_of, resting)))
+
+    def preempted_lately(self) -> set[str]:
+        """Return the instances preempted within the breaker's period.
+
+        Draining, which an operator asks for, does not count.
+        """
+        period = self._conf.secondary_watcher.breaker_period
+        return {
+            action.input_parameters['resource_id']
+            for action in self._actions(
+                state__in=_UNFINISHED + _FINISHED,
+                created_at__gt=_since(period))
+            if action.action_type in PREEMPTING
+            and action.input_parameters.get('request') != 'drain'}

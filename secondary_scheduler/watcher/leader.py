@@ -1,0 +1,112 @@
+"""One leader among the decision engines, and a lock for claiming plans.
+
+A tooz lock rather than Watcher's own leader (ServiceMonitoringBase): that one
+goes by heart-beats of 60 s judged after 90 s, so after a crash nobody leads
+for a minute, and two engines may both believe to lead.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import os
+import socket
+import threading
+from typing import Any
+import uuid
+
+from oslo_log import log
+from tooz import coordination
+
+from secondary_scheduler.watcher import perprocess
+from secondary_scheduler.watcher.settings import CONF
+
+LOG = log.getLogger(__name__)
+
+LEADER = b'secondary-leader'
+PLANS = b'secondary-plans'
+
+
+class Coordination:
+    """Talks to the coordination service; never raises but where it says."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._mutex = threading.Lock()
+        self._coordinator: Any = None
+        self._leading: Any = None
+
+    def _started(self) -> Any:
+        if self._coordinator is None:
+            member = f'{socket.gethostname()}-{os.getpid()}-{uuid.uuid4()}'
+            coordinator = coordination.get_coordinator(
+                self._url, member.encode())
+            coordinator.start(start_heart=True)
+            self._coordinator = coordinator
+        return self._coordinator
+
+    def _forget(self) -> None:
+        """Drop a connection that failed; the next use makes another."""
+        coordinator, self._coordinator = self._coordinator, None
+        self._leading = None
+        if coordinator is not None:
+            with contextlib.suppress(Exception):
+                coordinator.stop()
+
+    def am_i_leader(self) -> bool:
+        """Lead if nobody does; without the service nobody leads."""
+        with self._mutex:
+            try:
+                if self._leading is None:
+                    lock = self._started().get_lock(LEADER)
+                    if lock.acquire(blocking=False):
+                        self._leading = lock
+                        LOG.info('This decision engine leads for '
+                                 'secondaries.')
+                elif not self._still_owner(self._leading):
+                    LOG.warning('Leadership for secondaries was lost.')
+                    self._leading = None
+            except Exception as exc:   # drivers raise more than ToozError
+                LOG.warning('Coordination failed, not leading: %s', exc)
+                self._forget()
+            return self._leading is not None
+
+    @staticmethod
+    def _still_owner(lock: Any) -> bool:
+        if not lock.acquired:
+            return False
+        with contextlib.suppress(NotImplementedError):
+            return bool(lock.is_still_owner())
+        return True
+
+    @contextlib.contextmanager
+    def claiming(self, timeout: int = 10) -> Iterator[None]:
+        """Hold the lock under which plans are claimed.
+
+        :raises RuntimeError: if the lock cannot be had in ``timeout`` s.
+        """
+        try:
+            with self._mutex:
+                lock = self._started().get_lock(PLANS)
+            taken = lock.acquire(blocking=True, timeout=timeout)
+        except Exception as exc:
+            with self._mutex:
+                self._forget()
+            raise RuntimeError(f'No lock for claiming plans: {exc}') from exc
+        if not taken:
+            raise RuntimeError('The lock for claiming plans is taken')
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def stop(self) -> None:
+        """Give up leadership and leave."""
+        with self._mutex:
+            if self._leading is not None:
+                with contextlib.suppress(Exception):
+                    self._leading.release()
+            self._forget()
+
+
+#: The coordination service as seen by this process.
+shared = perprocess.PerProcess(
+    lambda: Coordination(CONF.secondary_watcher.coordination_url))

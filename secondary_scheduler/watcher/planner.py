@@ -1,0 +1,94 @@
+"""The planner: a plan's dependency graph as Watcher actions with parents."""
+
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from watcher import objects
+from watcher.common import utils
+from watcher.decision_engine.loading import default as loading
+from watcher.decision_engine.planner import weight
+
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import leader, stages
+from secondary_scheduler.watcher.settings import CONF
+
+LOG = log.getLogger(__name__)
+
+
+def is_ours(action: dict[str, Any]) -> bool:
+    """Tell whether an action of a solution carries our dependencies."""
+    return 'operation_id' in action['input_parameters']
+
+
+class SecondaryPlanner(weight.WeightPlanner):
+    """Actions start when those they wait for have ended, and no later.
+
+    Watcher's planners order by the type of action and know no others than
+    their own; this one follows ``operation_id`` and ``after``.  Solutions of
+    other strategies go to the stock ``weight`` planner with its options, so
+    it may be everybody's planner.
+
+    Claiming is done here, under a lock that all decision engines share: a
+    plan that touches what another plan works on is dropped, since the cloud
+    has changed under it; the next audit decides anew.
+    """
+
+    @classmethod
+    def get_config_opts(cls) -> list[cfg.Opt]:
+        """Return no options; the weight planner's are in its own group."""
+        return []
+
+    def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
+        """Create the action plan and its actions in Watcher's database."""
+        if not all(is_ours(action) for action in solution.actions):
+            stock = loading.DefaultPlannerLoader().load('weight')
+            return stock.schedule(context, audit_id, solution)
+        if not solution.actions:
+            return self._create(context, audit_id, solution, [])
+        with leader.shared().claiming():
+            actions = solution.actions
+            taken = self._taken(actions)
+            if taken:
+                LOG.warning('The plan is dropped: another one works on %s.',
+                            ', '.join(sorted(taken)))
+                actions = []
+            plan = self._create(context, audit_id, solution, actions)
+        batch = solution.actions[0]['input_parameters'].get('batch')
+        if batch and actions:
+            stages.mark(batch, stages.PLAN_CREATED)
+        return plan
+
+    @staticmethod
+    def _taken(actions: list[dict[str, Any]]) -> set[str]:
+        locks = histories.History(CONF).locks()
+        touched: set[str] = set()
+        for action in actions:
+            parameters = action['input_parameters']
+            touched |= {parameters['resource_id'], parameters['source'],
+                        parameters['target']} - {None}
+        return touched & (locks.busy_instances | locks.busy_hosts)
+
+    def _create(self, context: Any, audit_id: int, solution: Any,
+                actions: list[dict[str, Any]]) -> Any:
+        plan = self.create_action_plan(context, audit_id, solution)
+        self._create_efficacy_indicators(
+            context, plan.id, solution.efficacy_indicators)
+        if not actions:
+            plan.state = objects.action_plan.State.SUCCEEDED
+            if solution.actions:
+                plan.status_message = (
+                    'Dropped: another plan works on the same instances or '
+                    'hosts')
+            plan.save()
+        uuids = {action['input_parameters']['operation_id']:
+                 utils.generate_uuid() for action in actions}
+        for action in actions:
+            parameters = action['input_parameters']
+            parents = [uuids[i] for i in parameters['after']]
+            objects.Action(
+                context, uuid=uuids[parameters['operation_id']],
+                action_plan_id=plan.id, action_type=action['action_type'],
+                input_parameters={**parameters, 'parents': parents},
+                parents=parents).create()
+        return plan

@@ -1,0 +1,192 @@
+"""What Nova and Placement said, as values, and the cluster made of it."""
+
+from collections.abc import Collection, Mapping
+import dataclasses
+from typing import Any
+
+from secondary_scheduler.model import cluster, reports, vocabulary
+from secondary_scheduler.watcher import scope as scopes
+
+#: Server metadata: set while an instance is down because we put it down,
+#: ``<reason>@<UTC time>``; and the host from which we moved it.
+PREEMPTED = 'secondary:preempted'
+ORIGIN = 'secondary:origin'
+
+_STATES = {
+    'ACTIVE': cluster.State.ACTIVE,
+    'SUSPENDED': cluster.State.SUSPENDED,
+    'SHUTOFF': cluster.State.STOPPED,
+    'SHELVED': cluster.State.SHELVED,
+    'SHELVED_OFFLOADED': cluster.State.SHELVED,
+}
+_BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
+         'REVERT_RESIZE', 'PASSWORD')
+_DOWN = (cluster.State.SUSPENDED, cluster.State.STOPPED,
+         cluster.State.SHELVED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """One secondary as Nova knows it; ``status`` in the API's capitals."""
+
+    uuid: str
+    project: str
+    host: str | None
+    status: str
+    task_state: str | None
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    mark: vocabulary.SecondaryMark
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_sdk(cls, server: Any) -> 'Server | None':
+        """Read an openstacksdk server; None if it is not a secondary.
+
+        The flavor embedded in the server counts (microversion 2.47 and
+        later), since the flavor of that name may have changed.
+        """
+        flavor = server.flavor
+        mark = vocabulary.read_mark((flavor and flavor.extra_specs) or {})
+        if mark is None:
+            return None
+        return cls(
+            uuid=server.id, project=server.project_id,
+            host=server.compute_host or None, status=server.status,
+            task_state=server.task_state or None,
+            vcpus=int(flavor.vcpus or 0), memory_mb=int(flavor.ram or 0),
+            disk_gb=int(flavor.disk or 0) + int(flavor.ephemeral or 0),
+            mark=mark, metadata=dict(server.metadata or {}),
+            hints=dict(server.scheduler_hints or {}))
+
+    def _label(self, metadata_key: str, hint: str) -> str | None:
+        value = self.metadata.get(metadata_key) or self.hints.get(hint)
+        if isinstance(value, list | tuple):
+            value = value[0] if value else None
+        return str(value) if value else None
+
+    @property
+    def lease(self) -> str:
+        """Lease id: a label counts within its project only (risks F20)."""
+        label = self._label(vocabulary.LEASE_METADATA, vocabulary.LEASE_HINT)
+        return f'{self.project}:{label}' if label else self.uuid
+
+    @property
+    def priority(self) -> int:
+        """The flavor's priority, lowered if the owner wants that."""
+        wish = self._label(vocabulary.PRIORITY_METADATA,
+                           vocabulary.PRIORITY_HINT)
+        if wish is None:
+            return self.mark.priority
+        return vocabulary.lowered_priority(self.mark, wish)
+
+    @property
+    def state(self) -> cluster.State:
+        """Its state in the cluster model; an operation under way is BUSY."""
+        if self.task_state is not None or self.status in _BUSY:
+            return cluster.State.BUSY
+        return _STATES.get(self.status, cluster.State.OTHER)
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeHost:
+    """One compute service and its child provider's inventory.
+
+    ``root`` is the UUID of the compute node, which is its root provider;
+    ``total`` is empty when the host has no child provider of ours.
+    """
+
+    name: str
+    root: str | None
+    up: bool
+    place: scopes.HostPlace = scopes.HostPlace()
+    total: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def closed(self) -> bool:
+        """Whether Placement admits no further secondary."""
+        return all(self.reserved.get(name, 0) >= amount
+                   for name, amount in self.total.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """Everything the collector holds; times in s of its monotonic clock."""
+
+    hosts: Mapping[str, ComputeHost] = dataclasses.field(default_factory=dict)
+    servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hosts_time: float | None = None
+    servers_time: float | None = None
+
+    @property
+    def places(self) -> dict[str, scopes.HostPlace]:
+        """Where each host belongs, for scopes."""
+        return {name: host.place for name, host in self.hosts.items()}
+
+
+def host_policies(report: reports.HostReport,
+                  relief: bool) -> tuple[cluster.CpuPolicy, ...]:
+    """Return a report's policies; ``relief`` treats cpu as violated."""
+    violated = {p.policy for p in report.violated}
+    return tuple(
+        cluster.CpuPolicy(
+            text=p.policy, resource=p.resource, threshold=p.threshold,
+            timelimit=p.timelimit, failed=p.failed,
+            violated=p.policy in violated or (
+                relief and p.resource == 'cpu'))
+        for p in report.policies)
+
+
+def build(snapshot: Snapshot, scope: scopes.Resolved,
+          fresh: Mapping[str, reports.HostReport],
+          blocked_hosts: Collection[str], blocked_instances: Collection[str],
+          relief: Collection[str], policies_hash: str | None,
+          ) -> cluster.Cluster:
+    """Put Nova's facts and the agents' reports together.
+
+    A host outside the scope, or whose agent is silent, closed, or follows
+    other policies than ``policies_hash`` (None: not compared) is not usable.
+    What a report says of an instance counts only where Nova has it on that
+    host (risks.md F21).
+    """
+    hosts = {}
+    for name, host in snapshot.hosts.items():
+        report = fresh.get(name)
+        inside = name in scope.hosts
+        hosts[name] = cluster.Host(
+            name=name,
+            cpus=report.cpus if report else 1.0,
+            total=dict(host.total), reserved=dict(host.reserved),
+            cpu_primary=report.cpu_primary if report else None,
+            policies=(host_policies(report, name in relief)
+                      if report and inside else ()),
+            usable=bool(
+                inside and host.up and host.total and report
+                and report.admission
+                and policies_hash in (None, report.policies_hash)),
+            blocked=name in blocked_hosts,
+            aggregates=host.place.aggregates)
+    usage = {(name, i.uuid): i.cpu
+             for name, report in fresh.items() for i in report.instances}
+    instances = {}
+    for uuid, server in snapshot.servers.items():
+        state = server.state
+        origin = server.metadata.get(ORIGIN)
+        instances[uuid] = cluster.Instance(
+            uuid=uuid, lease=server.lease, project=server.project,
+            host=server.host, state=state, vcpus=server.vcpus,
+            memory_mb=server.memory_mb, disk_gb=server.disk_gb,
+            priority=server.priority,
+            preempt_policy=server.mark.preempt_policy,
+            cpu=usage.get((server.host or '', uuid)),
+            preempted=state in _DOWN and PREEMPTED in server.metadata,
+            blocked=(uuid in blocked_instances
+                     or scope.excludes(uuid, server.project)),
+            anti_affinity=snapshot.groups.get(uuid),
+            origin=(origin if origin in hosts and origin != server.host
+                    else None))
+    return cluster.Cluster(hosts, instances)

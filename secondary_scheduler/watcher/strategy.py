@@ -1,0 +1,311 @@
+"""The strategy: from the collector's snapshot to a solution's actions."""
+
+from collections.abc import Sequence
+import dataclasses
+import time
+from typing import Any, cast
+
+from oslo_config import cfg
+from oslo_log import log
+from stevedore import driver
+from watcher._i18n import _
+from watcher.decision_engine.strategy.strategies import base
+
+from secondary_scheduler.decisions import base as decisions
+from secondary_scheduler.estimation import room
+from secondary_scheduler.model import cluster as model
+from secondary_scheduler.plans import checker, operations
+from secondary_scheduler.watcher import collector, goal, observer, stages
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.settings import CONF
+
+LOG = log.getLogger(__name__)
+
+Kind = operations.Kind
+
+PREEMPTIONS = (Kind.SUSPEND, Kind.SHELVE, Kind.STOP)
+#: What an audit's request means, in the order in which it is tried.
+KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
+    'auto': ('preempt', 'return'), 'preempt': ('preempt',),
+    'return': ('return',), 'drain': ('drain',)}
+RETURNS = (Kind.RESUME, Kind.START, Kind.UNSHELVE)
+
+
+def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
+    """Return the plan with at most ``allowed`` instances preempted.
+
+    Whole leases are left out, the last ones decided first, with everything
+    that waits for what they would have freed.
+    """
+    by_lease: dict[str, int] = {}
+    for operation in plan.operations:
+        if operation.kind in PREEMPTIONS:
+            by_lease[operation.lease] = by_lease.get(operation.lease, 0) + 1
+    dropped: set[str] = set()
+    for lease, count in by_lease.items():
+        if count > allowed:
+            dropped.add(lease)
+        else:
+            allowed -= count
+    if not dropped:
+        return plan
+    gone = {o.id for o in plan.operations if o.lease in dropped}
+    while True:
+        more = {o.id for o in plan.operations if set(o.after) & gone} - gone
+        if not more:
+            break
+        # What waits for a dropped one goes with all of its lease.
+        leases = {o.lease for o in plan.operations if o.id in more}
+        gone |= more | {o.id for o in plan.operations if o.lease in leases}
+    return dataclasses.replace(plan, operations=tuple(
+        o for o in plan.operations if o.id not in gone))
+
+
+def breaker_limit(options: Any, secondaries: int) -> int:
+    """Return how many preemptions a period may have on a scope."""
+    return max(int(options.breaker_minimum),
+               int(secondaries * options.breaker_percent / 100))
+
+
+def indicators(cluster: model.Cluster, plan: operations.Plan,
+               asked: Sequence[str]) -> dict[str, int]:
+    """Return the efficacy indicators of a plan (see ``goal``)."""
+    def of(*kinds: Kind) -> list[model.Instance]:
+        return [cluster.instances[o.instance] for o in plan.operations
+                if o.kind in kinds]
+    preempted = of(*PREEMPTIONS)
+    return {
+        'preempted_instances_count': len(preempted),
+        'migrated_instances_count': len(of(Kind.MIGRATE)),
+        'resumed_instances_count': len(of(*RETURNS)),
+        'vcpu_freed': sum(i.vcpus for i in preempted),
+        'mem_mb_freed': sum(i.memory_mb for i in preempted),
+        'disk_gb_freed': sum(i.disk_gb for i in of(Kind.SHELVE)),
+        'violated_hosts_resolved': len(
+            {h for h in asked if h in cluster.hosts
+             and cluster.hosts[h].violated} - set(plan.unresolved)),
+    }
+
+
+def load_decision(name: str, limits: room.Limits) -> decisions.Decision:
+    """Return the decision driver of that name."""
+    loaded: Any = driver.DriverManager(
+        decisions.NAMESPACE, name, invoke_on_load=True,
+        invoke_kwds={'limits': limits}).driver
+    return cast(decisions.Decision, loaded)
+
+
+class SecondaryWorkloads(base.BaseStrategy):
+    """Let secondaries give way to primaries, and bring them back.
+
+    A CONTINUOUS audit with this strategy switches the feature on on its
+    scope; violations are turned into ONESHOT audits by the leader.  It never
+    touches Watcher's compute model, whose copy costs seconds at 1,000 hosts
+    (risks.md F13).
+    """
+
+    def __init__(self, config: Any, osc: Any = None) -> None:
+        super().__init__(config, osc)
+        self.planner = 'secondary'
+
+    @classmethod
+    def get_name(cls) -> str:
+        """Name of the strategy and of its entry point."""
+        return histories.STRATEGY
+
+    @classmethod
+    def get_display_name(cls) -> str:
+        """Name shown to the operator."""
+        return str(_('Secondary workloads'))
+
+    @classmethod
+    def get_translatable_display_name(cls) -> str:
+        """Return the message id of the name."""
+        return 'Secondary workloads'
+
+    @classmethod
+    def get_goal_name(cls) -> str:
+        """Return the goal this strategy serves."""
+        return goal.GOAL
+
+    @classmethod
+    def get_config_opts(cls) -> list[cfg.Opt]:
+        """Return no options: no datasource is used."""
+        return []
+
+    @classmethod
+    def get_schema(cls) -> dict[str, Any]:
+        """Parameters of an audit."""
+        return {
+            '$schema': 'http://json-schema.org/draft-04/schema#',
+            'type': 'object',
+            'properties': {
+                'request': {
+                    'description': 'preempt: end the violations of hosts; '
+                                   'return: bring back what was preempted or '
+                                   'moved away; drain: clear hosts of '
+                                   'running secondaries; auto: preempt if '
+                                   'that is needed, else return.',
+                    'type': 'string',
+                    'enum': ['auto', 'preempt', 'return', 'drain'],
+                    'default': 'auto'},
+                'hosts': {
+                    'description': 'Hosts the request is about; empty means '
+                                   'all in the scope that need it, and none '
+                                   'for drain.',
+                    'type': 'array', 'items': {'type': 'string'},
+                    'default': []},
+                'decision': {
+                    'description': 'Driver in the entry point namespace '
+                                   'secondary_scheduler.decisions.',
+                    'type': 'string', 'default': 'priority'},
+                'batch': {
+                    'description': 'Set by the leader: the violations this '
+                                   'audit handles.',
+                    'type': ['string', 'null']},
+                'switch': {
+                    'description': 'Set by the leader: the CONTINUOUS audit '
+                                   'on whose behalf this one runs.',
+                    'type': ['string', 'null']},
+                'stages': {
+                    'description': 'Set by the leader: time stamps.',
+                    'type': 'object'},
+            }}
+
+    # The flow
+
+    @property
+    def observer(self) -> observer.Observer:
+        """What this decision engine knows."""
+        seen: observer.Observer = (
+            self.collector_manager.get_cluster_model_collector(
+                collector.NAME, osc=self.osc).observer)
+        return seen
+
+    def pre_execute(self) -> None:
+        """Do nothing: no Watcher model, hence no check of one."""
+
+    def post_execute(self) -> None:
+        """Do nothing: the indicators are set with the plan."""
+
+    def do_execute(self, audit: Any = None) -> None:
+        """Fill the solution; on a problem leave it empty.
+
+        A problem must not fail a CONTINUOUS audit: Watcher would never run
+        it again, and it is the switch.
+        """
+        self.solution.set_efficacy_indicators(
+            **indicators(model.Cluster({}, {}), operations.Plan(), ()))
+        try:
+            self._solve(audit)
+        except Exception as exc:
+            if audit.audit_type != 'CONTINUOUS':
+                raise
+            LOG.exception('No decision on secondaries: %s', exc)
+
+    def _solve(self, audit: Any) -> None:
+        parameters = self.input_parameters
+        batch = parameters.get('batch') or f'{audit.uuid}-{time.time():.0f}'
+        stages.mark(batch, stages.STRATEGY)
+        seen = self.observer
+        history = seen.history
+        if audit.audit_type == 'ONESHOT' and history.has_plan(audit.uuid):
+            LOG.info('Audit %s was run before.', audit.uuid)
+            return
+        switches = history.switches()
+        request = parameters.get('request') or 'auto'
+        switch = parameters.get('switch')
+        if switch and request != 'drain' and not any(
+                s.on for s in switches if s.uuid == switch):
+            LOG.info('The switch %s is off, nothing is done.', switch)
+            return
+        seen.refresh_servers()
+        scope = scopes.resolve(self.audit_scope, seen.snapshot.places)
+        on = seen.switched_on(switches)
+        cluster = seen.cluster(scope, history.locks())
+        # Targets: inside this scope; what is drained may go further.
+        targets = on if request == 'drain' else on & scope.hosts
+        cluster = self._open_only(cluster, targets)
+        hosts = parameters.get('hosts')
+        if not hosts and request != 'drain':   # never drain what is unnamed
+            hosts = scope.hosts
+        asked = tuple(sorted(set(hosts or ()) & scope.hosts))
+        plan = self._decide(cluster, request, asked)
+        stages.mark(batch, stages.DECIDED)
+        if request != 'drain':
+            plan = self._breaker(history, cluster, scope, plan)
+        for host in plan.unresolved:
+            LOG.warning('The violation on %s is left to its agent.', host)
+        faults = checker.check(cluster, plan)
+        if faults:
+            LOG.error('The plan is not carried out: %s', '; '.join(faults))
+            return
+        self._add_actions(plan, request, batch)
+        self.solution.set_efficacy_indicators(
+            **indicators(cluster, plan, asked))
+
+    @staticmethod
+    def _open_only(cluster: model.Cluster,
+                   names: frozenset[str]) -> model.Cluster:
+        return model.Cluster(
+            {name: dataclasses.replace(
+                host, usable=host.usable and name in names)
+             for name, host in cluster.hosts.items()}, cluster.instances)
+
+    def _decide(self, cluster: model.Cluster, request: str,
+                asked: tuple[str, ...]) -> operations.Plan:
+        options = CONF.secondary_scheduler
+        decision = load_decision(
+            self.input_parameters.get('decision') or 'priority',
+            room.Limits(minimum_share=options.minimum_share,
+                        useful_share=options.useful_share,
+                        margin=options.set_point_margin))
+        units = CONF.secondary_watcher.decision_budget
+        plan = operations.Plan()
+        for kind in KINDS[request] if asked else ():
+            plan = decision.decide(
+                cluster, decisions.Request(kind, asked),
+                decisions.Budget(units))
+            if plan:
+                LOG.info('Decision %(kind)s: %(count)d operations.',
+                         {'kind': kind, 'count': len(plan.operations)})
+                break
+        return plan
+
+    @staticmethod
+    def _breaker(history: histories.History, cluster: model.Cluster,
+                 scope: scopes.Resolved,
+                 plan: operations.Plan) -> operations.Plan:
+        if not any(o.kind in PREEMPTIONS for o in plan.operations):
+            return plan
+        options = CONF.secondary_watcher
+        inside = {uuid for uuid, i in cluster.instances.items()
+                  if i.host in scope.hosts or i.host is None}
+        lately = len(history.preempted_lately() & inside)
+        limit = breaker_limit(options, len(inside))
+        kept = within_breaker(plan, max(0, limit - lately))
+        if kept is not plan:
+            LOG.error(
+                'Circuit breaker: %(lately)d preemptions in the last '
+                '%(period)d s of at most %(limit)d; %(left)d operations are '
+                'left out and the agents protect alone.', {
+                    'lately': lately, 'period': options.breaker_period,
+                    'limit': limit,
+                    'left': len(plan.operations) - len(kept.operations)})
+        return kept
+
+    def _add_actions(self, plan: operations.Plan, request: str,
+                     batch: str) -> None:
+        for operation in plan.operations:
+            self.solution.add_action(
+                action_type=histories.PREFIX + operation.kind.value,
+                resource_id=operation.instance,
+                input_parameters={
+                    'operation_id': operation.id,
+                    'after': list(operation.after),
+                    'lease': operation.lease,
+                    'source': operation.source,
+                    'target': operation.target,
+                    'request': request,
+                    'batch': batch})

@@ -1,0 +1,111 @@
+"""From reports to batches of violated hosts: the collect window.
+
+Pure bookkeeping: the caller passes the time (seconds of any one clock), and
+decides whether a batch may leave.
+"""
+
+from collections.abc import Collection
+import dataclasses
+import threading
+import uuid
+
+from secondary_scheduler.model import reports
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Violated hosts that one audit handles.
+
+    ``reported`` is when the first of them was reported, by its agent's clock
+    (s since the epoch).
+    """
+
+    id: str
+    hosts: tuple[str, ...]
+    reported: float
+
+
+@dataclasses.dataclass
+class _Pending:
+    since: float
+    reported: float
+
+
+class Window:
+    """Violations that have not been handed on yet (Boettger 3.7).
+
+    The first violation after a quiet time is due at once; those that follow
+    wait until ``length`` seconds after the first of them. A host that holds
+    its policies again before that is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: dict[str, _Pending] = {}
+        self._floored: dict[str, dict[str, float]] = {}
+        self._last_batch: float | None = None
+
+    def note(self, report: reports.HostReport, now: float) -> None:
+        """Take in a report: violations, and who is at the floor."""
+        with self._lock:
+            before = self._floored.get(report.host, {})
+            floored = {i.uuid: before.get(i.uuid, now)
+                       for i in report.instances if i.floored}
+            if floored:
+                self._floored[report.host] = floored
+            else:
+                self._floored.pop(report.host, None)
+            if report.violated and report.instances:
+                self._pending.setdefault(
+                    report.host, _Pending(now, report.time))
+            elif not floored:
+                self._pending.pop(report.host, None)
+
+    def relief(self, bound: float, now: float) -> dict[str, float]:
+        """Return hosts with an instance floored longer than the bound.
+
+        The value is the time since when.
+        """
+        with self._lock:
+            return {host: min(floored.values())
+                    for host, floored in self._floored.items()
+                    if now - min(floored.values()) > bound}
+
+    def note_relief(self, host: str, now: float, wall: float) -> None:
+        """Treat a host as violated whose instances stay at the floor."""
+        with self._lock:
+            self._pending.setdefault(host, _Pending(now, wall))
+
+    def forget(self, known: Collection[str]) -> None:
+        """Drop hosts whose agents are silent: their state is unknown."""
+        with self._lock:
+            for host in set(self._pending) - set(known):
+                del self._pending[host]
+            for host in set(self._floored) - set(known):
+                del self._floored[host]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are violations that have not left."""
+        return bool(self._pending)
+
+    def due(self, length: float, now: float) -> tuple[str, ...]:
+        """Return the hosts whose window has ended, or nothing."""
+        with self._lock:
+            if not self._pending:
+                return ()
+            opened = min(p.since for p in self._pending.values())
+            quiet = (self._last_batch is None
+                     or opened - self._last_batch > length)
+            if not quiet and now - opened < length:
+                return ()
+            return tuple(sorted(self._pending))
+
+    def take(self, hosts: Collection[str], now: float) -> Batch:
+        """Make the batch that leaves now; its hosts are pending no more."""
+        with self._lock:
+            reported = [self._pending.pop(host).reported
+                        for host in hosts if host in self._pending]
+            self._last_batch = now
+        return Batch(str(uuid.uuid4()), tuple(sorted(hosts)),
+                     min(reported, default=0.0))

@@ -1,0 +1,197 @@
+"""The leader's thread: violations into audits, and what a switch means."""
+
+import threading
+import time
+from typing import Any
+import uuid
+
+from oslo_config import cfg
+from oslo_log import log
+
+from secondary_scheduler.model import cluster
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import leader, observer, stages
+from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher import snapshot as snapshots
+
+LOG = log.getLogger(__name__)
+
+_TICK = 1.0             # s between two looks when nothing arrives
+_PENDING_TICK = 0.2     # s while a window is open
+_BLOCKED_PAUSE = 0.5    # s until a batch that may not leave is tried again
+_CHORES = 5.0           # s between two rounds of chores
+_LOST_AFTER = 10.0      # s after which an audit's trigger counts as lost
+_IN_FLIGHT = ('PENDING', 'ONGOING')
+_IN_VAIN = ('FAILED', 'CANCELLED')
+
+
+class Watch:
+    """Creates audits while this decision engine leads.
+
+    All it must remember beyond a few seconds is in Watcher's database, so
+    that another engine can go on where this one ended.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, seen: observer.Observer,
+                 coordination: leader.Coordination) -> None:
+        self._conf: Any = conf
+        self._seen = seen
+        self._history = seen.history
+        self._coordination = coordination
+        self._blocked_until = 0.0
+        self._next_chores = 0.0
+        self._triggered_again: set[str] = set()
+
+    def start(self) -> None:
+        """Run for the rest of the process's life."""
+        threading.Thread(target=self._run, daemon=True,
+                         name='secondary-watch').start()
+
+    def _run(self) -> None:
+        pending = False
+        while True:
+            self._seen.arrived.wait(_PENDING_TICK if pending else _TICK)
+            self._seen.arrived.clear()
+            try:
+                pending = self.tick()
+            except Exception:
+                LOG.exception('Watching over secondaries met a problem.')
+                time.sleep(_TICK)
+
+    def tick(self) -> bool:
+        """Do what is due now; tell whether violations are waiting."""
+        window, now = self._seen.window, self._seen.clock()
+        window.forget(self._seen.book.hosts())
+        for host, since in self._seen.relief_due().items():
+            window.note_relief(host, now, time.time() - (now - since))
+        if not self._coordination.am_i_leader():
+            return False
+        if now >= self._blocked_until:
+            hosts = window.due(
+                self._conf.secondary_watcher.collect_window, now)
+            if hosts and not self._send(hosts, now):
+                self._blocked_until = now + _BLOCKED_PAUSE
+        if now >= self._next_chores:
+            self._next_chores = now + _CHORES
+            self._chores()
+        return window.waiting
+
+    # Violations
+
+    def _send(self, hosts: tuple[str, ...], now: float) -> bool:
+        """Create an audit for each switched-on scope with due hosts."""
+        options = self._conf.secondary_watcher
+        children = [c for c in self._history.children(
+                        max(60.0, options.backoff, options.audit_timeout))
+                    if c.request == 'preempt']
+        covered = {host for c in children for host in c.hosts
+                   if c.age < options.backoff and c.state not in _IN_VAIN}
+        left = set(hosts) - covered - self._history.locks().hosts
+        sent = False
+        for switch in self._history.switches():
+            if not switch.on:
+                continue
+            mine = left & self._resolve(switch).hosts
+            own = [c for c in children if c.switch == switch.uuid]
+            if not mine or any(c.state in _IN_FLIGHT for c in own):
+                continue
+            if (sum(c.age < 60 for c in own) >= options.audits_per_minute):
+                LOG.warning('Violations on %s wait: %d audits in the last '
+                            'minute.', ', '.join(sorted(mine)), len(own))
+                continue
+            batch = self._seen.window.take(mine, now)
+            times = {
+                stages.REPORT: stages.mark(batch.id, stages.REPORT,
+                                           batch.reported),
+                stages.WINDOW: stages.mark(batch.id, stages.WINDOW)}
+            self._history.submit('preempt', batch.hosts, switch, batch.id,
+                                 times)
+            left -= mine
+            sent = True
+        return sent
+
+    def _resolve(self, switch: histories.Switch) -> scopes.Resolved:
+        return scopes.resolve(switch.scope, self._seen.snapshot.places)
+
+    # Chores
+
+    def _chores(self) -> None:
+        switches = self._history.switches()
+        children = self._history.children(3600)
+        self._look_after_audits(children)
+        for switch in switches:
+            if switch.state == 'FAILED':
+                self._history.revive(switch)
+        self._close_what_is_off(switches, children)
+        self._forget_old_marks()
+
+    def _look_after_audits(self, children: list[histories.Child]) -> None:
+        """See to audits whose trigger or engine was lost."""
+        for child in children:
+            if child.state not in _IN_FLIGHT:
+                continue
+            if child.age > self._conf.secondary_watcher.audit_timeout:
+                self._history.abandon(child)
+            elif (not child.adopted and child.age > _LOST_AFTER
+                    and child.uuid not in self._triggered_again):
+                self._triggered_again.add(child.uuid)
+                self._history.trigger_again(child)
+        self._triggered_again &= {c.uuid for c in children}
+
+    def _close_what_is_off(self, switches: list[histories.Switch],
+                           children: list[histories.Child]) -> None:
+        """Close and drain hosts whose switch was cancelled (decision 8).
+
+        Hosts that another switch holds on or paused are left alone.
+        """
+        held: frozenset[str] = frozenset().union(*(
+            self._resolve(s).hosts for s in switches if not s.off))
+        locks = self._history.locks()
+        drained = {host for c in children for host in c.hosts
+                   if c.request == 'drain' and (
+                       c.state in _IN_FLIGHT
+                       or c.age < self._conf.secondary_watcher.backoff)}
+        for switch in switches:
+            if not switch.off:
+                continue
+            hosts = self._resolve(switch).hosts - held
+            self._close(hosts)
+            running = {
+                s.host for s in self._seen.snapshot.servers.values()
+                if s.host in hosts and s.uuid not in locks.instances
+                and s.state is cluster.State.ACTIVE}
+            due = {h for h in running if h} - drained
+            if due:
+                drained |= due
+                self._history.submit('drain', due, switch,
+                                     str(uuid.uuid4()))
+
+    def _close(self, hosts: frozenset[str]) -> None:
+        for name in sorted(hosts):
+            host = self._seen.snapshot.hosts[name]
+            if not host.root or host.closed:
+                continue
+            try:
+                self._seen.connect().close_admission(host.root)
+                LOG.info('Admission of secondaries on %s is closed, its '
+                         'switch is off.', name)
+            except clouds.CloudError as exc:
+                LOG.warning('Cannot close admission on %(host)s: %(why)s',
+                            {'host': name, 'why': exc})
+
+    def _forget_old_marks(self) -> None:
+        """Unmark instances that we put down and their owner woke."""
+        locked = self._history.locks().instances
+        for server in self._seen.snapshot.servers.values():
+            if (snapshots.PREEMPTED not in server.metadata
+                    or server.state is not cluster.State.ACTIVE
+                    or server.uuid in locked):
+                continue
+            try:
+                now = self._seen.connect().server(server.uuid)
+                if now and now.state is cluster.State.ACTIVE:
+                    self._seen.connect().delete_metadata(
+                        server.uuid, snapshots.PREEMPTED)
+            except clouds.CloudError as exc:
+                LOG.debug('The mark of %s stays: %s', server.uuid, exc)

@@ -1,0 +1,368 @@
+"""What the decision does in situations that an operator would recognise."""
+
+import unittest
+
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import State
+from secondary_scheduler.model.vocabulary import PreemptPolicy
+from secondary_scheduler.plans import checker
+from tests.unit.decisions.worlds import (
+    TOTAL,
+    apply,
+    cluster,
+    cpu_policy,
+    host,
+    kinds,
+    slots_policy,
+    vm,
+)
+
+FULL = {'total': {**TOTAL, vocabulary.SLOT: 0}}
+
+
+class Case(unittest.TestCase):
+
+    def decide(self, world, kind='preempt', hosts=(), units=1000, **values):
+        budget = Budget(units)
+        plan = PriorityDecision(**values).decide(
+            world, Request(kind, hosts), budget)
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual(budget.truncated, plan.truncated)
+        return plan
+
+
+class TestPreempt(Case):
+
+    def test_lowest_priority_is_suspended(self):
+        world = cluster(
+            host('h', 79.0, violated=True), vm('a', 'h', priority=3),
+            vm('b', 'h', priority=9), vm('c', 'h', priority=7))
+        plan = self.decide(world)
+        self.assertEqual({'a': ('suspend', None)}, kinds(plan))
+        self.assertEqual((), plan.unresolved)
+
+    def test_next_ones_migrate_where_there_is_room(self):
+        world = cluster(
+            host('h', 84.0, violated=True), host('busy', 75.0),
+            host('idle', 69.0), vm('a', 'h', priority=3),
+            vm('b', 'h', priority=9), vm('c', 'h', priority=7),
+            vm('d', 'h', priority=5), vm('e', 'h', priority=4))
+        # one stays, two fit on idle and one on busy, the lowest goes down
+        self.assertEqual(
+            {'c': ('migrate', 'idle'), 'd': ('migrate', 'busy'),
+             'e': ('migrate', 'idle'), 'a': ('suspend', None)},
+            kinds(self.decide(world)))
+
+    def test_closed_hosts_are_no_targets(self):
+        for values in ({'usable': False}, {'blocked': True},
+                       {'primary': None}, {'violated': True},
+                       {'policies': ()}, FULL,
+                       {'reserved': {vocabulary.MEMORY_MB: 4000}}):
+            with self.subTest(values):
+                world = cluster(host('h', 95.0, violated=True),
+                                host('other', **values), vm('a', 'h'))
+                self.assertEqual({'a': ('suspend', None)},
+                                 kinds(self.decide(world)))
+
+    def test_primary_alone_above_the_threshold_nothing_stays(self):
+        world = cluster(host('h', 99.0, violated=True),
+                        *(vm(uuid, 'h', priority=10) for uuid in 'abc'))
+        self.assertEqual(3, len(kinds(self.decide(world))))
+
+    def test_a_lease_shares_its_fate(self):
+        world = cluster(
+            host('h', 84.0, violated=True), host('x', **FULL),
+            vm('a', 'h', lease='l', priority=2), vm('b', 'x', lease='l'),
+            vm('c', 'h', priority=8),
+            vm('d', 'x', State.SUSPENDED, lease='l'))
+        self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
+                         kinds(self.decide(world)))
+
+    def test_a_migrated_peer_stays_if_its_lease_goes_down_after_all(self):
+        world = cluster(
+            host('h', 95.0, violated=True),
+            host('x', 20.0, total={**TOTAL, vocabulary.VCPU: 2}),
+            vm('a', 'h', lease='l'), vm('b', 'h', lease='l', vcpus=4))
+        plan = self.decide(world)
+        self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
+                         kinds(plan))
+        self.assertEqual(2, len(plan.operations))
+
+    def test_the_flavor_says_how(self):
+        world = cluster(host('h', 95.0, violated=True), *(
+            vm(policy.value, 'h', preempt_policy=policy)
+            for policy in PreemptPolicy))
+        self.assertEqual(
+            {'suspend': ('suspend', None), 'shelve': ('shelve', None),
+             'stop': ('stop', None), 'delete': ('stop', None)},
+            kinds(self.decide(world)))
+
+    def test_hands_off(self):
+        world = cluster(
+            host('h', 95.0, violated=True),
+            vm('busy', 'h', State.BUSY), vm('other', 'h', State.OTHER),
+            vm('blocked', 'h', blocked=True))
+        plan = self.decide(world)
+        self.assertEqual({}, kinds(plan))
+        self.assertEqual(('h',), plan.unresolved)
+
+    def test_what_cannot_be_touched_takes_up_room(self):
+        world = cluster(
+            host('h', 84.0, violated=True), vm('a', 'h', State.BUSY),
+            vm('b', 'h', priority=9))
+        self.assertEqual({'b': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_a_lease_with_a_busy_member_is_not_split(self):
+        world = cluster(
+            host('h', 84.0, violated=True), host('x'),
+            vm('a', 'h', lease='l', priority=1, vcpus=9),
+            vm('b', 'x', State.BUSY, lease='l', priority=1),
+            vm('c', 'h', priority=9, vcpus=9))
+        self.assertEqual({'c': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_a_member_in_error_does_not_protect_its_lease(self):
+        world = cluster(
+            host('h', 95.0, violated=True), host('x', **FULL),
+            vm('a', 'h', lease='l'), vm('b', 'x', State.OTHER, lease='l'))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_an_owner_cannot_raise_a_lease(self):
+        world = cluster(
+            host('h', 84.0, violated=True), host('x', **FULL),
+            vm('a', 'h', lease='l', priority=10),
+            vm('b', 'x', lease='l', priority=1),
+            vm('c', 'h', priority=5))
+        self.assertEqual({'a', 'b'}, set(kinds(self.decide(world))))
+
+    def test_surplus_slots(self):
+        world = cluster(
+            host('h', policies=(slots_policy(1, violated=True),),
+                 blocked=True),
+            vm('a', 'h', priority=2), vm('b', 'h'))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_a_blocked_host_is_left_to_its_agent(self):
+        world = cluster(host('h', 95.0, violated=True, blocked=True),
+                        vm('a', 'h'))
+        plan = self.decide(world)
+        self.assertEqual({}, kinds(plan))
+        self.assertEqual(('h',), plan.unresolved)
+
+    def test_local_means_suffice(self):
+        world = cluster(host('h', 20.0, violated=True), vm('a', 'h'))
+        self.assertFalse(self.decide(world))
+
+    def test_only_the_hosts_asked_for(self):
+        world = cluster(host('h', 95.0, violated=True), vm('a', 'h'),
+                        host('i', 95.0, violated=True), vm('b', 'i'))
+        self.assertEqual({'b'}, set(kinds(self.decide(
+            world, hosts=('i', 'gone')))))
+        self.assertEqual({}, kinds(self.decide(world, hosts=('gone',))))
+        self.assertEqual({'a', 'b'}, set(kinds(self.decide(world))))
+
+    def test_without_budget_the_primary_is_still_safe(self):
+        world = cluster(host('h', 95.0, violated=True), host('x'),
+                        vm('a', 'h'), vm('b', 'h'))
+        plan = self.decide(world, units=1)
+        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
+                         kinds(plan))
+        self.assertTrue(plan.truncated)
+
+    def test_clearing_one_host_makes_room_for_another(self):
+        # a cannot go down (its peer is busy) and finds room on x only once
+        # the lease of z, which is cleared later, has left it.
+        world = cluster(
+            host('h', 95.0, violated=True), host('z', 95.0, violated=True),
+            host('x', 84.0), vm('a', 'h', lease='l'),
+            vm('p', 'y', State.BUSY, lease='l'), host('y', **FULL),
+            vm('b', 'z', lease='m'), vm('c', 'x', lease='m'))
+        plan = self.decide(world, limits=Limits(useful_share=5.0))
+        self.assertEqual(('migrate', 'x'), kinds(plan)['a'])
+        self.assertEqual((), plan.unresolved)
+        order = {o.instance: o for o in plan.operations}
+        self.assertIn(order['c'].id, order['a'].after)
+
+    def test_a_shelved_peer_leaves_its_place_in_the_inventory(self):
+        world = cluster(
+            host('h', 95.0, violated=True),
+            host('x', total={**TOTAL, vocabulary.SLOT: 1}),
+            vm('a', 'h', priority=9), vm('b', 'h', lease='m'),
+            vm('c', 'x', lease='m', preempt_policy=PreemptPolicy.SHELVE))
+        plan = self.decide(world)
+        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None),
+                          'c': ('shelve', None)}, kinds(plan))
+        order = {o.instance: o for o in plan.operations}
+        self.assertIn(order['c'].id, order['a'].after)
+
+    def test_anti_affinity(self):
+        world = cluster(
+            host('h', 95.0, violated=True), host('x', 20.0),
+            host('y', 50.0), vm('a', 'h', anti_affinity='g'),
+            vm('b', 'x', State.SUSPENDED, anti_affinity='g'))
+        self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
+
+    def test_own_limits(self):
+        world = cluster(host('h', 80.0, violated=True), vm('a', 'h'))
+        self.assertFalse(self.decide(world))
+        self.assertTrue(self.decide(world, limits=Limits(margin=6.0)))
+
+
+class TestDrain(Case):
+
+    def test_everything_leaves(self):
+        world = cluster(
+            host('h', 0.0), host('i', 0.0), host('x', 79.0),
+            vm('a', 'h', priority=9), vm('b', 'h', priority=3),
+            vm('c', 'h', State.SUSPENDED))
+        plan = self.decide(world, 'drain', ('h', 'i'))
+        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
+                         kinds(plan))
+        self.assertEqual((), plan.unresolved)
+
+    def test_no_host_named_no_host_drained(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h'))
+        self.assertFalse(self.decide(world, 'drain'))
+
+    def test_what_cannot_leave_is_named(self):
+        world = cluster(host('h'), vm('a', 'h', State.BUSY))
+        self.assertEqual(('h',), self.decide(
+            world, 'drain', ('h',)).unresolved)
+
+
+class TestReturn(Case):
+
+    def down(self, uuid, where='h', state=State.SUSPENDED, **values):
+        return vm(uuid, where, state, preempted=True, **values)
+
+    def test_each_in_its_way(self):
+        world = cluster(
+            host('h'), self.down('a'), self.down('b', state=State.STOPPED),
+            self.down('c', None, State.SHELVED))
+        self.assertEqual(
+            {'a': ('resume', 'h'), 'b': ('start', 'h'),
+             'c': ('unshelve', None)}, kinds(self.decide(world, 'return')))
+
+    def test_highest_priority_first(self):
+        world = cluster(host('h', 70.0), self.down('a', priority=2),
+                        self.down('b', priority=8))
+        self.assertEqual({'b': ('resume', 'h')},
+                         kinds(self.decide(world, 'return')))
+
+    def test_a_lower_lease_does_not_wait_for_one_without_room(self):
+        world = cluster(
+            host('h', 70.0), self.down('a', lease='l', priority=9),
+            self.down('b', lease='l', priority=9), self.down('c'))
+        self.assertEqual({'c': ('resume', 'h')},
+                         kinds(self.decide(world, 'return')))
+
+    def test_not_ours_to_bring_back(self):
+        world = cluster(
+            host('h'), vm('a', 'h', State.SUSPENDED),
+            self.down('b', wanted=False), self.down('c', blocked=True),
+            self.down('d', state=State.BUSY), self.down('e', None))
+        self.assertFalse(self.decide(world, 'return'))
+
+    def test_whole_leases_only(self):
+        for peer in (vm('b', 'h', State.BUSY, lease='l'),
+                     vm('b', 'h', lease='l', blocked=True),
+                     self.down('b', 'gone', lease='l')):
+            world = cluster(host('h'), self.down('a', lease='l'), peer)
+            self.assertFalse(self.decide(world, 'return'))
+
+    def test_not_to_a_host_that_is_not_calm(self):
+        for values in ({'usable': False}, {'blocked': True},
+                       {'violated': True}, {'primary': None},
+                       {'policies': (cpu_policy(failed=1),)}):
+            with self.subTest(values):
+                world = cluster(host('h', **values), host('x'),
+                                self.down('a'))
+                self.assertFalse(self.decide(world, 'return'))
+
+    def test_resume_and_move_on(self):
+        world = cluster(host('h', 80.0), host('x', 40.0), self.down('a'))
+        plan = self.decide(world, 'return')
+        self.assertEqual(
+            [('resume', 'h', 'h', 0.0, ()), ('migrate', 'h', 'x', 3.0, (1,))],
+            [(o.kind, o.source, o.target, o.start_s, o.after)
+             for o in plan.operations])
+        self.assertFalse(self.decide(apply(world, plan), 'return'))
+
+    def test_no_passage_through_a_host_that_cannot_bear_it(self):
+        world = cluster(host('h', 85.0), host('x', 40.0), self.down('a'))
+        self.assertFalse(self.decide(world, 'return'))
+
+    def test_no_room_anywhere(self):
+        world = cluster(host('h', 80.0), host('x', 80.0), self.down('a'))
+        self.assertFalse(self.decide(world, 'return'))
+
+    def test_a_lease_that_does_not_fit_leaves_no_trace(self):
+        world = cluster(
+            host('h'), host('i', 95.0), self.down('a', lease='l'),
+            self.down('b', 'i', lease='l'))
+        self.assertFalse(self.decide(world, 'return'))
+
+    def test_while_a_host_is_violated_others_keep_their_room(self):
+        world = cluster(
+            host('bad', 95.0, violated=True), vm('v', 'bad'),
+            host('h', 80.0), host('x'), self.down('a', 'h'),
+            self.down('b', None, State.SHELVED), self.down('c', 'x'),
+            vm('d', 'h', origin='x'))
+        self.assertEqual({'c': ('resume', 'x')},
+                         kinds(self.decide(world, 'return')))
+
+    def test_a_shelved_guest_with_a_full_host_waits(self):
+        world = cluster(host('h', 80.0), host('x'),
+                        self.down('a', state=State.SHELVED))
+        self.assertFalse(self.decide(world, 'return'))
+
+    def test_only_in_scope(self):
+        world = cluster(host('h'), host('x'), self.down('a'),
+                        self.down('b', 'x'))
+        self.assertEqual({'b'}, set(kinds(self.decide(
+            world, 'return', ('x',)))))
+
+    def test_home_again(self):
+        world = cluster(host('h', 20.0), host('x', 20.0),
+                        vm('a', 'x', origin='h'), vm('b', 'x', origin='h'))
+        plan = self.decide(world, 'return')
+        self.assertEqual({'a': ('migrate', 'h')}, kinds(plan))
+        # one on each host is as good as it gets
+        self.assertFalse(self.decide(apply(world, plan), 'return'))
+
+    def test_not_home_to_a_crowd(self):
+        for home in (host('h', 50.0), host('h', 81.0), host('h', None),
+                     host('h', blocked=True), host('h', **FULL)):
+            world = cluster(home, host('x', 30.0), vm('a', 'x', origin='h'))
+            self.assertFalse(self.decide(world, 'return'))
+
+    def test_home_not_in_the_middle_of_something(self):
+        for values in ({'state': State.BUSY}, {'blocked': True},
+                       {'state': State.SUSPENDED}, {'origin': 'gone'}):
+            world = cluster(host('h', 0.0), host('x', 50.0),
+                            vm('a', 'x', **{'origin': 'h', **values}))
+            self.assertFalse(self.decide(world, 'return'))
+
+
+class TestOrdering(Case):
+
+    def test_two_at_a_time(self):
+        world = cluster(host('h', 99.0, violated=True),
+                        *(vm(f'v{one}', 'h') for one in range(5)))
+        plan = self.decide(world, durations=Durations(suspend=2.0))
+        self.assertEqual([0, 0, 2, 2, 4],
+                         [o.start_s for o in plan.operations])
+        self.assertEqual([(), (), (1,), (2,), (3,)],
+                         [o.after for o in plan.operations])
+
+    def test_members_of_a_group_move_one_by_one(self):
+        world = cluster(
+            host('h', 95.0, violated=True), host('i', 95.0, violated=True),
+            host('x'), host('y'), vm('a', 'h', anti_affinity='g'),
+            vm('b', 'i', anti_affinity='g'))
+        first, second = self.decide(world).operations
+        self.assertEqual((first.id,), second.after)
+        self.assertNotEqual(first.target, second.target)

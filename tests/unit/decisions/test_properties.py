@@ -1,0 +1,173 @@
+"""Properties that hold on every cluster."""
+
+import unittest
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.plans import checker
+from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions import worlds
+
+REQUESTS = [Request('preempt'), Request('return'), Request('drain', ('h0',)),
+            Request('drain', ('h0', 'h2')), Request('preempt', ('h1',))]
+OURS = settings(max_examples=100, deadline=None, database=None,
+                suppress_health_check=[HealthCheck.too_slow])
+COUNTING = (State.ACTIVE, State.BUSY, State.OTHER)
+
+
+def decide(cluster, request, units=100_000):
+    return PriorityDecision().decide(cluster, request, Budget(units))
+
+
+def surplus(cluster, name):
+    """Count by hand what is too much on a host."""
+    host = cluster.hosts[name]
+    running = len(list(cluster.on(name, *COUNTING)))
+    for count in range(running, -1, -1):
+        if all((p.resource == 'slots' and count <= p.threshold)
+               or (p.resource == 'cpu' and host.cpu_primary is not None
+                   and host.cpu_primary + 5 * count <= p.threshold - 1)
+               for p in host.policies):
+            return running - count
+    return running
+
+
+class TestPlans(unittest.TestCase):
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from(REQUESTS),
+           st.sampled_from([0, 3, 100_000]))
+    def test_no_plan_fails_the_checker(self, cluster, request, units):
+        plan = decide(cluster, request, units)
+        self.assertEqual([], checker.check(cluster, plan))
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from(REQUESTS))
+    def test_same_cluster_same_plan(self, cluster, request):
+        turned = Cluster(dict(reversed(cluster.hosts.items())),
+                         dict(reversed(cluster.instances.items())))
+        self.assertEqual(decide(cluster, request), decide(turned, request))
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from(REQUESTS))
+    def test_the_cluster_is_left_alone(self, cluster, request):
+        hosts, instances = dict(cluster.hosts), dict(cluster.instances)
+        decide(cluster, request)
+        self.assertEqual((hosts, instances),
+                         (cluster.hosts, cluster.instances))
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from(REQUESTS))
+    def test_two_operations_at_a_time_on_a_host(self, cluster, request):
+        operations = decide(cluster, request).operations
+        for one in operations:
+            for name in {one.source, one.target} - {None}:
+                there = [o for o in operations
+                         if name in (o.source, o.target)
+                         and o.start_s <= one.start_s
+                         < o.start_s + o.duration_s]
+                self.assertLessEqual(len(there), 2)
+
+
+class TestPreempt(unittest.TestCase):
+
+    @OURS
+    @given(worlds.clusters(violations=False))
+    def test_nothing_without_a_violation(self, cluster):
+        plan = decide(cluster, Request('preempt'))
+        self.assertFalse(plan)
+        self.assertEqual((), plan.unresolved)
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from([0, 100_000]))
+    def test_what_stays_satisfies_the_policies(self, cluster, units):
+        plan = decide(cluster, Request('preempt'), units)
+        after = worlds.apply(cluster, plan)
+        for name, host in cluster.hosts.items():
+            if host.violated and name not in plan.unresolved:
+                self.assertEqual(0, surplus(after, name))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_unresolved_only_what_cannot_be_touched(self, cluster):
+        plan = decide(cluster, Request('preempt'))
+        after = worlds.apply(cluster, plan)
+        for name in plan.unresolved:
+            if cluster.hosts[name].blocked:
+                continue
+            for instance in after.on(name, State.ACTIVE):
+                self.assertTrue(any(
+                    i.blocked or i.state is State.BUSY
+                    for i in after.lease(instance.lease)))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_no_host_that_was_fine_gets_into_need(self, cluster):
+        plan = decide(cluster, Request('preempt'))
+        after = worlds.apply(cluster, plan)
+        for operation in plan.operations:
+            if operation.target is not None:
+                self.assertEqual(0, surplus(after, operation.target))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_twice_changes_nothing_more(self, cluster):
+        plan = decide(cluster, Request('preempt'))
+        self.assertFalse(decide(worlds.apply(cluster, plan),
+                                Request('preempt')))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_drain_clears_the_host(self, cluster):
+        plan = decide(cluster, Request('drain', ('h0',)))
+        after = worlds.apply(cluster, plan)
+        if not plan.unresolved:
+            self.assertEqual([], list(after.on('h0', *COUNTING)))
+
+
+class TestReturn(unittest.TestCase):
+
+    @OURS
+    @given(worlds.clusters(violations=False))
+    def test_second_return_is_empty(self, cluster):
+        plan = decide(cluster, Request('return'))
+        self.assertFalse(decide(worlds.settle(cluster, plan),
+                                Request('return')))
+
+    @OURS
+    @given(worlds.clusters(violations=False))
+    def test_returns_come_to_an_end(self, cluster):
+        moved = set()
+        for _round in range(len(cluster.instances) + 2):
+            plan = decide(cluster, Request('return'))
+            if not plan:
+                return
+            home = {(o.instance, o.target) for o in plan.operations
+                    if o.kind is Kind.MIGRATE}
+            self.assertFalse(home & moved)
+            moved |= home
+            cluster = worlds.apply(cluster, plan)
+        self.fail('a constant load leads to operations for ever')
+
+    @OURS
+    @given(worlds.clusters(violations=False))
+    def test_a_return_needs_no_preemption(self, cluster):
+        plan = decide(cluster, Request('return'))
+        after = worlds.apply(cluster, plan)
+        for operation in plan.operations:
+            if operation.target is not None and not any(
+                    o.kind is Kind.UNSHELVE for o in plan.operations):
+                self.assertLessEqual(surplus(after, operation.target),
+                                     surplus(cluster, operation.target))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_preempted_does_not_come_back_at_once(self, cluster):
+        after = worlds.apply(cluster, decide(cluster, Request('preempt')))
+        back = decide(after, Request('return'))
+        again = worlds.apply(after, back)
+        self.assertFalse(decide(again, Request('preempt')))

@@ -1,0 +1,149 @@
+"""Small and random clusters, and what a plan leaves of them."""
+
+import dataclasses
+import random
+
+from hypothesis import strategies as st
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    CpuPolicy,
+    Host,
+    Instance,
+    State,
+)
+from secondary_scheduler.model.vocabulary import PreemptPolicy
+from secondary_scheduler.plans.operations import Kind, Plan
+
+TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 4096,
+         vocabulary.DISK_GB: 40, vocabulary.SLOT: 8}
+
+
+def cpu_policy(threshold=90.0, failed=0, violated=False):
+    return CpuPolicy(f'cpu <= {threshold:g}% for 10s', 'cpu', threshold, 10,
+                     failed, violated)
+
+
+def slots_policy(count, violated=False):
+    return CpuPolicy(f'slots <= {count} for 60s', 'slots', count, 60,
+                     int(violated), violated)
+
+
+def host(name, primary=20.0, violated=False, **values):
+    values.setdefault('policies', (cpu_policy(
+        failed=4 if violated else 0, violated=violated),))
+    values.setdefault('total', TOTAL)
+    return Host(name, 2.0, cpu_primary=primary, **values)
+
+
+def vm(uuid, where, state=State.ACTIVE, **values):
+    values.setdefault('lease', f'lease-{uuid}')
+    return Instance(uuid, project='p', host=where, state=state,
+                    **{'vcpus': 1, 'memory_mb': 256, 'disk_gb': 1, **values})
+
+
+def cluster(*things):
+    return Cluster(
+        {one.name: one for one in things if isinstance(one, Host)},
+        {one.uuid: one for one in things if isinstance(one, Instance)})
+
+
+def apply(before, plan):
+    """Return the cluster after a plan, as Nova would leave it.
+
+    An unshelved instance goes where our filter and weigher would put it.
+    """
+    after = before.copy()
+    for operation in plan.operations:
+        old = after.instances[operation.instance]
+        changes = {'state': State.ACTIVE, 'host': operation.target}
+        if operation.kind is Kind.MIGRATE:
+            origin = old.origin or old.host
+            changes['origin'] = (None if origin == operation.target
+                                 else origin)
+        elif operation.kind in (Kind.SUSPEND, Kind.STOP, Kind.SHELVE):
+            changes = {'preempted': True, 'state': {
+                Kind.SUSPEND: State.SUSPENDED, Kind.STOP: State.STOPPED,
+                Kind.SHELVE: State.SHELVED}[operation.kind]}
+            if operation.kind is Kind.SHELVE:
+                changes['host'] = None
+        else:
+            changes['preempted'] = False
+            if operation.kind is Kind.UNSHELVE:
+                changes['host'] = Draft(after, Limits()).find_target(
+                    old, Budget(), calm=True)
+        after.update(operation.instance, **changes)
+    return after
+
+
+def settle(before, plan):
+    """Apply a plan and block what it touched, as the collector does."""
+    after = apply(before, plan)
+    touched = {name for operation in plan.operations
+               for name in (operation.source,
+                            after.instances[operation.instance].host)}
+    for name in touched & after.hosts.keys():
+        after.hosts[name] = dataclasses.replace(after.hosts[name],
+                                                blocked=True)
+    for operation in plan.operations:
+        after.update(operation.instance, blocked=True)
+    return after
+
+
+def kinds(plan: Plan):
+    """Return what a plan does, by instance."""
+    return {o.instance: (str(o.kind), o.target) for o in plan.operations}
+
+
+_LIVING = [State.ACTIVE] * 16 + [State.BUSY, State.OTHER]
+_DOWN = [State.SUSPENDED, State.STOPPED, State.SHELVED]
+
+
+def _random_host(rng, name, violations):
+    violated = violations and rng.random() < 0.5
+    failed = 4 if violated else rng.choice([0, 0, 0, 2])
+    policies = [cpu_policy(rng.choice([60.0, 80.0, 90.0]), failed, violated)]
+    if rng.random() < 0.2:
+        policies.append(slots_policy(
+            rng.randint(0, 4), violations and rng.random() < 0.5))
+    return Host(
+        name, 2.0, total={**TOTAL, vocabulary.VCPU: rng.randint(2, 12)},
+        reserved={vocabulary.SLOT: rng.randint(0, 4)},
+        cpu_primary=rng.choice([None, rng.uniform(0, 100),
+                                rng.uniform(0, 60), rng.uniform(0, 60)]),
+        policies=tuple(policies), usable=rng.random() > 0.15,
+        blocked=rng.random() < 0.15)
+
+
+def _random_instance(rng, uuid, hosts):
+    preempted = rng.random() < 0.25
+    state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
+    return Instance(
+        uuid, f'lease-{rng.randint(0, 9)}', 'p',
+        None if state is State.SHELVED else rng.choice(hosts),
+        state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
+        preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
+        wanted=rng.random() > 0.1, blocked=rng.random() < 0.04,
+        anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
+        origin=rng.choice([None, None, *hosts]))
+
+
+def random_cluster(seed, hosts, instances, violations):
+    """Return a cluster in any state a real one may be in."""
+    rng = random.Random(seed)
+    names = [f'h{number}' for number in range(hosts)]
+    return cluster(
+        *(_random_host(rng, name, violations) for name in names),
+        *(_random_instance(rng, f'i{number:02}', names)
+          for number in range(instances)))
+
+
+def clusters(violations=True):
+    """Return a strategy; sizes shrink, the rest follows from a seed."""
+    return st.builds(random_cluster, st.integers(0, 2**32),
+                     st.integers(1, 6), st.integers(0, 20),
+                     st.just(violations))

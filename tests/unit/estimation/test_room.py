@@ -1,0 +1,116 @@
+import math
+import unittest
+
+from secondary_scheduler.estimation import room
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import CpuPolicy, State
+from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions.worlds import (
+    TOTAL,
+    cluster,
+    cpu_policy,
+    host,
+    slots_policy,
+    vm,
+)
+
+
+class TestCapacity(unittest.TestCase):
+
+    def test_cpu(self):
+        # 20 + 5 n <= 90 - 1, and the same with a share of 10
+        self.assertEqual(13, room.capacity(host('h'), 5, 1))
+        self.assertEqual(6, room.capacity(host('h'), 10, 1))
+
+    def test_exactly_full_is_not_too_full(self):
+        self.assertEqual(1, room.capacity(host('h', 84.0), 5, 1))
+        self.assertEqual(0, room.capacity(host('h', 84.01), 5, 1))
+        self.assertEqual(3, room.capacity(host('h', 88.7), 0.1, 1))
+
+    def test_primary_alone_above_the_threshold(self):
+        self.assertEqual(0, room.capacity(host('h', 95.0), 5, 1))
+        self.assertEqual(0, room.capacity(host('h', 95.0), 0, 1))
+
+    def test_no_share_no_limit(self):
+        self.assertEqual(room.UNLIMITED, room.capacity(host('h'), 0, 1))
+
+    def test_the_strictest_policy_counts(self):
+        both = host('h', policies=(cpu_policy(), slots_policy(2)))
+        self.assertEqual(2, room.capacity(both, 5, 1))
+        both = host('h', policies=(cpu_policy(), cpu_policy(40.0)))
+        self.assertEqual(3, room.capacity(both, 5, 1))
+
+    def test_what_is_not_known_has_no_room(self):
+        self.assertEqual(0, room.capacity(host('h', None), 5, 1))
+        self.assertEqual(0, room.capacity(host('h', policies=()), 5, 1))
+        strange = CpuPolicy('net <= 3 for 5s', 'net', 3, 5)
+        self.assertEqual(0, room.capacity(
+            host('h', policies=(strange,)), 5, 1))
+
+
+class TestRooms(unittest.TestCase):
+
+    def rooms(self, *things, **limits):
+        return room.Rooms(cluster(*things), room.Limits(**limits))
+
+    def test_who_runs(self):
+        rooms = self.rooms(host('h'), *(
+            vm(state.value, None if state is State.SHELVED else 'h', state)
+            for state in State))
+        self.assertEqual(3, rooms.running('h'))
+        self.assertEqual(5, len(rooms.residents['h']))
+
+    def test_put_and_take(self):
+        rooms = self.rooms(host('h', 79.0))
+        one = vm('a', 'h', anti_affinity='g')
+        self.assertTrue(rooms.welcomes('h') and rooms.separate('h', one))
+        rooms.put(one)
+        self.assertFalse(rooms.welcomes('h') or rooms.separate('h', one))
+        self.assertTrue(rooms.bears('h'))
+        rooms.take(one)
+        self.assertTrue(rooms.welcomes('h') and rooms.separate('h', one))
+        self.assertEqual(set(), rooms.residents['h'])
+
+    def test_useful_share_is_never_below_the_minimum(self):
+        rooms = self.rooms(host('h', 80.0), minimum_share=10.0,
+                           useful_share=1.0)
+        self.assertFalse(rooms.welcomes('h'))
+
+    def test_surplus(self):
+        rooms = self.rooms(host('h', 80.0), vm('a', 'h'), vm('b', 'h'),
+                           vm('c', 'h', State.SUSPENDED), vm('d', 'h'))
+        self.assertEqual(2, rooms.surplus('h'))
+        self.assertEqual(0, self.rooms(host('h')).surplus('h'))
+
+    def test_spare(self):
+        rooms = self.rooms(host('h'), vm('a', 'h'), host('n', None),
+                           host('s', policies=(slots_policy(3),)))
+        self.assertEqual(59.0, rooms.spare('h'))
+        self.assertEqual(39.0, rooms.spare('h', more=2))
+        self.assertEqual(-math.inf, rooms.spare('n'))
+        self.assertEqual(79.0, rooms.spare('s'))
+
+    def test_inventory(self):
+        small = host('h', total={**TOTAL, vocabulary.VCPU: 4},
+                     reserved={vocabulary.VCPU: 1})
+        rooms = self.rooms(small, vm('a', 'h', State.SUSPENDED, vcpus=2))
+        self.assertTrue(rooms.stocks('h', vm('b', None)))
+        self.assertFalse(rooms.stocks('h', vm('b', None, vcpus=2)))
+
+    def test_what_is_not_asked_for_may_be_overdrawn(self):
+        rooms = self.rooms(host('h', reserved={vocabulary.DISK_GB: 50}))
+        self.assertTrue(rooms.stocks('h', vm('b', None, disk_gb=0)))
+        self.assertFalse(rooms.stocks('h', vm('b', None)))
+        self.assertFalse(self.rooms(host('h', total={})).stocks(
+            'h', vm('b', None)))
+
+
+class TestDurations(unittest.TestCase):
+
+    def test_every_kind_has_one(self):
+        self.assertEqual([5, 3, 3, 2, 5, 10, 15],
+                         [Durations().of(kind) for kind in Kind])
+
+    def test_replaced(self):
+        self.assertEqual(7.5, Durations(suspend=7.5).of(Kind.SUSPEND))

@@ -1,0 +1,52 @@
+import json
+import unittest
+
+from secondary_scheduler.model.reports import (
+    HostReport,
+    InstanceReport,
+    PolicyReport,
+    PolicyState,
+)
+
+POLICY = PolicyReport('cpu <= 90% for 10s', 'cpu', 90.0, 10, 95.0, 4,
+                      PolicyState.VIOLATED)
+
+
+def report(**changes):
+    values = {
+        'host': 'h', 'incarnation': 'a', 'seq': 7, 'time': 1e9,
+        'policies_hash': '0' * 16, 'admission': False, 'reason': 'violated',
+        'cpus': 2.0, 'memory_mb': 2048, 'cpu_total': 95.0,
+        'cpu_primary': None, 'policies': (POLICY,),
+        'instances': (InstanceReport('u', 5, 'l', 10.0, None, True),),
+        'counters': {'floored_s': 1.5}}
+    return HostReport(**{**values, **changes})
+
+
+class TestReport(unittest.TestCase):
+
+    def test_travels_as_json(self):
+        sent = report()
+        self.assertEqual(sent, HostReport.from_dict(
+            json.loads(json.dumps(sent.to_dict()))))
+
+    def test_violated(self):
+        held = PolicyReport('slots <= 2 for 60s', 'slots', 2, 60, 1, 0,
+                            PolicyState.HELD)
+        self.assertEqual((POLICY,),
+                         report(policies=(held, POLICY)).violated)
+
+    def test_what_is_no_report(self):
+        good = report().to_dict()
+        for change in ({'version': 2}, {'seq': 'seven'}, {'host': ''},
+                       {'host': None}, {'time': 'now'}, {'admission': 1},
+                       {'incarnation': 4}, {'unheard_of': 1},
+                       {'policies': [{'policy': 'cpu'}]},
+                       {'policies': [3]}, {'instances': [{}]},
+                       {'policies': [{**good['policies'][0],
+                                      'state': 'tired'}]}):
+            with self.subTest(change), self.assertRaises(ValueError):
+                HostReport.from_dict({**good, **change})
+        for thing in ({}, {'version': 1}, None, 3, 'text'):
+            with self.subTest(thing), self.assertRaises(ValueError):
+                HostReport.from_dict(thing)

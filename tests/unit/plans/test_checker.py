@@ -1,0 +1,261 @@
+"""Each fault that a plan can have is found, and named."""
+
+import dataclasses
+import unittest
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import State
+from secondary_scheduler.plans.checker import check
+from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from tests.unit.decisions.worlds import TOTAL, cluster, host, vm
+
+SMALL = {**TOTAL, vocabulary.SLOT: 1}
+
+
+def op(number, kind, uuid, source, target=None, start=0.0, lasts=5.0,
+       after=(), lease=None):
+    return Operation(number, kind, uuid, lease or f'lease-{uuid}', source,
+                     target, start, lasts, after)
+
+
+class Case(unittest.TestCase):
+
+    def good(self, world, *operations):
+        self.assertEqual([], check(world, Plan(operations)))
+
+    def bad(self, words, world, *operations):
+        faults = check(world, Plan(operations))
+        self.assertTrue(any(words in fault for fault in faults),
+                        f'{words!r} not in {faults}')
+
+
+class TestStructure(Case):
+
+    def setUp(self):
+        self.world = cluster(host('h'), host('x'), vm('a', 'h'), vm('b', 'h'))
+        self.suspend = op(1, Kind.SUSPEND, 'a', 'h')
+
+    def test_empty_and_simple_plans_are_good(self):
+        self.good(self.world)
+        self.good(self.world, self.suspend)
+        self.assertFalse(Plan())
+        self.assertTrue(Plan((self.suspend,)))
+
+    def test_unknown_names(self):
+        self.bad('instance is unknown', self.world,
+                 op(1, Kind.SUSPEND, 'z', 'h'))
+        self.bad('host gone is unknown', self.world,
+                 op(1, Kind.MIGRATE, 'a', 'h', 'gone'))
+        self.bad('its lease is lease-a', self.world,
+                 op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+        self.assertEqual(['unresolved host gone is unknown'],
+                         check(self.world, Plan(unresolved=('gone',))))
+
+    def test_ids(self):
+        self.bad('same id', self.world, self.suspend,
+                 op(1, Kind.SUSPEND, 'b', 'h'))
+        self.bad('waits for 7', self.world,
+                 op(1, Kind.SUSPEND, 'a', 'h', after=(7,)))
+
+    def test_cycles(self):
+        self.bad('cycle', self.world,
+                 op(1, Kind.SUSPEND, 'a', 'h', after=(1,)))
+        self.bad('cycle', self.world,
+                 op(1, Kind.SUSPEND, 'a', 'h', after=(2,)),
+                 op(2, Kind.SUSPEND, 'b', 'h', after=(1,)))
+
+    def test_times(self):
+        second = op(2, Kind.SUSPEND, 'b', 'h', start=5.0, after=(1,))
+        self.good(self.world, self.suspend, second)
+        self.bad('starts before operation 1', self.world, self.suspend,
+                 dataclasses.replace(second, start_s=4.9))
+        for change in ({'start_s': -1.0}, {'duration_s': 0.0},
+                       {'duration_s': float('inf')},
+                       {'start_s': float('nan')}):
+            faults = check(self.world, Plan((
+                dataclasses.replace(self.suspend, **change),)))
+            self.assertTrue(any('is no time' in one for one in faults))
+
+
+class TestOperations(Case):
+
+    def test_wrong_state(self):
+        for kind in Kind:
+            right = {Kind.RESUME: State.SUSPENDED, Kind.START: State.STOPPED,
+                     Kind.UNSHELVE: State.SHELVED}.get(kind, State.ACTIVE)
+            source = None if kind is Kind.UNSHELVE else 'h'
+            target = {Kind.MIGRATE: 'x', Kind.RESUME: 'h',
+                      Kind.START: 'h'}.get(kind)
+            for state in State:
+                world = cluster(host('h'), host('x'), vm('a', source, state))
+                one = op(1, kind, 'a', source, target)
+                with self.subTest(kind=kind, state=state):
+                    if state is right:
+                        self.good(world, one)
+                    else:
+                        self.bad(f'the instance is {state}', world, one)
+
+    def test_blocked(self):
+        self.bad('left alone', cluster(host('h'), vm('a', 'h', blocked=True)),
+                 op(1, Kind.SUSPEND, 'a', 'h'))
+
+    def test_wrong_hosts(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h'),
+                        vm('b', 'h', State.SUSPENDED))
+        self.bad('the instance is on h', world,
+                 op(1, Kind.SUSPEND, 'a', 'x'))
+        self.bad('has no target', world, op(1, Kind.SUSPEND, 'a', 'h', 'h'))
+        self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h', 'h'))
+        self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h'))
+        self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h', 'x'))
+        self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h'))
+
+    def test_closed_targets(self):
+        for values, words in (({'usable': False}, 'not usable'),
+                              ({'violated': True}, 'violated'),
+                              ({'blocked': True}, 'left alone')):
+            world = cluster(host('h'), host('x', **values), vm('a', 'h'),
+                            vm('b', 'x', State.STOPPED))
+            self.bad(words, world, op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+            self.bad(words, world, op(1, Kind.START, 'b', 'x', 'x'))
+            self.good(world, op(1, Kind.SUSPEND, 'a', 'h'))
+
+    def test_several_operations(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h'),
+                        vm('b', 'h', State.SUSPENDED))
+        self.bad('several operations', world,
+                 op(1, Kind.SUSPEND, 'a', 'h'),
+                 op(2, Kind.RESUME, 'a', 'h', 'h', 5.0, after=(1,)))
+        resume = op(1, Kind.RESUME, 'b', 'h', 'h')
+        move = op(2, Kind.MIGRATE, 'b', 'h', 'x', 5.0, after=(1,))
+        self.good(world, resume, move)
+        self.good(world, move, resume)
+        self.bad('several operations', world, resume,
+                 dataclasses.replace(move, after=()))
+        self.bad('under way', world, resume,
+                 dataclasses.replace(move, after=(), start_s=1.0))
+
+    def test_waits_over_a_third_operation(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h'),
+                        vm('b', 'h', State.SUSPENDED))
+        self.good(world, op(1, Kind.RESUME, 'b', 'h', 'h'),
+                  op(2, Kind.SUSPEND, 'a', 'h', None, 5.0, after=(1,)),
+                  op(3, Kind.MIGRATE, 'b', 'h', 'x', 10.0, after=(2,)))
+
+
+class TestRoom(Case):
+
+    def test_no_room_in_any_class(self):
+        for name in vocabulary.RESOURCE_CLASSES:
+            world = cluster(host('h'), host('x', total={**TOTAL, name: 0}),
+                            vm('a', 'h'))
+            self.bad(f'no room in {name}', world,
+                     op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+
+    def test_reserved_and_suspended_count(self):
+        move = op(1, Kind.MIGRATE, 'a', 'h', 'x')
+        self.bad('no room', cluster(
+            host('h'), host('x', reserved={vocabulary.SLOT: 8}),
+            vm('a', 'h')), move)
+        self.bad('no room', cluster(
+            host('h'), host('x', total=SMALL), vm('a', 'h'),
+            vm('b', 'x', State.SUSPENDED)), move)
+
+    def test_overdrawn_hosts_may_be_left(self):
+        self.good(cluster(host('h', total=SMALL), host('x'), vm('a', 'h'),
+                          vm('b', 'h')),
+                  op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+
+    def test_a_migration_holds_both_hosts(self):
+        world = cluster(host('h', total=SMALL), host('x', total=SMALL),
+                        host('y'), vm('a', 'h'), vm('b', 'x'))
+        out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        self.good(world, out, into)
+        self.bad('no room', world, out,
+                 dataclasses.replace(into, start_s=4.9))
+
+    def test_shelving_makes_room_suspending_does_not(self):
+        world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
+                        vm('b', 'x'))
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        self.good(world, op(1, Kind.SHELVE, 'b', 'x'), into)
+        self.bad('no room', world, op(1, Kind.SUSPEND, 'b', 'x'), into)
+
+    def test_unshelve_on_a_chosen_host(self):
+        world = cluster(host('x', total=SMALL), vm('a', None, State.SHELVED),
+                        vm('b', None, State.SHELVED))
+        first = op(1, Kind.UNSHELVE, 'a', None, 'x')
+        self.good(world, first)
+        self.good(world, op(1, Kind.UNSHELVE, 'a', None))
+        self.bad('no room', world, first,
+                 op(2, Kind.UNSHELVE, 'b', None, 'x', 20.0))
+
+
+class TestGroups(Case):
+
+    def test_together_on_a_host(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h', anti_affinity='g'),
+                        vm('b', 'x', State.STOPPED, anti_affinity='g'))
+        self.bad('member of group g', world,
+                 op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+
+    def test_one_arrives_while_the_other_leaves(self):
+        world = cluster(host('h'), host('x'), host('y'),
+                        vm('a', 'h', anti_affinity='g'),
+                        vm('b', 'x', anti_affinity='g'))
+        out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
+        self.good(world, out, into)
+        self.bad('member of group g', world, out,
+                 dataclasses.replace(into, after=(), start_s=0.0))
+
+    def test_moves_overlap(self):
+        world = cluster(host('h'), host('i'), host('x'), host('y'),
+                        vm('a', 'h', anti_affinity='g'),
+                        vm('b', 'i', anti_affinity='g'))
+        self.bad('on the move', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
+                 op(2, Kind.MIGRATE, 'b', 'i', 'y', 4.0))
+        self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
+                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0))
+
+
+class TestLeases(Case):
+
+    def test_half_a_lease_preempted(self):
+        for state in (State.ACTIVE, State.BUSY):
+            world = cluster(host('h'), vm('a', 'h', lease='l'),
+                            vm('b', 'h', state, lease='l'))
+            self.bad('b runs on', world,
+                     op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+
+    def test_members_that_are_down_already_do_not_matter(self):
+        for state in (State.SUSPENDED, State.OTHER):
+            world = cluster(host('h'), vm('a', 'h', lease='l'),
+                            vm('b', 'h', state, lease='l'))
+            self.good(world, op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+
+    def test_one_member_may_migrate(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
+                        vm('b', 'h', lease='l'))
+        self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x', lease='l'))
+
+    def test_half_a_lease_brought_back(self):
+        values = {'lease': 'l', 'preempted': True}
+        world = cluster(host('h'), vm('a', 'h', State.SUSPENDED, **values),
+                        vm('b', 'h', State.STOPPED, **values))
+        up = op(1, Kind.RESUME, 'a', 'h', 'h', lease='l')
+        self.bad('b stays down', world, up)
+        self.good(world, up, op(2, Kind.START, 'b', 'h', 'h', lease='l'))
+
+    def test_down_and_up_at_once(self):
+        world = cluster(host('h'), vm('a', 'h', lease='l'),
+                        vm('b', 'h', State.SUSPENDED, lease='l'))
+        self.bad('both preempted and brought back', world,
+                 op(1, Kind.SUSPEND, 'a', 'h', lease='l'),
+                 op(2, Kind.RESUME, 'b', 'h', 'h', lease='l'))
+
+    def test_the_owner_decides(self):
+        self.bad('does not want', cluster(
+            host('h'), vm('a', 'h', State.SUSPENDED, wanted=False)),
+            op(1, Kind.RESUME, 'a', 'h', 'h'))

@@ -1,0 +1,150 @@
+import unittest
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secondary_scheduler.policies import language
+
+
+class TestParse(unittest.TestCase):
+
+    def test_cpu_on_an_aggregate(self):
+        policy = language.parse('cpu <= 90% for 10s on aggregate:secondary')
+        self.assertEqual(
+            ('cpu', 90.0, 10, 'aggregate', 'secondary'),
+            (policy.resource, policy.threshold, policy.timelimit,
+             policy.scope_kind, policy.scope_name))
+        self.assertFalse(policy.static)
+
+    def test_cpu_everywhere(self):
+        policy = language.parse('cpu <= 87.5% for 3600s')
+        self.assertEqual((87.5, 3600, 'all', None),
+                         (policy.threshold, policy.timelimit,
+                          policy.scope_kind, policy.scope_name))
+
+    def test_slots_have_a_default_timelimit(self):
+        policy = language.parse('slots <= 3 on host:node1')
+        self.assertEqual(('slots', 3.0, 60, 'host', 'node1'),
+                         (policy.resource, policy.threshold,
+                          policy.timelimit, policy.scope_kind,
+                          policy.scope_name))
+        self.assertTrue(policy.static)
+        self.assertEqual(10, language.parse('slots <= 0 for 10s').timelimit)
+
+    def test_name_of_an_aggregate_may_hold_blanks(self):
+        policy = language.parse('cpu <= 90% for 10s on aggregate:rack 1 ')
+        self.assertEqual('rack 1', policy.scope_name)
+
+    def test_text_is_canonical(self):
+        texts = {language.parse(text).text for text in (
+            'cpu<=90%for 10s', '  cpu  <=  90.0 %  for  10 s ')}
+        self.assertEqual({'cpu <= 90% for 10s'}, texts)
+        self.assertEqual('slots <= 3 for 60s on host:n',
+                         language.parse('slots <= 3 on host:n').text)
+
+    def test_canonical_text_reads_back(self):
+        for text in (*language.EXAMPLES.values(), 'cpu <= 12.25% for 3s'):
+            policy = language.parse(text)
+            self.assertEqual(policy, language.parse(policy.text))
+
+    def test_same_policy_twice_counts_once(self):
+        both = language.parse_all(
+            ['cpu <= 90% for 10s', 'slots <= 1', 'cpu <=  90% for 10s'])
+        self.assertEqual(['cpu', 'slots'], [p.resource for p in both])
+
+
+class TestErrors(unittest.TestCase):
+
+    CASES = (
+        ('', 1, 'a resource'),
+        ('mem <= 90% for 10s', 1, 'a resource'),
+        ('cpus <= 90% for 10s', 1, 'a resource'),
+        ('cpu < 90% for 10s', 5, '"<="'),
+        ('cpu <= 90 for 10s', 8, 'a percentage'),
+        ('cpu <= 101% for 10s', 8, 'at most 100%'),
+        ('cpu <= 90%', 11, '"for"'),
+        ('cpu <= 90% for ten s', 16, 'whole seconds'),
+        ('cpu <= 90% for 10', 16, 'whole seconds'),
+        ('cpu <= 90% for 1.5s', 16, 'whole seconds'),
+        ('cpu <= 90% for 2s', 16, 'from 3s'),
+        ('cpu <= 90% for 3601s', 16, '3600s'),
+        ('cpu <= 90% for 10s at noon', 20, '"on" or the end'),
+        ('cpu <= 90% for 10s on node1', 23, '"aggregate:" or "host:"'),
+        ('cpu <= 90% for 10s on host:', 28, 'host\'s name'),
+        ('cpu <= 90% for 10s on aggregate:', 33, 'aggregate\'s name'),
+        ('cpu <= 90% for 10s on host:a b', 30, 'the end'),
+        ('slots <= 3%', 10, 'whole number'),
+        ('slots <= 2.5', 10, 'whole number'),
+        ('slots <= -1', 10, 'whole number'),
+        ('slots <= 3 please', 12, '"for", "on"'),
+    )
+
+    def test_each_names_column_and_reason(self):
+        for text, column, words in self.CASES:
+            with self.subTest(text):
+                with self.assertRaises(language.PolicyError) as caught:
+                    language.parse(text)
+                self.assertEqual(column, caught.exception.column)
+                self.assertIn(words, caught.exception.message)
+
+    def test_message_names_option_column_and_example(self):
+        with self.assertRaises(language.PolicyError) as caught:
+            language.parse('slots <= 3%')
+        self.assertEqual(
+            "[secondary_scheduler] policy = 'slots <= 3%': column 10: "
+            'expected a whole number of secondaries. A correct example: '
+            'policy = slots <= 3 on host:node1', str(caught.exception))
+
+    def test_every_example_is_correct(self):
+        for text, _column, _words in self.CASES:
+            with self.assertRaises(language.PolicyError) as caught:
+                language.parse_all([text])
+            language.parse(caught.exception.example)
+
+    @settings(max_examples=100, deadline=None, database=None)
+    @given(st.text(alphabet='cpuslotf nrgahe:<=%.0129s\t\n'))
+    def test_nothing_else_is_raised(self, text):
+        try:
+            language.parse(text)
+        except language.PolicyError as exc:
+            self.assertLessEqual(exc.column, len(text) + 1)
+
+
+class TestScope(unittest.TestCase):
+
+    def test_all(self):
+        policy = language.parse('cpu <= 90% for 10s')
+        self.assertTrue(policy.applies_to('node1', ()))
+
+    def test_host(self):
+        policy = language.parse('cpu <= 90% for 10s on host:node1')
+        self.assertTrue(policy.applies_to('node1', None))
+        self.assertFalse(policy.applies_to('node10', None))
+
+    def test_aggregate(self):
+        policy = language.parse('cpu <= 90% for 10s on aggregate:a')
+        self.assertTrue(policy.applies_to('node1', {'a', 'b'}))
+        self.assertFalse(policy.applies_to('node1', {'b'}))
+        self.assertFalse(policy.applies_to('node1', ()))
+
+    def test_unknown_aggregates_are_the_strict_side(self):
+        policy = language.parse('cpu <= 90% for 10s on aggregate:a')
+        self.assertTrue(policy.applies_to('node1', None))
+
+
+class TestFingerprint(unittest.TestCase):
+
+    def test_order_and_spelling_do_not_matter(self):
+        one = language.parse_all(['cpu <= 90% for 10s', 'slots <= 3'])
+        other = language.parse_all(['slots <= 3 for 60s',
+                                    'cpu<=90% for 10s'])
+        self.assertEqual(language.fingerprint(one),
+                         language.fingerprint(other))
+
+    def test_another_policy_is_another_fingerprint(self):
+        prints = {language.fingerprint(language.parse_all(texts))
+                  for texts in ([], ['slots <= 3'], ['slots <= 4'],
+                                ['slots <= 3', 'slots <= 4'])}
+        self.assertEqual(4, len(prints))
+        for one in prints:
+            self.assertRegex(one, '^[0-9a-f]{16}$')

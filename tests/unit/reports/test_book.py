@@ -1,0 +1,92 @@
+"""What the book believes, and for how long."""
+
+import unittest
+
+from secondary_scheduler.model.reports import HostReport
+from secondary_scheduler.reports.book import HostBook
+
+
+def report(host='node1', incarnation='a', seq=1, time=1000.0):
+    return HostReport(
+        host=host, incarnation=incarnation, seq=seq, time=time,
+        policies_hash='0' * 16, admission=True, reason='', cpus=4,
+        memory_mb=8192, cpu_total=50.0, cpu_primary=20.0)
+
+
+class BookTest(unittest.TestCase):
+
+    def setUp(self):
+        self.now = 1000.0
+        self.book = HostBook(15, clock=lambda: self.now)
+
+    def test_newest_report_of_each_host(self):
+        self.assertTrue(self.book.accept(report(seq=1)))
+        self.assertTrue(self.book.accept(report(seq=2)))
+        self.assertTrue(self.book.accept(report(host='node2')))
+        self.assertEqual(2, self.book.get('node1').seq)
+        self.assertEqual({'node1', 'node2'}, set(self.book.hosts()))
+        self.assertIsNone(self.book.get('node3'))
+
+    def test_replays_are_refused(self):
+        self.book.accept(report(seq=5))
+        self.assertFalse(self.book.accept(report(seq=5)))
+        self.assertFalse(self.book.accept(report(seq=4, time=1001)))
+        self.assertEqual(2, self.book.counters['replayed'])
+        self.assertEqual(5, self.book.get('node1').seq)
+
+    def test_a_restarted_agent_begins_anew(self):
+        self.book.accept(report(seq=500, time=999))
+        self.assertTrue(
+            self.book.accept(report(incarnation='b', seq=1, time=1000)))
+        self.assertFalse(self.book.accept(report(seq=501, time=999.5)))
+        self.assertEqual('b', self.book.get('node1').incarnation)
+
+    def test_stale_and_future_reports_are_refused(self):
+        self.assertFalse(self.book.accept(report(time=984)))
+        self.assertFalse(self.book.accept(report(time=1006)))
+        self.assertTrue(self.book.accept(report(time=1004)))
+        self.assertEqual(1, self.book.counters['stale'])
+        self.assertEqual(1, self.book.counters['future'])
+
+    def test_reports_go_stale(self):
+        self.book.accept(report())
+        self.now = 1015.0
+        self.assertIsNotNone(self.book.get('node1'))
+        self.now = 1015.1
+        self.assertIsNone(self.book.get('node1'))
+        self.assertEqual({}, self.book.hosts())
+
+    def test_a_clock_that_is_ahead_does_not_prolong_a_report(self):
+        self.book.accept(report(time=1004))
+        self.now = 1016.0
+        self.assertIsNone(self.book.get('node1'))
+
+    def test_our_clock_set_back_hides_what_was_received_later(self):
+        self.book.accept(report())
+        self.now = 990.0
+        self.assertIsNone(self.book.get('node1'))
+
+    def test_an_agent_whose_clock_was_set_back_comes_back(self):
+        self.book.accept(report(time=1004, seq=9))
+        self.now = 1010.0
+        self.assertFalse(
+            self.book.accept(report(incarnation='b', time=1003)))
+        self.now = 1017.0
+        self.assertTrue(
+            self.book.accept(report(incarnation='b', time=1003)))
+
+    def test_the_limit_may_change_at_any_time(self):
+        limit = [15]
+        book = HostBook(lambda: limit[0], clock=lambda: self.now)
+        book.accept(report())
+        self.now = 1010.0
+        self.assertIsNotNone(book.get('node1'))
+        limit[0] = 5
+        self.assertIsNone(book.get('node1'))
+
+    def test_forged_names_do_not_stay_in_memory(self):
+        for number in range(50):
+            self.book.accept(report(host=f'forged{number}'))
+        self.now = 1020.0
+        self.book.accept(report(time=1020))
+        self.assertEqual(1, len(self.book._entries))

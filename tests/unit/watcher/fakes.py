@@ -1,0 +1,218 @@
+"""Stand-ins for openstacksdk and the bus; Watcher's objects are real."""
+
+import types
+from unittest import mock
+import uuid
+
+from watcher import notifications, objects
+from watcher.tests.unit.db import base
+
+from secondary_scheduler.model import reports, vocabulary
+from secondary_scheduler.watcher import (
+    cloud,
+    goal,
+    history,
+    scope,
+    settings,
+    snapshot,
+)
+
+TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 8192,
+         vocabulary.DISK_GB: 100, vocabulary.SLOT: 8}
+
+
+def uid(number):
+    return str(uuid.UUID(int=number))
+
+
+def server(number, host='h1', status='ACTIVE', **changes):
+    values = {
+        'uuid': uid(number), 'project': 'p1', 'host': host,
+        'status': status, 'task_state': None, 'vcpus': 1,
+        'memory_mb': 512, 'disk_gb': 1,
+        'mark': vocabulary.SecondaryMark(
+            priority=changes.pop('priority', 5)),
+        'metadata': {}, 'hints': {}}
+    values.update(changes)
+    return snapshot.Server(**values)
+
+
+def host(name, **changes):
+    values = {
+        'name': name, 'root': uid(sum(map(ord, name))), 'up': True,
+        'place': scope.HostPlace(frozenset({1}), frozenset({'agg'}),
+                                 'nova'),
+        'total': TOTAL, 'reserved': dict.fromkeys(TOTAL, 0)}
+    values.update(changes)
+    return snapshot.ComputeHost(**values)
+
+
+def report(name, servers=(), primary=10.0, violated=False, seq=1,
+           time=1000.0, floored=False, **changes):
+    values = {
+        'host': name, 'incarnation': 'i', 'seq': seq, 'time': time,
+        'policies_hash': 'x', 'admission': True, 'reason': '',
+        'cpus': 2.0, 'memory_mb': 4096, 'cpu_total': 50.0,
+        'cpu_primary': primary,
+        'policies': (reports.PolicyReport(
+            'cpu <= 90% for 10s', 'cpu', 90.0, 10, 50.0, 0,
+            reports.PolicyState.VIOLATED if violated
+            else reports.PolicyState.HELD),),
+        'instances': tuple(reports.InstanceReport(
+            s.uuid, s.priority, s.lease, 10.0, 20.0, floored)
+            for s in servers)}
+    values.update(changes)
+    return reports.HostReport(**values)
+
+
+class FakeCloud:
+    """The methods of ``cloud.Cloud`` on a dictionary of servers.
+
+    ``during`` maps a verb to a callable that may change things when Nova is
+    called; by default the operation succeeds at once.
+    """
+
+    GOALS = {'suspend': 'SUSPENDED', 'resume': 'ACTIVE', 'stop': 'SHUTOFF',
+             'start': 'ACTIVE', 'shelve': 'SHELVED_OFFLOADED',
+             'shelve_offload': 'SHELVED_OFFLOADED', 'unshelve': 'ACTIVE'}
+
+    def __init__(self, servers=(), hosts=()):
+        self.known = {s.uuid: s for s in servers}
+        self.places = {h.name: h for h in hosts}
+        self.calls = []
+        self.during = {}
+        self.down = False
+
+    def change(self, number_or_uuid, **changes):
+        import dataclasses
+        key = (uid(number_or_uuid) if isinstance(number_or_uuid, int)
+               else number_or_uuid)
+        self.known[key] = dataclasses.replace(self.known[key], **changes)
+
+    def _check(self):
+        if self.down:
+            raise cloud.CloudError('nova is away')
+
+    def servers(self):
+        self._check()
+        return dict(self.known)
+
+    def server(self, key):
+        self._check()
+        if key not in self.known:
+            raise cloud.NotFound(key)
+        return self.known[key]
+
+    def hosts(self):
+        self._check()
+        return dict(self.places)
+
+    def anti_affinity(self):
+        return {}
+
+    def set_metadata(self, key, name, value):
+        self.calls.append(('set', key, name, value))
+        self.change(key, metadata={**self.server(key).metadata,
+                                   name: value})
+
+    def delete_metadata(self, key, name):
+        self.calls.append(('delete', key, name))
+        self.change(key, metadata={
+            k: v for k, v in self.server(key).metadata.items()
+            if k != name})
+
+    def act(self, key, verb):
+        self.calls.append((verb, key))
+        self.server(key)
+        if verb in self.during:
+            self.during[verb]()
+            return
+        self.change(key, status=self.GOALS[verb])
+
+    def live_migrate(self, key, target):
+        self.calls.append(('migrate', key, target))
+        if 'migrate' in self.during:
+            self.during['migrate']()
+            return
+        self.change(key, host=target)
+
+    def abort_migration(self, key):
+        self.calls.append(('abort', key))
+        return True
+
+    def close_admission(self, root):
+        self.calls.append(('close', root))
+
+
+class WatcherTestCase(base.DbTestCase):
+    """A test on Watcher's real objects and an empty database."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ('audit', 'action', 'action_plan'):
+            patcher = mock.patch.object(notifications, name)
+            patcher.start()
+            self.addCleanup(patcher.stop)
+        patcher = mock.patch.object(history.rpcapi, 'DecisionEngineAPI')
+        self.engine = patcher.start().return_value
+        self.addCleanup(patcher.stop)
+        settings.CONF.set_override('policy', [], 'secondary_scheduler')
+        self.addCleanup(settings.CONF.clear_override, 'policy',
+                        'secondary_scheduler')
+        self.goal = objects.Goal(
+            self.context, uuid=uid(901), name=goal.GOAL,
+            display_name='g', efficacy_specification=[])
+        self.goal.create()
+        self.strategy = objects.Strategy(
+            self.context, uuid=uid(902), name=history.STRATEGY,
+            display_name='s', goal_id=self.goal.id, parameters_spec={})
+        self.strategy.create()
+        self.history = history.History(settings.CONF)
+
+    def audit(self, number, audit_type='CONTINUOUS', state='ONGOING',
+              **values):
+        values.setdefault('parameters', {})
+        values.setdefault('scope', [])
+        audit = objects.Audit(
+            self.context, uuid=uid(number), name=f'a{number}',
+            audit_type=audit_type, state=state, goal_id=self.goal.id,
+            strategy_id=self.strategy.id, auto_trigger=True, force=True,
+            **values)
+        audit.create()
+        return audit
+
+    def plan(self, audit, state='ONGOING'):
+        plan = objects.ActionPlan(
+            self.context, uuid=str(uuid.uuid4()), audit_id=audit.id,
+            strategy_id=self.strategy.id, state=state, global_efficacy=[])
+        plan.create()
+        return plan
+
+    def action(self, plan, kind='suspend', instance=1, source='h1',
+               target=None, state='PENDING', **parameters):
+        action = objects.Action(
+            self.context, uuid=str(uuid.uuid4()), action_plan_id=plan.id,
+            action_type='secondary_' + kind, state=state, parents=[],
+            input_parameters={'resource_id': uid(instance),
+                              'source': source, 'target': target,
+                              **parameters})
+        action.create()
+        return action
+
+    def audits(self, audit_type='ONESHOT'):
+        return objects.Audit.list(
+            self.context, filters={'audit_type': audit_type})
+
+
+def sdk_server(number, extra_specs=None, **changes):
+    """Return what openstacksdk returns for a server."""
+    values = {
+        'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
+        'status': 'ACTIVE', 'task_state': None, 'metadata': {},
+        'scheduler_hints': None,
+        'flavor': types.SimpleNamespace(
+            vcpus=2, ram=512, disk=1, ephemeral=1,
+            extra_specs={vocabulary.MARKER: 'true'}
+            if extra_specs is None else extra_specs)}
+    values.update(changes)
+    return types.SimpleNamespace(**values)

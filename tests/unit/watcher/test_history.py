@@ -1,0 +1,128 @@
+"""What is read from Watcher's database, and audits made there."""
+
+import datetime
+
+from oslo_utils import timeutils
+from watcher import objects
+
+from secondary_scheduler.watcher import settings
+from tests.unit.watcher import fakes
+
+
+class HistoryTest(fakes.WatcherTestCase):
+    def test_switches(self):
+        self.audit(1)
+        self.audit(2, state='CANCELLED')
+        self.audit(3, state='SUSPENDED')
+        self.audit(4, state='PENDING', start_time=(
+            timeutils.utcnow() + datetime.timedelta(hours=1)))
+        self.audit(5, audit_type='ONESHOT')
+        self.audit(6, state='FAILED')
+        found = {s.uuid: (s.on, s.off) for s in self.history.switches()}
+        self.assertEqual({
+            fakes.uid(1): (True, False), fakes.uid(2): (False, True),
+            fakes.uid(3): (False, False), fakes.uid(4): (False, False),
+            fakes.uid(6): (True, False)}, found)
+
+    def test_other_goals_are_not_ours(self):
+        other = objects.Goal(self.context, uuid=fakes.uid(55), name='other',
+                             display_name='o', efficacy_specification=[])
+        other.create()
+        audit = self.audit(1)
+        audit.goal_id = other.id
+        audit.save()
+        self.assertEqual([], self.history.switches())
+
+    def test_submit(self):
+        self.audit(1, scope=[{'compute': []}])
+        switch = self.history.switches()[0]
+        uuid = self.history.submit('preempt', ['h2', 'h1'], switch, 'b1',
+                                   {'report': 1.0})
+        audit = objects.Audit.get_by_uuid(self.context, uuid)
+        self.assertEqual(
+            ('ONESHOT', 'PENDING', True, True, [{'compute': []}]),
+            (audit.audit_type, audit.state, audit.auto_trigger, audit.force,
+             audit.scope))
+        self.assertEqual({
+            'request': 'preempt', 'hosts': ['h1', 'h2'], 'batch': 'b1',
+            'switch': fakes.uid(1), 'stages': {'report': 1.0}},
+            audit.parameters)
+        self.assertEqual(uuid, self.engine.trigger_audit.call_args[0][1])
+        child, = self.history.children(60)
+        self.assertEqual(('preempt', fakes.uid(1), frozenset({'h1', 'h2'}),
+                          False), (child.request, child.switch, child.hosts,
+                                   child.adopted))
+        self.assertLess(child.age, 30)
+        self.history.trigger_again(child)
+        self.assertEqual(2, self.engine.trigger_audit.call_count)
+        self.history.abandon(child)
+        self.assertEqual('CANCELLED', self.history.children(60)[0].state)
+
+    def test_a_batch_has_one_audit(self):
+        self.history.submit('preempt', ['h1'], None, 'b1')
+        with self.assertRaises(Exception) as caught:
+            self.history.submit('preempt', ['h1'], None, 'b1')
+        self.assertEqual('AuditAlreadyExists',
+                         type(caught.exception).__name__)
+
+    def test_revive(self):
+        self.audit(1, state='FAILED', hostname='dead')
+        self.history.revive(self.history.switches()[0])
+        audit, = self.audits('CONTINUOUS')
+        self.assertEqual(('PENDING', None), (audit.state, audit.hostname))
+
+    def test_has_plan(self):
+        audit = self.audit(1, audit_type='ONESHOT')
+        self.assertFalse(self.history.has_plan(audit.uuid))
+        self.plan(audit)
+        self.assertTrue(self.history.has_plan(audit.uuid))
+
+    def test_locks(self):
+        plan = self.plan(self.audit(1))
+        self.action(plan, instance=1, source='h1', target='h2')
+        done = self.action(plan, instance=2, source='h3')
+        done.state = 'SUCCEEDED'
+        done.save()
+        skipped = self.action(plan, instance=3, source='h4')
+        skipped.state = 'SKIPPED'
+        skipped.save()
+        objects.Action(
+            self.context, uuid=fakes.uid(77), action_plan_id=plan.id,
+            action_type='migrate', state='PENDING', parents=[],
+            input_parameters={'resource_id': 'x'}).create()
+        locks = self.history.locks()
+        self.assertEqual({fakes.uid(1)}, locks.busy_instances)
+        self.assertEqual({'h1', 'h2'}, locks.busy_hosts)
+        self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
+        self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
+
+    def test_locks_end(self):
+        plan = self.plan(self.audit(1))
+        self.action(plan, instance=1)
+        done = self.action(plan, instance=2, source='h3')
+        done.state = 'FAILED'
+        done.save()
+        waiting = self.plan(self.audit(2), state='RECOMMENDED')
+        self.action(waiting, instance=3, source='h5')
+        now = timeutils.utcnow()
+        self.addCleanup(timeutils.clear_time_override)
+        timeutils.set_time_override(now + datetime.timedelta(seconds=31))
+        locks = self.history.locks()
+        self.assertEqual({fakes.uid(1)}, locks.instances)
+        lease = settings.CONF.secondary_watcher.operation_timeout + 61
+        timeutils.set_time_override(now + datetime.timedelta(seconds=lease))
+        self.assertEqual(frozenset(), self.history.locks().hosts)
+
+    def test_preempted_lately(self):
+        plan = self.plan(self.audit(1))
+        self.action(plan, 'suspend', 1)
+        self.action(plan, 'stop', 2, state='SUCCEEDED')
+        self.action(plan, 'shelve', 3, state='SKIPPED')
+        self.action(plan, 'suspend', 4, request='drain')
+        self.action(plan, 'migrate', 5)
+        self.assertEqual({fakes.uid(1), fakes.uid(2)},
+                         self.history.preempted_lately())
+        self.addCleanup(timeutils.clear_time_override)
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(seconds=301))
+        self.assertEqual(set(), self.history.preempted_lately())

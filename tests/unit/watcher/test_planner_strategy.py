@@ -1,0 +1,298 @@
+"""Strategy and planner on Watcher's real objects."""
+
+import tempfile
+from unittest import mock
+
+from watcher import objects
+from watcher.decision_engine.planner import weight
+from watcher.decision_engine.solution import default as solutions
+
+from secondary_scheduler.model import cluster
+from secondary_scheduler.plans import operations
+from secondary_scheduler.watcher import (
+    cloud,
+    leader,
+    observer,
+    planner,
+    settings,
+    snapshot,
+    strategy,
+)
+from tests.unit.watcher import fakes
+
+Kind = operations.Kind
+
+
+def operation(number, kind, instance, lease=None, after=(), source='h1',
+              target=None):
+    return operations.Operation(
+        number, kind, fakes.uid(instance), lease or f'l{instance}', source,
+        target, after=after)
+
+
+class BreakerTest(fakes.WatcherTestCase):
+    def cut(self, allowed, *ops):
+        return [o.id for o in strategy.within_breaker(
+            operations.Plan(ops), allowed).operations]
+
+    def test_whole_leases_and_what_waits_for_them(self):
+        plan = (operation(1, Kind.SUSPEND, 1, 'a'),
+                operation(2, Kind.SUSPEND, 2, 'b'),
+                operation(3, Kind.SUSPEND, 3, 'b'),
+                operation(4, Kind.MIGRATE, 4, 'c', after=(3,)),
+                operation(5, Kind.MIGRATE, 5, 'c'),
+                operation(6, Kind.MIGRATE, 6, 'd'))
+        self.assertEqual([1, 2, 3, 4, 5, 6], self.cut(3, *plan))
+        self.assertEqual([1, 6], self.cut(2, *plan))
+        self.assertEqual([6], self.cut(0, *plan))
+
+    def test_limit(self):
+        options = settings.CONF.secondary_watcher
+        self.assertEqual(5, strategy.breaker_limit(options, 8))
+        self.assertEqual(20, strategy.breaker_limit(options, 200))
+
+
+class StrategyTest(fakes.WatcherTestCase):
+    def setUp(self):
+        super().setUp()
+        self.servers = [fakes.server(i, 'h1') for i in (1, 2, 3)]
+        self.cloud = fakes.FakeCloud(
+            self.servers, [fakes.host('h1'), fakes.host('h2')])
+        self.seen = observer.Observer(
+            settings.CONF, lambda: self.cloud, self.history)
+        self.seen.refresh()
+        self.time = 0.0
+
+    def report(self, name, primary, **changes):
+        import time
+        servers = [s for s in self.cloud.known.values() if s.host == name
+                   and s.status == 'ACTIVE']
+        self.time += 1
+        self.seen.accept(fakes.report(name, servers, primary,
+                                      time=time.time(),
+                                      seq=int(self.time), **changes))
+
+    def run_audit(self, audit, **parameters):
+        ran = strategy.SecondaryWorkloads({})
+        ran.audit_scope = audit.scope
+        ran.input_parameters.update(parameters)
+        with mock.patch.object(strategy.SecondaryWorkloads, 'observer',
+                               self.seen):
+            solution = ran.execute(audit)
+        self.assertEqual('secondary', ran.planner)
+        return solution
+
+    def kinds(self, solution):
+        return sorted((a['action_type'].removeprefix('secondary_'),
+                       a['input_parameters']['target'])
+                      for a in solution.actions)
+
+    def oneshot(self, **parameters):
+        parameters = {'request': 'preempt', 'switch': fakes.uid(1),
+                      'batch': 'b', **parameters}
+        audit = self.audit(2, audit_type='ONESHOT', parameters=parameters)
+        return self.run_audit(audit, **parameters)
+
+    def test_violated_host_is_relieved(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        self.report('h2', 75.0)
+        solution = self.oneshot(hosts=['h1'])
+        self.assertEqual([('migrate', 'h2'), ('suspend', None),
+                          ('suspend', None)], self.kinds(solution))
+        values = {i.name: i.value for i in solution.efficacy_indicators}
+        self.assertEqual(2, values['preempted_instances_count'])
+        self.assertEqual(1024, values['mem_mb_freed'])
+        self.assertEqual(1, values['migrated_instances_count'])
+        self.assertEqual(1, values['violated_hosts_resolved'])
+        first = solution.actions[0]['input_parameters']
+        self.assertEqual(('b', 'preempt', 'h1'), (
+            first['batch'], first['request'], first['source']))
+
+    def test_servers_are_asked_for_right_before(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        for i in (1, 2):
+            del self.cloud.known[fakes.uid(i)]
+        self.assertEqual([('suspend', None)],
+                         self.kinds(self.oneshot(hosts=['h1'])))
+
+    def test_switch_off(self):
+        self.audit(1, state='CANCELLED')
+        self.report('h1', 95.0, violated=True)
+        self.assertEqual([], self.oneshot(hosts=['h1']).actions)
+
+    def test_an_audit_runs_once(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        audit = self.audit(2, audit_type='ONESHOT')
+        self.plan(audit)
+        self.assertEqual([], self.run_audit(
+            audit, request='preempt').actions)
+
+    def test_auto_preempts_and_else_returns(self):
+        audit = self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        self.assertEqual(3, len(self.run_audit(audit).actions))
+        for i in (1, 2, 3):
+            self.cloud.change(i, status='SUSPENDED',
+                              metadata={snapshot.PREEMPTED: 'x'})
+        self.report('h1', 10.0)
+        self.assertEqual([('resume', 'h1')] * 3,
+                         self.kinds(self.run_audit(audit)))
+
+    def test_out_of_scope_is_left_alone(self):
+        audit = self.audit(1, scope=[{'compute': [{'exclude': [
+            {'compute_nodes': [{'name': 'h1'}]}]}]}])
+        self.report('h1', 95.0, violated=True)
+        self.assertEqual([], self.run_audit(audit).actions)
+
+    def test_drain(self):
+        self.report('h1', 10.0)
+        self.report('h2', 10.0)
+        audit = self.audit(3, audit_type='ONESHOT')
+        # h2 is not switched on, so nothing may go there.
+        self.assertEqual([('suspend', None)] * 3, self.kinds(
+            self.run_audit(audit, request='drain', hosts=['h1'])))
+        self.assertEqual([], self.run_audit(audit, request='drain').actions)
+        self.audit(1)
+        self.assertEqual([('migrate', 'h2')] * 3, self.kinds(
+            self.run_audit(audit, request='drain', hosts=['h1'])))
+
+    def test_breaker(self):
+        self.audit(1)
+        settings.CONF.set_override('breaker_minimum', 1, 'secondary_watcher')
+        self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
+                        'secondary_watcher')
+        self.report('h1', 95.0, violated=True)
+        with self.assertLogs(strategy.LOG.logger, 'ERROR') as logs:
+            solution = self.oneshot(hosts=['h1'])
+        self.assertEqual([('suspend', None)], self.kinds(solution))
+        self.assertIn('Circuit breaker', logs.output[0])
+
+    def test_a_plan_with_faults_is_not_carried_out(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        with mock.patch.object(strategy.checker, 'check',
+                               return_value=['wrong']):
+            self.assertEqual([], self.oneshot(hosts=['h1']).actions)
+
+    def test_problems_never_fail_the_switch(self):
+        audit = self.audit(1)
+        self.cloud.down = True
+        self.assertEqual([], self.run_audit(audit).actions)
+        self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
+
+    def test_locked_instances_are_left_alone(self):
+        audit = self.audit(1)
+        self.report('h1', 10.0)
+        for i in (1, 2, 3):
+            self.cloud.change(i, status='SUSPENDED',
+                              metadata={snapshot.PREEMPTED: 'x'})
+        self.action(self.plan(audit), 'resume', 1, source='h9')
+        self.assertEqual([('resume', 'h1')] * 2,
+                         self.kinds(self.run_audit(audit)))
+
+    def test_names_and_schema(self):
+        cls = strategy.SecondaryWorkloads
+        self.assertEqual('secondary_workloads', cls.get_name())
+        self.assertEqual('Secondary workloads', cls.get_display_name())
+        self.assertEqual('Secondary workloads',
+                         cls.get_translatable_display_name())
+        self.assertEqual('secondary', cls.get_goal_name())
+        self.assertEqual([], cls.get_config_opts())
+        from watcher.common import utils
+        given = {}
+        utils.StrictDefaultValidatingDraft4Validator(
+            cls.get_schema()).validate(given)
+        self.assertEqual('auto', given['request'])
+
+    def test_observer_is_the_collectors(self):
+        ran = strategy.SecondaryWorkloads({})
+        ran._collector_manager = mock.Mock()
+        self.assertIs(
+            ran._collector_manager.get_cluster_model_collector
+            .return_value.observer, ran.observer)
+
+    def test_indicators_of_nothing(self):
+        self.assertEqual({0}, set(strategy.indicators(
+            cluster.Cluster({}, {}), operations.Plan(), ()).values()))
+
+
+class PlannerTest(fakes.WatcherTestCase):
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        coordination = leader.Coordination('file://' + directory.name)
+        self.addCleanup(coordination.stop)
+        patcher = mock.patch.object(leader, 'shared', lambda: coordination)
+        patcher.start()
+        self.addCleanup(patcher.stop)
+        self.one = self.audit(1, audit_type='ONESHOT')
+        made = mock.Mock()
+        made.name = 'secondary_workloads'
+        made.goal.name = 'secondary'
+        self.solution = solutions.DefaultSolution(mock.Mock(), made)
+
+    def add(self, number, instance, after=(), kind='suspend', source='h1'):
+        self.solution.add_action(
+            'secondary_' + kind, resource_id=fakes.uid(instance),
+            input_parameters={
+                'operation_id': number, 'after': list(after),
+                'source': source, 'target': None, 'batch': 'b'})
+
+    def schedule(self):
+        return planner.SecondaryPlanner({}).schedule(
+            self.context, self.one.id, self.solution)
+
+    def actions(self, plan):
+        return {a.input_parameters['operation_id']: a
+                for a in objects.Action.list(self.context, filters={
+                    'action_plan_id': plan.id})}
+
+    def test_graph(self):
+        self.add(7, 1)
+        self.add(8, 2)
+        self.add(9, 3, after=(7, 8))
+        plan = self.schedule()
+        found = self.actions(plan)
+        self.assertEqual([], found[7].parents)
+        parents = [found[7].uuid, found[8].uuid]
+        self.assertEqual(parents, found[9].parents)
+        self.assertEqual(parents, found[9].input_parameters['parents'])
+        self.assertEqual('RECOMMENDED', plan.state)
+
+    def test_empty(self):
+        self.assertEqual('SUCCEEDED', self.schedule().state)
+
+    def test_what_another_plan_works_on_is_not_touched(self):
+        other = self.plan(self.audit(2))
+        self.action(other, instance=1, source='h5')
+        self.add(1, 1)
+        self.add(2, 2)
+        plan = self.schedule()
+        self.assertEqual('SUCCEEDED', plan.state)
+        self.assertIn('Dropped', plan.status_message)
+        self.assertEqual({}, self.actions(plan))
+
+    def test_a_plan_claims_its_instances_and_hosts(self):
+        self.add(1, 1)
+        self.assertEqual(1, len(self.actions(self.schedule())))
+        self.solution._actions = []
+        self.add(1, 2, source='h1')
+        self.assertEqual({}, self.actions(self.schedule()))
+        self.solution._actions = []
+        self.add(1, 2, source='h2')
+        self.assertEqual(1, len(self.actions(self.schedule())))
+
+    def test_others_solutions_go_to_the_stock_planner(self):
+        self.solution.add_action('nop', resource_id=fakes.uid(1),
+                                 input_parameters={'message': 'm'})
+        with mock.patch.object(weight.WeightPlanner, 'schedule',
+                               autospec=True) as stock:
+            self.assertIs(stock.return_value, self.schedule())
+        used = stock.call_args[0][0]
+        self.assertIs(weight.WeightPlanner, type(used))
+        self.assertIn('nop', used.config.weights)
+        self.assertEqual([], planner.SecondaryPlanner.get_config_opts())

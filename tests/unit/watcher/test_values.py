@@ -1,0 +1,328 @@
+"""Scope, snapshot, window, stages, per-process objects, goal, leader."""
+
+import tempfile
+import threading
+from unittest import TestCase, mock
+
+from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.watcher import (
+    goal,
+    leader,
+    perprocess,
+    scope,
+    snapshot,
+    stages,
+    violations,
+)
+from tests.unit.watcher import fakes
+
+
+class ScopeTest(TestCase):
+    places = {
+        'h1': scope.HostPlace(frozenset({1}), frozenset({'a'}), 'z1'),
+        'h2': scope.HostPlace(frozenset({2}), frozenset({'b'}), 'z1'),
+        'h3': scope.HostPlace(zone='z2')}
+
+    def resolve(self, *rules):
+        return scope.resolve([{'compute': list(rules)}], self.places)
+
+    def test_empty_scope_means_all(self):
+        self.assertEqual({'h1', 'h2', 'h3'},
+                         scope.resolve([], self.places).hosts)
+        self.assertEqual({'h1', 'h2', 'h3'},
+                         scope.resolve(None, self.places).hosts)
+
+    def test_aggregates_and_zones(self):
+        for rules, hosts in (
+                ([{'host_aggregates': [{'name': 'a'}]}], {'h1'}),
+                ([{'host_aggregates': [{'id': 2}]}], {'h2'}),
+                ([{'host_aggregates': [{'name': '*'}]}], {'h1', 'h2'}),
+                ([{'host_aggregates': [{'name': 'none'}]}], set()),
+                ([{'availability_zones': [{'name': 'z2'}]}], {'h3'}),
+                ([{'availability_zones': [{'name': '*'}]}],
+                 {'h1', 'h2', 'h3'}),
+                ([{'host_aggregates': [{'id': 1}]},
+                  {'availability_zones': [{'name': 'z2'}]}], {'h1', 'h3'})):
+            self.assertEqual(hosts, self.resolve(*rules).hosts, rules)
+
+    def test_exclude(self):
+        found = self.resolve({'exclude': [
+            {'compute_nodes': [{'name': 'h1'}]},
+            {'host_aggregates': [{'name': 'b'}]},
+            {'instances': [{'uuid': 'u'}]},
+            {'projects': [{'uuid': 'p'}]}]})
+        self.assertEqual({'h3'}, found.hosts)
+        self.assertTrue(found.excludes('u', 'other'))
+        self.assertTrue(found.excludes('v', 'p'))
+        self.assertFalse(found.excludes('v', 'other'))
+
+    def test_handler_leaves_the_model(self):
+        self.assertEqual('m', scope.SecondaryScope(
+            [], None).get_scoped_model('m'))
+
+
+class ServerTest(TestCase):
+    def read(self, **changes):
+        return snapshot.Server.from_sdk(fakes.sdk_server(1, **changes))
+
+    def test_only_marked_flavors_are_secondaries(self):
+        self.assertIsNone(self.read(extra_specs={}))
+        self.assertIsNone(self.read(flavor=None))
+        found = self.read()
+        self.assertEqual((2, 512, 2), (found.vcpus, found.memory_mb,
+                                       found.disk_gb))
+
+    def test_lease_and_priority(self):
+        self.assertEqual(fakes.uid(1), self.read().lease)
+        self.assertEqual('p1:x', self.read(scheduler_hints={
+            vocabulary.LEASE_HINT: ['x']}).lease)
+        self.assertEqual('p1:y', self.read(
+            metadata={vocabulary.LEASE_METADATA: 'y'}).lease)
+        self.assertEqual(5, self.read().priority)
+        self.assertEqual(2, self.read(
+            metadata={vocabulary.PRIORITY_METADATA: '2'}).priority)
+        self.assertEqual(5, self.read(
+            metadata={vocabulary.PRIORITY_METADATA: '9'}).priority)
+
+    def test_states(self):
+        for status, task, state in (
+                ('ACTIVE', None, cluster.State.ACTIVE),
+                ('ACTIVE', 'suspending', cluster.State.BUSY),
+                ('MIGRATING', None, cluster.State.BUSY),
+                ('SHUTOFF', None, cluster.State.STOPPED),
+                ('SHELVED_OFFLOADED', None, cluster.State.SHELVED),
+                ('PAUSED', None, cluster.State.OTHER),
+                ('ERROR', None, cluster.State.OTHER)):
+            self.assertEqual(state, self.read(
+                status=status, task_state=task).state, status)
+
+
+class BuildTest(TestCase):
+    def build(self, servers=(), hosts=(), fresh=(), inside=('h1', 'h2'),
+              **changes):
+        arguments = {'blocked_hosts': (), 'blocked_instances': (),
+                     'relief': (), 'policies_hash': None, **changes}
+        return snapshot.build(
+            snapshot.Snapshot({h.name: h for h in hosts},
+                              {s.uuid: s for s in servers}),
+            scope.Resolved(frozenset(inside)),
+            {r.host: r for r in fresh}, **arguments)
+
+    def test_usable_only_with_everything_known(self):
+        good = fakes.report('h1')
+        h1 = fakes.host('h1')
+        self.assertTrue(self.build((), [h1], [good]).hosts['h1'].usable)
+        for hosts, fresh, more in (
+                ([fakes.host('h1', up=False)], [good], {}),
+                ([fakes.host('h1', total={})], [good], {}),
+                ([h1], [], {}),
+                ([h1], [fakes.report('h1', admission=False)], {}),
+                ([h1], [good], {'policies_hash': 'other'}),
+                ([h1], [good], {'inside': ('h2',)})):
+            self.assertFalse(self.build(
+                (), hosts, fresh, **more).hosts['h1'].usable)
+
+    def test_a_report_counts_only_where_nova_has_the_instance(self):
+        here, there = fakes.server(1, 'h1'), fakes.server(2, 'h2')
+        found = self.build(
+            [here, there], [fakes.host('h1'), fakes.host('h2')],
+            [fakes.report('h1', [here, there])])
+        self.assertEqual(10.0, found.instances[fakes.uid(1)].cpu)
+        self.assertIsNone(found.instances[fakes.uid(2)].cpu)
+
+    def test_violation_relief_and_scope(self):
+        servers = [fakes.server(1)]
+        hosts = [fakes.host('h1')]
+        self.assertTrue(self.build(servers, hosts, [
+            fakes.report('h1', servers, violated=True)]
+            ).hosts['h1'].violated)
+        calm = [fakes.report('h1', servers)]
+        self.assertFalse(self.build(servers, hosts, calm
+                                    ).hosts['h1'].violated)
+        self.assertTrue(self.build(servers, hosts, calm, relief={'h1'}
+                                   ).hosts['h1'].violated)
+        self.assertFalse(self.build(servers, hosts, calm, relief={'h1'},
+                                    inside=()).hosts['h1'].violated)
+
+    def test_marks(self):
+        found = self.build([
+            fakes.server(1, status='SUSPENDED',
+                         metadata={snapshot.PREEMPTED: 'x'}),
+            fakes.server(2, metadata={snapshot.PREEMPTED: 'x'}),
+            fakes.server(3, metadata={snapshot.ORIGIN: 'h2'}),
+            fakes.server(4, metadata={snapshot.ORIGIN: 'nowhere'}),
+            fakes.server(5, host=None, status='SHELVED_OFFLOADED')],
+            [fakes.host('h1'), fakes.host('h2')],
+            blocked_instances={fakes.uid(3)}, blocked_hosts={'h2'})
+        one = [found.instances[fakes.uid(i)] for i in range(1, 6)]
+        self.assertEqual([True, False, False, False, False],
+                         [i.preempted for i in one])
+        self.assertEqual([None, None, 'h2', None, None],
+                         [i.origin for i in one])
+        self.assertEqual([False, False, True, False, False],
+                         [i.blocked for i in one])
+        self.assertIsNone(one[4].host)
+        self.assertEqual([False, True], [found.hosts[h].blocked
+                                         for h in ('h1', 'h2')])
+
+    def test_closed(self):
+        self.assertFalse(fakes.host('h1').closed)
+        self.assertTrue(fakes.host('h1', reserved=fakes.TOTAL).closed)
+
+
+class WindowTest(TestCase):
+    def setUp(self):
+        self.window = violations.Window()
+        self.servers = [fakes.server(1)]
+
+    def violate(self, name, now, **changes):
+        self.window.note(fakes.report(name, self.servers, violated=True,
+                                      **changes), now)
+
+    def test_first_leaves_at_once_then_they_are_merged(self):
+        self.assertEqual((), self.window.due(2.0, 0.0))
+        self.violate('h1', 10.0, time=500.0)
+        self.assertEqual(('h1',), self.window.due(2.0, 10.0))
+        batch = self.window.take(['h1'], 10.0)
+        self.assertEqual((('h1',), 500.0), (batch.hosts, batch.reported))
+        self.assertFalse(self.window.waiting)
+        self.violate('h2', 11.0)
+        self.violate('h3', 12.0)
+        self.assertEqual((), self.window.due(2.0, 12.9))
+        self.assertEqual(('h2', 'h3'), self.window.due(2.0, 13.0))
+
+    def test_after_a_quiet_time_at_once_again(self):
+        self.violate('h1', 10.0)
+        self.window.take(['h1'], 10.0)
+        self.violate('h1', 13.0)
+        self.assertEqual(('h1',), self.window.due(2.0, 13.0))
+
+    def test_a_calm_or_silent_host_is_dropped(self):
+        self.violate('h1', 1.0)
+        self.violate('h2', 1.0)
+        self.window.note(fakes.report('h1', self.servers), 1.5)
+        self.assertEqual(('h2',), self.window.due(2.0, 9.0))
+        self.window.forget({'h1'})
+        self.assertFalse(self.window.waiting)
+
+    def test_violation_without_secondaries_is_not_ours(self):
+        self.window.note(fakes.report('h1', violated=True), 1.0)
+        self.assertFalse(self.window.waiting)
+
+    def test_relief(self):
+        self.window.note(fakes.report('h1', self.servers, floored=True), 1.0)
+        self.window.note(fakes.report('h1', self.servers, floored=True), 9.0)
+        self.assertEqual({}, self.window.relief(20.0, 21.0))
+        self.assertEqual({'h1': 1.0}, self.window.relief(20.0, 21.1))
+        self.window.note_relief('h1', 21.1, 700.0)
+        self.assertEqual(('h1',), self.window.due(2.0, 21.1))
+        self.window.note(fakes.report('h1', self.servers, floored=True),
+                         22.0)
+        self.assertTrue(self.window.waiting)
+        self.window.note(fakes.report('h1', self.servers), 23.0)
+        self.assertEqual({}, self.window.relief(20.0, 99.0))
+        self.assertFalse(self.window.waiting)
+        self.window.note(fakes.report('h2', self.servers, floored=True), 1.0)
+        self.window.forget(())
+        self.assertEqual({}, self.window.relief(20.0, 99.0))
+
+
+class StagesTest(TestCase):
+    def test_lines(self):
+        with self.assertLogs(stages.LOG.logger, 'INFO') as logs:
+            self.assertEqual(5.0, stages.mark('b', stages.REPORT, 5.0))
+            stages.mark_first_call('b1')
+            stages.mark_first_call('b1')
+        self.assertEqual(2, len(logs.output))
+        self.assertIn('secondary-stage batch=b stage=report t=5.000',
+                      logs.output[0])
+        self.assertIn('batch=b1 stage=first_api_call', logs.output[1])
+
+    def test_memory_is_bounded(self):
+        for number in range(stages._REMEMBERED + 10):
+            stages.mark_first_call(f'n{number}')
+        self.assertEqual(stages._REMEMBERED, len(stages._first_calls))
+
+
+class PerProcessTest(TestCase):
+    def test_once_in_a_process_and_anew_after_a_fork(self):
+        made = perprocess.PerProcess(object)
+        first = made()
+        self.assertIs(first, made())
+        with mock.patch.object(perprocess.os, 'getpid', return_value=-1):
+            self.assertIsNot(first, made())
+
+
+class GoalTest(TestCase):
+    def test_specification(self):
+        spec = goal.SecondaryWorkloads.get_efficacy_specification()
+        names = {i.name for i in spec.indicators_specs}
+        self.assertIn('preempted_instances_count', names)
+        spec.validate_efficacy_indicators(dict.fromkeys(names, 0))
+        self.assertEqual(
+            100.0, spec.get_global_efficacy_indicator({})[0].value)
+        self.assertEqual(50.0, spec.get_global_efficacy_indicator({
+            'preempted_instances_count': 2,
+            'migrated_instances_count': 2})[0].value)
+        self.assertEqual('secondary', goal.SecondaryWorkloads.get_name())
+        self.assertEqual(
+            'Secondary workloads',
+            goal.SecondaryWorkloads.get_translatable_display_name())
+        self.assertEqual('Secondary workloads',
+                         goal.SecondaryWorkloads.get_display_name())
+
+
+class LeaderTest(TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def make(self):
+        made = leader.Coordination('file://' + self.directory.name)
+        self.addCleanup(made.stop)
+        return made
+
+    def test_one_leader_and_the_next_when_it_goes(self):
+        one, two = self.make(), self.make()
+        self.assertTrue(one.am_i_leader())
+        self.assertTrue(one.am_i_leader())
+        self.assertFalse(two.am_i_leader())
+        one.stop()
+        self.assertTrue(two.am_i_leader())
+
+    def test_lost_lock(self):
+        one = self.make()
+        self.assertTrue(one.am_i_leader())
+        one._leading.release()
+        self.assertFalse(one.am_i_leader())
+        self.assertTrue(one.am_i_leader())
+
+    def test_nobody_leads_without_the_service(self):
+        made = leader.Coordination('nonsense://')
+        self.assertFalse(made.am_i_leader())
+        with self.assertRaises(RuntimeError):
+            with made.claiming():
+                self.fail('claimed')
+
+    def test_claims_exclude_each_other(self):
+        one, two = self.make(), self.make()
+        with one.claiming():
+            with self.assertRaises(RuntimeError):
+                with two.claiming(timeout=1):
+                    self.fail('claimed twice')
+        with two.claiming():
+            pass
+
+    def test_claims_of_threads_wait(self):
+        one = self.make()
+        order = []
+
+        def later():
+            with one.claiming():
+                order.append('second')
+        with one.claiming():
+            thread = threading.Thread(target=later)
+            thread.start()
+            order.append('first')
+        thread.join(5)
+        self.assertEqual(['first', 'second'], order)

@@ -1,0 +1,330 @@
+"""Observer and watch: reports in, audits out."""
+
+import datetime
+import time
+from unittest import mock
+
+from oslo_utils import timeutils
+from watcher import objects
+
+from secondary_scheduler.watcher import (
+    cloud,
+    observer,
+    scope,
+    settings,
+    snapshot,
+    watch,
+)
+from tests.unit.watcher import fakes
+
+
+class Case(fakes.WatcherTestCase):
+    def setUp(self):
+        super().setUp()
+        self.servers = [fakes.server(1, 'h1'), fakes.server(2, 'h2')]
+        self.cloud = fakes.FakeCloud(
+            self.servers, [fakes.host('h1'), fakes.host('h2')])
+        self.now = 1000.0
+        self.seen = observer.Observer(
+            settings.CONF, lambda: self.cloud, self.history,
+            clock=lambda: self.now)
+        self.leading = mock.Mock()
+        self.leading.am_i_leader.return_value = True
+        self.watch = watch.Watch(settings.CONF, self.seen, self.leading)
+        self.seq = 0
+
+    def report(self, name, **changes):
+        self.seq += 1
+        servers = [s for s in self.servers if s.host == name]
+        self.seen.accept(fakes.report(
+            name, servers, time=time.time(), seq=self.seq, **changes))
+
+    def tick(self, seconds=1.0):
+        self.now += seconds
+        return self.watch.tick()
+
+    def preempts(self):
+        return [a for a in self.audits()
+                if a.parameters['request'] == 'preempt']
+
+
+class ObserverTest(Case):
+    def test_reports_of_unknown_hosts_are_ignored(self):
+        self.seen.refresh()
+        self.report('h9')
+        self.assertFalse(self.seen.arrived.is_set())
+        self.report('h1')
+        self.assertTrue(self.seen.arrived.is_set())
+        self.assertEqual({'h1'}, set(self.seen.book.hosts()))
+
+    def test_describe_host(self):
+        self.assertEqual({}, self.seen.describe_host('h1'))
+        self.seen.refresh()
+        self.assertEqual({'aggregates': ['agg'], 'total': fakes.TOTAL,
+                          'admission': False},
+                         self.seen.describe_host('h1'))
+        self.audit(1)
+        self.seen.refresh()
+        self.assertTrue(self.seen.describe_host('h1')['admission'])
+
+    def test_a_failed_refresh_keeps_what_is_known(self):
+        self.seen.refresh()
+        self.cloud.down = True
+        self.assertRaises(cloud.CloudError, self.seen.refresh)
+        self.assertEqual({'h1', 'h2'}, set(self.seen.snapshot.hosts))
+
+    def test_no_cluster_of_old_facts(self):
+        everywhere = scope.Resolved(frozenset({'h1', 'h2'}))
+        locks = self.history.locks()
+        self.assertRaises(cloud.CloudError, self.seen.cluster, everywhere,
+                          locks)
+        self.seen.refresh()
+        self.report('h1')
+        found = self.seen.cluster(everywhere, locks)
+        self.assertTrue(found.hosts['h1'].usable)
+        self.assertFalse(found.hosts['h2'].usable)
+        self.now += 121
+        self.assertRaises(cloud.CloudError, self.seen.cluster, everywhere,
+                          locks)
+
+    def test_other_policies_close_a_host(self):
+        self.seen.refresh()
+        self.report('h1')
+        for policy in (['cpu <= 90% for 10s'], ['nonsense']):
+            settings.CONF.set_override('policy', policy,
+                                       'secondary_scheduler')
+            found = self.seen.cluster(scope.Resolved(frozenset({'h1'})),
+                                      self.history.locks())
+            self.assertFalse(found.hosts['h1'].usable)
+
+    def test_reported_servers_of_deleted_flavors_are_looked_up(self):
+        self.seen.refresh()
+        hidden = fakes.server(3, 'h1')
+        self.cloud.known[hidden.uuid] = hidden
+        self.servers.append(hidden)
+        self.servers.append(fakes.server(4, 'h1'))   # unknown to Nova
+        self.report('h1')
+        listed = {s.uuid: s for s in self.servers[:2]}
+        with mock.patch.object(self.cloud, 'servers',
+                               side_effect=lambda: dict(listed)):
+            with mock.patch.object(self.cloud, 'server',
+                                   wraps=self.cloud.server) as asked:
+                self.seen.refresh_servers()
+                self.assertIn(fakes.uid(3), self.seen.snapshot.servers)
+                self.assertNotIn(fakes.uid(4), self.seen.snapshot.servers)
+                self.seen.refresh_servers()
+        strangers = [c for c in asked.call_args_list
+                     if c[0][0] == fakes.uid(4)]
+        self.assertEqual(1, len(strangers))
+
+
+class ViolationsTest(Case):
+    def setUp(self):
+        super().setUp()
+        self.seen.refresh()
+
+    def test_a_violation_becomes_one_audit(self):
+        self.audit(1)
+        self.tick()
+        self.assertEqual([], self.audits())
+        self.report('h1', violated=True)
+        self.tick(0.1)
+        audit, = self.audits()
+        self.assertEqual(['h1'], audit.parameters['hosts'])
+        self.assertEqual(fakes.uid(1), audit.parameters['switch'])
+        self.assertEqual({'report', 'window'},
+                         set(audit.parameters['stages']))
+        for _ in range(5):
+            self.report('h1', violated=True)
+            self.tick(3)
+        self.assertEqual(1, len(self.audits()))
+
+    def test_nothing_without_the_switch(self):
+        self.audit(1, state='SUSPENDED')
+        self.report('h1', violated=True)
+        self.tick()
+        self.assertEqual([], self.audits())
+
+    def test_only_hosts_in_the_scope(self):
+        self.audit(1, scope=[{'compute': [{'exclude': [
+            {'compute_nodes': [{'name': 'h1'}]}]}]}])
+        self.report('h1', violated=True)
+        self.report('h2', violated=True)
+        self.tick()
+        audit, = self.audits()
+        self.assertEqual(['h2'], audit.parameters['hosts'])
+
+    def test_only_the_leader_creates_audits(self):
+        self.audit(1)
+        self.leading.am_i_leader.return_value = False
+        self.report('h1', violated=True)
+        self.assertFalse(self.tick())
+        self.assertEqual([], self.audits())
+        self.leading.am_i_leader.return_value = True
+        self.tick()
+        self.assertEqual(1, len(self.audits()))
+
+    def test_the_next_leader_goes_on(self):
+        """The first leader dies after it created the audit."""
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        other = observer.Observer(settings.CONF, lambda: self.cloud,
+                                  self.history, clock=lambda: self.now)
+        other.refresh()
+        self.seen = other
+        self.watch = watch.Watch(settings.CONF, other, self.leading)
+        self.report('h1', violated=True)
+        self.tick(4)
+        self.assertEqual(1, len(self.preempts()))
+
+    def test_one_in_flight_then_the_others_merged(self):
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        self.report('h2', violated=True)
+        self.assertTrue(self.tick(3))
+        self.assertEqual(1, len(self.audits()))
+        first, = self.audits()
+        first.state = 'SUCCEEDED'
+        first.save()
+        self.tick()
+        self.assertEqual(['h2'], self.audits()[1].parameters['hosts'])
+
+    def test_a_failed_audit_is_tried_again(self):
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        first, = self.audits()
+        first.state = 'FAILED'
+        first.save()
+        self.report('h1', violated=True)
+        self.tick(3)
+        self.assertEqual(2, len(self.audits()))
+
+    def test_at_most_so_many_a_minute(self):
+        self.audit(1)
+        for number in range(10):
+            self.audit(10 + number, audit_type='ONESHOT', state='FAILED',
+                       parameters={'request': 'preempt', 'hosts': ['h1'],
+                                   'switch': fakes.uid(1)})
+        self.report('h1', violated=True)
+        self.tick()
+        self.assertEqual(10, len(self.audits()))
+
+    def test_locked_hosts_wait(self):
+        self.action(self.plan(self.audit(1)), source='h1')
+        self.report('h1', violated=True)
+        self.assertTrue(self.tick())
+        self.assertEqual([], self.audits())
+
+    def test_floored_too_long(self):
+        self.audit(1)
+        self.report('h1', floored=True)
+        self.tick(19)
+        self.assertEqual([], self.audits())
+        self.tick(2)
+        self.assertEqual(1, len(self.audits()))
+
+
+class ChoresTest(Case):
+    def setUp(self):
+        super().setUp()
+        self.seen.refresh()
+        self.addCleanup(timeutils.clear_time_override)
+
+    def later(self, seconds):
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(seconds=seconds))
+
+    def test_lost_trigger(self):
+        self.audit(1)
+        self.audit(2, audit_type='ONESHOT', state='PENDING')
+        self.tick()
+        self.later(11)
+        self.tick(6)
+        self.tick(6)
+        self.engine.trigger_audit.assert_called_once_with(
+            mock.ANY, fakes.uid(2))
+        self.later(61)
+        self.tick(6)
+        self.assertEqual('CANCELLED', self.audits()[0].state)
+
+    def test_failed_switch_is_revived(self):
+        self.audit(1, state='FAILED')
+        self.tick()
+        self.assertEqual('PENDING', self.audits('CONTINUOUS')[0].state)
+
+    def test_cancelled_switch_closes_and_drains(self):
+        self.audit(1, state='CANCELLED', scope=[{'compute': [{'exclude': [
+            {'compute_nodes': [{'name': 'h2'}]}]}]}])
+        self.tick()
+        self.tick(6)
+        audit, = self.audits()
+        self.assertEqual(('drain', ['h1']), (
+            audit.parameters['request'], audit.parameters['hosts']))
+        root = self.seen.snapshot.hosts['h1'].root
+        self.assertEqual({('close', root)}, set(self.cloud.calls))
+
+    def test_empty_and_closed_hosts_need_nothing(self):
+        self.audit(1, state='CANCELLED')
+        self.cloud.known.clear()
+        for name in ('h1', 'h2'):
+            self.cloud.places[name] = fakes.host(name, reserved=fakes.TOTAL)
+        self.seen.refresh()
+        self.tick()
+        self.assertEqual([], self.audits())
+        self.assertEqual([], self.cloud.calls)
+
+    def test_another_switch_holds_the_hosts(self):
+        self.audit(1, state='CANCELLED')
+        self.audit(2, state='SUSPENDED')
+        self.tick()
+        self.assertEqual([], self.audits())
+        self.assertEqual([], self.cloud.calls)
+
+    def test_closing_fails(self):
+        self.audit(1, state='CANCELLED')
+        with mock.patch.object(self.cloud, 'close_admission',
+                               side_effect=cloud.CloudError('no')):
+            self.tick()
+        self.assertEqual(1, len(self.audits()))
+
+    def test_marks_of_woken_instances_go(self):
+        mark = {snapshot.PREEMPTED: 'x'}
+        self.cloud.change(1, metadata=mark)
+        self.cloud.change(2, metadata=mark)
+        self.seen.refresh()
+        self.cloud.change(2, status='SUSPENDED')
+        self.tick()
+        self.assertEqual([('delete', fakes.uid(1), snapshot.PREEMPTED)],
+                         self.cloud.calls)
+
+    def test_marks_of_instances_under_way_stay(self):
+        self.cloud.change(1, metadata={snapshot.PREEMPTED: 'x'})
+        self.seen.refresh()
+        self.action(self.plan(self.audit(1)))
+        self.tick()
+        self.assertEqual([], self.cloud.calls)
+
+    def test_marks_stay_while_nova_is_away(self):
+        self.cloud.change(1, metadata={snapshot.PREEMPTED: 'x'})
+        self.seen.refresh()
+        self.cloud.down = True
+        self.tick()
+        self.assertEqual([], self.cloud.calls)
+
+    def test_the_thread_survives_problems(self):
+        ticks = []
+
+        def tick():
+            ticks.append(1)
+            if len(ticks) < 3:
+                raise RuntimeError('database is away')
+            raise SystemExit
+        with mock.patch.object(self.watch, 'tick', tick), \
+                mock.patch.object(watch.time, 'sleep'), \
+                mock.patch.object(watch, '_TICK', 0.01):
+            self.assertRaises(SystemExit, self.watch._run)
+        self.assertEqual(3, len(ticks))
+        self.assertEqual([], objects.ActionPlan.list(self.context))

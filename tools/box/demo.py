@@ -1,0 +1,170 @@
+"""The main job: secondaries on the idle capacity of three busy-or-idle hosts.
+
+Runs inside the box, after ``up``.  The same schedule of the primary (calm, a
+burst on one host, calm) runs alone, alone again (to know the noise), and
+with secondaries; then a table, a report and the figures as JSON.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import openstack
+import report
+import secondaries
+import workload
+
+import layout
+import seed as seeding
+from shell import say
+
+#: The secondaries: (name, flavor, lease label or None), booted through Nova.
+FLEET = (('render-1', 'secondary.low', 'render'),
+         ('render-2', 'secondary.low', 'render'),
+         ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),
+         ('fold-3', 'secondary', None), ('mine-1', 'secondary', None),
+         ('train-1', 'secondary.high', None),
+         ('train-2', 'secondary.high', None))
+RUN = layout.STATE / 'demo'
+
+
+def boot(cloud) -> dict[str, str]:
+    """Boot the fleet as the user "demo"; return {uuid: name}."""
+    image = cloud.image.find_image('worker-cpu')
+    deadline = time.monotonic() + 150
+    pending = list(FLEET)
+    servers: dict[str, str] = {}
+    while pending:
+        name, flavor, lease = pending[0]
+        hints = {'secondary_lease': lease} if lease else {}
+        metadata = {'secondary:lease': lease} if lease else {}
+        server = cloud.compute.create_server(
+            name=name, image_id=image.id, networks='none',
+            flavor_id=cloud.compute.find_flavor(flavor).id,
+            scheduler_hints=hints, metadata=metadata)
+        while server.status == 'BUILD':
+            time.sleep(0.3)
+            server = cloud.compute.get_server(server.id)
+        if server.status == 'ACTIVE':
+            pending.pop(0)
+            servers[server.id] = name
+            continue
+        # Closed for now: hosts open admission after some calm seconds.
+        reason = (server.fault or {}).get('message', 'no reason given')
+        cloud.compute.delete_server(server.id)
+        if time.monotonic() > deadline:
+            raise SystemExit(f'demo: {name} found no host: {reason}')
+        time.sleep(3)
+    return servers
+
+
+def wait_working(servers: dict[str, str], seconds: float = 120) -> None:
+    """Wait until every guest has booted and counts."""
+    units = secondaries.Units(list(servers))
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        units.update()
+        if all(units.count.values()):
+            return
+        time.sleep(1)
+    silent = [servers[s] for s, n in units.count.items() if not n]
+    raise SystemExit(f'demo: no work seen from {silent}; their consoles are '
+                     f'in {layout.SHARED}/instances')
+
+
+def one_run(name: str, hosts, burst_host, phases, seed) -> dict:
+    """Run the schedule once; return what was measured of the primary."""
+    say(f'{name}: {sum(p.seconds for p in phases)} s')
+    clients = workload.Clients(RUN / name.replace(' ', '-'), phases, hosts,
+                               burst_host, seed)
+    sampler = workload.Sampler(hosts)
+    sampler.start()
+    began = clients.run(lambda phase: say(
+        f'  ({phase.name}) ' + (f'burst on {burst_host}' if phase.burst
+                                else 'calm')))
+    return {'began': began, 'rows': sampler.stop(), 'clients': clients}
+
+
+def fleet_hosts(cloud, servers) -> dict[str, list[str]]:
+    """Return the servers on each host."""
+    found: dict[str, list[str]] = {}
+    for server in cloud.compute.servers(all_projects=True):
+        if server.id in servers:
+            found.setdefault(server.compute_host, []).append(server.id)
+    return found
+
+
+def remove(cloud) -> None:
+    """Delete what an earlier, interrupted demo may have left."""
+    names = {name for name, _, _ in FLEET}
+    left = [s for s in cloud.compute.servers(all_projects=True)
+            if s.name in names]
+    for server in left:
+        cloud.compute.delete_server(server.id)
+    for server in left:
+        cloud.compute.wait_for_delete(server, wait=60)
+
+
+def main() -> None:
+    """Run the demo; exit 0 if every line that it promises holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--report', default='box-demo.html')
+    parser.add_argument('--json')
+    parser.add_argument('--quick', action='store_true')
+    options = parser.parse_args()
+    hosts = layout.host_names(layout.load_settings())
+    phases = workload.schedule(options.quick)
+    cloud = openstack.connect()
+    user = openstack.connect(username='demo', project_name='demo')
+    remove(cloud)
+    seeding.demo_objects(cloud)
+    workload.prepare(hosts)
+
+    burst_host = hosts[0]
+    runs = {'alone': one_run('primary alone', hosts, burst_host, phases,
+                             options.seed)}
+    if not options.quick:
+        runs['again'] = one_run('primary alone again', hosts, burst_host,
+                                phases, options.seed)
+    say('booting the secondaries through the Nova API')
+    servers = boot(user)
+    wait_working(servers)
+    placed = fleet_hosts(cloud, servers)
+    say('  ' + ', '.join(f'{host}: {len(found)}'
+                         for host, found in sorted(placed.items())))
+    seeding.switch(cloud)
+    before = secondaries.agent_counters(hosts)
+    watch = secondaries.Watch(cloud, servers)
+    watch.poll()
+    watch.start()
+    started_running, since = watch.running(), time.time()
+    runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
+                           options.seed)
+    # The last returns may still be under way; they are given some seconds.
+    deadline = time.monotonic() + 30
+    while watch.running() < started_running and time.monotonic() < deadline:
+        time.sleep(1)
+    watch.stop()
+    after = secondaries.agent_counters(hosts)
+    figures = report.figures(
+        hosts, burst_host, runs, watch, started_running,
+        {k: after.get(k, 0) - before.get(k, 0) for k in after},
+        secondaries.operations(cloud, since), secondaries.stages(since))
+    figures['seed'] = options.seed
+    path = pathlib.Path(options.report)
+    report.write_html(path, figures, hosts, burst_host, runs, watch, servers)
+    if options.json:
+        pathlib.Path(options.json).write_text(
+            json.dumps(figures, indent=1) + '\n')
+    print(report.table(figures))
+    say(f'report: {path}' + (f', figures: {options.json}'
+                             if options.json else ''))
+    remove(cloud)
+    sys.exit(0 if all(line['holds'] for line in figures['promises']) else 1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,247 @@
+"""Figures, table and HTML report of the demo."""
+
+import base64
+import html
+import io
+
+import layout
+import workload
+
+TIMELIMIT = 10
+EXPLANATION = '''\
+<p>On each of {hosts} real compute hosts a PostgreSQL server (the
+<b>primary</b>) does work that Nova does not know of. The same clients' load
+runs alone and then with <b>secondary</b> instances booted through the Nova
+API. In phase (c) the primary of {burst} needs most of its host.</p>
+<p><b>What to look for.</b> The dashed line is the policy
+(<code>cpu &lt;= 90% for 10s</code>). Before the burst the secondaries (light)
+fill each host up to just under the line. When the burst begins, the agent on
+that host throttles them within a control period; as their minimum shares no
+longer fit, Watcher moves one away and suspends the others. When calm has
+returned they come back, with their memory: no unit of their work is
+lost.</p>'''
+
+
+def percentile(values: list[float], q: float) -> float:
+    """Return the q-quantile of values, 0 if there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] \
+        if ordered else 0.0
+
+
+def _primary(run: dict, hosts: list[str]) -> dict:
+    """Return latency and throughput of the primaries in each phase.
+
+    Phase c counts from the policy's timelimit on, in every run alike.
+    """
+    found = {}
+    began = run['began']
+    names = [name for name in began if name != 'end']
+    for name, following in zip(names, [*names[1:], 'end'], strict=True):
+        since = began[name] + (TIMELIMIT if name == 'c' else 0)
+        rows = [row for host in hosts
+                for row in run['clients'].latencies(name, host, since)]
+        latencies = [latency for _, latency in rows]
+        found[name] = {
+            'p50_ms': percentile(latencies, .50),
+            'p95_ms': percentile(latencies, .95),
+            'p99_ms': percentile(latencies, .99),
+            'tps': len(rows) / (began[following] - since)}
+    return found
+
+
+def figures(hosts, burst_host, runs, watch, started_running, counters,
+            operations, stages) -> dict:
+    """Return every figure of the demo, and whether each promise holds."""
+    result: dict = {'hosts': hosts, 'burst_host': burst_host}
+    primary = {name: _primary(run, hosts) for name, run in runs.items()}
+    for name, key in (('alone', 'usage_alone'), ('with', 'usage_with')):
+        began = runs[name]['began']
+        result[key] = workload.mean_usage(
+            runs[name]['rows'], hosts, began['b'], began['end'])
+    for figure in ('p50_ms', 'p95_ms', 'p99_ms', 'tps'):
+        result[f'primary_{figure}'] = {
+            phase: {run: primary[run][phase][figure] for run in primary}
+            for phase in primary['alone']}
+    done = {}
+    for operation in operations:
+        if operation['state'] == 'SUCCEEDED':
+            done[operation['kind']] = done.get(operation['kind'], 0) + 1
+    result.update(
+        secondary_work_units=watch.units.done,
+        work_units_lost=watch.units.lost, operations=done,
+        operations_failed=sum(o['state'] == 'FAILED' for o in operations),
+        violations=counters.get('violations', 0),
+        invalidations=counters.get('invalidations', 0),
+        floored_s=counters.get('floored_s', 0.0), counters=counters,
+        stages=[{stage: round(t - min(batch.values()), 3)
+                 for stage, t in sorted(batch.items(), key=lambda i: i[1])}
+                for batch in stages],
+        returned=(watch.running() / started_running if started_running
+                  else 0.0),
+        servers={watch.servers[uuid]: state
+                 for uuid, state in watch.states().items()},
+        history=[{'t': round(t - runs['with']['began']['b'], 1),
+                  'server': watch.servers[uuid], 'status': status,
+                  'host': host} for t, uuid, status, host in watch.history])
+    spans = [batch['first_api_call'] - batch['window'] for batch in stages
+             if 'first_api_call' in batch and 'window' in batch]
+    result['seconds_window_to_first_api_call'] = (
+        round(spans[0], 3) if spans else None)
+    result['promises'] = _promises(result)
+    return result
+
+
+def _promises(f: dict) -> list[dict]:
+    def ratio(figure, phase):
+        values = f[f'primary_{figure}'][phase]
+        return values['with'] / values['alone'] if values['alone'] else 0.0
+
+    def noise(figure, phase):
+        values = f[f'primary_{figure}'][phase]
+        if 'again' not in values or not values['alone']:
+            return ''
+        return f"A/A {values['again'] / values['alone']:.3f}"
+
+    gain = f['usage_with'] - f['usage_alone']
+    span = f['seconds_window_to_first_api_call']
+    kinds = f['operations']
+    lines = [
+        ('usage_with - usage_alone >= 25 points', gain, gain >= 25, ''),
+        ('invalidations == 0', f['invalidations'],
+         f['invalidations'] == 0, ''),
+        ('work_units_lost == 0', f['work_units_lost'],
+         f['work_units_lost'] == 0, ''),
+        ('returned == 1.0', f['returned'], f['returned'] == 1.0, ''),
+        ('live migrations >= 1', kinds.get('migrate', 0),
+         kinds.get('migrate', 0) >= 1, ''),
+        ('suspends >= 1', kinds.get('suspend', 0),
+         kinds.get('suspend', 0) >= 1, ''),
+        ('resumes >= 1', kinds.get('resume', 0),
+         kinds.get('resume', 0) >= 1, ''),
+        ('seconds_window_to_first_api_call <= 2', span,
+         span is not None and span <= 2, '')]
+    for phase, p99, tps in (('b', 1.15, 0.98), ('c', 1.25, 0.95)):
+        lines += [
+            (f'p99 in ({phase}) <= {p99} x alone', ratio('p99_ms', phase),
+             ratio('p99_ms', phase) <= p99, noise('p99_ms', phase)),
+            (f'tps in ({phase}) >= {tps} x alone', ratio('tps', phase),
+             ratio('tps', phase) >= tps, noise('tps', phase))]
+    return [{'promise': text, 'value': value, 'holds': bool(holds),
+             'noise': spread} for text, value, holds, spread in lines]
+
+
+def _number(value) -> str:
+    if value is None:
+        return '-'
+    return f'{value:.3f}' if isinstance(value, float) else str(value)
+
+
+def table(f: dict) -> str:
+    """Return the figures as text."""
+    lines = ['', f"{'promise':42} {'measured':>10}  holds  noise"]
+    for line in f['promises']:
+        lines.append(f"{line['promise']:42} {_number(line['value']):>10}  "
+                     f"{'yes' if line['holds'] else 'NO ':5}  "
+                     f"{line['noise']}")
+    lines += ['', f"{'':24}" + ''.join(f'{run:>12}' for run in
+                                       f['primary_tps']['b'])]
+    for phase in f['primary_tps']:
+        for figure in ('p50_ms', 'p95_ms', 'p99_ms', 'tps'):
+            values = f[f'primary_{figure}'][phase]
+            lines.append(f'({phase}) primary_{figure:12}' + ''.join(
+                f'{value:12.2f}' for value in values.values()))
+    lines += [
+        '', f"mean CPU of all hosts: {f['usage_alone']:.1f} % alone, "
+        f"{f['usage_with']:.1f} % with secondaries",
+        f"secondary work units: {f['secondary_work_units']}, lost: "
+        f"{f['work_units_lost']}",
+        f"operations: {f['operations']}, failed: {f['operations_failed']}",
+        f"violations: {_number(f['violations'])}, at the floor for "
+        f"{f['floored_s']:.1f} instance-seconds", '']
+    return '\n'.join(lines)
+
+
+def _plots(hosts, burst_host, runs, watch) -> str:
+    import matplotlib
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    rows, began = runs['with']['rows'], runs['with']['began']
+    zero = began['b']
+    figure, axes = pyplot.subplots(
+        len(hosts) + 1, 1, figsize=(11, 2.3 * (len(hosts) + 1)),
+        sharex=True, constrained_layout=True)
+    times = [row['t'] - zero for row in rows]
+    for axis, host in zip(axes, hosts, strict=False):
+        primary = [row[host][0] for row in rows]
+        guests = [row[host][1] for row in rows]
+        axis.stackplot(times, primary, guests, labels=('primary',
+                       'secondaries'), colors=('#1f4e79', '#9cc3e6'))
+        axis.axhline(90, color='#c00000', ls='--', lw=1, label='policy')
+        axis.set_ylim(0, 110)
+        axis.set_ylabel(f'{host}\nCPU %')
+        for t, uuid, status, where in watch.history:
+            if where == host and t > zero + 1:
+                axis.axvline(t - zero, color='#555555', lw=.6)
+                axis.text(t - zero, 104, f'{watch.servers[uuid]} '
+                          f'{status.lower()}', fontsize=6, rotation=30,
+                          va='bottom')
+        for phase in ('c', 'd'):
+            axis.axvline(began[phase] - zero, color='black', lw=1, ls=':')
+    axes[0].legend(loc='lower right', fontsize=7, ncol=3)
+    last = axes[-1]
+    for name, colour in (('alone', '#7f7f7f'), ('with', '#c55a11')):
+        if name not in runs:
+            continue
+        run, origin = runs[name], runs[name]['began']['b']
+        buckets: dict[int, list[float]] = {}
+        for phase in ('b', 'c', 'd'):
+            for t, latency in run['clients'].latencies(phase, burst_host):
+                buckets.setdefault(int((t - origin) // 5) * 5,
+                                   []).append(latency)
+        points = sorted(buckets)
+        last.plot(points, [percentile(buckets[p], .95) for p in points],
+                  color=colour, label=f'p95, {name}')
+        last.plot(points, [percentile(buckets[p], .5) for p in points],
+                  color=colour, ls=':', label=f'p50, {name}')
+    last.set_yscale('log')
+    last.set_ylabel(f'{burst_host}: primary\nlatency ms')
+    last.set_xlabel('seconds since the secondaries\' run began')
+    last.legend(fontsize=7, ncol=4)
+    out = io.BytesIO()
+    figure.savefig(out, format='png', dpi=110)
+    pyplot.close(figure)
+    return base64.b64encode(out.getvalue()).decode()
+
+
+def write_html(path, f, hosts, burst_host, runs, watch, servers) -> None:
+    """Write the report, one file with its pictures in it."""
+    explanation = EXPLANATION.format(hosts=len(hosts), burst=burst_host)
+    promises = ''.join(
+        f"<tr><td>{html.escape(line['promise'])}</td>"
+        f"<td>{_number(line['value'])}</td>"
+        f"<td>{'yes' if line['holds'] else '<b>no</b>'}</td>"
+        f"<td>{line['noise']}</td></tr>" for line in f['promises'])
+    history = ''.join(
+        f"<tr><td>{row['t']}</td><td>{row['server']}</td>"
+        f"<td>{row['status']}</td><td>{row['host']}</td></tr>"
+        for row in f['history'])
+    path.write_text(f'''<!doctype html><meta charset="utf-8">
+<title>secondary_scheduler: the main job</title>
+<style>body{{font:15px sans-serif;max-width:70em;margin:2em auto}}
+td,th{{padding:.15em .8em;text-align:left;border-bottom:1px solid #ddd}}
+img{{max-width:100%}}</style>
+<h1>Secondaries on idle capacity, out of the way in time</h1>
+{explanation}
+<img src="data:image/png;base64,{_plots(hosts, burst_host, runs, watch)}">
+<h2>What is promised, and what was measured</h2>
+<table><tr><th>promise</th><th>measured</th><th>holds</th><th>noise</th></tr>
+{promises}</table>
+<h2>All figures</h2><pre>{html.escape(table(f))}</pre>
+<h2>States of the servers, as Nova told them</h2>
+<table><tr><th>s</th><th>server</th><th>state</th><th>host</th></tr>
+{history}</table>
+<p>Each host has {layout.HOST_CPUS} CPU. Source: <code>python3 tools/box
+demo --seed {f.get('seed', 1)}</code>.</p>
+''')

@@ -1,0 +1,153 @@
+"""The secondaries of the demo, seen from outside: servers, units, operations.
+"""
+
+import json
+import re
+import threading
+import time
+
+import guest
+import hosts as box_hosts
+import layout
+
+UNITS = re.compile(rb'UNITS (\S+) (\d+)')
+
+
+class Units:
+    """Counts finished work units of servers from their console logs.
+
+    A guest counts in memory and prints the count with the id of its boot.
+    When a new boot begins, or a count goes down, what the guest had counted
+    before is lost: only a restart or a kill does that.
+    """
+
+    def __init__(self, servers: list[str]) -> None:
+        self.count = dict.fromkeys(servers, 0)
+        self.boot: dict[str, bytes] = {}
+        self.lost = 0
+        self.done = 0
+
+    def update(self) -> None:
+        """Read every console's newest line."""
+        for server in self.count:
+            try:
+                with open(guest.console(server), 'rb') as log:
+                    log.seek(0, 2)
+                    log.seek(max(0, log.tell() - 400))
+                    found = UNITS.findall(log.read())
+            except FileNotFoundError:
+                continue
+            if not found:
+                continue
+            boot, units = found[-1][0], int(found[-1][1])
+            before = self.count[server]
+            if self.boot.get(server, boot) != boot or units < before:
+                self.lost += before
+                before = 0
+            self.boot[server] = boot
+            self.done += units - before
+            self.count[server] = units
+
+
+class Watch(threading.Thread):
+    """Follows the servers' states and hosts, and their work units."""
+
+    def __init__(self, cloud, servers: dict[str, str],
+                 period: float = 2.0) -> None:
+        super().__init__(daemon=True)
+        self.cloud, self.servers, self.period = cloud, servers, period
+        self.units = Units(list(servers))
+        self.history: list[tuple[float, str, str, str]] = []
+        self._last: dict[str, tuple] = {}
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Poll until stopped."""
+        while not self._ended.wait(self.period):
+            self.poll()
+
+    def poll(self) -> None:
+        """Note each change of state or host."""
+        self.units.update()
+        try:
+            found = list(self.cloud.compute.servers(all_projects=True))
+        except Exception as problem:
+            print(f'  (Nova did not answer: {problem})', flush=True)
+            return
+        for server in found:
+            if server.id not in self.servers:
+                continue
+            state = (server.status, server.compute_host or '',
+                     server.task_state or '')
+            if self._last.get(server.id) != state:
+                self._last[server.id] = state
+                self.history.append((time.time(), server.id, state[0],
+                                     state[1]))
+
+    def stop(self) -> None:
+        """End the thread after one last look."""
+        self._ended.set()
+        self.join()
+        self.poll()
+
+    def running(self) -> int:
+        """Return how many servers run now."""
+        return sum(state[0] == 'ACTIVE' for state in self._last.values())
+
+    def states(self) -> dict[str, tuple]:
+        """Return the last (status, host, task) of each server."""
+        return dict(self._last)
+
+
+def agent_counters(names: list[str]) -> dict[str, float]:
+    """Sum the agents' counters over the hosts."""
+    sums: dict[str, float] = {}
+    for host in names:
+        path = box_hosts.directory(host) / 'agent/status.json'
+        try:
+            counters = json.loads(path.read_text())['counters']
+        except (OSError, ValueError, KeyError):
+            continue
+        for name, value in counters.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+STAGE = re.compile(r'secondary-stage batch=(\S+) stage=(\S+) t=([\d.]+)')
+
+
+def stages(since: float) -> list[dict]:
+    """Read the stages of each batch from Watcher's logs.
+
+    Returns one dictionary per batch: {stage: seconds since the epoch}.
+    """
+    batches: dict[str, dict] = {}
+    for path in layout.LOG.glob('watcher-*-service.log'):
+        for batch, stage, t in STAGE.findall(path.read_text(
+                errors='replace')):
+            if float(t) >= since:
+                found = batches.setdefault(batch, {})
+                found[stage] = min(float(t), found.get(stage, 1e12))
+    return sorted(batches.values(), key=lambda b: min(b.values()))
+
+
+def operations(cloud, since: float) -> list[dict]:
+    """Return Watcher's actions since an instant, newest plan last."""
+    from datetime import datetime, timezone
+    api = cloud.config.get_session_client('infra-optim')
+    answer = api.get('/v1/actions/detail', params={'limit': 1000},
+                     headers={'OpenStack-API-Version': 'infra-optim latest'})
+    found = []
+    for action in answer.json().get('actions', ()):
+        created = datetime.fromisoformat(action['created_at']).replace(
+            tzinfo=timezone.utc).timestamp()
+        kind = action['action_type']
+        if created >= since - 1 and kind.startswith('secondary_'):
+            ended = action['updated_at']
+            found.append({
+                'kind': kind.removeprefix('secondary_'),
+                'state': action['state'], 'created': created,
+                'ended': ended and datetime.fromisoformat(ended).replace(
+                    tzinfo=timezone.utc).timestamp(),
+                'parameters': action['input_parameters']})
+    return sorted(found, key=lambda row: row['created'])

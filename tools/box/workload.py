@@ -1,0 +1,166 @@
+"""The primary's work and what is seen of it: pgbench and samples of usage.
+
+Each host runs a PostgreSQL server of its own, outside Nova's control.  Its
+clients are pgbench processes on the box's "clients" machines, with a rate
+schedule (Poisson arrivals from a seed, so two runs get the same arrivals).
+"""
+
+import dataclasses
+import pathlib
+import subprocess
+import threading
+import time
+
+import cgroups
+import layout
+import shell
+
+#: One transaction reads 30,000 rows: about 5 ms of CPU.
+TRANSACTION = '''\
+\\set first random(1, 60000)
+select sum(abalance) from pgbench_accounts
+ where aid between :first and :first + 30000;
+'''
+CALM_TPS = 30
+BURST_TPS = 82
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of the schedule; the burst is at one host only."""
+
+    name: str
+    seconds: int
+    burst: bool = False
+
+
+def schedule(quick: bool) -> tuple[Phase, ...]:
+    """Return the phases: calm, burst on one host, calm again."""
+    if quick:
+        return (Phase('b', 20), Phase('c', 50, True), Phase('d', 45))
+    return (Phase('b', 40), Phase('c', 75, True), Phase('d', 65))
+
+
+def pgbench() -> str:
+    """Return the path of the newest pgbench."""
+    return str(sorted(pathlib.Path('/usr/lib/postgresql').glob(
+        '*/bin/pgbench'))[-1])
+
+
+def prepare(hosts: list[str]) -> None:
+    """Fill each primary's tables once."""
+    for host in hosts:
+        shell.once(f'tables of the primary on {host}', shell.run, [
+            pgbench(), '-h', layout.host_address(host), '-U', 'postgres',
+            '-i', '-s', '1', '-q', 'postgres'])
+
+
+class Clients:
+    """The clients of all primaries through one run of the schedule."""
+
+    def __init__(self, directory: pathlib.Path, phases, hosts, burst_host,
+                 seed: int) -> None:
+        self.directory = directory
+        self.phases, self.hosts = phases, hosts
+        self.burst_host, self.seed = burst_host, seed
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / 'transaction.sql').write_text(TRANSACTION)
+
+    def _command(self, phase: Phase, number: int, host: str) -> list[str]:
+        burst = phase.burst and host == self.burst_host
+        joins = ''.join(f'echo $$ > {path}/cgroup.procs; '
+                        for path in cgroups.groups('clients'))
+        return ['sh', '-c', joins + 'exec "$@"', 'sh', pgbench(),
+                '-h', layout.host_address(host), '-U', 'postgres', '-n',
+                '-f', str(self.directory / 'transaction.sql'),
+                '-M', 'prepared', '-c', '8', '-j', '1',
+                '-R', str(BURST_TPS if burst else CALM_TPS),
+                '-T', str(phase.seconds), '-l',
+                '--log-prefix', str(self.directory / f'{phase.name}-{host}'),
+                f'--random-seed={self.seed * 1000 + number * 10 + int(burst)}',
+                'postgres']
+
+    def run(self, at_phase) -> dict[str, float]:
+        """Run the schedule; return when each phase began (s, epoch)."""
+        for old in self.directory.glob('[bcd]-*'):
+            old.unlink()
+        began = {}
+        for number, phase in enumerate(self.phases):
+            began[phase.name] = time.time()
+            at_phase(phase)
+            end = time.monotonic() + phase.seconds
+            clients = [subprocess.Popen(
+                self._command(phase, number, host),
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for host in self.hosts]
+            for client in clients:
+                client.wait()
+            time.sleep(max(0.0, end - time.monotonic()))
+        began['end'] = time.time()
+        return began
+
+    def latencies(self, phase: str, host: str, since: float = 0.0):
+        """Return (time finished, latency in ms) of a phase's transactions.
+
+        A latency counts from the instant at which the transaction was due,
+        so waiting for a busy server is in it.
+        """
+        rows = []
+        for path in self.directory.glob(f'{phase}-{host}.*'):
+            for line in path.read_text().splitlines():
+                fields = line.split()
+                ended = int(fields[4]) + int(fields[5]) / 1e6
+                if fields[2].isdigit() and ended >= since:
+                    rows.append((ended, int(fields[2]) / 1000))
+        return rows
+
+
+class Sampler(threading.Thread):
+    """Each second: how busy each host is, by its primary and in all.
+
+    Shares are percent of the host's CPUs, from the cgroups' own counters:
+    what is not under the guests' group is the primary and its system.
+    """
+
+    def __init__(self, hosts: list[str], period: float = 1.0) -> None:
+        super().__init__(daemon=True)
+        self.hosts, self.period = hosts, period
+        self.rows: list[dict] = []
+        self._ended = threading.Event()
+
+    @staticmethod
+    def _counters(host: str) -> tuple[int, int]:
+        group = cgroups.path('cpuacct', f'hosts/{host}')
+        guests = group / 'machine/cpuacct.usage'
+        return (int((group / 'cpuacct.usage').read_text()),
+                int(guests.read_text()) if guests.exists() else 0)
+
+    def run(self) -> None:
+        """Sample until stopped."""
+        before, then = {h: self._counters(h) for h in self.hosts}, time.time()
+        while not self._ended.wait(self.period):
+            now = time.time()
+            row: dict = {'t': now}
+            for host in self.hosts:
+                current = self._counters(host)
+                scale = 100 / ((now - then) * 1e9 * layout.HOST_CPUS)
+                total = (current[0] - before[host][0]) * scale
+                guests = max(0.0, current[1] - before[host][1]) * scale
+                row[host] = (total - guests, guests)
+                before[host] = current
+            then = now
+            self.rows.append(row)
+
+    def stop(self) -> list[dict]:
+        """End the thread and return its rows."""
+        self._ended.set()
+        self.join()
+        return self.rows
+
+
+def mean_usage(rows: list[dict], hosts: list[str], begin: float,
+               end: float) -> float:
+    """Return the mean usage of all hosts in percent over an interval."""
+    values = [sum(row[host]) for row in rows for host in hosts
+              if begin <= row['t'] <= end]
+    return sum(values) / len(values) if values else 0.0
