@@ -1,1 +1,1 @@
-"""Secondary (preemptible) instances on the idle capacity of OpenStack hosts."""
+"""Secondary (preemptible) instances on idle capacity of OpenStack hosts."""

@@ -16,8 +16,7 @@ import threading
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroups
-from secondary_scheduler.agent import processes
+from secondary_scheduler.agent import cgroups, processes
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.domains import Secondary
 

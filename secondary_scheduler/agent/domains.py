@@ -10,6 +10,7 @@ has been found beyond doubt.
 from collections.abc import Callable, Iterable
 import dataclasses
 import threading
+import time
 import typing
 from xml.etree import ElementTree  # nosec B405: see read_guest
 
@@ -26,6 +27,9 @@ CACHE = 'domains.json'
 
 #: Nova's largest domain XML is some tens of kilobytes.
 _LARGEST_XML = 1 << 20
+
+#: A listing takes milliseconds; this late, libvirtd hangs.
+_HANGS_S = 10.0
 
 
 class Unreadable(ValueError):
@@ -79,7 +83,7 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
         raise Unreadable('too large, or with a document type')
     try:
-        root = ElementTree.fromstring(xml)  # nosec B314: no entities
+        root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
     except ElementTree.ParseError as exc:
         raise Unreadable(str(exc)) from exc
     if root.tag != 'domain' or (_only(root, 'uuid').text or '').strip() != (
@@ -139,7 +143,8 @@ class Domains:
         self.hostname: str | None = None
         self.primaries: int | None = None
         self.unreadable = 0
-        self.listed = False
+        self._listed_at: float | None = None
+        self._failure = ''
 
     # -- what others ask ---------------------------------------------------
     def secondaries(self) -> tuple[Secondary, ...]:
@@ -148,6 +153,13 @@ class Domains:
             known = tuple(self._known.values())
         return tuple(guest for guest in known if processes.start_time(
             guest.pid, self._proc) == guest.started)
+
+    @property
+    def listed(self) -> bool:
+        """Whether libvirt answers: not if it failed, nor if it hangs."""
+        at = self._listed_at
+        return at is not None and (
+            time.monotonic() - at < _HANGS_S + self._period)
 
     # -- the cache ---------------------------------------------------------
     def _cached(self) -> dict[str, Secondary]:
@@ -186,13 +198,16 @@ class Domains:
             self._subscribe(self._connection)
         if self._read_anew:
             self._read_anew, self._read, self._unread = False, {}, set()
-        found, seen, primaries, lost = [], {}, 0, 0
+        found: list[Secondary] = []
+        seen: dict[tuple[str, int], Guest | None] = {}
+        primaries = lost = 0
         for domain in self._connection.listAllDomains(1):   # active ones
             uuid, number = domain.UUIDString(), domain.ID()
             try:
                 guest = self._guest(domain, uuid, number)
                 seen[uuid, number] = guest
-                secondary = guest and self._verified(domain, guest, number)
+                secondary = (None if guest is None else
+                             self._verified(domain, guest, number))
             except Exception as exc:
                 # A domain that ends while we look is no reason to stop.
                 LOG.warning('Domain %(uuid)s counts as a primary: '
@@ -208,7 +223,7 @@ class Domains:
         self.primaries = primaries
         self.unreadable = lost + len(self._unread)
         self._remember(found)
-        self.listed = True
+        self._listed_at, self._failure = time.monotonic(), ''
 
     def _guest(self, domain: typing.Any, uuid: str,
                number: int) -> Guest | None:
@@ -272,9 +287,11 @@ class Domains:
             try:
                 self.refresh()
             except Exception as exc:
-                self.listed = False
-                LOG.warning('libvirt does not answer, going on with the '
-                            'secondaries known: %s', exc)
+                self._listed_at = None
+                if self._failure != str(exc):
+                    LOG.warning('libvirt does not answer, going on with the '
+                                'secondaries known: %s', exc)
+                self._failure = str(exc)
                 self._drop_connection()
             self._changed()
             self._again.wait(self._period)

@@ -185,8 +185,6 @@ class LocalTrigger:
         for guest in sorted(floored, key=_rank)[:max(0, count)]:
             LOG.info('Lifting %s from the floor', guest.uuid)
             self._floors.drop(guest.uuid, Reason.POLICY)
-        if count > 0:
-            self._room.clear()
 
     def _lift_slots(self, resolved: Resolved,
                     guests: Sequence[Secondary]) -> None:

@@ -76,7 +76,8 @@ class Reporter:
         limit = self._policies.current.limit(language.CPU)
         if limit is None:
             return None
-        return limit - self._conf.secondary_scheduler.set_point_margin
+        margin: float = self._conf.secondary_scheduler.set_point_margin
+        return limit - margin
 
     def closed(self) -> str:
         """Say why no secondary may come, apart from room; '' if it may."""

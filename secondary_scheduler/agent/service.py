@@ -17,15 +17,15 @@ import typing
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroups
-from secondary_scheduler.agent import control
-from secondary_scheduler.agent import local_trigger
-from secondary_scheduler.agent import reporter
+from secondary_scheduler.agent import cgroups, control, local_trigger, reporter
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller
-from secondary_scheduler.agent.domains import Domains, Secondary
-from secondary_scheduler.agent.domains import libvirt_connector
+from secondary_scheduler.agent.domains import (
+    Domains,
+    Secondary,
+    libvirt_connector,
+)
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter

@@ -8,9 +8,9 @@ import typing
 
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_service import backend
 
-from secondary_scheduler.agent import cgroups
-from secondary_scheduler.agent import service
+from secondary_scheduler.agent import cgroups, service
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
@@ -36,7 +36,9 @@ _COMMANDS = {
 
 def _configure(arguments: list[str], files: list[str] | None = None
                ) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
+    # oslo.messaging registers some of its options there and nowhere else.
+    conf = cfg.CONF
+    conf.reset()
     logging.register_options(conf)
     agent_conf.register_opts(conf)
     policy_conf.register_opts(conf)
@@ -58,6 +60,7 @@ def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
 
 def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
     """Run the service; 2 if the configuration does not allow it."""
+    backend.init_backend(backend.BackendType.THREADING)
     logging.setup(conf, 'secondary-agent')
     try:
         store = service.open_store(conf, read_only=dry_run)

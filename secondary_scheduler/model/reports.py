@@ -41,7 +41,7 @@ class PolicyReport:
 
 @dataclasses.dataclass(frozen=True)
 class InstanceReport:
-    """One secondary on the host; ``cpu`` and ``cap`` in percent of the host."""
+    """One secondary on the host; cpu and cap in percent of the host."""
 
     uuid: str
     priority: int

@@ -11,14 +11,11 @@ In nova.conf::
 from collections.abc import Iterable
 import typing
 
-from nova.scheduler import filters
-from nova.scheduler import utils
+from nova.scheduler import filters, utils
 from oslo_log import log as logging
 from stevedore import extension
 
-from secondary_scheduler.nova import request
-from secondary_scheduler.nova import settings
-from secondary_scheduler.nova import snapshot
+from secondary_scheduler.nova import request, settings, snapshot
 from secondary_scheduler.nova.guard import COMPLAINTS
 
 LOG = logging.getLogger(__name__)

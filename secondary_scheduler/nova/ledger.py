@@ -14,9 +14,9 @@ Nova's own database, in one batch for all hosts of a decision:
   after it has ended.  That update settles all older ones, so the ``n`` that
   are counted are the ``n`` youngest instances on the host;
 * ``failed_builds`` counts failures since the last success, so the ``n`` that
-  are counted are the last ``n`` builds on the host that had ended when it
-  reported the number.  (A success of a secondary does reset the count of
-  primaries' failures; that cannot be told apart.)
+  are counted are the last ``n`` builds that failed there and had begun when
+  the host reported the number.  (A success of a secondary does reset the
+  count of primaries' failures; that cannot be told apart.)
 
 What was worked out holds until the host's numbers change, so that a decision
 in a quiet cloud asks nothing.
@@ -30,10 +30,13 @@ import time
 import typing
 
 from secondary_scheduler.nova.guard import COMPLAINTS
-from secondary_scheduler.nova.records import newest
-from secondary_scheduler.nova.records import read
-from secondary_scheduler.nova.records import Record
-from secondary_scheduler.nova.records import Records
+from secondary_scheduler.nova.records import (
+    Record,
+    Records,
+    newest,
+    read,
+    readable,
+)
 
 #: Rows asked for at once.
 BATCH = 500
@@ -89,6 +92,10 @@ class Ledger:
         changed = []
         for host in hosts:
             node, key = (host.host, host.nodename), _numbers(host)
+            if host.hypervisor_type == 'ironic':
+                # Its nodes share one host name, and hold no secondaries.
+                found[node] = Use()
+                continue
             known = self._known.get(node)
             if known is not None and known[0] == key:
                 found[node] = known[1]
@@ -132,7 +139,7 @@ class _Inquiry:
         self._deadline = deadline
         self._clock = clock
         self._fresh: dict[str, list[Record]] = {}
-        self._builds: dict[str, dict[str, list[
+        self._failures: dict[str, dict[str, list[
             tuple[datetime.datetime, str]]]] = {}
 
     def ask(self, hosts: list[HostState]) -> None:
@@ -147,11 +154,11 @@ class _Inquiry:
             unknown = [uuid for host in states
                        if host.host not in self._fresh
                        for uuid, instance in host.instances.items()
-                       if read(instance) is None]
+                       if not readable(instance)]
             self._learn(cell, unknown)
             if any(_number(h, 'failed_builds') for h in states) and (
                     self._clock() < self._deadline):
-                self._builds[cell] = self._records.builds(cell)
+                self._failures[cell] = self._records.failures(cell)
                 self._learn(cell, [uuid for host in states
                                    for uuid in self._failed(host)])
 
@@ -163,7 +170,7 @@ class _Inquiry:
         io_ops = newest(records, _number(host, 'io_workload'))
         failed = [self._instances.get(uuid) for uuid in self._failed(host)]
         if _number(host, 'failed_builds') and (
-                host.cell_uuid not in self._builds):
+                host.cell_uuid not in self._failures):
             return None
         ours = [r for r in records if r.secondary]
         return Use(
@@ -184,14 +191,17 @@ class _Inquiry:
             record = read(instance) or self._instances.get(uuid)
             if record is None:
                 return None
+            # A resize brings another flavor, and a later resynchronisation
+            # the instance without any.
+            self._instances[uuid] = record
             records.append(record)
         return records
 
     def _failed(self, host: HostState) -> list[str]:
         updated = _naive(host.updated)
-        return [uuid for ended, uuid in self._builds.get(
+        return [uuid for began, uuid in self._failures.get(
                     host.cell_uuid, {}).get(host.host, ())
-                if updated is None or ended <= updated][
+                if updated is None or began <= updated][
                     :_number(host, 'failed_builds')]
 
     def _learn(self, cell: str, uuids: list[str]) -> None:
@@ -210,13 +220,12 @@ class _Inquiry:
 def _numbers(host: HostState) -> object:
     """Return what changes when anything that we work out may change.
 
-    The time alone has whole seconds.  What a request consumes while it is
-    served is its own and not in here.
+    The time of the host's last update alone would not do: it has whole
+    seconds.
     """
-    return (host.updated_by_compute if hasattr(host, 'updated_by_compute')
-            else None, _number(host, 'num_instances'),
+    return (host.updated, _number(host, 'num_instances'),
             _number(host, 'io_workload'), _number(host, 'failed_builds'),
-            host.disk_mb_used, frozenset(host.instances))
+            host.vcpus_used, host.free_ram_mb, frozenset(host.instances))
 
 
 def _in_motion(host: HostState) -> bool:

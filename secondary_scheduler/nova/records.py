@@ -9,6 +9,7 @@ from nova import context as nova_context
 from nova import objects
 from nova.db.main import api as db
 from nova.db.main import models
+import sqlalchemy as sa
 
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.nova import request
@@ -36,12 +37,17 @@ class Record:
     born: datetime.datetime | None = None
 
 
+def readable(instance: typing.Any) -> bool:
+    """Tell whether an Instance came with its flavor."""
+    return 'flavor' in instance and instance.flavor is not None
+
+
 def read(instance: typing.Any) -> Record | None:
     """Read an Instance without loading what it lacks.
 
     :returns: None if it came without its flavor.
     """
-    if 'flavor' not in instance or instance.flavor is None:
+    if not readable(instance):
         return None
     flavor = instance.flavor
     on_volume = 'image_ref' in instance and not instance.image_ref
@@ -87,16 +93,17 @@ class Records:
                 records.setdefault(instance.host, []).append(record)
         return records
 
-    def builds(self, cell: str) -> dict[str, list[
+    def failures(self, cell: str) -> dict[str, list[
             tuple[datetime.datetime, str]]]:
-        """Return the last builds by host: (end, instance), newest first."""
+        """Return builds that came to nothing by host, the newest first.
+
+        :returns: lists of (start, instance).
+        """
         with self._target(cell) as context:
-            rows = _last_builds(context, LAST_EVENTS)
+            rows = _last_failures(context, LAST_EVENTS)
         found: dict[str, list[tuple[datetime.datetime, str]]] = {}
-        for host, ended, uuid in rows:
-            found.setdefault(host, []).append((ended, uuid))
-        for builds in found.values():
-            builds.sort(reverse=True)
+        for host, began, uuid in rows:
+            found.setdefault(host, []).append((began, uuid))
         return found
 
     def _target(self, cell: str, **context: str) -> typing.Any:
@@ -107,22 +114,32 @@ class Records:
 
 
 @db.pick_context_manager_reader
-def _last_builds(context: typing.Any, limit: int) -> Sequence[typing.Any]:
-    # From the end of the primary key: the table has no other index, and is
-    # never pruned of deleted instances.
+def _last_failures(context: typing.Any, limit: int
+                   ) -> Sequence[typing.Any]:
+    # From the end of the primary key: the table has no other index, and
+    # keeps the events of deleted instances.
     event, action = models.InstanceActionEvent, models.InstanceAction
-    tail = context.session.query(event).order_by(
-        event.id.desc()).limit(limit).subquery()
+    instance = models.Instance
+    tail = context.session.query(
+        event.id, event.event, event.host, event.start_time,
+        event.action_id).order_by(event.id.desc()).limit(limit).subquery()
+    # Neither result nor finish_time of an event can be used: a build that is
+    # tried on another host is a "Success" here, and Nova notes the end of
+    # any further attempt at the first one (db/main/api.py
+    # action_event_finish).  But a build that failed leaves the host.
     return context.session.query(
-        tail.c.host, tail.c.finish_time, action.instance_uuid).join(
-            action, action.id == tail.c.action_id).filter(
-                tail.c.event == BUILD_EVENT,
-                tail.c.finish_time.is_not(None),
-                tail.c.host.is_not(None)).all()
+        tail.c.host, tail.c.start_time, action.instance_uuid).join(
+            action, action.id == tail.c.action_id).join(
+                instance, instance.uuid == action.instance_uuid).filter(
+                    tail.c.event == BUILD_EVENT,
+                    tail.c.host.is_not(None),
+                    sa.or_(instance.host.is_(None),
+                           instance.host != tail.c.host)).order_by(
+                               tail.c.id.desc()).all()
 
 
 def newest(records: Iterable[Record], count: int) -> list[Record]:
     """Return the records that were born last."""
-    known = [r for r in records if r.born is not None]
-    known.sort(key=lambda r: r.born, reverse=True)  # type: ignore[arg-type,return-value]
-    return known[:count]
+    known = [(r.born, r.uuid, r) for r in records if r.born is not None]
+    known.sort(reverse=True)
+    return [record for _, _, record in known[:count]]

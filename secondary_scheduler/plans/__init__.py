@@ -1,1 +1,1 @@
-"""Plans: operations in a dependency graph, and the checker that replays them."""
+"""Plans: operations in a dependency graph, and an independent checker."""

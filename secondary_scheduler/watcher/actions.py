@@ -25,7 +25,7 @@ LOG = log.getLogger(__name__)
 
 Kind = operations.Kind
 
-_TEXT = {'type': ['string', 'null']}
+_TEXT = {'type': 'string'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
 _agents = perprocess.PerProcess(lambda: bus.AgentClient(CONF))
@@ -213,10 +213,12 @@ class SecondaryAction(base.BaseAction):
     def revert(self) -> None:
         """Do the opposite, if the operation had succeeded."""
         opposite = OPPOSITES[self.KIND](self.config, self._osc)
-        opposite.input_parameters = {
+        parameters = {
             'resource_id': self.uuid, 'source': self.target or self.source,
             'target': self.source,
             'batch': self.input_parameters.get('batch')}
+        opposite.input_parameters = {
+            name: value for name, value in parameters.items() if value}
         try:
             opposite.pre_condition()
         except exception.ActionSkipped as exc:

@@ -65,8 +65,9 @@ class SecondaryPlanner(weight.WeightPlanner):
         touched: set[str] = set()
         for action in actions:
             parameters = action['input_parameters']
-            touched |= {parameters['resource_id'], parameters['source'],
-                        parameters['target']} - {None}
+            touched |= {parameters[name]
+                        for name in ('resource_id', 'source', 'target')
+                        if name in parameters}
         return touched & (locks.busy_instances | locks.busy_hosts)
 
     def _create(self, context: Any, audit_id: int, solution: Any,

@@ -298,14 +298,18 @@ class SecondaryWorkloads(base.BaseStrategy):
     def _add_actions(self, plan: operations.Plan, request: str,
                      batch: str) -> None:
         for operation in plan.operations:
+            parameters = {
+                'operation_id': operation.id,
+                'after': list(operation.after),
+                'lease': operation.lease,
+                'source': operation.source,
+                'target': operation.target,
+                'request': request,
+                'batch': batch}
+            # Watcher's Action object takes no parameter that is None.
             self.solution.add_action(
                 action_type=histories.PREFIX + operation.kind.value,
                 resource_id=operation.instance,
-                input_parameters={
-                    'operation_id': operation.id,
-                    'after': list(operation.after),
-                    'lease': operation.lease,
-                    'source': operation.source,
-                    'target': operation.target,
-                    'request': request,
-                    'batch': batch})
+                input_parameters={name: value for name, value
+                                  in parameters.items()
+                                  if value is not None})

@@ -63,7 +63,7 @@ def _enable(names) -> None:
              '--vcpus', '3', '--memory-mb', '768', '--disk-gb', '10',
              '--slots', '3'], netns=True, env=environment)
     run([layout.BIN / 'secondary-scheduler', 'flavor', 'create', 'secondary',
-         '--vcpus', '1', '--ram', '128', '--disk', '0'],
+         '--vcpus', '1', '--ram', '128', '--disk', '1'],
         netns=True, env=environment)
 
 

@@ -67,7 +67,9 @@ def make_all(hosts: list[str]) -> None:
         make(f'hosts/{host}/system.slice')
         limits = path('cpu', f'hosts/{host}')
         quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
-        for name, value in (('period', layout.HOST_PERIOD_US),
+        # A burst above the quota is refused, so take the old limit off first.
+        for name, value in (('burst', 0), ('quota', -1),
+                            ('period', layout.HOST_PERIOD_US),
                             ('quota', quota), ('burst', quota)):
             (limits / f'cpu.cfs_{name}_us').write_text(str(value))
 

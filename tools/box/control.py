@@ -186,6 +186,7 @@ control_exchange = watcher
 [database]
 connection = {db}
 [watcher_clients_auth]
+timeout = 10
 {auth}[nova]
 {auth}[placement]
 {auth}[oslo_messaging_notifications]
@@ -201,10 +202,13 @@ period = 15
 [watcher_decision_engine]
 continuous_audit_interval = 5
 check_periodic_interval = 300
+max_audit_workers = 4
 [watcher_planner]
 planner = secondary
 [watcher_applier]
 workers = 4
+[watcher_workflow_engines.taskflow]
+max_workers = 8
 {token}
 '''
 

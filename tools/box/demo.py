@@ -12,13 +12,13 @@ import sys
 import time
 
 import openstack
-import report
-import secondaries
-import workload
 
 import layout
+import report
+import secondaries
 import seed as seeding
 from shell import say
+import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
 FLEET = (('render-1', 'secondary.low', 'render'),

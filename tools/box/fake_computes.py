@@ -40,9 +40,9 @@ def main() -> None:
     number = int(sys.argv[1])
     program = str(layout.BIN / 'nova-compute')
     sys.argv = [program]
+    from nova import objects
     import nova.cmd.compute
     import nova.compute.manager  # noqa: F401  (loaded before the forks)
-    from nova import objects
     import nova.virt.fake  # noqa: F401
     objects.register_all()
     gc.collect()

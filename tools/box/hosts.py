@@ -71,7 +71,7 @@ live_migration_uri = qemu+tcp://%s/system
 live_migration_permit_auto_converge = true
 swtpm_enabled = false
 [nova_sys_admin]
-helper_command = {bin}/privsep-helper --config-file {etc}/nova/nova.conf --config-file {etc}/hosts/{host}/nova-compute.conf
+helper_command = {privsep}
 [oslo_concurrency]
 lock_path = {state}/nova/locks
 '''
@@ -130,8 +130,10 @@ def _configure(host: str, hosts: list[str]) -> None:
     (layout.SHARED / 'instances').mkdir(parents=True, exist_ok=True)
     (config / 'nova-compute.conf').write_text(NOVA_CONF.format(
         host=host, address=layout.host_address(host), state=state,
-        shared=layout.SHARED, log=layout.LOG, bin=layout.BIN,
-        etc=layout.ETC))
+        shared=layout.SHARED, log=layout.LOG, privsep=(
+            f'{layout.BIN}/privsep-helper '
+            f'--config-file {layout.ETC}/nova/nova.conf '
+            f'--config-file {config}/nova-compute.conf')))
 
 
 def boot(host: str, hosts: list[str]) -> None:

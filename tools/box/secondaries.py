@@ -133,14 +133,14 @@ def stages(since: float) -> list[dict]:
 
 def operations(cloud, since: float) -> list[dict]:
     """Return Watcher's actions since an instant, newest plan last."""
-    from datetime import datetime, timezone
+    from datetime import UTC, datetime
     api = cloud.config.get_session_client('infra-optim')
     answer = api.get('/v1/actions/detail', params={'limit': 1000},
                      headers={'OpenStack-API-Version': 'infra-optim latest'})
     found = []
     for action in answer.json().get('actions', ()):
         created = datetime.fromisoformat(action['created_at']).replace(
-            tzinfo=timezone.utc).timestamp()
+            tzinfo=UTC).timestamp()
         kind = action['action_type']
         if created >= since - 1 and kind.startswith('secondary_'):
             ended = action['updated_at']
@@ -148,6 +148,6 @@ def operations(cloud, since: float) -> list[dict]:
                 'kind': kind.removeprefix('secondary_'),
                 'state': action['state'], 'created': created,
                 'ended': ended and datetime.fromisoformat(ended).replace(
-                    tzinfo=timezone.utc).timestamp(),
+                    tzinfo=UTC).timestamp(),
                 'parameters': action['input_parameters']})
     return sorted(found, key=lambda row: row['created'])

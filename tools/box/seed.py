@@ -24,6 +24,7 @@ SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('watcher', 'infra-optim', 9322, ''))
 WORKS = ('cpu', 'idle', 'dirty:24')
 MEMORY_MB = 128
+DISK_GB = 1
 #: Secondary instances that one host of the box may hold.
 SLOTS = 3
 
@@ -87,7 +88,8 @@ def cloud_objects(cloud, hosts: list[str]) -> None:
     images(cloud)
     compute = cloud.compute
     if not compute.find_flavor('primary'):
-        compute.create_flavor(name='primary', vcpus=1, ram=MEMORY_MB, disk=0)
+        compute.create_flavor(name='primary', vcpus=1, ram=MEMORY_MB,
+                              disk=DISK_GB)
     wanted = set(hosts)
     deadline = time.monotonic() + 120
     while wanted - {s.host for s in compute.services(binary='nova-compute')
@@ -113,10 +115,10 @@ def demo_objects(cloud) -> None:
         if compute.find_flavor(name):
             continue
         flavor = compute.create_flavor(name=name, vcpus=1, ram=MEMORY_MB,
-                                       disk=0)
+                                       disk=DISK_GB)
         compute.create_flavor_extra_specs(
             flavor, vocabulary.secondary_extra_specs(
-                1, MEMORY_MB, 0, vocabulary.SecondaryMark(
+                1, MEMORY_MB, DISK_GB, vocabulary.SecondaryMark(
                     priority=priority)))
 
 

@@ -1,11 +1,14 @@
 """Stand-ins for openstacksdk and the bus; Watcher's objects are real."""
 
+import dataclasses
 import types
-from unittest import mock
+from unittest import TestCase, mock
 import uuid
 
+from oslo_service import service
 from watcher import notifications, objects
-from watcher.tests.unit.db import base
+from watcher.common import context
+from watcher.tests.local_fixtures import conf_fixture, db
 
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
@@ -84,7 +87,6 @@ class FakeCloud:
         self.down = False
 
     def change(self, number_or_uuid, **changes):
-        import dataclasses
         key = (uid(number_or_uuid) if isinstance(number_or_uuid, int)
                else number_or_uuid)
         self.known[key] = dataclasses.replace(self.known[key], **changes)
@@ -144,11 +146,23 @@ class FakeCloud:
         self.calls.append(('close', root))
 
 
-class WatcherTestCase(base.DbTestCase):
+class WatcherTestCase(TestCase):
     """A test on Watcher's real objects and an empty database."""
+
+    def use(self, fixture):
+        fixture.setUp()
+        self.addCleanup(fixture.cleanUp)
 
     def setUp(self):
         super().setUp()
+        self.addCleanup(settings.CONF.reset)
+        self.use(conf_fixture.ConfReloadFixture())
+        self.use(db.WatcherDatabase())
+        self.addCleanup(settings.CONF.clear_override, 'connection',
+                        'database')
+        self.addCleanup(service.Singleton._instances.clear)
+        objects.register_all()
+        self.context = context.make_context(is_admin=True)
         for name in ('audit', 'action', 'action_plan'):
             patcher = mock.patch.object(notifications, name)
             patcher.start()
@@ -194,8 +208,8 @@ class WatcherTestCase(base.DbTestCase):
             self.context, uuid=str(uuid.uuid4()), action_plan_id=plan.id,
             action_type='secondary_' + kind, state=state, parents=[],
             input_parameters={'resource_id': uid(instance),
-                              'source': source, 'target': target,
-                              **parameters})
+                              'source': source, **parameters,
+                              **({'target': target} if target else {})})
         action.create()
         return action
 

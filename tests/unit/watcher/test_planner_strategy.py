@@ -11,6 +11,7 @@ from secondary_scheduler.model import cluster
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     cloud,
+    goal,
     leader,
     observer,
     planner,
@@ -55,6 +56,11 @@ class BreakerTest(fakes.WatcherTestCase):
 class StrategyTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
+        patcher = mock.patch.object(
+            strategy.SecondaryWorkloads, 'get_goal',
+            return_value=goal.SecondaryWorkloads({}))
+        patcher.start()
+        self.addCleanup(patcher.stop)
         self.servers = [fakes.server(i, 'h1') for i in (1, 2, 3)]
         self.cloud = fakes.FakeCloud(
             self.servers, [fakes.host('h1'), fakes.host('h2')])
@@ -84,7 +90,7 @@ class StrategyTest(fakes.WatcherTestCase):
 
     def kinds(self, solution):
         return sorted((a['action_type'].removeprefix('secondary_'),
-                       a['input_parameters']['target'])
+                       a['input_parameters'].get('target') or '-')
                       for a in solution.actions)
 
     def oneshot(self, **parameters):
@@ -98,8 +104,8 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 95.0, violated=True)
         self.report('h2', 75.0)
         solution = self.oneshot(hosts=['h1'])
-        self.assertEqual([('migrate', 'h2'), ('suspend', None),
-                          ('suspend', None)], self.kinds(solution))
+        self.assertEqual([('migrate', 'h2'), ('suspend', '-'),
+                          ('suspend', '-')], self.kinds(solution))
         values = {i.name: i.value for i in solution.efficacy_indicators}
         self.assertEqual(2, values['preempted_instances_count'])
         self.assertEqual(1024, values['mem_mb_freed'])
@@ -114,7 +120,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 95.0, violated=True)
         for i in (1, 2):
             del self.cloud.known[fakes.uid(i)]
-        self.assertEqual([('suspend', None)],
+        self.assertEqual([('suspend', '-')],
                          self.kinds(self.oneshot(hosts=['h1'])))
 
     def test_switch_off(self):
@@ -152,7 +158,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h2', 10.0)
         audit = self.audit(3, audit_type='ONESHOT')
         # h2 is not switched on, so nothing may go there.
-        self.assertEqual([('suspend', None)] * 3, self.kinds(
+        self.assertEqual([('suspend', '-')] * 3, self.kinds(
             self.run_audit(audit, request='drain', hosts=['h1'])))
         self.assertEqual([], self.run_audit(audit, request='drain').actions)
         self.audit(1)
@@ -167,7 +173,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 95.0, violated=True)
         with self.assertLogs(strategy.LOG.logger, 'ERROR') as logs:
             solution = self.oneshot(hosts=['h1'])
-        self.assertEqual([('suspend', None)], self.kinds(solution))
+        self.assertEqual([('suspend', '-')], self.kinds(solution))
         self.assertIn('Circuit breaker', logs.output[0])
 
     def test_a_plan_with_faults_is_not_carried_out(self):
@@ -240,7 +246,7 @@ class PlannerTest(fakes.WatcherTestCase):
             'secondary_' + kind, resource_id=fakes.uid(instance),
             input_parameters={
                 'operation_id': number, 'after': list(after),
-                'source': source, 'target': None, 'batch': 'b'})
+                'source': source, 'batch': 'b'})
 
     def schedule(self):
         return planner.SecondaryPlanner({}).schedule(

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+#
+# DevStack plug-in of secondary_scheduler.
+#
+#   stack install      our package, beside Nova and Watcher
+#   stack post-config  nova.conf, watcher.conf, our own files, the account
+#   stack extra        the agent is started
+#   stack test-config  hosts enabled, a flavor, the switch
+#   unstack            the agent is stopped, limits are lifted
+#   clean              files and state are removed
+#
+# Contract: https://docs.openstack.org/devstack/latest/plugins.html
+
+# Save trace setting
+_XTRACE_SECONDARY=$(set +o | grep xtrace)
+set +o xtrace
+
+SECONDARY_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+SECONDARY_SWITCH=secondary
+
+# is_secondary_scheduler_enabled - is_service_enabled asks this
+function is_secondary_scheduler_enabled {
+    [[ ,${ENABLED_SERVICES} =~ ,secondary- ]]
+}
+
+# _secondary_bin - Print the directory of our commands
+function _secondary_bin {
+    get_python_exec_prefix
+}
+
+# install_secondary_scheduler - Install the package where Nova and Watcher are
+function install_secondary_scheduler {
+    setup_develop "$SECONDARY_DIR"
+    if is_service_enabled secondary-agent; then
+        # DevStack installs libvirt's headers with its libvirt driver.
+        pip_install_gr libvirt-python
+    fi
+}
+
+# create_secondary_accounts - The agent's account; it needs Placement only
+#
+# Project              User             Roles
+# ------------------------------------------------------------------
+# SERVICE_PROJECT_NAME secondary-agent  service
+function create_secondary_accounts {
+    create_service_user secondary-agent
+}
+
+# configure_secondary_shared - The file that agent, Nova and Watcher read
+function configure_secondary_shared {
+    sudo install -d -o "$STACK_USER" -m 755 "$SECONDARY_CONF_DIR"
+    install -m 644 \
+        "$SECONDARY_DIR/etc/secondary_scheduler/secondary_scheduler.conf.sample" \
+        "$SECONDARY_CONF"
+    iniset "$SECONDARY_CONF" secondary_scheduler policy "$SECONDARY_POLICY"
+}
+
+# configure_secondary_agent - The agent's own file, with its credentials
+function configure_secondary_agent {
+    install -m 600 \
+        "$SECONDARY_DIR/etc/secondary_scheduler/secondary-agent.conf.sample" \
+        "$SECONDARY_AGENT_CONF"
+    iniset "$SECONDARY_AGENT_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
+    iniset_rpc_backend nova "$SECONDARY_AGENT_CONF"
+    iniset "$SECONDARY_AGENT_CONF" secondary_agent host "$(hostname)"
+    iniset "$SECONDARY_AGENT_CONF" secondary_agent state_path \
+        "$SECONDARY_STATE_PATH"
+    configure_keystoneauth "$SECONDARY_AGENT_CONF" secondary-agent placement
+    iniset "$SECONDARY_AGENT_CONF" placement region_name "$REGION_NAME"
+    # The agent is root, since it writes cgroup files.
+    sudo install -d -m 700 "$SECONDARY_STATE_PATH"
+}
+
+# _secondary_share FILE - Copy the shared policy into a service's file.
+#
+# DevStack starts nova-scheduler and Watcher with one configuration file each.
+# Installed by hand, they get our file with a second --config-file instead.
+function _secondary_share {
+    iniset "$1" secondary_scheduler policy "$SECONDARY_POLICY"
+}
+
+# configure_secondary_nova - Filter and weighers.
+#
+# track_instance_changes is left as DevStack wants it: in its default layout
+# of cells, computes cannot tell the scheduler of instances.
+function configure_secondary_nova {
+    local filters
+
+    filters=$(iniget "$NOVA_CONF" filter_scheduler enabled_filters)
+    if [[ ,$filters, != *,SecondaryPolicyFilter,* ]]; then
+        filters=${filters:-$NOVA_FILTERS},SecondaryPolicyFilter
+    fi
+    iniset_multiline "$NOVA_CONF" filter_scheduler available_filters \
+        nova.scheduler.filters.all_filters \
+        secondary_scheduler.nova.filters.all_filters
+    iniset "$NOVA_CONF" filter_scheduler enabled_filters "$filters"
+    iniset "$NOVA_CONF" filter_scheduler weight_classes \
+        secondary_scheduler.nova.weights.all_weighers
+    _secondary_share "$NOVA_CONF"
+}
+
+# configure_secondary_watcher - Collector, planner, applier
+function configure_secondary_watcher {
+    local collectors
+
+    collectors=$(iniget "$WATCHER_CONF" collector collector_plugins)
+    collectors=${collectors:-compute}
+    if [[ ,$collectors, != *,secondary,* ]]; then
+        iniset "$WATCHER_CONF" collector collector_plugins \
+            "$collectors,secondary"
+    fi
+    iniset "$WATCHER_CONF" watcher_planner planner secondary
+    iniset "$WATCHER_CONF" watcher_applier workers 4
+    iniset "$WATCHER_CONF" watcher_decision_engine \
+        continuous_audit_interval 5
+    _secondary_share "$WATCHER_CONF"
+}
+
+# start_secondary_scheduler - Start the agent, as root
+function start_secondary_scheduler {
+    local files="--config-file $SECONDARY_CONF"
+
+    files+=" --config-file $SECONDARY_AGENT_CONF"
+    run_process secondary-agent \
+        "$(_secondary_bin)/secondary-agent run $files" root root
+}
+
+# stop_secondary_scheduler - Stop the agent and lift its limits
+function stop_secondary_scheduler {
+    if ! is_service_enabled secondary-agent; then
+        return
+    fi
+    stop_process secondary-agent
+    if [[ -f "$SECONDARY_AGENT_CONF" ]]; then
+        sudo "$(_secondary_bin)/secondary-agent" release \
+            --config-file "$SECONDARY_CONF" \
+            --config-file "$SECONDARY_AGENT_CONF" || true
+    fi
+}
+
+# init_secondary_cloud - Enable this cloud's hosts and make what is needed
+function init_secondary_cloud {
+    local bin
+    local host
+
+    bin=$(_secondary_bin)
+    export OS_CLOUD=${OS_CLOUD:-devstack-admin}
+    openstack aggregate show "$SECONDARY_AGGREGATE" >/dev/null 2>&1 ||
+        openstack aggregate create "$SECONDARY_AGGREGATE"
+    for host in $(openstack compute service list --service nova-compute \
+            -f value -c Host); do
+        openstack aggregate add host "$SECONDARY_AGGREGATE" "$host" \
+            >/dev/null 2>&1 || true
+        "$bin/secondary-scheduler" host enable "$host"
+    done
+    openstack flavor show "$SECONDARY_FLAVOR" >/dev/null 2>&1 ||
+        "$bin/secondary-scheduler" flavor create "$SECONDARY_FLAVOR" \
+            --vcpus "$SECONDARY_FLAVOR_VCPUS" \
+            --ram "$SECONDARY_FLAVOR_RAM" --disk "$SECONDARY_FLAVOR_DISK"
+    if [[ -n "$SECONDARY_AUDIT_INTERVAL" ]] &&
+            ! openstack optimize audit show "$SECONDARY_SWITCH" \
+                >/dev/null 2>&1; then
+        openstack --os-infra-optim-api-version latest optimize audit create \
+            --name "$SECONDARY_SWITCH" --audit_type CONTINUOUS \
+            --goal secondary --strategy secondary_workloads \
+            --interval "$SECONDARY_AUDIT_INTERVAL" --auto-trigger --force
+    fi
+}
+
+# cleanup_secondary_scheduler - Remove what we wrote outside other services'
+# files, which DevStack removes itself
+function cleanup_secondary_scheduler {
+    sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
+}
+
+if is_service_enabled secondary_scheduler; then
+    if [[ "$1" == "stack" && "$2" == "install" ]]; then
+        echo_summary "Installing secondary_scheduler"
+        install_secondary_scheduler
+
+    elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
+        echo_summary "Configuring secondary_scheduler"
+        configure_secondary_shared
+        if is_service_enabled keystone; then
+            create_secondary_accounts
+        fi
+        if is_service_enabled n-sch; then
+            configure_secondary_nova
+        fi
+        if is_service_enabled watcher-decision-engine watcher-applier; then
+            configure_secondary_watcher
+        fi
+        if is_service_enabled secondary-agent; then
+            configure_secondary_agent
+        fi
+
+    elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
+        if is_service_enabled secondary-agent; then
+            echo_summary "Starting secondary-agent"
+            start_secondary_scheduler
+        fi
+
+    elif [[ "$1" == "stack" && "$2" == "test-config" ]]; then
+        if is_service_enabled n-api placement-api; then
+            echo_summary "Enabling secondaries on the hosts"
+            init_secondary_cloud
+        fi
+
+    elif [[ "$1" == "unstack" ]]; then
+        stop_secondary_scheduler
+
+    elif [[ "$1" == "clean" ]]; then
+        cleanup_secondary_scheduler
+    fi
+fi
+
+# Restore xtrace
+# shellcheck disable=SC2086  # it is a command
+$_XTRACE_SECONDARY

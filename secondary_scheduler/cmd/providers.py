@@ -1,0 +1,234 @@
+"""The secondary child providers in Placement (DESIGN.md decision 2).
+
+The operator makes them once; the agents only move ``reserved``.
+"""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+import typing
+
+import tenacity
+
+from secondary_scheduler.model import vocabulary
+
+#: 1.14 nested providers, 1.26 ``reserved`` equal to ``total``.
+MICROVERSION = '1.36'
+
+
+class PlacementError(Exception):
+    """Placement refused something; the text says what to do next."""
+
+
+class Conflict(PlacementError):
+    """Somebody changed the provider meanwhile (claims and agents do)."""
+
+
+_conflicts_retried = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Conflict),
+    stop=tenacity.stop_after_attempt(10),
+    wait=tenacity.wait_random(0.05, 0.5), reraise=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Child:
+    """The secondary provider of one host; amounts by resource class."""
+
+    host: str
+    uuid: str
+    generation: int
+    inventories: Mapping[str, Mapping[str, typing.Any]]
+    used: Mapping[str, int]
+    traits: frozenset[str]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed on purpose."""
+        return vocabulary.CLOSED_TRAIT in self.traits
+
+    @property
+    def total(self) -> dict[str, int]:
+        """The host's static maximum."""
+        return {name: int(one['total'])
+                for name, one in self.inventories.items()}
+
+    @property
+    def allowed(self) -> dict[str, int]:
+        """What may be claimed in all."""
+        return {name: int(one['total']) - int(one['reserved'])
+                for name, one in self.inventories.items()}
+
+
+class Providers:
+    """Reads and writes the providers through a keystoneauth adapter."""
+
+    def __init__(self, adapter: typing.Any) -> None:
+        self._adapter = adapter
+
+    def root(self, host: str) -> str:
+        """Return the UUID of a compute node's root provider.
+
+        :raises PlacementError: if there is none of that name.
+        """
+        found = self._call('GET', f'/resource_providers?name={host}')
+        roots = [one['uuid'] for one in found['resource_providers']
+                 if not one.get('parent_provider_uuid')]
+        if not roots:
+            raise PlacementError(
+                f'Placement knows no compute node {host!r}. "openstack '
+                'hypervisor list" shows the names to use; a new host '
+                'appears when its nova-compute has started.')
+        return str(roots[0])
+
+    def children(self) -> Iterator[Child]:
+        """Yield the secondary providers of all hosts, by host name."""
+        every = self._call('GET', '/resource_providers')[
+            'resource_providers']
+        names = {vocabulary.child_provider_uuid(one['uuid']): one['name']
+                 for one in every}
+        found = [one['uuid'] for one in every if one['uuid'] in names]
+        for uuid in sorted(found, key=lambda child: names[child]):
+            child = self._read(names[uuid], uuid)
+            if child is not None:
+                yield child
+
+    def child(self, host: str) -> Child | None:
+        """Return the secondary provider of a host, None if there is none."""
+        return self._read(
+            host, vocabulary.child_provider_uuid(self.root(host)))
+
+    def default_totals(self, host: str) -> dict[str, int]:
+        """Return what the host has by its root inventory, without ratios."""
+        inventories = self._call(
+            'GET', f'/resource_providers/{self.root(host)}/inventories')[
+                'inventories']
+
+        def free(name: str) -> int:
+            one = inventories.get(name, {'total': 0, 'reserved': 0})
+            return int(one['total']) - int(one['reserved'])
+
+        vcpus = sum(int(inventories[name]['total'])
+                    for name in ('VCPU', 'PCPU') if name in inventories)
+        return {vocabulary.VCPU: vcpus,
+                vocabulary.MEMORY_MB: free('MEMORY_MB'),
+                vocabulary.DISK_GB: free('DISK_GB'),
+                vocabulary.SLOT: max(1, vcpus)}
+
+    @_conflicts_retried
+    def enable(self, host: str, totals: Mapping[str, int]) -> Child:
+        """Make a host's provider, or change its totals.
+
+        What is new is reserved as a whole, until the agent opens it; of what
+        was there no more is allowed than before.
+
+        :param totals: amounts by class; a class with 0 is left out, since
+            Placement refuses a total of 0.
+        """
+        for name in vocabulary.RESOURCE_CLASSES:
+            self._call('PUT', f'/resource_classes/{name}')
+        root = self.root(host)
+        uuid = vocabulary.child_provider_uuid(root)
+        child = self._read(host, uuid)
+        if child is None:
+            self._call('POST', '/resource_providers', {
+                'uuid': uuid, 'parent_provider_uuid': root,
+                'name': vocabulary.child_provider_name(root)})
+            child = self._need(host, uuid)
+        wanted = {}
+        for name, total in totals.items():
+            now = child.inventories.get(name)
+            if now is not None and now['total'] == total:
+                wanted[name] = dict(now)
+            elif total > 0:
+                allowed = min(child.allowed.get(name, 0), total)
+                wanted[name] = {
+                    'total': total, 'reserved': total - allowed,
+                    'min_unit': 1, 'max_unit': total, 'step_size': 1,
+                    'allocation_ratio': 1.0}
+        self._put_inventories(child, wanted)
+        self._mark(self._need(host, uuid), closed=False)
+        return self._need(host, uuid)
+
+    @_conflicts_retried
+    def close(self, host: str) -> Child:
+        """Reserve everything, and keep the agent from opening it again.
+
+        :raises PlacementError: if the host was never enabled.
+        """
+        child = self._need(
+            host, vocabulary.child_provider_uuid(self.root(host)))
+        # The mark first: an agent that comes in between then closes it too.
+        self._mark(child, closed=True)
+        child = self._need(host, child.uuid)
+        self._put_inventories(child, {
+            name: {**one, 'reserved': one['total']}
+            for name, one in child.inventories.items()})
+        return self._need(host, child.uuid)
+
+    def delete(self, child: Child) -> None:
+        """Remove a provider that nobody uses.
+
+        :raises PlacementError: if somebody does.
+        """
+        try:
+            self._call('DELETE', f'/resource_providers/{child.uuid}')
+        except Conflict:
+            raise PlacementError(
+                f'{child.host} still holds secondary instances.') from None
+
+    def _need(self, host: str, uuid: str) -> Child:
+        child = self._read(host, uuid)
+        if child is None:
+            raise PlacementError(
+                f'{host} has no secondary provider. Make one with '
+                f'"secondary-scheduler host enable {host}".')
+        return child
+
+    def _read(self, host: str, uuid: str) -> Child | None:
+        url = f'/resource_providers/{uuid}'
+        inventories = self._call('GET', url + '/inventories', missing={})
+        usages = self._call('GET', url + '/usages', missing={})
+        traits = self._call('GET', url + '/traits', missing={})
+        if not (inventories and usages and traits):
+            return None
+        return Child(host, uuid, inventories['resource_provider_generation'],
+                     inventories['inventories'], usages['usages'],
+                     frozenset(traits['traits']))
+
+    def _put_inventories(self, child: Child, wanted: Mapping[str, typing.Any]
+                         ) -> None:
+        if wanted != child.inventories:
+            self._call('PUT', f'/resource_providers/{child.uuid}/inventories',
+                       {'resource_provider_generation': child.generation,
+                        'inventories': wanted})
+
+    def _mark(self, child: Child, closed: bool) -> None:
+        traits = (child.traits | {vocabulary.CLOSED_TRAIT} if closed
+                  else child.traits - {vocabulary.CLOSED_TRAIT})
+        if traits != child.traits:
+            if closed:
+                self._call('PUT', f'/traits/{vocabulary.CLOSED_TRAIT}')
+            self._call('PUT', f'/resource_providers/{child.uuid}/traits',
+                       {'resource_provider_generation': child.generation,
+                        'traits': sorted(traits)})
+
+    def _call(self, method: str, url: str,
+              body: Mapping[str, typing.Any] | None = None,
+              missing: typing.Any = None) -> typing.Any:
+        """Return the answer's body, ``missing`` (if given) for a 404."""
+        answer = self._adapter.request(
+            url, method, microversion=MICROVERSION, raise_exc=False,
+            **({} if body is None else {'json': body}))
+        if answer.status_code == 404 and missing is not None:
+            return missing
+        if answer.status_code == 409:
+            raise Conflict(f'Placement: {method} {url} met changes by '
+                           'others again and again. Try once more.')
+        if answer.status_code in (401, 403):
+            raise PlacementError(
+                f'Placement refuses {method} {url}: this needs the role '
+                'admin.')
+        if answer.status_code >= 400:
+            raise PlacementError(f'Placement: {method} {url} failed with '
+                                 f'HTTP {answer.status_code}: '
+                                 f'{answer.text[:300]}')
+        return answer.json() if answer.content else {}

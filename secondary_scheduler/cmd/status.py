@@ -1,0 +1,146 @@
+"""``secondary-scheduler-status upgrade check``: is everything in place?
+
+Reads nova.conf (``--config-file``) for the policies and the scheduler's
+settings, and the cloud (OS_* variables or clouds.yaml) for flavors and
+providers.
+"""
+
+from collections.abc import Callable
+import sys
+import typing
+
+import openstack
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from secondary_scheduler.cmd import manage, providers
+from secondary_scheduler.conf import policy
+from secondary_scheduler.policies import language
+
+FILTER = 'SecondaryPolicyFilter'
+FILTERS = 'secondary_scheduler.nova.filters.all_filters'
+WEIGHERS = 'secondary_scheduler.nova.weights.all_weighers'
+
+_Result = upgradecheck.Result
+_Code = upgradecheck.Code
+
+#: Nova's own options, so that this runs where Nova is not installed.
+_SCHEDULER_OPTS = [
+    cfg.MultiStrOpt('available_filters', default=[]),
+    cfg.ListOpt('enabled_filters', default=[]),
+    cfg.ListOpt('weight_classes', default=[]),
+    cfg.BoolOpt('track_instance_changes', default=True),
+]
+
+
+def _connect() -> typing.Any:
+    return openstack.connect(app_name='secondary-scheduler-status')
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """Each returns a result that says what to do."""
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 connect: Callable[[], typing.Any] = _connect) -> None:
+        self._conf = conf
+        self._connect = connect
+
+    def policies(self) -> _Result:
+        """Check that the policies can be read, and that there is one."""
+        texts = self._conf.secondary_scheduler.policy
+        try:
+            language.parse_all(texts)
+        except language.PolicyError as exc:
+            return _Result(_Code.FAILURE, str(exc))
+        if not texts:
+            return _Result(_Code.WARNING, (
+                'There is no policy, so no host takes secondaries. Set '
+                f'[secondary_scheduler] policy, e.g. '
+                f'{language.EXAMPLES[language.CPU]}, in the same way for '
+                'nova-scheduler, agents and Watcher.'))
+        return _Result(_Code.SUCCESS)
+
+    def filters(self) -> _Result:
+        """Check that nova-scheduler knows and uses the filter."""
+        options = self._conf.filter_scheduler
+        missing = []
+        if FILTERS not in options.available_filters:
+            missing.append(f'available_filters = {FILTERS} (one line more, '
+                           'beside nova.scheduler.filters.all_filters)')
+        if FILTER not in options.enabled_filters:
+            missing.append(f'{FILTER} in enabled_filters')
+        if missing:
+            return _Result(_Code.FAILURE, (
+                'Secondaries would be admitted whatever the agents say. Add '
+                'to [filter_scheduler] of nova-scheduler: '
+                + '; '.join(missing)))
+        return _Result(_Code.SUCCESS)
+
+    def weighers(self) -> _Result:
+        """Check that secondaries do not push primaries around."""
+        options = self._conf.filter_scheduler
+        if WEIGHERS not in options.weight_classes:
+            return _Result(_Code.FAILURE, (
+                'Nova counts secondaries when it weighs hosts for primaries. '
+                f'Set weight_classes = {WEIGHERS} in [filter_scheduler] of '
+                'nova-scheduler.'))
+        if not options.track_instance_changes:
+            return _Result(_Code.WARNING, (
+                'With [filter_scheduler] track_instance_changes = false each '
+                'decision asks the database for the instances of each host. '
+                'Set it to true.'))
+        return _Result(_Code.SUCCESS)
+
+    def flavors(self) -> _Result:
+        """Check that no flavor is half a secondary."""
+        def check(cloud: typing.Any) -> _Result:
+            faults = manage.flavor_faults(cloud.compute.flavors(
+                details=True, is_public=None, get_extra_specs=True))
+            if faults:
+                return _Result(_Code.FAILURE, (
+                    'Ill-formed: ' + ', '.join(sorted(faults)) + '. See '
+                    '"secondary-scheduler flavor check".'))
+            return _Result(_Code.SUCCESS)
+        return self._ask(check)
+
+    def providers(self) -> _Result:
+        """Check that a host takes secondaries."""
+        def check(cloud: typing.Any) -> _Result:
+            if not any(providers.Providers(cloud.placement).children()):
+                return _Result(_Code.WARNING, (
+                    'No host takes secondaries. Begin with '
+                    '"secondary-scheduler host enable HOST".'))
+            return _Result(_Code.SUCCESS)
+        return self._ask(check)
+
+    def _ask(self, check: Callable[[typing.Any], _Result]) -> _Result:
+        try:
+            return check(self._connect())
+        except Exception as exc:
+            return _Result(_Code.WARNING, (
+                'Not checked, since the cloud cannot be asked '
+                f'({str(exc)[:200]}). Set the OS_* variables of an admin '
+                'account, or OS_CLOUD.'))
+
+    _upgrade_checks = (
+        ('Policies', policies),
+        ('Filter', filters),
+        ('Weighers', weighers),
+        ('Flavors', flavors),
+        ('Resource providers', providers),
+    )
+
+
+def main(arguments: list[str] | None = None,
+         connect: Callable[[], typing.Any] = _connect) -> int:
+    """Run the checks; 0 is good, 1 a warning, 2 a failure."""
+    conf = cfg.ConfigOpts()
+    policy.register_opts(conf)
+    conf.register_opts(_SCHEDULER_OPTS, group='filter_scheduler')
+    return int(upgradecheck.main(
+        conf, project='nova', upgrade_command=Checks(conf, connect),
+        argv=sys.argv[1:] if arguments is None else arguments))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""A host of files: control groups, processes and a libvirt connection."""
+
+import os
+import shutil
+import tempfile
+
+from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import store as agent_store
+
+MARKED = {'lifecycle:preemptable': 'true', 'lifecycle:priority': '4'}
+
+UUIDS = [f'00000000-0000-4000-8000-00000000000{n}' for n in range(10)]
+
+
+def nova_metadata(specs, owner='p1'):
+    lines = ''.join(
+        f'<nova:extraSpec name="{name}">{value}</nova:extraSpec>'
+        for name, value in specs.items())
+    return ('<nova:instance xmlns:nova='
+            '"http://openstack.org/xmlns/libvirt/nova/1.1">'
+            '<nova:name>a name</nova:name>'
+            '<nova:flavor name="f" id="1"><nova:memory>128</nova:memory>'
+            '<nova:disk>1</nova:disk><nova:vcpus>2</nova:vcpus>'
+            f'<nova:extraSpecs>{lines}</nova:extraSpecs></nova:flavor>'
+            f'<nova:owner><nova:project uuid="{owner}">p</nova:project>'
+            '</nova:owner></nova:instance>')
+
+
+def domain_xml(uuid, name, metadata=''):
+    return (f'<domain type="qemu" id="1"><name>{name}</name>'
+            f'<uuid>{uuid}</uuid><metadata>{metadata}</metadata>'
+            '<vcpu>2</vcpu></domain>')
+
+
+class FakeDomain:
+    def __init__(self, uuid, name, number, xml, state=1):
+        self.uuid, self.name, self.number = uuid, name, number
+        self.xml, self._state = xml, state
+        self.described = 0
+
+    def UUIDString(self):
+        return self.uuid
+
+    def ID(self):
+        return self.number
+
+    def XMLDesc(self, flags):
+        self.described += 1
+        if isinstance(self.xml, Exception):
+            raise self.xml
+        return self.xml
+
+    def state(self):
+        return [self._state, 0]
+
+
+class FakeLibvirt:
+    """What the agent uses of a connection; ``error`` makes it fail."""
+
+    def __init__(self):
+        self.domains = []
+        self.error = None
+        self.callbacks = {}
+        self.closed = 0
+
+    def connect(self):
+        if self.error:
+            raise self.error
+        return self
+
+    def listAllDomains(self, flags):
+        if self.error:
+            raise self.error
+        return list(self.domains)
+
+    def getHostname(self):
+        return 'node1.example'
+
+    def setKeepAlive(self, interval, count):
+        return 0
+
+    def domainEventRegisterAny(self, domain, event, callback, opaque):
+        self.callbacks[event] = callback
+
+    def close(self):
+        self.closed += 1
+
+
+class Host:
+    """A tree of files that looks like a host's /proc and /sys/fs/cgroup."""
+
+    def __init__(self, test, version=1, idle=True):
+        self.version = version
+        self.idle = idle
+        self.root = tempfile.mkdtemp()
+        test.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.proc = self.path('proc')
+        self.run_dir = self.path('run')
+        self.state = self.path('state')
+        for path in (self.run_dir, self.state, self.proc + '/self'):
+            os.makedirs(path)
+        self.libvirt = FakeLibvirt()
+        self.store = agent_store.Store(self.state)
+        names = ('cpu', 'cpuacct', 'cpuset') if version == 1 else ('all',)
+        lines = []
+        for number, name in enumerate(names):
+            point = self.path('cgroup', name)
+            os.makedirs(point)
+            kind, options = (('cgroup', name) if version == 1
+                             else ('cgroup2', 'rw'))
+            lines.append(f'{number} 1 0:{number} / {point} rw - {kind} '
+                         f'cgroup rw,{options}')
+        if version == 2:
+            self.write('cgroup/all/cgroup.controllers', 'cpuset cpu memory')
+            self.write('cgroup/all/cpuset.cpus.effective', '0-3')
+            self.write('cgroup/all/cpu.stat', 'usage_usec 0')
+        else:
+            self.write('cgroup/cpuset/cpuset.effective_cpus', '0-1,3,7')
+            self.write('cgroup/cpuacct/cpuacct.usage', '0')
+            self.write('cgroup/cpu/cpu.cfs_quota_us', '-1')
+            self.write('cgroup/cpu/cpu.cfs_period_us', '100000')
+        self.write('proc/self/mountinfo', '\n'.join(lines))
+        self.slice = '/machine.slice' if version == 2 else '/machine'
+        self.limits(self.slice)
+
+    def path(self, *parts):
+        return os.path.join(self.root, *parts)
+
+    def write(self, path, text):
+        path = self.path(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w') as file:
+            file.write(text)
+
+    def read(self, path):
+        with open(self.path(path)) as file:
+            return file.read()
+
+    def cpu(self, path):
+        """Return the path of a cpu group, relative to the root."""
+        return 'cgroup/' + ('cpu' if self.version == 1 else 'all') + path
+
+    def hierarchy(self):
+        return cgroups.Hierarchy(self.proc)
+
+    def limits(self, group):
+        base = self.cpu(group)
+        self.write(base + '/cgroup.procs', '')
+        if self.idle:
+            self.write(base + '/cpu.idle', '0')
+        if self.version == 1:
+            self.write(base + '/cpu.shares', '1024')
+            self.write(base + '/cpu.cfs_quota_us', '-1')
+            self.write(base + '/cpu.cfs_period_us', '100000')
+        else:
+            self.write(base + '/cpu.weight', '100')
+            self.write(base + '/cpu.max', 'max 100000')
+
+    def process(self, pid, started, uuid, name):
+        stat = ['S', '1'] + ['0'] * 17 + [str(started)] + ['0'] * 20
+        self.write(f'proc/{pid}/stat',
+                   f'{pid} (qemu ) x) ' + ' '.join(stat))
+        self.write(f'proc/{pid}/cmdline', '\0'.join(
+            ['/usr/bin/qemu', '-name', f'guest={name},debug-threads=on',
+             '-uuid', uuid, '']))
+
+    def scope(self, name, number):
+        if self.version == 1:
+            return f'{self.slice}/qemu-{number}-{name}.libvirt-qemu'
+        return (self.slice + f'/machine-qemu\\x2d{number}\\x2d'
+                + name.replace('-', '\\x2d') + '.scope')
+
+    def guest(self, n=0, specs=None, metadata=None, vcpus=2, pid=None,
+              started=None, listed=True, name=None):
+        """Make a running guest, by default a secondary; return its UUID."""
+        uuid, number = UUIDS[n], n + 1
+        name = name or f'instance-{n:08x}'
+        pid = pid or 1000 + n
+        if metadata is None:
+            metadata = nova_metadata(MARKED if specs is None else specs)
+        self.process(pid, 77 + n if started is None else started, uuid, name)
+        self.write(f'run/{name}.pid', str(pid))
+        scope = self.scope(name, number)
+        base = scope if self.version == 1 else scope + '/libvirt'
+        self.limits(scope)
+        for thread in ['emulator', 'iothread1'] + [
+                f'vcpu{i}' for i in range(vcpus)]:
+            self.limits(f'{base}/{thread}')
+        if self.version == 1:
+            self.write(f'cgroup/cpuacct{scope}/cpuacct.usage', '0')
+            lines = [f'3:cpu:{base}/emulator', f'2:cpuacct:{base}/emulator',
+                     f'1:cpuset:{base}/emulator']
+        else:
+            self.write(self.cpu(base) + '/cpu.stat', 'usage_usec 0')
+            lines = [f'0::{base}/emulator']
+        self.write(f'proc/{pid}/cgroup', '\n'.join(lines))
+        if listed:
+            self.libvirt.domains.append(FakeDomain(
+                uuid, name, number, domain_xml(uuid, name, metadata)))
+        return uuid
+
+    def quota(self, n, thread='vcpu0'):
+        """Return what a thread's limit is, as ``quota period``."""
+        scope = self.scope(f'instance-{n:08x}', n + 1)
+        if self.version == 1:
+            base = self.cpu(scope) + '/' + thread
+            return (self.read(base + '/cpu.cfs_quota_us') + ' '
+                    + self.read(base + '/cpu.cfs_period_us'))
+        return self.read(self.cpu(scope) + f'/libvirt/{thread}/cpu.max')
+
+    def spend(self, n, seconds):
+        """Let a guest (None: the host) have used so much CPU time."""
+        if n is None:
+            path = ('cgroup/cpuacct/cpuacct.usage' if self.version == 1
+                    else 'cgroup/all/cpu.stat')
+        else:
+            scope = self.scope(f'instance-{n:08x}', n + 1)
+            path = (f'cgroup/cpuacct{scope}/cpuacct.usage'
+                    if self.version == 1
+                    else self.cpu(scope) + '/libvirt/cpu.stat')
+        if self.version == 1:
+            self.write(path, str(int(seconds * 1e9)))
+        else:
+            self.write(path, f'usage_usec {int(seconds * 1e6)}\nuser_usec 0')
+
+    def fingerprint(self, skip=()):
+        """Return all control files outside some groups, with contents."""
+        found = {}
+        for folder, _, files in os.walk(self.path('cgroup')):
+            if any(part in folder for part in skip):
+                continue
+            for name in files:
+                path = os.path.join(folder, name)
+                with open(path) as file:
+                    found[path] = file.read()
+        return found

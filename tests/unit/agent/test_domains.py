@@ -1,0 +1,201 @@
+import json
+import os
+import threading
+import unittest
+
+from secondary_scheduler.agent import domains, processes
+from tests.unit.agent import fakes
+
+
+def read(xml, uuid=fakes.UUIDS[0]):
+    return domains.read_guest(xml, uuid)
+
+
+class ReadGuest(unittest.TestCase):
+    def test_a_secondary(self):
+        guest = read(fakes.domain_xml(
+            fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED)))
+        self.assertEqual(
+            domains.Guest(fakes.UUIDS[0], 'i', 4, 'p1', 2, 128, 1), guest)
+
+    def test_primaries(self):
+        for metadata in ('', '<x/>', fakes.nova_metadata({}),
+                         fakes.nova_metadata(
+                             {'lifecycle:preemptable': 'false'})):
+            self.assertIsNone(read(fakes.domain_xml(
+                fakes.UUIDS[0], 'i', metadata)))
+
+    def test_the_marker_elsewhere_does_not_count(self):
+        spec = ('<nova:extraSpec xmlns:nova="http://openstack.org/xmlns/'
+                'libvirt/nova/1.1" name="lifecycle:preemptable">true'
+                '</nova:extraSpec>')
+        self.assertIsNone(read(fakes.domain_xml(fakes.UUIDS[0], 'i', spec)))
+        instance = fakes.nova_metadata({}).replace(
+            '</nova:owner>', '<nova:extraSpec name="lifecycle:preemptable">'
+            'true</nova:extraSpec></nova:owner>')
+        self.assertIsNone(read(fakes.domain_xml(
+            fakes.UUIDS[0], 'i', instance)))
+
+    def test_what_is_not_clear_is_refused(self):
+        good = fakes.nova_metadata(fakes.MARKED)
+        xml = fakes.domain_xml(fakes.UUIDS[0], 'i', good)
+        twice = good.replace(
+            '<nova:extraSpecs>', '<nova:extraSpecs><nova:extraSpec '
+            'name="lifecycle:preemptable">false</nova:extraSpec>')
+        bad = (xml[:-5], '', '<domain/>', xml + ' ' * (1 << 20),
+               '<!DOCTYPE d [<!ENTITY a "b">]>' + xml,
+               fakes.domain_xml(fakes.UUIDS[1], 'i', good),
+               fakes.domain_xml(fakes.UUIDS[0], 'i', good + good),
+               fakes.domain_xml(fakes.UUIDS[0], 'i', twice))
+        for text in bad:
+            with self.subTest(text[:80]), self.assertRaises(
+                    domains.Unreadable):
+                read(text)
+
+
+class Processes(unittest.TestCase):
+    def setUp(self):
+        self.host = fakes.Host(self)
+        self.uuid = self.host.guest(0)
+
+    def find(self, name='instance-00000000'):
+        return processes.find(self.host.run_dir, self.uuid, name,
+                              self.host.proc)
+
+    def test_found(self):
+        self.assertEqual((1000, 77), self.find())
+
+    def test_another_process_has_the_number(self):
+        self.host.process(1000, 99, fakes.UUIDS[1], 'instance-00000000')
+        self.assertIsNone(self.find())
+        self.host.process(1000, 99, self.uuid, 'instance-000000001')
+        self.assertIsNone(self.find())
+
+    def test_bad_names_and_files(self):
+        self.assertIsNone(self.find('../run/instance-00000000'))
+        self.assertIsNone(self.find('nobody'))
+        self.host.write('run/instance-00000000.pid', 'x')
+        self.assertIsNone(self.find())
+
+    def test_a_zombie_is_gone(self):
+        text = self.host.read('proc/1000/stat').replace(') S', ') Z')
+        self.host.write('proc/1000/stat', text)
+        self.assertIsNone(processes.start_time(1000, self.host.proc))
+
+
+class Listing(unittest.TestCase):
+    def setUp(self):
+        self.host = fakes.Host(self)
+        self.domains = self.make()
+
+    def make(self):
+        return domains.Domains(self.host.libvirt.connect, self.host.store,
+                               self.host.run_dir, proc=self.host.proc)
+
+    def uuids(self):
+        return [guest.uuid for guest in self.domains.secondaries()]
+
+    def test_secondaries_and_primaries(self):
+        uuid = self.host.guest(0)
+        self.host.guest(1, specs={})
+        self.host.guest(2, metadata='')
+        self.domains.refresh()
+        self.assertEqual([uuid], self.uuids())
+        self.assertEqual(2, self.domains.primaries)
+        self.assertEqual('node1.example', self.domains.hostname)
+
+    def test_xml_is_read_once_a_start_and_after_metadata_changes(self):
+        self.host.guest(0)
+        domain = self.host.libvirt.domains[0]
+        self.domains.refresh()
+        self.domains.refresh()
+        self.assertEqual(1, domain.described)
+        domain.xml = fakes.domain_xml(domain.uuid, domain.name)
+        self.host.libvirt.callbacks[23](None, domain, 0)
+        self.domains.refresh()
+        self.assertEqual([], self.uuids())
+
+    def test_unreadable_is_primary_and_counted(self):
+        self.host.guest(0)
+        self.host.libvirt.domains[0].xml = '<domain'
+        self.host.guest(1)
+        self.host.libvirt.domains[1].xml = RuntimeError('gone')
+        for _ in range(2):
+            self.domains.refresh()
+        self.assertEqual([], self.uuids())
+        self.assertEqual(2, self.domains.unreadable)
+        self.assertEqual(2, self.domains.primaries)
+
+    def test_a_recycled_process_is_nobody(self):
+        self.host.guest(0)
+        self.domains.refresh()
+        self.host.process(1000, 5000, fakes.UUIDS[5], 'other')
+        self.assertEqual([], self.uuids())
+
+    def test_the_cache_serves_without_libvirt(self):
+        uuid = self.host.guest(0)
+        self.domains.refresh()
+        self.host.libvirt.error = OSError('dead')
+        self.domains = self.make()
+        with self.assertRaises(OSError):
+            self.domains.refresh()
+        self.assertEqual([uuid], self.uuids())
+
+    def test_the_cache_does_not_trust_numbers(self):
+        self.host.guest(0)
+        self.domains.refresh()
+        self.host.process(1000, 77, fakes.UUIDS[5], 'other')
+        self.domains = self.make()
+        self.assertEqual([], self.uuids())
+
+    def test_a_spoilt_cache_is_no_cache(self):
+        for text in ('{', '[]', json.dumps({'secondaries': [{'a': 1}]})):
+            self.host.write('state/domains.json', text)
+            self.domains = self.make()
+            self.assertEqual([], self.uuids())
+
+    def test_paused(self):
+        self.host.guest(0)
+        self.host.libvirt.domains[0]._state = 3
+        self.domains.refresh()
+        self.assertTrue(self.domains.secondaries()[0].paused)
+
+    def test_the_thread_survives_libvirt(self):
+        uuid = self.host.guest(0)
+        changed = threading.Event()
+        self.domains = domains.Domains(
+            self.host.libvirt.connect, self.host.store, self.host.run_dir,
+            0.01, self.host.proc, changed.set)
+        self.domains.start()
+        self.addCleanup(self.domains.stop)
+        self.assertTrue(changed.wait(5))
+        self.host.libvirt.error = OSError('restarting')
+        for _ in range(500):
+            if self.host.libvirt.closed:
+                break
+            changed.clear()
+            changed.wait(1)
+        self.assertEqual([uuid], self.uuids())
+        self.assertGreater(self.host.libvirt.closed, 0)
+        self.host.libvirt.error = None
+        for _ in range(500):
+            changed.clear()
+            changed.wait(1)
+            if self.domains.listed:
+                break
+        self.assertTrue(self.domains.listed)
+
+    def test_events_list_at_once(self):
+        self.domains.refresh()
+        self.domains._again.clear()
+        self.host.libvirt.callbacks[0](None, None, 0, 0)
+        self.assertTrue(self.domains._again.is_set())
+
+
+class Storing(unittest.TestCase):
+    def test_failures_are_told_not_raised(self):
+        host = fakes.Host(self)
+        self.assertFalse(host.store.save('x', {'a': object()}))
+        host.store.directory = os.path.join(host.root, 'nowhere')
+        self.assertFalse(host.store.save('x', {}))
+        self.assertEqual({}, host.store.load('x'))

@@ -1,0 +1,181 @@
+import unittest
+
+from keystoneauth1 import exceptions as ks_exceptions
+
+from secondary_scheduler.agent import inventory
+from secondary_scheduler.model import vocabulary
+
+ROOT = '11111111-0000-4000-8000-000000000000'
+CHILD = vocabulary.child_provider_uuid(ROOT)
+
+
+class Answer:
+    def __init__(self, status, body=None):
+        self.status_code, self._body, self.text = status, body, str(body)
+
+    def json(self):
+        return self._body
+
+
+class Placement:
+    """The part of Placement that the agent talks to."""
+
+    def __init__(self):
+        self.root = True
+        self.child = True
+        self.error = None
+        self.generation = 5
+        self.conflicts = 0
+        self.put_status = 200
+        self.traits = []
+        self.consumers = []
+        self.puts = []
+        self.inventories = {
+            vocabulary.SLOT: {'total': 4, 'reserved': 4, 'max_unit': 4},
+            vocabulary.VCPU: {'total': 6, 'reserved': 6, 'max_unit': 6}}
+
+    def request(self, url, method, headers, raise_exc, json=None):
+        if self.error:
+            raise self.error
+        if url.startswith('/resource_providers?name='):
+            found = [{'uuid': ROOT, 'parent_provider_uuid': None}]
+            return Answer(200, {
+                'resource_providers': found if self.root else []})
+        if not self.child:
+            return Answer(404)
+        assert CHILD in url, url
+        if url.endswith('/traits'):
+            return Answer(200, {'traits': self.traits})
+        if url.endswith('/allocations'):
+            return Answer(200, {'allocations': dict.fromkeys(
+                self.consumers, {})})
+        if method == 'PUT':
+            self.puts.append(json)
+            if self.put_status != 200:
+                return Answer(self.put_status)
+            if self.conflicts or (json['resource_provider_generation']
+                                  != self.generation):
+                self.conflicts = max(0, self.conflicts - 1)
+                self.generation += 1
+                return Answer(409)
+            self.generation += 1
+            self.inventories = json['inventories']
+        return Answer(200, {'resource_provider_generation': self.generation,
+                            'inventories': self.inventories})
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+        self.placement = Placement()
+        self.inventory = inventory.Inventory(
+            self.placement, lambda: 'node1', lambda: self.now)
+
+    def reserved(self):
+        return [one['reserved']
+                for one in self.placement.inventories.values()]
+
+
+class Keeping(Base):
+    def test_opens_and_closes_in_proportion(self):
+        self.assertTrue(self.inventory.update(0.5, []))
+        self.assertEqual([2, 3], self.reserved())
+        self.assertEqual(4, self.inventory.slots())
+        self.assertEqual({vocabulary.SLOT: 2, vocabulary.VCPU: 3},
+                         self.inventory.allowed)
+        self.inventory.update(0.5, [])
+        self.assertEqual(1, len(self.placement.puts))
+        self.inventory.update(0.0, [])
+        self.assertEqual([4, 6], self.reserved())
+
+    def test_every_slot_count_is_exact(self):
+        for slots in range(5):
+            self.inventory.update(slots / 4, [])
+            self.assertEqual(4 - slots, self.reserved()[0])
+
+    def test_conflicts(self):
+        self.placement.conflicts = 2
+        self.assertTrue(self.inventory.update(1.0, []))
+        self.assertEqual([0, 0], self.reserved())
+        self.placement.conflicts = 99
+        self.assertFalse(self.inventory.update(0.0, []))
+        self.assertIn('again and again', self.inventory.state)
+
+    def test_missing_things_are_looked_for_each_minute(self):
+        for name in ('root', 'child'):
+            setattr(self.placement, name, False)
+            self.assertFalse(self.inventory.update(1.0, []))
+            setattr(self.placement, name, True)
+            self.now += 30
+            self.assertFalse(self.inventory.update(1.0, []))
+            self.now += 31
+            self.assertTrue(self.inventory.update(1.0, []))
+            self.now += 61
+
+    def test_placement_gone(self):
+        for error in (ks_exceptions.ConnectFailure('no'), ValueError('x')):
+            self.now += 61
+            self.placement.error = error
+            self.assertFalse(self.inventory.update(1.0, []))
+            self.assertEqual(0, self.inventory.slots())
+
+    def test_a_refusal(self):
+        self.placement.put_status = 403
+        self.inventory.update(1.0, [])
+        self.assertIn('403', self.inventory.state)
+        self.assertEqual({}, self.inventory.allowed)
+
+    def test_no_inventory_yet(self):
+        self.placement.inventories = {}
+        self.assertTrue(self.inventory.update(1.0, []))
+        self.assertEqual([], self.placement.puts)
+
+    def test_closed_on_purpose_stays_closed(self):
+        self.inventory.update(1.0, [])
+        self.placement.traits = [vocabulary.CLOSED_TRAIT]
+        self.placement.generation += 1
+        self.now += 61
+        self.inventory.update(1.0, [])
+        self.assertEqual([4, 6], self.reserved())
+        self.assertEqual('closed on purpose', self.inventory.state)
+        self.placement.traits = []
+        self.now += 61
+        self.inventory.update(1.0, [])
+        self.assertEqual([0, 0], self.reserved())
+
+
+class Consumers(Base):
+    def look(self, running):
+        self.inventory.update(1.0, running)
+        self.now += 31
+
+    def test_a_secondary_without_allocation_closes(self):
+        self.placement.consumers = ['a']
+        self.look(['a', 'rogue'])
+        self.assertEqual(frozenset(), self.inventory.alarm)
+        self.look(['a', 'rogue'])
+        self.assertEqual({'rogue'}, self.inventory.alarm)
+        self.assertEqual([4, 6], self.reserved())
+        self.look(['a'])
+        self.assertEqual(frozenset(), self.inventory.alarm)
+        self.assertEqual([0, 0], self.reserved())
+
+    def test_suspended_and_migrating_are_normal(self):
+        self.placement.consumers = ['suspended', 'a', 'migration']
+        for _ in range(10):
+            self.look(['a', 'leaving'])
+        self.assertEqual(frozenset(), self.inventory.alarm)
+        for _ in range(15):
+            self.look(['a', 'leaving'])
+        self.assertEqual({'leaving'}, self.inventory.alarm)
+
+
+class Window(unittest.TestCase):
+    def test_closes_at_once_and_opens_later(self):
+        window = inventory.Hysteresis(10.0)
+        self.assertEqual(0.0, window.push(0.0, 1.0))
+        self.assertEqual(0.0, window.push(9.0, 1.0))
+        self.assertEqual(1.0, window.push(10.0, 1.0))
+        self.assertEqual(0.25, window.push(11.0, 0.25))
+        self.assertEqual(0.25, window.push(20.0, 0.5))
+        self.assertEqual(0.5, window.push(22.0, 0.75))

@@ -1,0 +1,202 @@
+import unittest
+
+from secondary_scheduler.agent import local_trigger, sensors
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.model.reports import PolicyState
+from secondary_scheduler.policies import language
+
+
+def secondary(n, priority=5):
+    return Secondary(f'u{n}', f'i{n}', priority, 'p', 1, 128, 1, n, n, n)
+
+
+class Meter:
+    def __init__(self):
+        self.total, self.instances = 50.0, {}
+
+    def sample(self, guests):
+        return sensors.Usage(self.total, 4.0, self.instances)
+
+
+class Base(unittest.TestCase):
+    policies = ('cpu <= 90% for 10s',)
+    settings = local_trigger.Settings()
+
+    def setUp(self):
+        self.now = 0.0
+        self.guests = [secondary(1, 3), secondary(2, 7)]
+        self.meter = Meter()
+        self.floors = Floors(lambda: self.now)
+        self.floored, self.killed = [], []
+        policies = language.parse_all(self.policies)
+        self.resolved = Resolved(policies, 'x')
+        self.trigger = local_trigger.LocalTrigger(
+            lambda: self.resolved, lambda: self.guests, self.meter,
+            self.floors, lambda guest: self.floored.append(guest.uuid),
+            lambda guest: self.killed.append(guest.uuid),
+            lambda: self.settings, lambda: self.now)
+
+    def seconds(self, count):
+        for _ in range(count):
+            self.now += 1
+            self.trigger.check()
+
+    @property
+    def state(self):
+        return self.trigger.reports[0].state
+
+
+class LastResort(Base):
+    def test_the_way_to_the_floor(self):
+        self.meter.total = 95.0
+        self.seconds(3)
+        self.assertIs(PolicyState.FAILING, self.state)
+        self.assertTrue(self.trigger.failing)
+        self.seconds(1)
+        self.assertIs(PolicyState.VIOLATED, self.state)
+        self.seconds(4)
+        self.assertEqual([], self.floored)
+        self.seconds(1)
+        self.assertEqual(['u1', 'u2'], sorted(self.floored))
+        self.assertTrue(self.floors.floored('u1'))
+        self.seconds(60)
+        # The primary alone exceeds it: nobody contributes any more.
+        self.assertIs(PolicyState.HELD, self.state)
+        self.assertEqual(1, self.trigger.counters['violations'])
+        self.assertEqual(0, self.trigger.counters['invalidations'])
+        self.assertEqual(2, self.trigger.counters['floors'])
+        self.assertAlmostEqual(118, self.trigger.counters['floored_s'],
+                               delta=3)
+        self.assertEqual([], self.killed)
+
+    def test_one_good_check_resets(self):
+        self.meter.total = 95.0
+        self.seconds(8)
+        self.meter.total = 90.0
+        self.seconds(1)
+        self.meter.total = 95.0
+        self.seconds(8)
+        self.assertEqual([], self.floored)
+
+    def test_no_secondary_no_failure(self):
+        self.guests = []
+        self.meter.total = 100.0
+        self.seconds(20)
+        self.assertIs(PolicyState.HELD, self.state)
+
+    def test_a_dead_sensor_leads_to_the_floor_in_time(self):
+        self.meter.total = None
+        self.seconds(9)
+        self.assertTrue(self.floors.floored('u2'))
+        self.seconds(60)
+        self.assertTrue(self.floors.floored('u2'))
+        self.assertEqual(0, self.trigger.counters['violations'])
+
+    def test_invalid_is_counted_once(self):
+        self.trigger._floors = Floors(lambda: self.now)
+        self.trigger._floors.add = lambda *_: None   # the floor fails
+        self.meter.total = 95.0
+        self.seconds(20)
+        self.assertIs(PolicyState.INVALID, self.state)
+        self.assertEqual(1, self.trigger.counters['invalidations'])
+
+    def test_the_count_survives_a_reload(self):
+        self.meter.total = 95.0
+        self.seconds(5)
+        self.settings = local_trigger.Settings(sensitivity={'10': '2'})
+        self.seconds(1)
+        self.assertEqual(6, self.trigger.reports[0].failed)
+        self.resolved = Resolved((), 'x')
+        self.seconds(1)
+        self.assertEqual((), self.trigger.reports)
+
+    def test_a_bad_table_asks_early(self):
+        self.settings = local_trigger.Settings(sensitivity={'a': 'b'})
+        self.meter.total = 95.0
+        self.seconds(1)
+        self.assertIs(PolicyState.VIOLATED, self.state)
+
+
+class Kill(Base):
+    settings = local_trigger.Settings(kill=True)
+
+    def test_kill(self):
+        self.meter.total = 95.0
+        self.seconds(9)
+        self.assertEqual(['u1', 'u2'], sorted(self.killed))
+        self.assertEqual(['u1', 'u2'], sorted(self.floored))
+        self.assertEqual(2, self.trigger.counters['kills'])
+
+
+class Lift(Base):
+    def setUp(self):
+        super().setUp()
+        self.meter.total = 95.0
+        self.seconds(9)
+        self.assertTrue(self.floors.floored('u1'))
+
+    def lifted(self):
+        return [u for u in ('u1', 'u2') if not self.floors.floored(u)]
+
+    def test_calm_long_enough(self):
+        self.meter.total = 20.0
+        self.seconds(5)
+        self.assertEqual([], self.lifted())
+        self.seconds(2)
+        self.assertEqual(['u1', 'u2'], self.lifted())
+
+    def test_calm_interrupted(self):
+        for _ in range(5):
+            self.meter.total = 20.0
+            self.seconds(4)
+            self.meter.total = 85.0
+            self.seconds(1)
+        self.assertEqual([], self.lifted())
+
+    def test_as_many_as_there_is_room_for_best_first(self):
+        self.meter.total = 75.0      # 14 % for a useful share of 10 %
+        self.seconds(20)
+        self.assertEqual(['u2'], self.lifted())
+        self.meter.total = 60.0
+        self.seconds(20)
+        self.assertEqual(['u1', 'u2'], self.lifted())
+
+
+class Slots(Base):
+    policies = ('slots <= 1 for 5s', 'cpu <= 90% for 10s')
+
+    def test_the_surplus_goes_to_the_floor(self):
+        self.seconds(1)
+        self.assertIs(PolicyState.VIOLATED, self.state)
+        self.seconds(3)
+        self.assertEqual(frozenset({Reason.SLOTS}),
+                         self.floors.reasons('u1'))
+        self.assertFalse(self.floors.floored('u2'))
+        self.seconds(10)
+        self.assertIs(PolicyState.HELD, self.state)
+        self.guests.pop()
+        self.seconds(1)
+        self.assertFalse(self.floors.floored('u1'))
+
+
+class FloorsThemselves(unittest.TestCase):
+    def test_reasons_and_operations(self):
+        now = [0.0]
+        floors = Floors(lambda: now[0])
+        floors.add('a', Reason.ENTRY)
+        now[0] = 3.0
+        floors.add('a', Reason.OPERATION)
+        floors.operate('a', 10)
+        self.assertEqual(3.0, floors.floored_s('a'))
+        self.assertEqual(0.0, floors.floored_s('b'))
+        floors.drop('a', Reason.ENTRY)
+        floors.expire(['a'])
+        self.assertTrue(floors.floored('a') and floors.operated('a'))
+        now[0] = 14.0
+        floors.expire(['a'])
+        self.assertFalse(floors.floored('a') or floors.operated('a'))
+        floors.add('a', Reason.POLICY)
+        floors.expire([])
+        self.assertFalse(floors.floored('a'))

@@ -1,0 +1,493 @@
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from unittest import mock
+
+from oslo_config import cfg
+
+from secondary_scheduler.agent import reporter, sensors, service
+from secondary_scheduler.agent.floors import Reason
+from secondary_scheduler.cmd import agent as command
+from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.conf import policy as policy_conf
+from secondary_scheduler.model.reports import HostReport
+from secondary_scheduler.policies import language
+from tests.unit.agent import fakes
+
+
+class Base(unittest.TestCase):
+    version = 1
+
+    def setUp(self):
+        self.host = fakes.Host(self, self.version)
+        self.conf = cfg.ConfigOpts()
+        agent_conf.register_opts(self.conf)
+        policy_conf.register_opts(self.conf)
+        self.file = self.host.path('agent.conf')
+        self.configure('cpu <= 90% for 10s')
+        self.conf(['--config-file', self.file])
+        self.now = 100.0
+        self.used = {}
+
+    def configure(self, policy):
+        self.host.write('agent.conf', f"""
+[secondary_scheduler]
+policy = {policy}
+[secondary_agent]
+host = node1
+state_path = {self.host.state}
+libvirt_run_dir = {self.host.run_dir}
+""")
+
+    def make(self, **kwargs):
+        clock = mock.patch.object(sensors.Meter.__init__, '__defaults__',
+                                  (lambda: self.now,))
+        with clock:
+            agent = service.Agent(
+                self.conf, service.open_store(self.conf),
+                self.host.hierarchy(), self.host.libvirt.connect, **kwargs)
+        with contextlib.suppress(OSError):
+            agent.domains.refresh()
+        return agent
+
+    def spend(self, percent, **guests):
+        """Let 0.5 s pass in which host and guests used so many percent."""
+        self.now += 0.5
+        for name, value in {'host': percent, **guests}.items():
+            self.used[name] = self.used.get(name, 0.0) + (
+                value / 100 * 4 * 0.5)
+            self.host.spend(None if name == 'host' else int(name[1:]),
+                            self.used[name])
+
+    def steps(self, agent, count, percent, **guests):
+        for _ in range(count):
+            self.spend(percent, **guests)
+            agent.step()
+
+
+class Control(Base):
+    def test_guests_enter_at_the_floor_and_get_room(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.assertNotIn('10000 ', self.host.quota(0, 'emulator'))
+        self.steps(agent, 1, 20.0)
+        # The minimum: 5 % of 4 CPUs on 2 vCPUs.
+        self.assertEqual('2000 20000', self.host.quota(0))
+        self.steps(agent, 10, 30.0, g0=10.0)
+        quota, period = map(int, self.host.quota(0).split())
+        self.assertGreater(quota / period, 0.5)
+
+    def test_no_room_no_entry(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 10, 86.0)
+        self.assertEqual({Reason.ENTRY},
+                         agent.floors.reasons(fakes.UUIDS[0]))
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_without_policy_nobody_gets_more_than_the_floor(self):
+        self.configure('cpu <= 90% for 10s on host:other')
+        self.conf.reload_config_files()
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 0.0)
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_an_exception_means_the_floor_and_on_it_goes(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        with mock.patch.object(agent.control._controller, 'step',
+                               side_effect=ZeroDivisionError):
+            self.steps(agent, 1, 20.0, g0=5.0)
+        self.assertEqual(1, agent.control.failures)
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
+        self.steps(agent, 3, 20.0, g0=5.0)
+        self.assertNotEqual('1000 100000', self.host.quota(0))
+        self.assertEqual(frozenset(), agent.floors.reasons(fakes.UUIDS[0]))
+
+    def test_even_a_failing_list_of_guests(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        with mock.patch.object(agent.control, '_guests',
+                               side_effect=RuntimeError):
+            self.steps(agent, 1, 20.0)
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_a_rebooted_guest_starts_at_the_floor_again(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        self.host.libvirt.domains.clear()
+        self.host.guest(0, pid=2000, started=5)
+        agent.domains.refresh()
+        self.spend(99.0)
+        agent.step()
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_the_floor_of_the_trigger_stays(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        for _ in range(11):
+            self.steps(agent, 2, 99.0, g0=5.0)
+            agent.check()
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
+        report = agent.reporter.build()
+        self.assertTrue(report.instances[0].floored)
+        self.assertIsNone(report.instances[0].cap)
+        self.assertFalse(report.admission)
+        self.assertEqual(0, report.counters['invalidations'])
+
+    def test_everything_else_dead(self):
+        """The cache alone is enough for control and last resort."""
+        self.host.guest(0)
+        self.make()
+        self.host.libvirt.error = OSError('dead')
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 3, 20.0, g0=5.0)
+        self.assertIn(' 20000', self.host.quota(0))
+        for _ in range(11):
+            self.spend(99.0, g0=5.0)
+            agent.check()
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_a_failing_check_means_the_floor(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        with mock.patch.object(agent.trigger, 'check',
+                               side_effect=RuntimeError):
+            agent.check()
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+
+class ControlV2(Control):
+    version = 2
+
+
+class HandOver(Base):
+    def setUp(self):
+        super().setUp()
+        self.uuid = self.host.guest(0)
+        self.agent = self.make()
+        self.agent.step()
+        self.steps(self.agent, 3, 20.0, g0=5.0)
+
+    def test_calm(self):
+        self.assertEqual({'ok': True, 'floored': False, 'reason': ''},
+                         self.agent.hand_over(self.uuid))
+
+    def test_unknown(self):
+        answer = self.agent.hand_over('nobody')
+        self.assertFalse(answer['ok'])
+        self.assertIn('nobody', answer['reason'])
+        self.agent.thaw_hint('nobody')
+
+    def test_primaries_are_unknown(self):
+        uuid = self.host.guest(1, specs={})
+        self.agent.domains.refresh()
+        before = self.host.fingerprint()
+        self.assertFalse(self.agent.hand_over(uuid)['ok'])
+        self.assertEqual(before, self.host.fingerprint())
+
+    def test_a_failing_policy_floors_until_the_hint(self):
+        self.spend(99.0)
+        self.agent.check()
+        self.spend(99.0)
+        self.agent.check()
+        answer = self.agent.hand_over(self.uuid)
+        self.assertTrue(answer['ok'] and answer['floored'])
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.agent.thaw_hint(self.uuid)
+        self.assertFalse(self.agent.floors.floored(self.uuid))
+
+    def test_the_emulator_is_free_at_the_floor(self):
+        free = self.host.quota(0, 'emulator')
+        for _ in range(11):
+            self.spend(99.0)
+            self.agent.check()
+        self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
+        self.assertTrue(self.agent.hand_over(self.uuid)['floored'])
+        self.steps(self.agent, 1, 99.0)
+        self.assertEqual(free, self.host.quota(0, 'emulator'))
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+    def test_status(self):
+        found = json.loads(json.dumps(self.agent.get_status()))
+        self.assertEqual('node1', found['host'])
+        HostReport.from_dict({name: found[name] for name in (
+            *HostReport.__dataclass_fields__, 'version')})
+
+
+class Reports(Base):
+    def test_admission(self):
+        self.host.guest(0)
+        agent = self.make()
+        self.assertIn('not known', agent.reporter.build().reason)
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        report = agent.reporter.build()
+        self.assertTrue(report.admission, report.reason)
+        self.assertEqual(4.0, report.cpus)
+        self.assertAlmostEqual(15.0, report.cpu_primary, delta=0.1)
+        self.assertEqual(HostReport.from_dict(report.to_dict()), report)
+        self.assertGreater(agent.reporter.build().seq, report.seq)
+        self.assertEqual(7, agent.reporter.room())
+        agent.domains._listed_at -= 60
+        self.assertIn('libvirt', agent.reporter.build().reason)
+
+    def test_no_room(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 75.0, g0=5.0)
+        self.assertIn('no room', agent.reporter.build().reason)
+
+    def test_reload(self):
+        agent = self.make()
+        before = agent.policies.current
+        self.configure('cpu =< 90%')
+        agent.reload()
+        self.assertEqual(before.policies, agent.policies.current.policies)
+        self.assertIn('column', agent.reporter.closed())
+        self.configure('cpu <= 50% for 10s')
+        agent.reload()
+        self.assertEqual(50.0, agent.policies.current.limit('cpu'))
+        self.assertEqual(49.0, agent.reporter.set_point)
+
+    def test_aggregates_are_remembered(self):
+        self.configure('cpu <= 80% for 10s on aggregate:x')
+        self.conf.reload_config_files()
+        agent = self.make()
+        self.assertEqual(1, len(agent.policies.current.policies))
+        agent._describe(mock.Mock(describe_host=mock.Mock(
+            return_value={'aggregates': ['y']})))
+        self.assertEqual((), agent.policies.current.policies)
+        again = self.make()
+        self.assertEqual((), again.policies.current.policies)
+        self.assertIsNone(again.reporter.set_point)
+        self.assertEqual(0, again.reporter.room())
+
+    def test_slots_bound_the_room(self):
+        self.configure('cpu <= 80% for 10s\npolicy = slots <= 2')
+        self.conf.reload_config_files()
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 3, 0.0)
+        self.assertEqual(2, agent.reporter.room())
+
+    def test_a_bad_policy_at_the_start(self):
+        self.configure('cpu')
+        self.conf.reload_config_files()
+        with self.assertRaises(language.PolicyError):
+            self.make()
+
+    def test_inventory(self):
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 3, 20.0)
+        inventory, window = mock.Mock(), mock.Mock()
+        inventory.slots.return_value = 12
+        agent.keep_inventory(inventory, window)
+        self.assertEqual(0.5, window.push.call_args[0][1])
+        inventory.update.assert_called_once_with(
+            window.push.return_value, [])
+        agent.domains._listed_at -= 60
+        agent.keep_inventory(inventory, window)
+        self.assertEqual(0.0, window.push.call_args[0][1])
+
+    def test_reports_at_once_on_news(self):
+        agent = self.make()
+        sender, told = mock.Mock(), threading.Event()
+        reports = []
+
+        def send(report):
+            reports.append(report)
+            told.set()
+
+        sender.send.side_effect = send
+        thread = threading.Thread(target=agent._report, args=(sender,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(agent.stop)
+        self.assertTrue(told.wait(5))
+        told.clear()
+        self.host.guest(0)
+        agent.domains.refresh()
+        self.assertTrue(told.wait(3))
+        self.assertEqual(1, len(reports[-1].instances))
+
+    def test_p95(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        self.assertIsNone(outlook.p95)
+        for value in range(101):
+            outlook.push(float(value))
+        outlook.push(None)
+        self.assertEqual(95.0, outlook.p95)
+        self.now += 61
+        outlook.push(None)
+        self.assertIsNone(outlook.p95)
+
+
+class Commands(Base):
+    def call(self, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        hierarchy = self.host.hierarchy()
+        with mock.patch('secondary_scheduler.agent.cgroups.Hierarchy',
+                        lambda: hierarchy), \
+                contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err):
+            code = command.main([*arguments, '--config-file', self.file])
+        return code, out.getvalue(), err.getvalue()
+
+    def test_floor_and_release(self):
+        self.host.guest(0)
+        self.host.guest(1, specs={})
+        before = self.host.fingerprint()
+        agent = self.make()
+        agent.step()
+        self.host.libvirt.error = OSError('dead')
+        self.assertEqual((0, '1 of 1 secondaries are at the floor\n', ''),
+                         self.call('floor'))
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
+        self.assertEqual(0, self.call('release')[0])
+        self.assertEqual(before, self.host.fingerprint())
+
+    def test_release_needs_a_stopped_agent(self):
+        held = service.lock(self.host.store)
+        self.addCleanup(held.close)
+        code, _, err = self.call('release')
+        self.assertEqual(2, code)
+        self.assertIn(str(os.getpid()), err)
+
+    def test_a_second_agent_refuses(self):
+        held = service.lock(self.host.store)
+        self.addCleanup(held.close)
+        code, _, err = self.call('run')
+        self.assertEqual(2, code)
+        self.assertIn('another secondary-agent', err)
+
+    def test_a_bad_policy_stops_the_start(self):
+        self.configure('cpu <= 90 for 10s')
+        code, _, err = self.call('run')
+        self.assertEqual(2, code)
+        self.assertIn('column 8', err)
+        self.assertIn('A correct example', err)
+
+    def test_the_floor_works_with_a_broken_file(self):
+        self.host.write('agent.conf', '[secondary_agent\n')
+        self.assertEqual(2, self.call('run')[0])
+        with mock.patch.object(
+                agent_conf.OPTS[[o.name for o in agent_conf.OPTS].index(
+                    'state_path')], 'default', self.host.state):
+            self.assertEqual(0, self.call('floor')[0])
+
+    def test_status(self):
+        self.assertEqual(1, self.call('status')[0])
+        self.host.guest(0)
+        self.host.guest(1)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 2, 20.0)
+        agent.check()
+        agent.floors.add(fakes.UUIDS[1], Reason.POLICY)
+        agent.write_status()
+        code, out, _ = self.call('status')
+        self.assertEqual(0, code)
+        for text in ('host node1', 'admission: closed', 'cpu <= 90%',
+                     'at the floor (policy)', 'cap ', 'set point 89.0%'):
+            self.assertIn(text, out)
+        code, out, _ = self.call('status', '--json')
+        self.assertEqual('node1', json.loads(out)['host'])
+
+    def test_help(self):
+        with self.assertRaises(SystemExit), contextlib.redirect_stdout(
+                io.StringIO()) as out:
+            command.main(['--help'])
+        self.assertIn('floor', out.getvalue())
+
+    def test_a_stale_status(self):
+        agent = self.make()
+        agent.write_status()
+        data = self.host.store.load('status.json')
+        self.host.store.save('status.json', {**data, 'time': 0})
+        code, out, _ = self.call('status')
+        self.assertEqual(1, code)
+        self.assertIn('STALE', out)
+
+
+class Running(Base):
+    def test_a_whole_life(self):
+        self.host.guest(0)
+        agent = self.make()
+        before = {number: signal.getsignal(number) for number in (
+            signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        self.addCleanup(lambda: [signal.signal(*one)
+                                 for one in before.items()])
+        bus = mock.Mock()
+        bus.ReportSender.return_value.describe_host.return_value = None
+
+        def life():
+            for _ in range(100):
+                if os.path.exists(self.host.path('state/status.json')):
+                    break
+                time.sleep(0.05)
+            self.configure('cpu <= 70% for 10s')
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(1.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=life).start()
+        with mock.patch.dict('sys.modules', {
+                'secondary_scheduler.reports': mock.Mock(bus=bus)}), \
+                mock.patch('secondary_scheduler.agent.inventory.'
+                           'placement_adapter', side_effect=OSError):
+            agent.run()
+        self.assertEqual(70.0, agent.policies.current.limit('cpu'))
+        bus.AgentServer.return_value.start.assert_called_once()
+        bus.ReportSender.return_value.send.assert_called()
+        # The limits stay in force.
+        self.assertNotEqual('-1 100000', self.host.quota(0))
+
+    def test_systemd_is_told(self):
+        path = self.host.path('notify')
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.bind(path)
+            with mock.patch.dict(os.environ, {'NOTIFY_SOCKET': path}):
+                self.make().write_status()
+            self.assertEqual(b'WATCHDOG=1', sock.recv(100))
+        with mock.patch.dict(os.environ, {'NOTIFY_SOCKET': path + 'x'}):
+            service._notify('READY=1')
+
+
+class Size(unittest.TestCase):
+    def test_the_floor_loads_nothing_heavy(self):
+        code = ('import sys; import secondary_scheduler.cmd.agent; '
+                'print([m for m in ("numpy", "requests", "keystoneauth1", '
+                '"oslo_messaging", "libvirt") if m in sys.modules])')
+        done = subprocess.run([sys.executable, '-c', code], text=True,
+                              capture_output=True, check=True)
+        self.assertEqual('[]', done.stdout.strip())

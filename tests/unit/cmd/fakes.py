@@ -1,0 +1,150 @@
+"""Placement, Nova and Watcher as the operator's commands see them."""
+
+import copy
+import json
+import types
+import uuid
+
+
+class Answer:
+
+    def __init__(self, status, body=None, text=''):
+        self.status_code = status
+        self.content = b'' if body is None else json.dumps(body).encode()
+        self.text = text or self.content.decode()
+
+    def json(self):
+        return json.loads(self.content)
+
+
+class Placement:
+    """Enough of Placement's API, generations and conflicts included."""
+
+    def __init__(self):
+        self.providers = {}
+        self.classes = set()
+        self.known_traits = set()
+        self.conflicts = 0      # how many writes still meet a conflict
+        self.refuse = None      # answer everything with this status
+        self.writes = []
+
+    def add(self, name, parent=None, uid=None, **inventories):
+        uid = uid or str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        self.providers[uid] = {
+            'name': name, 'parent': parent, 'generation': 0, 'usages': {},
+            'traits': [], 'inventories': {
+                key: {'total': total, 'reserved': reserved}
+                for key, (total, reserved) in inventories.items()}}
+        return uid
+
+    def request(self, url, method, microversion=None, raise_exc=False,
+                json=None):
+        if self.refuse:
+            return Answer(self.refuse, text='refused')
+        if method != 'GET':
+            self.writes.append((method, url, copy.deepcopy(json)))
+            if self.conflicts and '/inventories' in url:
+                self.conflicts -= 1
+                return Answer(409)
+        parts = url.strip('/').partition('?')
+        path = parts[0].split('/')
+        if path[0] == 'resource_classes':
+            self.classes.add(path[1])
+            return Answer(204)
+        if path[0] == 'traits':
+            self.known_traits.add(path[1])
+            return Answer(204)
+        if len(path) == 1:
+            return self._collection(method, parts[2], json)
+        return self._provider(method, path, json)
+
+    def _collection(self, method, query, body):
+        if method == 'POST':
+            self.add(body['name'], body['parent_provider_uuid'],
+                     body['uuid'])
+            return Answer(201)
+        wanted = query.partition('name=')[2]
+        return Answer(200, {'resource_providers': [
+            {'uuid': uid, 'name': one['name'],
+             'parent_provider_uuid': one['parent']}
+            for uid, one in self.providers.items()
+            if not wanted or one['name'] == wanted]})
+
+    def _provider(self, method, path, body):
+        one = self.providers.get(path[1])
+        if one is None:
+            return Answer(404, text='no such provider')
+        if method == 'DELETE':
+            if any(one['usages'].values()):
+                return Answer(409)
+            del self.providers[path[1]]
+            return Answer(204)
+        what = path[2]
+        if method == 'PUT':
+            if body['resource_provider_generation'] != one['generation']:
+                return Answer(409)
+            one['generation'] += 1
+            one[what] = body[what]
+        return Answer(200, {what: one[what], 'resource_provider_generation':
+                            one['generation']})
+
+
+class Compute:
+
+    def __init__(self):
+        self.made = {}
+        self.hosts = [types.SimpleNamespace(
+            name='node1.example', service_details={'host': 'node1'})]
+        self.broken_specs = False
+
+    def add(self, name, vcpus=1, ram=128, disk=0, extra_specs=None):
+        flavor = types.SimpleNamespace(
+            name=name, vcpus=vcpus, ram=ram, disk=disk, ephemeral=0, swap=0,
+            extra_specs=extra_specs or {})
+        self.made[name] = flavor
+        return flavor
+
+    def hypervisors(self, details):
+        return iter(self.hosts)
+
+    def flavors(self, **query):
+        return iter(self.made.values())
+
+    def find_flavor(self, name, get_extra_specs):
+        return self.made.get(name)
+
+    def create_flavor(self, **fields):
+        return self.add(**fields)
+
+    def create_flavor_extra_specs(self, flavor, extra_specs):
+        if self.broken_specs:
+            raise RuntimeError('no extra specs today')
+        flavor.extra_specs = dict(extra_specs)
+
+    def delete_flavor(self, flavor):
+        del self.made[flavor.name]
+
+
+class Watcher:
+
+    def __init__(self):
+        self.audits = []
+        self.status = 201
+
+    def post(self, url, json, headers, raise_exc):
+        self.audits.append((url, json, headers))
+        return Answer(self.status, {'uuid': 'audit-1'}
+                      if self.status < 400 else None, 'no such goal')
+
+
+class Cloud:
+
+    def __init__(self):
+        self.placement = Placement()
+        self.compute = Compute()
+        self.watcher = Watcher()
+        self.root = self.placement.add(
+            'node1.example', VCPU=(8, 0), MEMORY_MB=(16384, 512),
+            DISK_GB=(100, 10))
+        self.config = types.SimpleNamespace(
+            get_session_client=lambda service: self.watcher)

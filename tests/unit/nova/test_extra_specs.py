@@ -1,0 +1,31 @@
+"""Validation of lifecycle:* as nova-api does it."""
+
+import unittest
+
+from nova import exception
+
+from secondary_scheduler.nova import extra_specs
+
+
+class ExtraSpecsTest(unittest.TestCase):
+
+    def setUp(self):
+        self.validators = {v.name: v for v in extra_specs.register()}
+
+    def check(self, name, value):
+        self.validators[name].validate(name, value)
+
+    def test_good_values(self):
+        for name, value in (('lifecycle:preemptable', 'true'),
+                            ('lifecycle:preempt_policy', 'delete'),
+                            ('lifecycle:priority', '10')):
+            self.check(name, value)
+
+    def test_bad_values(self):
+        for name, value in (('lifecycle:preemptable', 'perhaps'),
+                            ('lifecycle:preempt_policy', 'vaporize'),
+                            ('lifecycle:priority', '0'),
+                            ('lifecycle:priority', '11'),
+                            ('lifecycle:priority', 'high')):
+            with self.assertRaises(exception.ValidationError, msg=name):
+                self.check(name, value)

@@ -1,0 +1,247 @@
+"""Who may pass, and that primaries always do."""
+
+import unittest
+from unittest import mock
+
+from nova import objects
+from nova.scheduler import filters as nova_filters
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.reports import PolicyState
+from secondary_scheduler.nova import (
+    filters,
+    guard,
+    request,
+    settings,
+    snapshot,
+)
+from tests.unit.nova import fakes
+
+
+class FilterCase(unittest.TestCase):
+
+    def setUp(self):
+        fakes.configure(self)
+        self.snapshot = snapshot.Snapshot()
+        for patch in (
+                mock.patch.object(snapshot, '_snapshot', self.snapshot),
+                mock.patch.object(self.snapshot, '_listen',
+                                  return_value=mock.Mock())):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.filter = filters.SecondaryPolicyFilter()
+        self.host = fakes.host()
+
+    def passes(self, spec=None):
+        spec = spec or fakes.spec(fakes.secondary_flavor())
+        one = self.filter.host_passes(self.host, spec)
+        every = list(self.filter.filter_all([self.host], spec))
+        self.assertEqual([self.host] if one else [], every)
+        return one
+
+    def accept(self, **fields):
+        self.assertTrue(self.snapshot.book.accept(fakes.report(**fields)))
+
+
+class AdmissionTest(FilterCase):
+
+    def test_a_host_with_room(self):
+        self.accept()
+        self.assertTrue(self.passes())
+
+    def test_no_report(self):
+        self.assertFalse(self.passes())
+
+    def test_a_stale_report(self):
+        self.accept()
+        with mock.patch.object(self.snapshot.book, '_clock',
+                               return_value=4e9):
+            self.assertFalse(self.passes())
+
+    def test_closed_by_its_agent(self):
+        self.accept(admission=False, reason='too hot')
+        self.assertFalse(self.passes())
+
+    def test_violated(self):
+        for seq, state in enumerate((PolicyState.VIOLATED,
+                                     PolicyState.INVALID)):
+            self.accept(seq=seq + 1, state=state)
+            self.assertFalse(self.passes())
+        self.accept(seq=9, state=PolicyState.FAILING)
+        self.assertTrue(self.passes())
+
+    def test_other_policies(self):
+        self.accept(policies_hash='0' * 16)
+        self.assertFalse(self.passes())
+
+    def test_policies_are_read_when_asked_not_kept(self):
+        self.accept()
+        self.assertTrue(self.passes())
+        fakes.configure(self, policy=['cpu <= 80% for 10s'])
+        self.assertFalse(self.passes())
+        self.accept(seq=2)
+        self.assertTrue(self.passes())
+
+    def test_bad_or_no_policies_close(self):
+        self.accept()
+        for policies in (['cpu <= lots'], []):
+            fakes.configure(self, policy=policies)
+            for _ in range(2):
+                self.assertFalse(self.passes())
+
+    def test_a_rebuild_stays_where_it_is(self):
+        spec = fakes.spec(fakes.secondary_flavor(),
+                          scheduler_hints={'_nova_check_type': ['rebuild']})
+        self.assertTrue(self.passes(spec))
+        self.assertFalse(self.filter.RUN_ON_REBUILD)
+
+    def test_only_our_resources_are_taken(self):
+        self.accept()
+        child = vocabulary.child_provider_uuid(self.host.uuid)
+        ours = {child: {'resources': {vocabulary.VCPU: 1}}}
+        for root, expected in (
+                ({'MEMORY_MB': 1}, True), ({'MEMORY_MB': 2}, False),
+                ({'MEMORY_MB': 1, 'PCPU': 1}, False), ({}, False)):
+            self.host.allocation_candidates = [{'allocations': {
+                self.host.uuid: {'resources': root}, **ours}}]
+            self.assertEqual(expected, self.passes(), root)
+        self.host.allocation_candidates = [{'allocations': {
+            self.host.uuid: {'resources': {'MEMORY_MB': 1}},
+            fakes.uuid(5): {'resources': {'VGPU': 1}}, **ours}}]
+        self.assertFalse(self.passes())
+
+
+class IllFormedTest(FilterCase):
+
+    def setUp(self):
+        super().setUp()
+        self.accept()
+
+    def test_flavors(self):
+        good = fakes.secondary_flavor()
+        self.assertTrue(self.passes(fakes.spec(good)))
+        for key, value in (
+                ('resources:VCPU', '1'), ('resources:MEMORY_MB', '256'),
+                ('resources:' + vocabulary.SLOT, '2'),
+                ('hw:cpu_policy', 'dedicated'), ('hw:numa_nodes', '1'),
+                ('resources:VGPU', '1'), (vocabulary.PRIORITY, '11'),
+                (vocabulary.MARKER, 'false'),
+                (vocabulary.PREEMPT_POLICY, 'vaporize')):
+            self.assertFalse(self.passes(fakes.spec(
+                fakes.secondary_flavor(**{key: value}))), key)
+
+    def test_marker_without_resources(self):
+        self.assertFalse(self.passes(fakes.spec(fakes.flavor(
+            extra_specs={vocabulary.MARKER: 'true'}))))
+
+    def test_delete_is_a_policy(self):
+        self.assertTrue(self.passes(fakes.spec(fakes.secondary_flavor(
+            **{vocabulary.PREEMPT_POLICY: 'delete'}))))
+
+    def test_images(self):
+        for image in ({'hw_cpu_policy': 'dedicated'}, {'hw_numa_nodes': 1},
+                      {'hw_mem_encryption': True},
+                      {'hw_pci_numa_affinity_policy': 'required'}):
+            self.assertFalse(self.passes(fakes.spec(
+                fakes.secondary_flavor(), image=image)), image)
+        self.assertTrue(self.passes(fakes.spec(
+            fakes.secondary_flavor(), image={'hw_cpu_policy': 'shared'})))
+
+    def test_no_image(self):
+        spec = fakes.spec(fakes.secondary_flavor())
+        spec.image = None
+        self.assertTrue(self.passes(spec))
+
+    def test_numa_pci_and_ports(self):
+        flavor = fakes.secondary_flavor()
+        for fields in (
+                {'numa_topology': objects.InstanceNUMATopology(cells=[])},
+                {'pci_requests': objects.InstancePCIRequests(
+                    requests=[objects.InstancePCIRequest(count=1)])},
+                {'requested_resources': [objects.RequestGroup(
+                    resources={'NET_BW_EGR_KILOBIT_PER_SEC': 1})]}):
+            self.assertFalse(self.passes(fakes.spec(flavor, **fields)))
+        self.assertTrue(self.passes(fakes.spec(
+            flavor, pci_requests=objects.InstancePCIRequests(requests=[]))))
+
+    def test_disk_with_ephemeral_and_swap(self):
+        flavor = fakes.secondary_flavor(disk=13)
+        flavor.root_gb, flavor.ephemeral_gb, flavor.swap = 10, 2, 512
+        self.assertTrue(self.passes(fakes.spec(flavor)))
+
+
+class PrimaryTest(FilterCase):
+    """No data, bad data, broken code: a primary passes untouched."""
+
+    def setUp(self):
+        super().setUp()
+        self.spec = fakes.spec(fakes.flavor())
+
+    def test_passes_without_anything(self):
+        self.assertTrue(self.passes(self.spec))
+        hosts = [self.host]
+        self.assertIs(hosts, self.filter.filter_all(hosts, self.spec))
+
+    def test_whatever_of_ours_raises(self):
+        boom = RuntimeError('boom')
+        for where, name in (
+                (request, 'is_secondary'), (request, 'problems'),
+                (request, 'takes_primary_resources'),
+                (snapshot, 'book'), (settings, 'policies_fingerprint'),
+                (filters, '_refusal')):
+            self.accept(seq=hash(name) % 10 ** 9 + 10 ** 9, incarnation=name)
+            with self.subTest(name), mock.patch.object(
+                    where, name, side_effect=boom):
+                self.assertTrue(self.passes(self.spec))
+                if name != 'is_secondary':
+                    self.assertFalse(self.passes())
+
+    def test_a_flavor_that_cannot_be_read(self):
+        for flavor in (objects.Flavor(), None):
+            spec = mock.Mock(flavor=flavor)
+            self.assertTrue(self.filter.host_passes(self.host, spec))
+        self.assertTrue(self.filter.host_passes(self.host, None))
+
+    def test_nova_filters_with_it(self):
+        class Refuses(nova_filters.BaseHostFilter):
+            def host_passes(self, host_state, spec):
+                return False
+        handler = nova_filters.HostFilterHandler()
+        self.assertEqual([self.host], handler.get_filtered_objects(
+            [self.filter], [self.host], self.spec))
+        self.assertEqual([], list(handler.get_filtered_objects(
+            [self.filter, Refuses()], iter([self.host]), self.spec) or ()))
+
+
+class PluginsTest(unittest.TestCase):
+
+    def test_stevedore(self):
+        found = mock.Mock(plugin=filters.SecondaryPolicyFilter)
+        with mock.patch.object(filters.extension, 'ExtensionManager',
+                               return_value=[found]) as manager:
+            self.assertEqual([filters.SecondaryPolicyFilter],
+                             filters.all_filters())
+        self.assertEqual(filters.NAMESPACE, manager.call_args.args[0])
+
+    def test_a_plugin_that_cannot_be_loaded(self):
+        with mock.patch.object(filters.extension, 'ExtensionManager',
+                               return_value=[]) as manager:
+            self.assertEqual([], filters.load_plugins('some.namespace'))
+        complain = manager.call_args.kwargs['on_load_failure_callback']
+        with self.assertLogs('secondary_scheduler.nova.filters') as logs:
+            complain(None, mock.Mock(), ImportError('no such module'))
+        self.assertIn('no such module', logs.output[0])
+
+
+class ComplaintsTest(unittest.TestCase):
+
+    def test_once_a_minute_and_kind(self):
+        now = [0.0]
+        complaints = guard.Complaints(clock=lambda: now[0])
+        with self.assertLogs('secondary_scheduler.nova.guard') as logs:
+            for _ in range(3):
+                complaints.critical('a', 'first')
+            complaints.exception('b', 'second')
+            now[0] = guard.INTERVAL
+            complaints.critical('a', 'third')
+        self.assertEqual(3, len(logs.output))

@@ -1,0 +1,202 @@
+"""Secondaries do not count when hosts are weighed."""
+
+import random
+import unittest
+from unittest import mock
+
+from nova.scheduler import weights as nova_weights
+
+from secondary_scheduler.nova import ledger, snapshot, weights
+from tests.unit.nova import fakes, test_ledger
+
+
+class WeightsCase(unittest.TestCase):
+
+    def setUp(self):
+        fakes.configure(self)
+        self.records = test_ledger.FakeRecords()
+        self.snapshot = snapshot.Snapshot()
+        for patch in (
+                mock.patch.object(snapshot, '_snapshot', self.snapshot),
+                mock.patch.object(self.snapshot, '_listen',
+                                  return_value=mock.Mock()),
+                mock.patch.object(weights, 'LEDGER', ledger.Ledger(
+                    lambda: 1.0, self.records))):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.handler = nova_weights.HostWeightHandler()
+
+    def weigh(self, classes, hosts, spec=None):
+        """Return Nova's (host, weight), the best first."""
+        return [(one.obj.host, one.weight) for one in
+                self.handler.get_weighed_objects(
+                    [cls() for cls in classes], hosts,
+                    spec or fakes.spec(fakes.flavor()))]
+
+
+class StockTest(WeightsCase):
+    """What acceptance 6 asks of the whole cloud, for one decision."""
+
+    def setUp(self):
+        super().setUp()
+        # As stevedore would, if the package were installed.
+        patch = mock.patch.object(
+            weights.filters, 'load_plugins',
+            return_value=[weights.SecondaryHeadroomWeigher])
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def world(self, seed, hypervisor):
+        """Unequal hosts, without and with secondaries."""
+        rng = random.Random(seed)
+        without, with_them, number = [], [], 0
+        # Nova never uses a UUID twice, and the ledger counts on that.
+        weights.LEDGER = ledger.Ledger(lambda: 1.0, self.records)
+        for n in range(12):
+            size = {'name': f'node{n}', 'vcpus': rng.choice((8, 16, 64)),
+                    'ram': rng.choice((8192, 65536)),
+                    'disk': rng.choice((50, 500)), 'hypervisor': hypervisor}
+            primaries, ours = [], []
+            for _ in range(rng.randrange(4)):
+                number += 1
+                primaries.append(fakes.instance(number, fakes.flavor(
+                    rng.randrange(1, 5), rng.choice((512, 2048)),
+                    rng.choice((0, 10)))))
+            for _ in range(rng.randrange(8)):
+                number += 1
+                ours.append(fakes.instance(number, fakes.secondary_flavor(
+                    rng.randrange(1, 9), rng.choice((512, 4096)),
+                    rng.choice((0, 40)))))
+            io_ops, failed = rng.randrange(2), rng.choice((0, 0, 2))
+            more_io = min(len(ours), rng.randrange(3))
+            more_failed = rng.choice((0, 5))
+            without.append(fakes.host(
+                **size, instances=primaries, failed_builds=failed,
+                io_workload=min(io_ops, len(primaries))))
+            with_them.append(fakes.host(
+                **size, instances=primaries + ours, updated=1000,
+                failed_builds=failed + more_failed,
+                io_workload=min(io_ops, len(primaries)) + more_io))
+            self.remember(f'node{n}', primaries, ours, more_io, failed,
+                          more_failed)
+        return without, with_them
+
+    def remember(self, name, primaries, ours, young, failed, more_failed):
+        """Put into the database what the scheduler does not know."""
+        rows = [test_ledger.record(
+            int(one.uuid[-12:], 16), secondary=one in ours,
+            vcpus=one.flavor.vcpus, ram=one.flavor.memory_mb,
+            disk=one.flavor.root_gb,
+            # The young of both kinds are the ones that count as I/O.
+            born=100 - k if one in primaries
+            else (200 + k if one in ours[:young] else k))
+            for k, one in enumerate(primaries + ours)]
+        self.records.hosts[name] = rows
+        failures = []
+        for k in range(failed + more_failed):
+            uuid = fakes.uuid(10 ** 6 + k + 1000 * int(name[4:]))
+            self.records.instances[uuid] = test_ledger.record(
+                int(uuid[-12:], 16), secondary=k < more_failed)
+            failures.append((500 - k, uuid))
+        self.records.failed[name] = failures
+
+    def test_the_same_hosts_in_the_same_order_with_the_same_weights(self):
+        for hypervisor in ('QEMU', 'fake'):
+            for seed in range(25):
+                without, with_them = self.world(seed, hypervisor)
+                stock = self.weigh(nova_weights.all_weighers(), without)
+                self.assertEqual(stock, self.weigh(weights.all_weighers(),
+                                                   with_them))
+        # Otherwise this test proves nothing.
+        self.assertNotEqual(
+            stock, self.weigh(nova_weights.all_weighers(), with_them))
+
+    def test_without_secondaries_nothing_changes(self):
+        hosts, _ = self.world(1, 'QEMU')
+        for host in hosts:
+            host.stats.update(io_workload=0, failed_builds=0)
+        self.assertEqual(self.weigh(nova_weights.all_weighers(), hosts),
+                         self.weigh(weights.all_weighers(), hosts))
+
+    def test_our_failures_leave_novas_numbers(self):
+        boom = mock.Mock(side_effect=RuntimeError('boom'))
+        _, hosts = self.world(2, 'QEMU')
+        stock = self.weigh(nova_weights.all_weighers(), hosts)
+        for where, name in ((weights.LEDGER, 'uses'), (snapshot, 'book'),
+                            (weights, '_find_uses')):
+            for host in hosts:
+                vars(host).pop(weights._ATTRIBUTE, None)
+            with self.subTest(name), mock.patch.object(where, name, boom):
+                self.assertEqual(stock, self.weigh(weights.all_weighers(),
+                                                   hosts))
+        for host in hosts:
+            setattr(host, weights._ATTRIBUTE, 'nonsense')
+        self.assertEqual(stock, self.weigh(weights.all_weighers(), hosts))
+
+    def test_replaced_in_place(self):
+        stock = nova_weights.all_weighers()
+        ours = weights.all_weighers()
+        self.assertEqual(len(stock) + 1, len(ours))
+        for mine, theirs in zip(ours, stock, strict=False):
+            self.assertTrue(issubclass(mine, theirs))
+        self.assertEqual(6, sum(m is not t for m, t in
+                                zip(ours, stock, strict=False)))
+        self.assertIs(weights.SecondaryHeadroomWeigher, ours[-1])
+
+    def test_six_weighers_ask_once(self):
+        hosts = [fakes.host(f'node{n}', num_instances=1) for n in (1, 2)]
+        self.weigh(weights.all_weighers(), hosts)
+        self.assertEqual([('hosts', 'node1', 'node2')], self.records.asked)
+
+
+class HeadroomTest(WeightsCase):
+
+    def headroom(self, spec=None, **reports):
+        for name, fields in reports.items():
+            self.snapshot.book.accept(fakes.report(name, **fields))
+        hosts = [fakes.host(name) for name in reports]
+        return dict(self.weigh(
+            [weights.SecondaryHeadroomWeigher], hosts,
+            spec or fakes.spec(fakes.secondary_flavor())))
+
+    def test_the_largest_share_wins(self):
+        found = self.headroom(
+            calm={'primary': 10.0, 'instances': 1},
+            busy={'primary': 85.0}, full={'primary': 10.0, 'instances': 7},
+            over={'primary': 95.0})
+        self.assertEqual(['calm', 'full', 'busy', 'over'], sorted(
+            found, key=found.__getitem__, reverse=True))
+        self.assertEqual((1.0, 0.0), (found['calm'], found['over']))
+
+    def test_nothing_for_a_primary(self):
+        self.assertEqual({0.0}, set(self.headroom(
+            spec=fakes.spec(fakes.flavor()),
+            calm={'primary': 0.0}, busy={'primary': 80.0}).values()))
+
+    def test_a_share_in_cpus(self):
+        report = fakes.report(primary=40.0, instances=1, cpus=8.0)
+        self.assertEqual(2.0, weights._share(fakes.host(), report))
+        self.assertEqual(0.0, weights._share(fakes.host(), None))
+        self.assertEqual(0.0, weights._share(
+            fakes.host(), fakes.report(primary=None)))
+        host = fakes.host()
+        host.num_instances += 2      # put there by this request
+        self.assertEqual(1.0, weights._share(host, report))
+        self.snapshot.book.accept(report)
+        self.assertEqual(2.0, weights.SecondaryHeadroomWeigher(
+            )._weigh_object(fakes.host(), None))
+
+    def test_multiplier(self):
+        weigher = weights.SecondaryHeadroomWeigher()
+        host = fakes.host()
+        self.assertEqual(1.0, weigher.weight_multiplier(host))
+        fakes.configure(self, headroom_weight_multiplier=3.0)
+        self.assertEqual(3.0, weigher.weight_multiplier(host))
+        host.aggregates = None
+        self.assertEqual(0.0, weigher.weight_multiplier(host))
+
+    def test_our_failures_weigh_nothing(self):
+        with mock.patch.object(snapshot, 'book',
+                               side_effect=RuntimeError('boom')):
+            self.assertEqual({0.0}, set(self.headroom(
+                one={}, two={'primary': 1.0}).values()))

@@ -1,0 +1,262 @@
+"""What is written beside the code agrees with the code."""
+
+import ast
+import configparser
+import importlib
+import importlib.util
+import io
+import pathlib
+import re
+import subprocess
+import unittest
+from unittest import mock
+
+from oslo_config import cfg, generator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / 'secondary_scheduler'
+GENERATORS = ROOT / 'etc/secondary_scheduler/config-generator'
+
+#: Packages that are pure, and what they must not import.
+CORE = ('model', 'policies', 'estimation', 'decisions', 'plans')
+PLATFORM = {'nova', 'watcher', 'placement', 'keystoneauth1', 'openstack',
+            'libvirt', 'stevedore', 'tooz'}
+#: No I/O and no wall clock either.
+WORLD = {'asyncio', 'os', 'pathlib', 'random', 'requests', 'socket',
+         'subprocess', 'threading', 'time'}
+
+#: From left to right; no package imports one to its right.
+ORDER = ('model', 'policies', 'estimation', 'decisions')
+
+
+def entry_points() -> dict[str, dict[str, str]]:
+    """Return what setup.cfg declares: {namespace: {name: target}}."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / 'setup.cfg')
+    found = {}
+    for namespace, lines in setup['entry_points'].items():
+        pairs = (line.split('=', 1) for line in lines.split('\n') if line)
+        found[namespace] = {
+            name.strip(): target.strip() for name, target in pairs}
+    return found
+
+
+def load(target: str) -> object:
+    """Import the object an entry point names, as its users would."""
+    module, _, attribute = target.partition(':')
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def needs(target: str) -> str | None:
+    """Return the platform package an entry point needs, if any."""
+    for name in ('nova', 'watcher'):
+        if target.startswith(f'secondary_scheduler.{name}.'):
+            return name
+    return None
+
+
+def imported(path: pathlib.Path) -> set[str]:
+    """Return the dotted names of all that a module imports, anywhere in it.
+
+    ``from package import module`` counts as ``package.module``.
+    """
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise AssertionError(f'{path} has a relative import')
+            found |= {f'{node.module}.{alias.name}' for alias in node.names}
+    return found
+
+
+class EntryPointTest(unittest.TestCase):
+
+    def test_all_resolve(self) -> None:
+        points = entry_points()
+        self.assertIn('console_scripts', points)
+        for namespace, targets in points.items():
+            for name, target in targets.items():
+                with self.subTest(f'{namespace}: {name}'):
+                    platform = needs(target)
+                    if platform and not importlib.util.find_spec(platform):
+                        self.skipTest(f'{platform} is not installed')
+                    self.assertIsNotNone(load(target))
+
+    def test_commands_are_callable(self) -> None:
+        for name, target in entry_points()['console_scripts'].items():
+            with self.subTest(name):
+                self.assertTrue(callable(load(target)))
+
+    @unittest.skipUnless(importlib.util.find_spec('watcher'),
+                         'watcher is not installed')
+    def test_watcher_finds_goal_and_strategy_by_their_own_names(self) -> None:
+        points = entry_points()
+        for namespace in ('watcher_goals', 'watcher_strategies'):
+            for name, target in points[namespace].items():
+                with self.subTest(name):
+                    self.assertEqual(name, load(target).get_name())
+
+    @unittest.skipUnless(importlib.util.find_spec('watcher'),
+                         'watcher is not installed')
+    def test_each_operation_has_an_action(self) -> None:
+        operations = importlib.import_module(
+            'secondary_scheduler.plans.operations')
+        self.assertEqual({f'secondary_{kind.value}'
+                          for kind in operations.Kind},
+                         set(entry_points()['watcher_actions']))
+
+
+def generate(config: pathlib.Path) -> tuple[pathlib.Path, str]:
+    """Return the file that oslo-config-generator would write, and its text.
+
+    The namespaces are resolved by setup.cfg and not by what is installed,
+    which may be older.
+    """
+    points = entry_points()['oslo.config.opts']
+
+    def loaders(namespaces: list[str]) -> list[tuple[str, object]]:
+        return [(name, load(points[name])) for name in namespaces]
+
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(['--config-file', str(config)])
+    text = io.StringIO()
+    with mock.patch.object(generator, '_get_raw_opts_loaders', loaders), \
+            mock.patch.object(generator, '_get_opt_default_updaters',
+                              lambda namespaces: []):
+        generator.generate(conf, output_file=text)
+    return ROOT / conf.output_file, text.getvalue()
+
+
+class SampleTest(unittest.TestCase):
+
+    def test_samples_are_up_to_date(self) -> None:
+        configs = sorted(GENERATORS.glob('*.conf'))
+        self.assertTrue(configs)
+        for config in configs:
+            path, text = generate(config)
+            with self.subTest(path.name):
+                self.assertEqual(path.read_text(), text,
+                                 'run "tox -e genconfig"')
+
+    def test_every_option_is_in_a_sample(self) -> None:
+        samples = '\n'.join(path.read_text() for path in (
+            ROOT / 'etc/secondary_scheduler').glob('*.sample'))
+        everything = load(entry_points()['oslo.config.opts'][
+            'secondary_scheduler'])()
+        for group, options in everything:
+            self.assertIn(f'[{group.name}]', samples)
+            for option in options:
+                with self.subTest(option.name):
+                    self.assertIn(f'\n#{option.name} =', samples)
+
+
+class ShellTest(unittest.TestCase):
+
+    def test_scripts_parse(self) -> None:
+        for name in ('devstack/plugin.sh', 'devstack/settings', '.ci/run'):
+            with self.subTest(name):
+                done = subprocess.run(['bash', '-n', ROOT / name],
+                                      capture_output=True, text=True)
+                self.assertEqual((0, ''), (done.returncode, done.stderr))
+
+
+class DocumentationTest(unittest.TestCase):
+
+    def test_policy_errors_are_the_real_ones(self) -> None:
+        language = importlib.import_module(
+            'secondary_scheduler.policies.language')
+        text = (ROOT / 'doc/source/configuration.rst').read_text()
+        shown = [line.strip() for line in text.splitlines()
+                 if line.startswith('   [secondary_scheduler] policy = ')]
+        self.assertTrue(shown)
+        for line in shown:
+            policy = line.split("'")[1]
+            with self.subTest(policy), self.assertRaises(
+                    language.PolicyError) as caught:
+                language.parse(policy)
+            self.assertEqual(line, str(caught.exception))
+
+    def test_policies_given_as_examples_can_be_read(self) -> None:
+        language = importlib.import_module(
+            'secondary_scheduler.policies.language')
+        examples = re.compile(r'^ +policy = (.*)$', re.MULTILINE)
+        found = [example for path in (ROOT / 'doc/source').rglob('*.rst')
+                 for example in examples.findall(path.read_text())]
+        self.assertTrue(found)
+        for example in found:
+            with self.subTest(example):
+                language.parse(example)
+
+    def test_every_option_named_in_the_pages_exists(self) -> None:
+        options = {option.name for _, options in load(entry_points()[
+            'oslo.config.opts']['secondary_scheduler'])()
+            for option in options}
+        for page, names in {
+                'operations': {'report_stale_after'},
+                'security': {'breaker_percent', 'breaker_period',
+                             'manage_inventory', 'operation_grace',
+                             'coordination_url'},
+                'troubleshooting': {'floored_bound', 'backoff',
+                                    'hypervisor_hostname',
+                                    'report_interval'}}.items():
+            text = (ROOT / f'doc/source/{page}.rst').read_text()
+            for name in names:
+                with self.subTest(f'{page}: {name}'):
+                    self.assertIn(name, text)
+                    self.assertIn(name, options)
+
+
+class ImportTest(unittest.TestCase):
+
+    def test_core_is_pure(self) -> None:
+        for package in CORE:
+            paths = sorted((PACKAGE / package).rglob('*.py'))
+            self.assertTrue(paths)
+            for path in paths:
+                for name in imported(path):
+                    with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
+                        top = name.split('.')[0]
+                        self.assertFalse(top.startswith('oslo'))
+                        self.assertNotIn(top, PLATFORM | WORLD)
+
+    def test_core_imports_nothing_of_the_adapters(self) -> None:
+        for package in CORE:
+            for path in (PACKAGE / package).rglob('*.py'):
+                for name in imported(path):
+                    if not name.startswith('secondary_scheduler.'):
+                        continue
+                    with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
+                        self.assertIn(name.split('.')[1], CORE)
+
+    def test_no_package_imports_one_to_its_right(self) -> None:
+        for place, package in enumerate(ORDER):
+            for path in (PACKAGE / package).rglob('*.py'):
+                for name in imported(path):
+                    for later in ORDER[place + 1:]:
+                        with self.subTest(f'{path.relative_to(ROOT)}: '
+                                          f'{name}'):
+                            self.assertFalse(name.startswith(
+                                f'secondary_scheduler.{later}'))
+
+    def test_agent_needs_no_solver_and_no_platform(self) -> None:
+        for path in (PACKAGE / 'agent').rglob('*.py'):
+            for name in imported(path):
+                with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
+                    self.assertNotIn(name.split('.')[0], {
+                        'nova', 'watcher', 'numpy', 'ortools', 'openstack'})
+
+
+class LicenceTest(unittest.TestCase):
+
+    def test_it_is_what_setup_says(self) -> None:
+        text = (ROOT / 'LICENSE').read_text()
+        self.assertIn('Apache License', text)
+        self.assertIn('END OF TERMS AND CONDITIONS', text)
+
+
+if __name__ == '__main__':
+    unittest.main()

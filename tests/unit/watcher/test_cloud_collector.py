@@ -1,0 +1,183 @@
+"""The calls of openstacksdk and Placement, and the collector plug-in."""
+
+import os
+import types
+from unittest import mock
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from openstack import exceptions as sdk_exceptions
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import cloud, collector
+from tests.unit.watcher import fakes
+
+
+def thing(**values):
+    return types.SimpleNamespace(**values)
+
+
+def response(body):
+    return mock.Mock(status_code=200, json=lambda: body)
+
+
+class CloudTest(fakes.TestCase):
+    def setUp(self):
+        self.conn = mock.Mock()
+        self.compute = self.conn.compute
+        self.placement = self.conn.placement
+        self.cloud = cloud.Cloud(self.conn)
+
+    def test_servers_of_secondary_flavors_only(self):
+        self.compute.flavors.return_value = [
+            thing(id='f1', extra_specs={vocabulary.MARKER: 'true'}),
+            thing(id='f2', extra_specs={}), thing(id='f3', extra_specs=None)]
+        self.compute.servers.return_value = [
+            fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={})]
+        self.assertEqual({fakes.uid(1)}, set(self.cloud.servers()))
+        self.compute.servers.assert_called_once_with(
+            details=True, all_projects=True, flavor='f1')
+
+    def test_errors(self):
+        for raised, expected in (
+                (sdk_exceptions.NotFoundException(), cloud.NotFound),
+                (sdk_exceptions.ConflictException(), cloud.Conflict),
+                (sdk_exceptions.HttpException(), cloud.CloudError),
+                (ksa_exceptions.ConnectFailure(), cloud.CloudError)):
+            self.compute.get_server.side_effect = raised
+            self.assertRaises(expected, self.cloud.server, fakes.uid(1))
+
+    def test_look_up(self):
+        self.compute.get_server.side_effect = [
+            fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={}),
+            sdk_exceptions.NotFoundException()]
+        self.assertEqual({fakes.uid(1)}, set(cloud.look_up(
+            self.cloud, [fakes.uid(i) for i in (1, 2, 3)])))
+
+    def test_hosts(self):
+        root = fakes.uid(100)
+        child = vocabulary.child_provider_uuid(root)
+        self.compute.hypervisors.return_value = [
+            thing(id=root, service_details={'host': 'h1'}),
+            thing(id=fakes.uid(101), service_details=None)]
+        self.compute.aggregates.return_value = [
+            thing(id=7, name='agg', hosts=['h1']),
+            thing(id=8, name='empty', hosts=None)]
+        self.compute.services.return_value = [
+            thing(host='h1', status='enabled', state='up',
+                  is_forced_down=False, availability_zone='nova'),
+            thing(host='h2', status='disabled', state='up',
+                  is_forced_down=False, availability_zone=None)]
+        self.placement.get.side_effect = [
+            response({'resource_providers': [{'uuid': child}]}),
+            response({'inventories': {
+                vocabulary.SLOT: {'total': 4, 'reserved': 1}}})]
+        found = self.cloud.hosts()
+        self.assertEqual((root, True, {vocabulary.SLOT: 4},
+                          {vocabulary.SLOT: 1}, {'agg'}, 'nova'),
+                         (found['h1'].root, found['h1'].up,
+                          found['h1'].total, found['h1'].reserved,
+                          found['h1'].place.aggregates,
+                          found['h1'].place.zone))
+        self.assertEqual((None, False, {}), (
+            found['h2'].root, found['h2'].up, found['h2'].total))
+
+    def test_anti_affinity(self):
+        self.compute.server_groups.return_value = [
+            thing(id='g1', policy='anti-affinity', policies=None,
+                  member_ids=['a', 'b']),
+            thing(id='g2', policy='soft-anti-affinity', policies=None,
+                  member_ids=['c']),
+            thing(id='g3', policy=None, policies=['anti-affinity'],
+                  member_ids=['d'])]
+        self.assertEqual({'a': 'g1', 'b': 'g1', 'd': 'g3'},
+                         self.cloud.anti_affinity())
+
+    def test_changes(self):
+        self.cloud.set_metadata('u', 'k:1', 'v')
+        self.compute.set_server_metadata.assert_called_once_with(
+            'u', **{'k:1': 'v'})
+        self.compute.delete_server_metadata.side_effect = (
+            sdk_exceptions.NotFoundException())
+        self.cloud.delete_metadata('u', 'k')
+        self.cloud.act('u', 'shelve_offload')
+        self.compute.shelve_offload_server.assert_called_once_with('u')
+        self.cloud.live_migrate('u', 'h2')
+        self.compute.live_migrate_server.assert_called_once_with(
+            'u', host='h2', force=False, block_migration='auto')
+
+    def test_every_verb_is_one_of_the_sdk(self):
+        from openstack.compute.v2 import _proxy
+        for verb in fakes.FakeCloud.GOALS:
+            self.assertTrue(hasattr(_proxy.Proxy, f'{verb}_server'), verb)
+
+    def test_abort(self):
+        running = thing(status='running')
+        self.compute.server_migrations.return_value = [
+            thing(status='completed'), running]
+        self.assertTrue(self.cloud.abort_migration('u'))
+        self.compute.abort_server_migration.assert_called_once_with(
+            running, 'u')
+        self.compute.server_migrations.return_value = []
+        self.assertFalse(self.cloud.abort_migration('u'))
+
+    def test_close_admission(self):
+        body = {'resource_provider_generation': 3, 'inventories': {
+            vocabulary.SLOT: {'total': 4, 'reserved': 1}}}
+        self.placement.get.side_effect = lambda *a, **k: response(body)
+        conflict = mock.Mock(status_code=409, headers={}, url='u')
+        self.placement.put.side_effect = [conflict, response({})]
+        with mock.patch('time.sleep'):
+            self.cloud.close_admission(fakes.uid(100))
+        self.assertEqual(2, self.placement.put.call_count)
+        sent = self.placement.put.call_args[1]['json']
+        self.assertEqual(3, sent['resource_provider_generation'])
+        self.assertEqual({'total': 4, 'reserved': 4},
+                         sent['inventories'][vocabulary.SLOT])
+
+    def test_connection(self):
+        with mock.patch.object(cloud.clients, 'OpenStackClients'), \
+                mock.patch.object(cloud.clients,
+                                  'get_sdk_connection') as made:
+            self.assertIsInstance(cloud._connect(), cloud.Cloud)
+        self.assertEqual('watcher_clients_auth', made.call_args[0][0])
+
+
+class CollectorTest(fakes.WatcherTestCase):
+    def setUp(self):
+        super().setUp()
+        for name in ('bus', 'watch', 'leader'):
+            patcher = mock.patch.object(collector, name)
+            setattr(self, name, patcher.start())
+            self.addCleanup(patcher.stop)
+        self.collector = collector.SecondaryCollector({}, mock.Mock())
+
+    def test_nothing_starts_before_the_fork(self):
+        self.assertIs(self.collector,
+                      collector.SecondaryCollector({}, mock.Mock()))
+        self.bus.ReportListener.assert_not_called()
+        self.watch.Watch.assert_not_called()
+
+    def test_starts_once_in_each_process(self):
+        with mock.patch.object(self.collector.observer, 'refresh'):
+            self.collector.synchronize()
+            self.collector.synchronize()
+        self.bus.ReportListener.assert_called_once()
+        self.watch.Watch.return_value.start.assert_called_once_with()
+        server = self.bus.ReportListener.call_args[0][2]
+        self.assertIn(str(os.getpid()), server)
+        with mock.patch.object(collector.os, 'getpid', return_value=-1):
+            self.collector.start()
+        self.assertEqual(2, self.bus.ReportListener.call_count)
+
+    def test_a_cloud_that_is_away_is_no_error(self):
+        with mock.patch.object(self.collector.observer, 'refresh',
+                               side_effect=cloud.CloudError('away')):
+            self.collector.synchronize()
+        self.assertFalse(self.collector.cluster_data_model.stale)
+
+    def test_plug_in(self):
+        self.assertEqual([], self.collector.notification_endpoints)
+        period, = collector.SecondaryCollector.get_config_opts()
+        self.assertEqual(('period', 30), (period.name, period.default))
+        self.assertEqual([], self.collector.get_audit_scope_handler(
+            []).scope)
