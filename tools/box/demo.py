@@ -44,9 +44,11 @@ def boot(cloud) -> dict[str, str]:
             name=name, image_id=image.id, networks='none',
             flavor_id=cloud.compute.find_flavor(flavor).id,
             scheduler_hints=hints, metadata=metadata)
-        while server.status == 'BUILD':
-            time.sleep(0.3)
+        while True:
             server = cloud.compute.get_server(server.id)
+            if server.status != 'BUILD':
+                break
+            time.sleep(0.3)
         if server.status == 'ACTIVE':
             pending.pop(0)
             servers[server.id] = name

@@ -9,6 +9,7 @@ import time
 import guest
 import hosts as box_hosts
 import layout
+import seed
 
 UNITS = re.compile(rb'UNITS (\S+) (\d+)')
 
@@ -134,9 +135,8 @@ def stages(since: float) -> list[dict]:
 def operations(cloud, since: float) -> list[dict]:
     """Return Watcher's actions since an instant, newest plan last."""
     from datetime import UTC, datetime
-    api = cloud.config.get_session_client('infra-optim')
-    answer = api.get('/v1/actions/detail', params={'limit': 1000},
-                     headers={'OpenStack-API-Version': 'infra-optim latest'})
+    answer = seed.watcher(cloud).get('/actions/detail',
+                                     params={'limit': 1000})
     found = []
     for action in answer.json().get('actions', ()):
         created = datetime.fromisoformat(action['created_at']).replace(

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 
+from keystoneauth1 import adapter
 import openstack
 
 import guest
@@ -122,22 +123,29 @@ def demo_objects(cloud) -> None:
                     priority=priority)))
 
 
+def watcher(cloud) -> adapter.Adapter:
+    """Return Watcher's API, version 1."""
+    return adapter.Adapter(
+        session=cloud.session, service_type='infra-optim',
+        region_name='RegionOne', raise_exc=False, endpoint_override=(
+            f'http://{layout.CONTROL}:9322/v1'),
+        default_microversion='latest')
+
+
 def switch(cloud) -> str:
     """Make the CONTINUOUS audit that switches the feature on; its uuid."""
-    api = cloud.config.get_session_client('infra-optim')
-    audits = api.get('/v1/audits').json()['audits']
+    api = watcher(cloud)
+    audits = api.get('/audits').json()['audits']
     for audit in audits:
         if audit['audit_type'] == 'CONTINUOUS' and audit['state'] in (
                 'PENDING', 'ONGOING') and audit['goal_name'] == 'secondary':
             return audit['uuid']
     deadline = time.monotonic() + 60
     while True:
-        answer = api.post('/v1/audits', json={
+        answer = api.post('/audits', json={
             'name': 'secondary', 'audit_type': 'CONTINUOUS',
             'goal': 'secondary', 'strategy': 'secondary_workloads',
-            'interval': '10', 'auto_trigger': True, 'force': True},
-            headers={'OpenStack-API-Version': 'infra-optim latest'},
-            raise_exc=False)
+            'interval': '10', 'auto_trigger': True, 'force': True})
         if answer.ok:
             return answer.json()['uuid']
         if time.monotonic() > deadline:

@@ -355,8 +355,10 @@ class Commands(Base):
     def call(self, *arguments):
         out, err = io.StringIO(), io.StringIO()
         hierarchy = self.host.hierarchy()
+        # Nova, if a test has imported it, has its own [placement] in CONF.
         with mock.patch('secondary_scheduler.agent.cgroups.Hierarchy',
                         lambda: hierarchy), \
+                mock.patch.object(cfg, 'CONF', cfg.ConfigOpts()), \
                 contextlib.redirect_stdout(out), \
                 contextlib.redirect_stderr(err):
             code = command.main([*arguments, '--config-file', self.file])

@@ -5,6 +5,7 @@ import types
 from unittest import TestCase, mock
 import uuid
 
+from oslo_config import cfg
 from oslo_service import service
 from watcher import notifications, objects
 from watcher.common import context
@@ -155,6 +156,9 @@ class WatcherTestCase(TestCase):
 
     def setUp(self):
         super().setUp()
+        apart = mock.patch.object(cfg, 'CONF', settings.CONF)
+        apart.start()
+        self.addCleanup(apart.stop)
         self.addCleanup(settings.CONF.reset)
         self.use(conf_fixture.ConfReloadFixture())
         self.use(db.WatcherDatabase())
