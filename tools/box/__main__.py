@@ -47,7 +47,7 @@ def up(arguments) -> None:
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
          key=' '.join(names))
-    once('secondaries enabled', _enable, names, key=' '.join(names))
+    once('secondaries enabled', _enable, names, key='4 ' + ' '.join(names))
     for name in names:
         hosts.start_agent(name)
     if settings['fake_hosts']:
@@ -60,8 +60,8 @@ def _enable(names) -> None:
     environment = layout.credentials()
     for name in names:
         run([layout.BIN / 'secondary-scheduler', 'host', 'enable', name,
-             '--vcpus', '3', '--memory-mb', '768', '--disk-gb', '10',
-             '--slots', '3'], netns=True, env=environment)
+             '--vcpus', '4', '--memory-mb', '1024', '--disk-gb', '10',
+             '--slots', '4'], netns=True, env=environment)
     run([layout.BIN / 'secondary-scheduler', 'flavor', 'create', 'secondary',
          '--vcpus', '1', '--ram', '128', '--disk', '1'],
         netns=True, env=environment)

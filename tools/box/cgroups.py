@@ -20,7 +20,10 @@ from shell import BoxError
 ROOT = pathlib.Path('/sys/fs/cgroup')
 #: Weights of the groups: the clients' machines are never short of CPU, the
 #: hosts come next, and the control plane takes what is left.
-SHARES = {'control': 1024, 'clients': 16384, 'hosts': 8192}
+SHARES = {'control': 2048, 'clients': 16384, 'hosts': 8192}
+#: The whole box against whatever else the machine does: a busy neighbour
+#: must not look like a busy host.
+BOX_SHARES = 131072
 
 
 def _own(controller: str) -> str:
@@ -62,6 +65,8 @@ def make_all(hosts: list[str]) -> None:
     """Make the whole tree and set its weights and limits."""
     for group, shares in SHARES.items():
         make(group)
+    (path('cpu') / 'cpu.shares').write_text(str(BOX_SHARES))
+    for group, shares in SHARES.items():
         (path('cpu', group) / 'cpu.shares').write_text(str(shares))
     for host in hosts:
         make(f'hosts/{host}/system.slice')

@@ -215,7 +215,7 @@ max_workers = 8
 POLICIES = '''\
 # One file for agents, schedulers and Watcher (DESIGN.md decision 10).
 [secondary_scheduler]
-policy = cpu <= 90% for 10s on aggregate:secondary
+policy = cpu <= 80% for 10s on aggregate:secondary
 report_interval = 2
 '''
 
@@ -226,6 +226,8 @@ transport_url = {broker}
 log_file = {log}/agent-{host}.log
 [secondary_agent]
 state_path = {hosts}/{host}/agent
+# The default of 10 s suits clouds whose guests boot less often.
+open_after = 3
 [placement]
 {auth}
 '''

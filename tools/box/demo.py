@@ -25,6 +25,7 @@ FLEET = (('render-1', 'secondary.low', 'render'),
          ('render-2', 'secondary.low', 'render'),
          ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),
          ('fold-3', 'secondary', None), ('mine-1', 'secondary', None),
+         ('mine-2', 'secondary', None),
          ('train-1', 'secondary.high', None),
          ('train-2', 'secondary.high', None))
 RUN = layout.STATE / 'demo'
@@ -76,11 +77,11 @@ def wait_working(servers: dict[str, str], seconds: float = 120) -> None:
                      f'in {layout.SHARED}/instances')
 
 
-def one_run(name: str, hosts, burst_host, phases, seed) -> dict:
+def one_run(name: str, hosts, burst_host, phases, seed, rates) -> dict:
     """Run the schedule once; return what was measured of the primary."""
     say(f'{name}: {sum(p.seconds for p in phases)} s')
     clients = workload.Clients(RUN / name.replace(' ', '-'), phases, hosts,
-                               burst_host, seed)
+                               burst_host, seed, rates)
     sampler = workload.Sampler(hosts)
     sampler.start()
     began = clients.run(lambda phase: say(
@@ -126,8 +127,11 @@ def main() -> None:
     workload.prepare(hosts)
 
     burst_host = hosts[0]
+    rates = workload.calibrate(RUN / 'calibration', burst_host)
+    say(f'the primaries do {rates.calm} transactions a second when calm, '
+        f'{rates.burst} in a burst')
     runs = {'alone': one_run('primary alone', hosts, burst_host, phases,
-                             options.seed)}
+                             options.seed, rates)}
     if not options.quick:
         runs['again'] = one_run('primary alone again', hosts, burst_host,
                                 phases, options.seed)
@@ -144,7 +148,7 @@ def main() -> None:
     watch.start()
     started_running, since = watch.running(), time.time()
     runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
-                           options.seed)
+                           options.seed, rates)
     # The last returns may still be under way; they are given some seconds.
     deadline = time.monotonic() + 30
     while watch.running() < started_running and time.monotonic() < deadline:

@@ -7,6 +7,7 @@ import io
 import layout
 import workload
 
+THRESHOLD = 80
 TIMELIMIT = 10
 EXPLANATION = '''\
 <p>On each of {hosts} real compute hosts a PostgreSQL server (the
@@ -14,7 +15,7 @@ EXPLANATION = '''\
 runs alone and then with <b>secondary</b> instances booted through the Nova
 API. In phase (c) the primary of {burst} needs most of its host.</p>
 <p><b>What to look for.</b> The dashed line is the policy
-(<code>cpu &lt;= 90% for 10s</code>). Before the burst the secondaries (light)
+(<code>cpu &lt;= {threshold}% for {timelimit}s</code>). Before the burst the secondaries (light)
 fill each host up to just under the line. When the burst begins, the agent on
 that host throttles them within a control period; as their minimum shares no
 longer fit, Watcher moves one away and suspends the others. When calm has
@@ -178,7 +179,7 @@ def _plots(hosts, burst_host, runs, watch) -> str:
         guests = [row[host][1] for row in rows]
         axis.stackplot(times, primary, guests, labels=('primary',
                        'secondaries'), colors=('#1f4e79', '#9cc3e6'))
-        axis.axhline(90, color='#c00000', ls='--', lw=1, label='policy')
+        axis.axhline(THRESHOLD, color='#c00000', ls='--', lw=1, label='policy')
         axis.set_ylim(0, 110)
         axis.set_ylabel(f'{host}\nCPU %')
         for t, uuid, status, where in watch.history:
@@ -217,7 +218,9 @@ def _plots(hosts, burst_host, runs, watch) -> str:
 
 def write_html(path, f, hosts, burst_host, runs, watch, servers) -> None:
     """Write the report, one file with its pictures in it."""
-    explanation = EXPLANATION.format(hosts=len(hosts), burst=burst_host)
+    explanation = EXPLANATION.format(
+        hosts=len(hosts), burst=burst_host, threshold=THRESHOLD,
+        timelimit=TIMELIMIT)
     promises = ''.join(
         f"<tr><td>{html.escape(line['promise'])}</td>"
         f"<td>{_number(line['value'])}</td>"

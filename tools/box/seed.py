@@ -26,8 +26,6 @@ SERVICES = (('nova', 'compute', 8774, '/v2.1'),
 WORKS = ('cpu', 'idle', 'dirty:24')
 MEMORY_MB = 128
 DISK_GB = 1
-#: Secondary instances that one host of the box may hold.
-SLOTS = 3
 
 
 def identity(cloud) -> None:

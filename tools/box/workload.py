@@ -21,8 +21,17 @@ TRANSACTION = '''\
 select sum(abalance) from pgbench_accounts
  where aid between :first and :first + 30000;
 '''
-CALM_TPS = 30
-BURST_TPS = 82
+#: What the primary needs of its host, alone, in percent.
+CALM_PERCENT = 28
+BURST_PERCENT = 70
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """Transactions per second on a calm and on the busy host."""
+
+    calm: int
+    burst: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +68,8 @@ class Clients:
     """The clients of all primaries through one run of the schedule."""
 
     def __init__(self, directory: pathlib.Path, phases, hosts, burst_host,
-                 seed: int) -> None:
-        self.directory = directory
+                 seed: int, rates: Rates) -> None:
+        self.directory, self.rates = directory, rates
         self.phases, self.hosts = phases, hosts
         self.burst_host, self.seed = burst_host, seed
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,7 +83,7 @@ class Clients:
                 '-h', layout.host_address(host), '-U', 'postgres', '-n',
                 '-f', str(self.directory / 'transaction.sql'),
                 '-M', 'prepared', '-c', '8', '-j', '1',
-                '-R', str(BURST_TPS if burst else CALM_TPS),
+                '-R', str(self.rates.burst if burst else self.rates.calm),
                 '-T', str(phase.seconds), '-l',
                 '--log-prefix', str(self.directory / f'{phase.name}-{host}'),
                 f'--random-seed={self.seed * 1000 + number * 10 + int(burst)}',
@@ -113,6 +122,29 @@ class Clients:
                 if fields[2].isdigit() and ended >= since:
                     rows.append((ended, int(fields[2]) / 1000))
         return rows
+
+
+def calibrate(directory: pathlib.Path, host: str) -> Rates:
+    """Measure a transaction's CPU on this machine and choose the rates.
+
+    So the schedule asks for the same part of a host on any machine.
+    """
+    group = cgroups.path('cpuacct', f'hosts/{host}') / 'cpuacct.usage'
+
+    def used(action) -> float:
+        before = int(group.read_text())
+        action()
+        return (int(group.read_text()) - before) / 1e9
+
+    seconds, rate = 8, 25
+    idle = used(lambda: time.sleep(seconds / 2)) * 2
+    clients = Clients(directory, (Phase('b', seconds),), [host], host, 0,
+                      Rates(rate, rate))
+    busy = used(lambda: clients.run(lambda phase: None))
+    cost = (busy - idle) / (seconds * rate)
+    capacity = layout.HOST_CPUS / 100 / cost
+    return Rates(round(CALM_PERCENT * capacity),
+                 round(BURST_PERCENT * capacity))
 
 
 class Sampler(threading.Thread):
