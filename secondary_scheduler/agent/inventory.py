@@ -161,8 +161,12 @@ class Inventory:
             return
         body = answer.json()
         answer = self._request('GET', f'/resource_providers/{uuid}/traits')
-        closed = answer.status_code == 200 and (
-            vocabulary.CLOSED_TRAIT in answer.json()['traits'])
+        if answer.status_code != 200:
+            self._lost(f'the traits of provider {uuid} cannot be read (HTTP '
+                       f'{answer.status_code})')
+            return
+        closed = not vocabulary.CLOSING_TRAITS.isdisjoint(
+            answer.json()['traits'])
         self._provider = _Provider(uuid, body['resource_provider_generation'],
                                    body['inventories'], closed)
 

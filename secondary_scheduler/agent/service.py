@@ -35,8 +35,10 @@ LOG = logging.getLogger(__name__)
 STATUS = 'status.json'
 
 _DESCRIBE_S = 30.0
-#: A report at once, but not several for what happens at the same time.
+#: Not all news is announced, so reports are compared this often.
 _NEWS_S = 0.25
+#: A report at once, but at most so often, whatever flutters.
+_GAP_S = 0.2
 
 
 class AlreadyRunning(Exception):
@@ -193,6 +195,7 @@ class Agent:
             if news != said or time.monotonic() - at >= interval:
                 sender.send(report)
                 said, at = news, time.monotonic()
+                self._stop.wait(_GAP_S)
 
     def _describe(self, sender: typing.Any) -> None:
         answer = sender.describe_host(timeout=5)

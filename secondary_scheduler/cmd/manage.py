@@ -29,7 +29,7 @@ ENABLE = """\
 Let a host take secondaries: make the resource classes CUSTOM_SECONDARY_* and,
 under the compute node's resource provider, a child that holds them. Running
 it again changes only the totals that are given; it also opens a host that was
-disabled or drained.
+disabled or drained, but not one that Watcher has switched off.
 
 The totals are the most that secondaries may ever hold together; by default
 what the host has (VCPU without allocation ratio, memory and disk less what is
@@ -96,7 +96,12 @@ class Manager:
         child = self._providers.enable(name, totals)
         self._say(f'{host} can take secondaries up to '
                   + _amounts(child.total) + '.')
-        if not any(child.allowed.values()):
+        if child.switched_off:
+            self._say('Watcher keeps it closed, since the audit that switches '
+                      'its scope on was cancelled or has ended. An audit of '
+                      f'type CONTINUOUS of the goal "{GOAL}" on the scope '
+                      'opens it.')
+        elif not any(child.allowed.values()):
             self._say('All of it is reserved until the host\'s agent opens '
                       'it: start secondary-agent there, if it does not run, '
                       'and see "secondary-scheduler host list".')
@@ -149,7 +154,10 @@ class Manager:
             ('HOST', 'STATE', 'VCPU', 'MEMORY_MB', 'DISK_GB', 'SLOT')]
         for child in self._providers.children():
             allowed = child.allowed
-            state = ('closed' if child.closed else
+            why = [word for word, true in (
+                ('closed', child.closed),
+                ('switched off', child.switched_off)) if true]
+            state = (', '.join(why) if why else
                      'open' if any(allowed.values()) else 'shut by agent')
             rows.append((child.host, state, *(
                 f'{child.used.get(name, 0)}/{allowed.get(name, 0)}'
@@ -164,7 +172,8 @@ class Manager:
             self._say('  '.join(cell.ljust(width) for cell, width
                                 in zip(row, widths, strict=True)).rstrip())
         self._say('used/allowed now/total. "closed": disabled or drained by '
-                  'an operator or by Watcher; "shut by agent": the policies '
+                  'an operator; "switched off": by Watcher, since its audit '
+                  'on the scope was cancelled; "shut by agent": the policies '
                   'leave no room, or no agent runs.')
         return 0
 

@@ -42,8 +42,13 @@ class Child:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed on purpose."""
+        """Whether an operator closed it."""
         return vocabulary.CLOSED_TRAIT in self.traits
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether Watcher closed it, because its scope is switched off."""
+        return vocabulary.SWITCHED_OFF_TRAIT in self.traits
 
     @property
     def total(self) -> dict[str, int]:

@@ -134,8 +134,8 @@ same plan.
 Seconds after which the collector's picture of compute services, aggregates
 and inventories no longer counts, because Nova or Placement could not be
 asked. It must be clearly longer than ``period`` of the collector. No decision
-is made on an older one. Servers are asked for anew before each decision in
-any case.
+is made on an older one. Servers on the hosts that a decision is about are
+asked for anew before it in any case.
 """),
     cfg.FloatOpt(
         'hand_over_timeout',

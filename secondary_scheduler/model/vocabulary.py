@@ -29,10 +29,13 @@ DISK_GB = 'CUSTOM_SECONDARY_DISK_GB'
 SLOT = 'CUSTOM_SECONDARY_SLOT'
 RESOURCE_CLASSES = (VCPU, MEMORY_MB, DISK_GB, SLOT)
 
-#: Trait of a child provider that somebody closed on purpose (an operator who
-#: disables or drains the host, Watcher when the scope is switched off): the
-#: agent leaves everything reserved while it is there.
+#: Traits of a child provider that was closed on purpose: by an operator who
+#: disabled or drained the host, or by Watcher because its scope is switched
+#: off.  Each is removed only by who set it, and the agent keeps everything
+#: reserved while any of them is there.
 CLOSED_TRAIT = 'CUSTOM_SECONDARY_CLOSED'
+SWITCHED_OFF_TRAIT = 'CUSTOM_SECONDARY_SWITCHED_OFF'
+CLOSING_TRAITS = frozenset({CLOSED_TRAIT, SWITCHED_OFF_TRAIT})
 
 #: Namespace of the deterministic UUIDs of our child resource providers.
 _PROVIDER_NAMESPACE = uuid.UUID('6f0c9b52-3a53-5d0e-9d0e-2d7f6d0c5e11')

@@ -48,6 +48,10 @@ PAUSE = 30.0
 MEMORY = 200_000
 
 
+#: Attribute of an Instance: its Record.
+_ATTRIBUTE = 'secondary_record'
+
+
 @dataclasses.dataclass(frozen=True)
 class Use:
     """What secondaries add to the numbers of one host."""
@@ -154,7 +158,8 @@ class _Inquiry:
             unknown = [uuid for host in states
                        if host.host not in self._fresh
                        for uuid, instance in host.instances.items()
-                       if not readable(instance)]
+                       if _ATTRIBUTE not in vars(instance)
+                       and not readable(instance)]
             self._learn(cell, unknown)
             if any(_number(h, 'failed_builds') for h in states) and (
                     self._clock() < self._deadline):
@@ -188,12 +193,18 @@ class _Inquiry:
             return None
         records = []
         for uuid, instance in host.instances.items():
-            record = read(instance) or self._instances.get(uuid)
+            # Nova replaces an Instance as a whole, so what was read from it
+            # once is kept with it.
+            record = vars(instance).get(_ATTRIBUTE)
             if record is None:
-                return None
-            # A resize brings another flavor, and a later resynchronisation
-            # the instance without any.
-            self._instances[uuid] = record
+                record = read(instance) or self._instances.get(uuid)
+                if record is None:
+                    return None
+                # A resize brings another flavor, and a later
+                # resynchronisation the instance without any.
+                self._instances[uuid] = record
+                if readable(instance):
+                    setattr(instance, _ATTRIBUTE, record)
             records.append(record)
         return records
 
@@ -221,11 +232,11 @@ def _numbers(host: HostState) -> object:
     """Return what changes when anything that we work out may change.
 
     The time of the host's last update alone would not do: it has whole
-    seconds.
+    seconds.  Each decision compares this for each host, so it takes things
+    as they are.
     """
-    return (host.updated, _number(host, 'num_instances'),
-            _number(host, 'io_workload'), _number(host, 'failed_builds'),
-            host.vcpus_used, host.free_ram_mb, frozenset(host.instances))
+    return (host.updated, getattr(host, 'stats', None), host.vcpus_used,
+            host.free_ram_mb, tuple(host.instances))
 
 
 def _in_motion(host: HostState) -> bool:

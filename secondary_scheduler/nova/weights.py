@@ -12,7 +12,8 @@ sums of floats are the same as without us.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+import operator
 import typing
 
 from nova.scheduler import utils, weights
@@ -33,9 +34,12 @@ from secondary_scheduler.nova.settings import CONF
 
 NAMESPACE = 'secondary_scheduler.weighers'
 
-#: Attribute of a HostState: its Use, or None if that is not known.  A
-#: HostState lives as long as one request, so six weighers ask once.
+#: Attribute of a HostState: its Use.  A HostState lives as long as one
+#: request, so six weighers ask once.
 _ATTRIBUTE = 'secondary_use'
+
+#: The Use of a host whose secondaries are not known.
+_NOTHING = Use()
 
 LEDGER = Ledger(lambda: float(CONF.secondary_scheduler.lookup_budget))
 
@@ -47,101 +51,137 @@ def all_weighers() -> list[type]:
 
 
 class _WithoutSecondaries(weights.BaseHostWeigher):
-    """Adds ``correction`` to what Nova's own weigher says of a host.
+    """Adds ``corrections`` to what Nova's own weigher says of the hosts.
 
     Where the secondaries' part is not known, or anything of ours fails,
-    Nova's own number stands.
+    Nova's own numbers stand.  Nova's weigher runs first and as it is, and
+    lists are added to lists, since a scheduler looks at thousands of hosts.
     """
+
+    #: What of a Use concerns this weigher.
+    amount: typing.ClassVar[Callable[[Use], int]]
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> typing.Any:
         """Weigh the hosts, after learning of their secondaries."""
+        stock = super().weigh_objects(weighed_obj_list, weight_properties)
         try:
-            _find_uses([weighed.obj for weighed in weighed_obj_list])
+            return self._corrected(stock, weighed_obj_list, weight_properties)
         except Exception:
             COMPLAINTS.exception('weigher', 'Hosts are weighed with their '
                                  'secondary instances.')
-        return super().weigh_objects(weighed_obj_list, weight_properties)
-
-    def _weigh_object(self, host_state: typing.Any,
-                      weight_properties: typing.Any) -> float:
-        stock = super()._weigh_object(host_state, weight_properties)
-        try:
-            use = getattr(host_state, _ATTRIBUTE, None)
-            if use is None:
-                return stock
-            return stock + self.correction(host_state, use)
-        except Exception:
-            COMPLAINTS.exception('correction', 'A host is weighed with its '
-                                 'secondary instances.')
             return stock
 
+    def _corrected(self, stock: Sequence[float],
+                   weighed: Sequence[typing.Any], properties: typing.Any
+                   ) -> Sequence[float]:
+        amounts = list(map(self.amount, _find_uses(weighed)))
+        if not any(amounts):
+            return stock
+        if self.minval is not None and self.minval in stock:
+            # Nova has cut these off; what lies below counts.
+            stock = [weight if weight != self.minval
+                     else self._weigh_object(one.obj, properties)
+                     for weight, one in zip(stock, weighed, strict=True)]
+        corrected = list(map(operator.add, stock,
+                             self.corrections(weighed, amounts)))
+        if self.minval is not None and min(corrected) < self.minval:
+            return [max(weight, self.minval) for weight in corrected]
+        return corrected
+
     @abc.abstractmethod
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return what the weigher would say more without secondaries."""
 
 
-def _find_uses(hosts: list[typing.Any]) -> None:
+def _find_uses(weighed: Sequence[typing.Any]) -> list[Use]:
+    """Return the secondaries' part of each host, nothing if not known."""
+    hosts = [one.obj for one in weighed]
+    try:
+        return [getattr(host, _ATTRIBUTE) for host in hosts]
+    except AttributeError:
+        pass    # the first weigher of a request
     # Also here, where every request passes: a process that never forks
     # listens from its first request on, whatever it is for.
     snapshot.book()
-    unasked = [h for h in hosts if not hasattr(h, _ATTRIBUTE)]
-    if not unasked:
-        return
-    found = LEDGER.uses(unasked)
-    for host in unasked:
-        setattr(host, _ATTRIBUTE, found.get((host.host, host.nodename)))
+    found = LEDGER.uses(h for h in hosts if not hasattr(h, _ATTRIBUTE))
+    for host in hosts:
+        if not hasattr(host, _ATTRIBUTE):
+            setattr(host, _ATTRIBUTE,
+                    found.get((host.host, host.nodename), _NOTHING))
+    return [getattr(host, _ATTRIBUTE) for host in hosts]
 
 
 class CPUWeigher(_WithoutSecondaries, cpu.CPUWeigher):
     """Free vCPUs, were there no secondaries."""
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('vcpus')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the secondaries' vCPUs."""
-        return use.vcpus
+        return amounts
 
 
 class RAMWeigher(_WithoutSecondaries, ram.RAMWeigher):
     """Free memory (MiB), were there no secondaries."""
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('memory_mb')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the secondaries' memory."""
-        return use.memory_mb
+        return amounts
 
 
 class DiskWeigher(_WithoutSecondaries, disk.DiskWeigher):
     """Free disk (MiB), were there no secondaries."""
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('disk_gb')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the secondaries' disk.
 
         ``free_disk_mb`` is the smaller of what the flavors leave and what
         the driver measures.  Both leave out the secondaries' disks alike,
         but for Nova's fake driver, which always measures 0.
         """
-        more = use.disk_gb * 1024
-        if host_state.hypervisor_type == 'fake':
-            left = (host_state.total_usable_disk_gb * 1024
-                    - host_state.disk_mb_used)
-            return min(0, left + more) - min(0, left)
-        return more
+        return [_fake_disk(one.obj, amount * 1024)
+                if one.obj.hypervisor_type == 'fake' else amount * 1024
+                for one, amount in zip(weighed, amounts, strict=True)]
+
+
+def _fake_disk(host_state: typing.Any, more: int) -> int:
+    left = (host_state.total_usable_disk_gb * 1024
+            - host_state.disk_mb_used)
+    return int(min(0, left + more) - min(0, left))
 
 
 class IoOpsWeigher(_WithoutSecondaries, io_ops.IoOpsWeigher):
     """I/O operations of primaries."""
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('io_ops')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the secondaries' operations, negative."""
-        return -min(use.io_ops, host_state.num_io_ops)
+        return [-min(amount, one.obj.num_io_ops)
+                for one, amount in zip(weighed, amounts, strict=True)]
 
 
 class NumInstancesWeigher(_WithoutSecondaries,
                           num_instances.NumInstancesWeigher):
     """Number of primaries."""
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('instances')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the number of secondaries, negative."""
-        return -min(use.instances, host_state.num_instances)
+        return [-min(amount, one.obj.num_instances)
+                for one, amount in zip(weighed, amounts, strict=True)]
 
 
 class BuildFailureWeigher(_WithoutSecondaries, compute.BuildFailureWeigher):
@@ -151,9 +191,13 @@ class BuildFailureWeigher(_WithoutSecondaries, compute.BuildFailureWeigher):
     with Nova's largest multiplier.
     """
 
-    def correction(self, host_state: typing.Any, use: Use) -> float:
+    amount = operator.attrgetter('failed_builds')
+
+    def corrections(self, weighed: Sequence[typing.Any],
+                    amounts: Sequence[int]) -> Iterable[float]:
         """Return the secondaries' failures, negative."""
-        return -min(use.failed_builds, host_state.failed_builds)
+        return [-min(amount, one.obj.failed_builds)
+                for one, amount in zip(weighed, amounts, strict=True)]
 
 
 REPLACED: dict[type, type] = {
@@ -169,7 +213,7 @@ REPLACED: dict[type, type] = {
 class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
     """Prefers the host on which a newcomer gets the most CPU.
 
-    For a primary all hosts weigh 0, which adds nothing to any of them.
+    For a primary it weighs nothing at all.
     """
 
     def weight_multiplier(self, host_state: typing.Any) -> float:
@@ -186,7 +230,9 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> list[float]:
         """Return the newcomer's share of each host, in CPUs."""
-        nothing = [0.0] * len(weighed_obj_list)
+        # No weights: Nova adds none and spends nothing on them (nova/
+        # weights.py normalize), where zeros would cost as much as figures.
+        nothing: list[float] = []
         try:
             if not request.is_secondary(weight_properties):
                 return nothing

@@ -6,6 +6,7 @@ new one, with a new token, for each audit and each action.
 
 from collections.abc import Collection, Iterator
 import contextlib
+import time
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
@@ -24,6 +25,9 @@ LOG = log.getLogger(__name__)
 #: ``reserved`` may equal ``total`` from this version on.
 PLACEMENT_VERSION = '1.26'
 _ABORTABLE = ('queued', 'preparing', 'running')
+#: Seconds for which the list of secondary flavors is not asked for again; a
+#: server of a newer one is found through its agent's report.
+_FLAVORS_S = 60.0
 
 
 class CloudError(Exception):
@@ -51,12 +55,21 @@ def _errors() -> Iterator[None]:
         raise CloudError(f'{type(exc).__name__}: {exc}') from exc
 
 
+_conflicts_retried = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Conflict),
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_random(0, 0.2), reraise=True)
+
+
 class Cloud:
     """The calls we make, in our own values and with our own errors."""
 
     def __init__(self, conn: connection.Connection) -> None:
         self._compute: Any = conn.compute
         self._placement: Any = conn.placement
+        self._flavors: tuple[str, ...] = ()
+        self._flavors_until = 0.0
+        self._inventories: dict[str, tuple[int, Any]] = {}
 
     # Reading
 
@@ -69,15 +82,32 @@ class Cloud:
         """
         with _errors():
             found = {}
-            for flavor in self._compute.flavors(is_public='None'):
-                if not vocabulary.is_marked(flavor.extra_specs or {}):
-                    continue
-                for item in self._compute.servers(
-                        details=True, all_projects=True, flavor=flavor.id):
-                    server = snapshot.Server.from_sdk(item)
-                    if server is not None:
-                        found[server.uuid] = server
+            for flavor in self.flavors():
+                found.update(self._list(flavor=flavor))
             return found
+
+    def servers_on(self, host: str) -> dict[str, snapshot.Server]:
+        """Return the secondaries on one host, by UUID, with one call."""
+        with _errors():
+            return self._list(host=host)
+
+    def _list(self, **query: str) -> dict[str, snapshot.Server]:
+        listed = map(snapshot.Server.from_sdk, self._compute.servers(
+            details=True, all_projects=True, **query))
+        return {server.uuid: server for server in listed
+                if server is not None}
+
+    def flavors(self) -> tuple[str, ...]:
+        """Return the ids of secondary flavors; up to a minute old."""
+        now = time.monotonic()
+        if now >= self._flavors_until:
+            with _errors():
+                self._flavors = tuple(
+                    flavor.id
+                    for flavor in self._compute.flavors(is_public='None')
+                    if vocabulary.is_marked(flavor.extra_specs or {}))
+            self._flavors_until = now + _FLAVORS_S
+        return self._flavors
 
     def server(self, uuid: str) -> snapshot.Server | None:
         """Return one server, or None if it is not a secondary.
@@ -96,14 +126,22 @@ class Cloud:
             for aggregate in self._compute.aggregates():
                 for name in aggregate.hosts or ():
                     inside.setdefault(name, []).append(aggregate)
-            children = {p['uuid'] for p in self._get(
+            generations = {p['uuid']: p['generation'] for p in self._get(
                 '/resource_providers')['resource_providers']}
+            off = self._with_trait(vocabulary.SWITCHED_OFF_TRAIT)
+            held, self._inventories = self._inventories, {}
             found = {}
             for service in self._compute.services(binary='nova-compute'):
                 name, root = service.host, roots.get(service.host)
                 child = vocabulary.child_provider_uuid(root or '')
-                inventory = (self._inventory(child)['inventories']
-                             if child in children else {})
+                inventory = {}
+                if child in generations:
+                    # Whatever changes it, claims included, moves this on.
+                    now = generations[child]
+                    then, inventory = held.get(child, (None, {}))
+                    if then != now:
+                        inventory = self._inventory(child)['inventories']
+                    self._inventories[child] = now, inventory
                 found[name] = snapshot.ComputeHost(
                     name=name, root=root,
                     up=(service.status == 'enabled' and service.state == 'up'
@@ -114,7 +152,8 @@ class Cloud:
                         service.availability_zone or ''),
                     total={k: v['total'] for k, v in inventory.items()},
                     reserved={k: v['reserved']
-                              for k, v in inventory.items()})
+                              for k, v in inventory.items()},
+                    switched_off=child in off)
             return found
 
     def anti_affinity(self) -> dict[str, str]:
@@ -173,24 +212,55 @@ class Cloud:
     def _inventory(self, provider: str) -> Any:
         return self._get(f'/resource_providers/{provider}/inventories')
 
-    @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict),
-                    stop=tenacity.stop_after_attempt(4),
-                    wait=tenacity.wait_random(0, 0.2), reraise=True)
+    def _put(self, url: str, body: Any = None) -> None:
+        response = self._placement.put(url, microversion=PLACEMENT_VERSION,
+                                       **({'json': body} if body else {}))
+        sdk_exceptions.raise_from_response(response)
+
+    def _with_trait(self, trait: str) -> frozenset[str]:
+        """Return the providers with a trait, by one query."""
+        response = self._placement.get(
+            f'/resource_providers?required={trait}',
+            microversion=PLACEMENT_VERSION)
+        if response.status_code == 400:     # nobody has made the trait yet
+            return frozenset()
+        sdk_exceptions.raise_from_response(response)
+        return frozenset(
+            p['uuid'] for p in response.json()['resource_providers'])
+
+    @_conflicts_retried
     def close_admission(self, root: str) -> None:
-        """Reserve all of a host's child inventory: no further claims.
+        """Switch a host off: no further claims, whatever its agent thinks.
 
         Each claim and each change by the agent moves the provider's
-        generation, so a conflict is expected and tried again.
+        generation, so a conflict is expected and tried again.  The trait
+        comes first: an agent that meets it keeps everything reserved.
         """
         provider = vocabulary.child_provider_uuid(root)
         with _errors():
+            self._switch(provider, off=True)
             body = self._inventory(provider)
             for inventory in body['inventories'].values():
                 inventory['reserved'] = inventory['total']
-            response = self._placement.put(
-                f'/resource_providers/{provider}/inventories', json=body,
-                microversion=PLACEMENT_VERSION)
-            sdk_exceptions.raise_from_response(response)
+            self._put(f'/resource_providers/{provider}/inventories', body)
+
+    @_conflicts_retried
+    def open_admission(self, root: str) -> None:
+        """Leave a host's admission to its agent (and the operator) again."""
+        with _errors():
+            self._switch(vocabulary.child_provider_uuid(root), off=False)
+
+    def _switch(self, provider: str, off: bool) -> None:
+        """Set or remove the trait, and leave the others as they are."""
+        url = f'/resource_providers/{provider}/traits'
+        body = self._get(url)
+        traits = set(body['traits'])
+        if off == (vocabulary.SWITCHED_OFF_TRAIT in traits):
+            return
+        if off:
+            self._put(f'/traits/{vocabulary.SWITCHED_OFF_TRAIT}')
+        body['traits'] = sorted(traits ^ {vocabulary.SWITCHED_OFF_TRAIT})
+        self._put(url, body)
 
 
 def look_up(cloud: Cloud, uuids: Collection[str],

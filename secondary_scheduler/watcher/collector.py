@@ -45,7 +45,8 @@ class SecondaryCollector(base.BaseClusterDataModelCollector):
             'period', default=30, min=1,
             help="""
 Seconds between two complete looks at compute services, aggregates,
-inventories and servers. Servers are asked for before each decision as well.
+inventories and servers. The servers on the hosts of a decision are asked for
+before it as well.
 """)]
 
     @property

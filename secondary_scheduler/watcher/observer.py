@@ -1,6 +1,6 @@
 """What a decision engine knows: the agents' reports and Nova's facts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import dataclasses
 import threading
 import time
@@ -44,7 +44,6 @@ class Observer:
         self.window = violations.Window()
         self.arrived = threading.Event()
         self.snapshot = snapshots.Snapshot()
-        self._switched_on: frozenset[str] | None = None
         self._strangers: set[str] = set()   # reported, but no secondaries
         self._lock = threading.Lock()
 
@@ -61,20 +60,12 @@ class Observer:
             self.arrived.set()
 
     def describe_host(self, name: str) -> dict[str, Any]:
-        """Answer an agent that asks who its host is.
-
-        ``admission`` tells whether the feature is switched on there; it and
-        everything else is missing while unknown.
-        """
+        """Answer an agent that asks who its host is; empty: unknown."""
         host = self.snapshot.hosts.get(name)
         if host is None:
             return {}
-        answer: dict[str, Any] = {
-            'aggregates': sorted(host.place.aggregates),
-            'total': dict(host.total)}
-        if self._switched_on is not None:
-            answer['admission'] = name in self._switched_on
-        return answer
+        return {'aggregates': sorted(host.place.aggregates),
+                'total': dict(host.total)}
 
     # Snapshot
 
@@ -91,10 +82,41 @@ class Observer:
                 hosts_time=self.clock())
             self._strangers.clear()
         self.refresh_servers()
-        self._switched_on = self.switched_on(self.history.switches())
+
+    def refresh_hosts(self, names: Collection[str]) -> None:
+        """Ask Nova for the servers on the hosts of a decision.
+
+        One call a host, so that acting on a violation does not wait for a
+        list of the whole cloud; with more hosts than there are flavors that
+        list is cheaper.  What is on other hosts, where an operation may go
+        to, is as old as the last list: each action checks its instance
+        again, and Placement admits by what it knows itself.
+
+        :raises CloudError: if it does not answer.
+        """
+        cloud = self.connect()
+        if not names or (len(names) > 1
+                         and len(names) > len(cloud.flavors())):
+            self.refresh_servers()
+            return
+        found: dict[str, snapshots.Server] = {}
+        for name in names:
+            found.update(cloud.servers_on(name))
+        # What has left one of these hosts is elsewhere now, or gone.
+        left = {uuid for uuid, server in self.snapshot.servers.items()
+                if server.host in names} - set(found)
+        if len(left) > _LOOK_UPS:
+            self.refresh_servers()
+            return
+        found.update(clouds.look_up(cloud, left))
+        with self._lock:
+            servers = {uuid: server for uuid, server
+                       in self.snapshot.servers.items() if uuid not in left}
+            self.snapshot = dataclasses.replace(
+                self.snapshot, servers={**servers, **found})
 
     def refresh_servers(self) -> None:
-        """Ask Nova for the servers, as before each decision.
+        """Ask Nova for all servers of secondaries.
 
         :raises CloudError: if it does not answer.
         """
@@ -110,6 +132,18 @@ class Observer:
             self._strangers |= set(unknown) - set(extra)
             self.snapshot = dataclasses.replace(
                 self.snapshot, servers=servers, servers_time=asked)
+
+    def note_switched(self, name: str, off: bool) -> None:
+        """Note that a host was switched off or on, until the next look."""
+        with self._lock:
+            host = self.snapshot.hosts.get(name)
+            if host is None:
+                return
+            changed = dataclasses.replace(
+                host, switched_off=off,
+                reserved=host.total if off else host.reserved)
+            self.snapshot = dataclasses.replace(
+                self.snapshot, hosts={**self.snapshot.hosts, name: changed})
 
     def switched_on(self, switches: list[histories.Switch],
                     ) -> frozenset[str]:

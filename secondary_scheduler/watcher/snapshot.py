@@ -95,7 +95,8 @@ class ComputeHost:
     """One compute service and its child provider's inventory.
 
     ``root`` is the UUID of the compute node, which is its root provider;
-    ``total`` is empty when the host has no child provider of ours.
+    ``total`` is empty when the host has no child provider of ours;
+    ``switched_off`` tells that we have closed it, because its scope is off.
     """
 
     name: str
@@ -104,6 +105,7 @@ class ComputeHost:
     place: scopes.HostPlace = scopes.HostPlace()
     total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    switched_off: bool = False
 
     @property
     def closed(self) -> bool:

@@ -220,14 +220,14 @@ class SecondaryWorkloads(base.BaseStrategy):
                 s.on for s in switches if s.uuid == switch):
             LOG.info('The switch %s is off, nothing is done.', switch)
             return
-        seen.refresh_servers()
+        hosts = parameters.get('hosts')
+        seen.refresh_hosts(hosts or ())
         scope = scopes.resolve(self.audit_scope, seen.snapshot.places)
         on = seen.switched_on(switches)
         cluster = seen.cluster(scope, history.locks())
         # Targets: inside this scope; what is drained may go further.
         targets = on if request == 'drain' else on & scope.hosts
         cluster = self._open_only(cluster, targets)
-        hosts = parameters.get('hosts')
         if not hosts and request != 'drain':   # never drain what is unnamed
             hosts = scope.hosts
         asked = tuple(sorted(set(hosts or ()) & scope.hosts))

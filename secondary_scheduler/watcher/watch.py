@@ -143,10 +143,14 @@ class Watch:
                            children: list[histories.Child]) -> None:
         """Close and drain hosts whose switch was cancelled (decision 8).
 
-        Hosts that another switch holds on or paused are left alone.
+        Hosts that another switch holds, on or paused, are not closed; those
+        that one holds on are opened again, however they came to be closed.
+        So neither the order of switches nor their age matters.
         """
         held: frozenset[str] = frozenset().union(*(
-            self._resolve(s).hosts for s in switches if not s.off))
+            self._resolve(s).hosts for s in switches
+            if s.begun and not s.off))
+        self._open(self._seen.switched_on(switches))
         locks = self._history.locks()
         drained = {host for c in children for host in c.hosts
                    if c.request == 'drain' and (
@@ -168,17 +172,35 @@ class Watch:
                                      str(uuid.uuid4()))
 
     def _close(self, hosts: frozenset[str]) -> None:
-        for name in sorted(hosts):
-            host = self._seen.snapshot.hosts[name]
-            if not host.root or host.closed:
-                continue
-            try:
-                self._seen.connect().close_admission(host.root)
-                LOG.info('Admission of secondaries on %s is closed, its '
-                         'switch is off.', name)
-            except clouds.CloudError as exc:
-                LOG.warning('Cannot close admission on %(host)s: %(why)s',
-                            {'host': name, 'why': exc})
+        known = self._seen.snapshot.hosts
+        for name in sorted(hosts & known.keys()):
+            host = known[name]
+            if host.total and not (host.switched_off and host.closed):
+                self._switch(host, off=True)
+
+    def _open(self, hosts: frozenset[str]) -> None:
+        known = self._seen.snapshot.hosts
+        for name in sorted(hosts & known.keys()):
+            if known[name].switched_off:
+                self._switch(known[name], off=False)
+
+    def _switch(self, host: snapshots.ComputeHost, off: bool) -> None:
+        if host.root is None:
+            return
+        cloud, word = self._seen.connect(), 'off' if off else 'on'
+        try:
+            if off:
+                cloud.close_admission(host.root)
+            else:
+                cloud.open_admission(host.root)
+        except clouds.CloudError as exc:
+            LOG.warning('Cannot switch secondaries %(word)s on %(host)s: '
+                        '%(why)s', {'word': word, 'host': host.name,
+                                    'why': exc})
+            return
+        self._seen.note_switched(host.name, off)
+        LOG.info('Secondaries on %(host)s are switched %(word)s.',
+                 {'host': host.name, 'word': word})
 
     def _forget_old_marks(self) -> None:
         """Unmark instances that we put down and their owner woke."""

@@ -34,9 +34,9 @@ SECRET = 'secret'
 AUTH_URL = f'http://{CONTROL}:5000/v3'
 BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
 
-#: CPUs of one compute host: three of them leave a third of two cores to the
+#: CPUs of one compute host: three of them leave two fifths of two cores to the
 #: control plane, which stands in for machines of its own.
-HOST_CPUS = 0.45
+HOST_CPUS = 0.4
 #: Period of the bandwidth limit that makes a host a host, in microseconds.
 #: What was not used in one period may be used in the next (cfs_burst_us), so
 #: a host is not throttled before it is busy; doc/box.md has the measurement.

@@ -23,7 +23,7 @@ select sum(abalance) from pgbench_accounts
 '''
 #: What the primary needs of its host, alone, in percent.
 CALM_PERCENT = 28
-BURST_PERCENT = 70
+BURST_PERCENT = 74
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,7 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
         action()
         return (int(group.read_text()) - before) / 1e9
 
-    seconds, rate = 8, 25
+    seconds, rate = 8, 60
     idle = used(lambda: time.sleep(seconds / 2)) * 2
     clients = Clients(directory, (Phase('b', seconds),), [host], host, 0,
                       Rates(rate, rate))

@@ -1,4 +1,5 @@
 import unittest
+from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
 
@@ -131,17 +132,43 @@ class Keeping(Base):
         self.assertEqual([], self.placement.puts)
 
     def test_closed_on_purpose_stays_closed(self):
-        self.inventory.update(1.0, [])
-        self.placement.traits = [vocabulary.CLOSED_TRAIT]
-        self.placement.generation += 1
-        self.now += 61
+        for traits in ([vocabulary.CLOSED_TRAIT],
+                       [vocabulary.SWITCHED_OFF_TRAIT],
+                       sorted(vocabulary.CLOSING_TRAITS)):
+            self.inventory.update(1.0, [])
+            self.placement.traits = traits
+            self.placement.generation += 1
+            self.now += 61
+            self.inventory.update(1.0, [])
+            self.assertEqual([4, 6], self.reserved())
+            self.assertEqual('closed on purpose', self.inventory.state)
+            self.placement.traits = ['CUSTOM_OTHER']
+            self.now += 61
+            self.inventory.update(1.0, [])
+            self.assertEqual([0, 0], self.reserved())
+
+    def test_switched_off_between_two_looks(self):
+        """The conflict tells the agent, not the next minute's look."""
+        self.inventory.update(0.5, [])
+        self.placement.traits = [vocabulary.SWITCHED_OFF_TRAIT]
+        self.placement.generation += 2
+        for one in self.placement.inventories.values():
+            one['reserved'] = one['total']
         self.inventory.update(1.0, [])
         self.assertEqual([4, 6], self.reserved())
-        self.assertEqual('closed on purpose', self.inventory.state)
-        self.placement.traits = []
-        self.now += 61
-        self.inventory.update(1.0, [])
-        self.assertEqual([0, 0], self.reserved())
+
+    def test_unreadable_traits_open_nothing(self):
+        answers = self.placement.request
+
+        def request(url, *args, **kwargs):
+            if url.endswith('/traits'):
+                return Answer(503)
+            return answers(url, *args, **kwargs)
+
+        with mock.patch.object(self.placement, 'request', request):
+            self.assertFalse(self.inventory.update(1.0, []))
+        self.assertEqual([], self.placement.puts)
+        self.assertIn('503', self.inventory.state)
 
 
 class Consumers(Base):

@@ -1,5 +1,6 @@
 import contextlib
 import io
+import itertools
 import json
 import os
 import signal
@@ -338,6 +339,35 @@ class Reports(Base):
         agent.domains.refresh()
         self.assertTrue(told.wait(3))
         self.assertEqual(1, len(reports[-1].instances))
+
+    def send_for(self, seconds, build):
+        """Return when reports were sent while news came all the time."""
+        agent, sender, sent = self.make(), mock.Mock(), []
+        sender.send.side_effect = lambda report: sent.append(
+            time.monotonic())
+        thread = threading.Thread(target=agent._report, args=(sender,))
+        with mock.patch.object(agent.reporter, 'build', build), \
+                mock.patch.object(service.reporter, 'news', lambda x: x):
+            thread.start()
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                agent._news.set()
+                time.sleep(0.01)
+            agent.stop()
+            thread.join()
+        return sent
+
+    def test_fluttering_news_is_not_sent_more_than_five_times_a_second(self):
+        sent = self.send_for(1.1, object)
+        gaps = [after - before for before, after
+                in itertools.pairwise(sent)]
+        self.assertGreaterEqual(len(sent), 2)
+        self.assertGreaterEqual(min(gaps), 0.19)
+
+    def test_without_news_only_the_heartbeat(self):
+        self.conf.set_override('report_interval', 0.5, 'secondary_scheduler')
+        sent = self.send_for(1.2, lambda: 'the same')
+        self.assertIn(len(sent), (2, 3))
 
     def test_p95(self):
         outlook = reporter.Outlook(lambda: self.now)

@@ -108,6 +108,17 @@ class EnableTest(CommandCase):
         self.good('host', 'enable', 'node1')
         self.assertEqual([], self.provider['traits'])
 
+    def test_what_watcher_switched_off_is_not_the_operators(self):
+        self.good('host', 'enable', 'node1')
+        self.provider['traits'] = sorted(vocabulary.CLOSING_TRAITS)
+        text = self.good('host', 'enable', 'node1')
+        self.assertEqual([vocabulary.SWITCHED_OFF_TRAIT],
+                         self.provider['traits'])
+        self.assertIn('Watcher keeps it closed', text)
+        self.good('host', 'disable', 'node1')
+        self.assertEqual(vocabulary.CLOSING_TRAITS,
+                         set(self.provider['traits']))
+
     def test_conflicts_are_tried_again(self):
         self.cloud.placement.conflicts = 3
         self.good('host', 'enable', 'node1')
@@ -211,6 +222,12 @@ class DisableTest(CommandCase):
         self.assertRegex(text, r'node1.example +open +0/4/8 .* 2/4/8')
         self.good('host', 'disable', 'node1')
         self.assertRegex(self.good('host', 'list'), 'node1.example +closed')
+        self.provider['traits'] = [vocabulary.SWITCHED_OFF_TRAIT]
+        self.assertRegex(self.good('host', 'list'),
+                         'node1.example +switched off  ')
+        self.provider['traits'] = sorted(vocabulary.CLOSING_TRAITS)
+        self.assertRegex(self.good('host', 'list'),
+                         'node1.example +closed, switched off')
         self.provider['traits'] = []
         self.assertRegex(self.good('host', 'list'), 'shut by agent')
         del self.cloud.placement.providers[self.child]

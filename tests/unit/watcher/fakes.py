@@ -100,6 +100,13 @@ class FakeCloud:
         self._check()
         return dict(self.known)
 
+    def servers_on(self, name):
+        self._check()
+        return {k: s for k, s in self.known.items() if s.host == name}
+
+    def flavors(self):
+        return ('f1', 'f2')
+
     def server(self, key):
         self._check()
         if key not in self.known:
@@ -145,6 +152,9 @@ class FakeCloud:
 
     def close_admission(self, root):
         self.calls.append(('close', root))
+
+    def open_admission(self, root):
+        self.calls.append(('open', root))
 
 
 class WatcherTestCase(TestCase):

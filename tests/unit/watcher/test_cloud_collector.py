@@ -1,5 +1,6 @@
 """The calls of openstacksdk and Placement, and the collector plug-in."""
 
+import copy
 import os
 import types
 from unittest import mock
@@ -16,8 +17,43 @@ def thing(**values):
     return types.SimpleNamespace(**values)
 
 
-def response(body):
-    return mock.Mock(status_code=200, json=lambda: body)
+def response(body, status=200):
+    return mock.Mock(status_code=status, json=lambda: body, headers={},
+                     url='u')
+
+
+class Placement:
+    """One provider's traits and inventory, with generations."""
+
+    def __init__(self, traits=()):
+        self.generation = 3
+        self.traits = list(traits)
+        self.known = set(traits)
+        self.inventories = {vocabulary.SLOT: {'total': 4, 'reserved': 1}}
+        self.writes = []
+        self.conflicts = 0
+
+    def get(self, url, microversion):
+        what = url.rpartition('/')[2]
+        return response({'resource_provider_generation': self.generation,
+                         what: copy.deepcopy(getattr(self, what))})
+
+    def put(self, url, microversion, json=None):
+        what = url.rpartition('/')[2]
+        self.writes.append(what)
+        if url.startswith('/traits/'):
+            self.known.add(what)
+            return response({}, 201)
+        if self.conflicts or (json['resource_provider_generation']
+                              != self.generation):
+            self.conflicts -= 1
+            self.generation += 1
+            return response({}, 409)
+        if not set(json.get('traits', ())) <= self.known:
+            return response({}, 400)
+        self.generation += 1
+        setattr(self, what, json[what])
+        return response({})
 
 
 class CloudTest(fakes.TestCase):
@@ -36,6 +72,25 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({fakes.uid(1)}, set(self.cloud.servers()))
         self.compute.servers.assert_called_once_with(
             details=True, all_projects=True, flavor='f1')
+
+    def test_flavors_are_asked_for_once_a_minute(self):
+        self.compute.flavors.return_value = [
+            thing(id='f1', extra_specs={vocabulary.MARKER: 'true'})]
+        with mock.patch.object(cloud.time, 'monotonic') as clock:
+            for clock.return_value in (1000.0, 1059.0, 1061.0):
+                self.assertEqual(('f1',), self.cloud.flavors())
+        self.assertEqual(2, self.compute.flavors.call_count)
+        self.compute.flavors.side_effect = sdk_exceptions.HttpException()
+        with mock.patch.object(cloud.time, 'monotonic', return_value=9e9):
+            self.assertRaises(cloud.CloudError, self.cloud.servers)
+
+    def test_servers_on_a_host_take_one_call(self):
+        self.compute.servers.return_value = [
+            fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={})]
+        self.assertEqual({fakes.uid(1)}, set(self.cloud.servers_on('h1')))
+        self.compute.servers.assert_called_once_with(
+            details=True, all_projects=True, host='h1')
+        self.compute.flavors.assert_not_called()
 
     def test_errors(self):
         for raised, expected in (
@@ -67,10 +122,12 @@ class CloudTest(fakes.TestCase):
                   is_forced_down=False, availability_zone='nova'),
             thing(host='h2', status='disabled', state='up',
                   is_forced_down=False, availability_zone=None)]
+        listed = response({'resource_providers': [
+            {'uuid': child, 'generation': 5}]})
+        inventories = response({'inventories': {
+            vocabulary.SLOT: {'total': 4, 'reserved': 1}}})
         self.placement.get.side_effect = [
-            response({'resource_providers': [{'uuid': child}]}),
-            response({'inventories': {
-                vocabulary.SLOT: {'total': 4, 'reserved': 1}}})]
+            listed, response({}, 400), inventories]
         found = self.cloud.hosts()
         self.assertEqual((root, True, {vocabulary.SLOT: 4},
                           {vocabulary.SLOT: 1}, {'agg'}, 'nova'),
@@ -80,6 +137,21 @@ class CloudTest(fakes.TestCase):
                           found['h1'].place.zone))
         self.assertEqual((None, False, {}), (
             found['h2'].root, found['h2'].up, found['h2'].total))
+        self.assertFalse(found['h1'].switched_off)
+        # The trait is there now, the provider has not changed otherwise.
+        self.placement.get.side_effect = [listed, listed]
+        found = self.cloud.hosts()
+        self.assertTrue(found['h1'].switched_off)
+        self.assertFalse(found['h2'].switched_off)
+        self.assertEqual({vocabulary.SLOT: 4}, found['h1'].total)
+        self.assertIn('required=' + vocabulary.SWITCHED_OFF_TRAIT,
+                      self.placement.get.call_args[0][0])
+        self.placement.get.side_effect = [
+            response({'resource_providers': [
+                {'uuid': child, 'generation': 6}]}),
+            response({'resource_providers': []}), response({'inventories': {
+                vocabulary.SLOT: {'total': 4, 'reserved': 4}}})]
+        self.assertTrue(self.cloud.hosts()['h1'].closed)
 
     def test_anti_affinity(self):
         self.compute.server_groups.return_value = [
@@ -120,19 +192,38 @@ class CloudTest(fakes.TestCase):
         self.compute.server_migrations.return_value = []
         self.assertFalse(self.cloud.abort_migration('u'))
 
+    def place(self, *traits):
+        self.conn.placement = Placement(traits)
+        self.cloud = cloud.Cloud(self.conn)
+        return self.conn.placement
+
     def test_close_admission(self):
-        body = {'resource_provider_generation': 3, 'inventories': {
-            vocabulary.SLOT: {'total': 4, 'reserved': 1}}}
-        self.placement.get.side_effect = lambda *a, **k: response(body)
-        conflict = mock.Mock(status_code=409, headers={}, url='u')
-        self.placement.put.side_effect = [conflict, response({})]
+        placement = self.place(vocabulary.CLOSED_TRAIT)
+        self.cloud.close_admission(fakes.uid(100))
+        self.assertEqual({'total': 4, 'reserved': 4},
+                         placement.inventories[vocabulary.SLOT])
+        self.assertEqual(vocabulary.CLOSING_TRAITS, set(placement.traits))
+        # The trait first: an agent in between then keeps it closed.
+        self.assertEqual([vocabulary.SWITCHED_OFF_TRAIT, 'traits',
+                          'inventories'], placement.writes)
+
+    def test_open_admission_is_the_agents(self):
+        placement = self.place(*vocabulary.CLOSING_TRAITS)
+        self.cloud.open_admission(fakes.uid(100))
+        self.assertEqual([vocabulary.CLOSED_TRAIT], placement.traits)
+        self.cloud.open_admission(fakes.uid(100))
+        self.assertEqual(['traits'], placement.writes)
+
+    def test_conflicts_are_tried_again(self):
+        placement = self.place()
+        placement.conflicts = 2
         with mock.patch('time.sleep'):
             self.cloud.close_admission(fakes.uid(100))
-        self.assertEqual(2, self.placement.put.call_count)
-        sent = self.placement.put.call_args[1]['json']
-        self.assertEqual(3, sent['resource_provider_generation'])
-        self.assertEqual({'total': 4, 'reserved': 4},
-                         sent['inventories'][vocabulary.SLOT])
+            self.assertEqual(4, placement.inventories[
+                vocabulary.SLOT]['reserved'])
+            placement.conflicts = 99
+            self.assertRaises(cloud.Conflict, self.cloud.open_admission,
+                              fakes.uid(100))
 
     def test_connection(self):
         with mock.patch.object(cloud.clients, 'OpenStackClients'), \

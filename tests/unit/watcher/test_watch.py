@@ -1,5 +1,6 @@
 """Observer and watch: reports in, audits out."""
 
+import dataclasses
 import datetime
 import time
 from unittest import mock
@@ -60,12 +61,8 @@ class ObserverTest(Case):
     def test_describe_host(self):
         self.assertEqual({}, self.seen.describe_host('h1'))
         self.seen.refresh()
-        self.assertEqual({'aggregates': ['agg'], 'total': fakes.TOTAL,
-                          'admission': False},
+        self.assertEqual({'aggregates': ['agg'], 'total': fakes.TOTAL},
                          self.seen.describe_host('h1'))
-        self.audit(1)
-        self.seen.refresh()
-        self.assertTrue(self.seen.describe_host('h1')['admission'])
 
     def test_a_failed_refresh_keeps_what_is_known(self):
         self.seen.refresh()
@@ -116,6 +113,51 @@ class ObserverTest(Case):
         strangers = [c for c in asked.call_args_list
                      if c[0][0] == fakes.uid(4)]
         self.assertEqual(1, len(strangers))
+
+
+    def test_a_decision_asks_for_its_hosts_only(self):
+        self.seen.refresh()
+        self.cloud.change(1, status='SUSPENDED')
+        self.cloud.change(2, status='SUSPENDED')
+        new = fakes.server(3, 'h1')
+        self.cloud.known[new.uuid] = new
+        with mock.patch.object(self.cloud, 'servers') as every:
+            self.seen.refresh_hosts(['h1'])
+        every.assert_not_called()
+        self.assertEqual(
+            {fakes.uid(1): 'SUSPENDED', fakes.uid(2): 'ACTIVE',
+             fakes.uid(3): 'ACTIVE'},
+            {k: s.status for k, s in self.seen.snapshot.servers.items()})
+
+    def test_what_has_left_the_hosts_of_a_decision(self):
+        gone = fakes.server(3, 'h1')
+        self.cloud.known[gone.uuid] = gone
+        self.seen.refresh()
+        self.cloud.change(1, host='h2')
+        del self.cloud.known[gone.uuid]
+        self.seen.refresh_hosts(['h1'])
+        self.assertEqual(
+            {fakes.uid(1): 'h2', fakes.uid(2): 'h2'},
+            {k: s.host for k, s in self.seen.snapshot.servers.items()})
+        # A whole host that was cleared is not asked for one by one.
+        for number in range(10, 31):
+            server = fakes.server(number, 'h1')
+            self.cloud.known[server.uuid] = server
+        self.seen.refresh()
+        for number in range(10, 31):
+            self.cloud.change(number, host='h2')
+        with mock.patch.object(self.cloud, 'server') as singly:
+            self.seen.refresh_hosts(['h1'])
+        singly.assert_not_called()
+        self.assertEqual({'h2'}, {
+            s.host for s in self.seen.snapshot.servers.values()})
+
+    def test_many_or_unnamed_hosts_are_listed_together(self):
+        self.seen.refresh()
+        for names in ((), ('h1', 'h2', 'h3')):
+            with mock.patch.object(self.cloud, 'servers_on') as on:
+                self.seen.refresh_hosts(names)
+            on.assert_not_called()
 
 
 class ViolationsTest(Case):
@@ -269,11 +311,63 @@ class ChoresTest(Case):
     def test_empty_and_closed_hosts_need_nothing(self):
         self.audit(1, state='CANCELLED')
         self.cloud.known.clear()
-        for name in ('h1', 'h2'):
-            self.cloud.places[name] = fakes.host(name, reserved=fakes.TOTAL)
+        self.cloud.places = {
+            'h1': fakes.host('h1', reserved=fakes.TOTAL, switched_off=True),
+            'h2': fakes.host('h2', total={}, reserved={}),
+            'h3': fakes.host('h3', root=None)}
         self.seen.refresh()
         self.tick()
         self.assertEqual([], self.audits())
+        self.assertEqual([], self.cloud.calls)
+
+    def test_a_host_closed_by_others_is_switched_off_too(self):
+        """What an agent reserves it would open again."""
+        self.audit(1, state='CANCELLED')
+        self.cloud.places = {
+            'h1': fakes.host('h1', reserved=fakes.TOTAL),
+            'h2': fakes.host('h2', switched_off=True)}
+        self.seen.refresh()
+        for _ in range(3):
+            self.tick(6)
+        self.assertEqual(
+            [('close', self.cloud.places[name].root)
+             for name in ('h1', 'h2')], self.cloud.calls)
+
+    def test_a_new_switch_opens_what_an_old_one_closed(self):
+        self.audit(1, state='CANCELLED')
+        self.tick()
+        closed = [h.switched_off for h in self.seen.snapshot.hosts.values()]
+        self.assertEqual([True, True], closed)
+        for host in self.cloud.places.values():
+            self.cloud.places[host.name] = dataclasses.replace(
+                host, switched_off=True, reserved=fakes.TOTAL)
+        self.seen.refresh()
+        self.cloud.calls.clear()
+        self.audit(2, scope=[{'compute': [{'exclude': [
+            {'compute_nodes': [{'name': 'h2'}]}]}]}])
+        for _ in range(3):
+            self.tick(6)
+        self.assertEqual([('open', self.cloud.places['h1'].root)],
+                         self.cloud.calls)
+
+    def test_a_follower_switches_nothing(self):
+        self.leading.am_i_leader.return_value = False
+        self.audit(1, state='CANCELLED')
+        self.tick()
+        self.assertEqual([], self.cloud.calls)
+
+    def test_a_switch_that_has_not_begun_holds_nothing(self):
+        self.audit(1, state='CANCELLED')
+        self.audit(2, state='PENDING', start_time=timeutils.utcnow()
+                   + datetime.timedelta(hours=1))
+        self.tick()
+        self.assertEqual({'close'}, {verb for verb, _ in self.cloud.calls})
+
+    def test_a_paused_switch_neither_closes_nor_opens(self):
+        self.cloud.places['h1'] = fakes.host('h1', switched_off=True)
+        self.seen.refresh()
+        self.audit(1, state='SUSPENDED')
+        self.tick()
         self.assertEqual([], self.cloud.calls)
 
     def test_another_switch_holds_the_hosts(self):
@@ -289,6 +383,9 @@ class ChoresTest(Case):
                                side_effect=cloud.CloudError('no')):
             self.tick()
         self.assertEqual(1, len(self.audits()))
+        self.assertFalse(self.seen.snapshot.hosts['h1'].switched_off)
+        self.tick(6)
+        self.assertTrue(self.seen.snapshot.hosts['h1'].switched_off)
 
     def test_marks_of_woken_instances_go(self):
         mark = {snapshot.PREEMPTED: 'x'}

@@ -1,0 +1,127 @@
+"""Fixtures of the tests on the one-machine cloud (see doc, "Testing").
+
+They run inside the box's network namespace, as root, with the box up:
+``python3 tools/box test tests/box``.  All tests share one fleet; each one
+that needs a calm cloud asks for ``calm_fleet``.
+"""
+
+import pathlib
+import sys
+
+import openstack
+import pytest
+
+# The box's modules have bare names; this comes last, so they hide nothing.
+sys.path.append(str(pathlib.Path(__file__).parents[2] / 'tools/box'))
+
+# ruff: noqa: E402
+import demo
+import layout
+import seed
+import shell
+from tests.box import fleet as fleets
+from tests.box import load, services, trial
+from tests.box.observer import Observer
+import workload
+
+
+@pytest.fixture(scope='session', autouse=True)
+def box():
+    """Tell a newcomer what is missing, and leave no service dead."""
+    if not shell.pid_of('nova-api'):
+        pytest.fail('the box is not up: python3 tools/box test tests/box',
+                    pytrace=False)
+    yield
+    services.start_missing()
+
+
+@pytest.fixture(autouse=True)
+def everything_runs(box):
+    """Whatever a test has killed runs again for the next one."""
+    yield
+    services.start_missing()
+
+
+@pytest.fixture(scope='session')
+def hosts(box):
+    """Names of the compute hosts."""
+    return layout.host_names(layout.load_settings())
+
+
+@pytest.fixture(scope='session')
+def cloud(box):
+    """The cloud as its operator sees it."""
+    return openstack.connect()
+
+
+@pytest.fixture(scope='session')
+def owner(box):
+    """The cloud as the owner of the secondaries sees it."""
+    return openstack.connect(username='demo', project_name='demo')
+
+
+@pytest.fixture(scope='session')
+def switch(cloud):
+    """The audit that switches the feature on; it is left on."""
+    return seed.switch(cloud)
+
+
+@pytest.fixture(scope='session')
+def empty_cloud(cloud):
+    """No server of a demo or of an earlier run is left."""
+    demo.remove(cloud)
+    fleets.remove_leftovers(cloud)
+    seed.demo_objects(cloud)
+
+
+@pytest.fixture(scope='session')
+def rates(empty_cloud, hosts, tmp_path_factory):
+    """Rates of transactions, measured before any secondary runs."""
+    workload.prepare(hosts)
+    return workload.calibrate(tmp_path_factory.mktemp('rates'), hosts[0])
+
+
+@pytest.fixture(scope='session')
+def observer(hosts):
+    """The kernel's view of the hosts."""
+    watching = Observer(hosts)
+    watching.start()
+    yield watching
+    watching.stop()
+
+
+@pytest.fixture(scope='session')
+def fleet(cloud, owner, rates, observer, switch):
+    """The secondaries; deleted at the end."""
+    made = fleets.Fleet(cloud, owner, observer.follow)
+    try:
+        made.restore()
+        services.wait_until(
+            lambda: all(observer.units.count.values()), 120,
+            lambda: f'every guest works: {observer.units.count}')
+        yield made
+    finally:
+        services.start_missing()
+        made.delete()
+
+
+@pytest.fixture
+def calm_fleet(fleet):
+    """The fleet, complete and running."""
+    fleet.restore()
+    fleet.wait_all_run(180)
+    return fleet
+
+
+@pytest.fixture(scope='session')
+def burst(rates, tmp_path_factory):
+    """Make a host's real primary service busy: ``with burst(host): ...``."""
+    def make(host):
+        return load.burst(host, rates, tmp_path_factory.mktemp('burst'))
+    return make
+
+
+@pytest.fixture
+def new_trial(fleet, observer):
+    """Begin a trial: ``trial = new_trial()``."""
+    return lambda: trial.Trial(fleet, observer)

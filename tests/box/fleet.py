@@ -1,0 +1,148 @@
+"""The secondaries of the tests: booted by their owner, followed by admin."""
+
+from collections.abc import Callable, Collection
+import dataclasses
+import time
+from typing import Any
+
+from keystoneauth1 import exceptions as auth_exceptions
+from openstack import exceptions
+
+from tests.box.services import wait_until
+
+#: (name, flavor, lease label): more than two hosts of the box can hold, so
+#: that a burst on the third leads to migrations and to suspends.
+MEMBERS = (('test-pair-1', 'secondary.low', 'pair'),
+           ('test-pair-2', 'secondary.low', 'pair'),
+           *((f'test-mid-{n}', 'secondary', None) for n in range(1, 7)),
+           ('test-high-1', 'secondary.high', None),
+           ('test-high-2', 'secondary.high', None))
+#: What a client meets when a service does not answer, or says no.
+AWAY = (exceptions.SDKException, auth_exceptions.ClientException)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A server as Nova shows it to its operator."""
+
+    name: str
+    status: str
+    task: str | None
+    host: str | None
+    domain: str
+    preempted: bool
+
+
+class Fleet:
+    """Boots, follows and restores the secondaries.
+
+    ``servers`` maps the UUID of each one to its name.
+    """
+
+    def __init__(self, cloud: Any, owner: Any,
+                 note: Callable[[str], object]) -> None:
+        self.cloud, self.owner = cloud, owner
+        self._note = note
+        self.servers: dict[str, str] = {}
+
+    def restore(self) -> None:
+        """Boot what is missing, all at once; closed hosts open in time."""
+        deadline = time.monotonic() + 180
+        while missing := [one for one in MEMBERS
+                          if one[0] not in self.servers.values()]:
+            booted = [(one[0], self._boot(*one)) for one in missing]
+            for name, uuid in booted:
+                status = wait_until(
+                    lambda uuid=uuid: self._built(uuid), 90,
+                    f'{name} is built')
+                if status == 'ACTIVE':
+                    self.servers[uuid] = name
+                    self._note(uuid)
+                else:
+                    self.cloud.compute.delete_server(uuid)
+            if len(self.servers) < len(MEMBERS):
+                assert time.monotonic() < deadline, (
+                    f'no host for one of {[one[0] for one in missing]}')
+                time.sleep(3)
+
+    def _boot(self, name: str, flavor: str, lease: str | None) -> str:
+        more = {'scheduler_hints': {'secondary_lease': lease},
+                'metadata': {'secondary:lease': lease}} if lease else {}
+        compute = self.owner.compute
+        return str(compute.create_server(
+            name=name, networks='none',
+            image_id=self.owner.image.find_image('worker-cpu').id,
+            flavor_id=compute.find_flavor(flavor).id, **more).id)
+
+    def _built(self, uuid: str) -> str | None:
+        status = self.cloud.compute.get_server(uuid).status
+        return status if status != 'BUILD' else None
+
+    def look(self) -> dict[str, Seen]:
+        """Return the members that exist; nothing while Nova is away."""
+        try:
+            found = list(self.cloud.compute.servers(all_projects=True))
+        except AWAY:
+            return {}
+        return {s.id: Seen(s.name, s.status, s.task_state, s.compute_host,
+                           s.instance_name,
+                           'secondary:preempted' in (s.metadata or {}))
+                for s in found if s.id in self.servers}
+
+    def on(self, host: str) -> set[str]:
+        """Return the members on a host."""
+        return {uuid for uuid, seen in self.look().items()
+                if seen.host == host}
+
+    def busiest(self) -> str:
+        """Return the host with the most members."""
+        hosts = [seen.host for seen in self.look().values() if seen.host]
+        return max(sorted(set(hosts)), key=hosts.count)
+
+    def all_run(self) -> bool:
+        """Tell whether each member runs and nobody works on it."""
+        seen = self.look()
+        return len(seen) == len(self.servers) and all(
+            one.status == 'ACTIVE' and one.task is None and not one.preempted
+            for one in seen.values())
+
+    def quiet(self) -> bool:
+        """Tell whether nobody works on any member."""
+        seen = self.look()
+        return bool(seen) and all(one.task is None for one in seen.values())
+
+    def wait_all_run(self, timeout: float) -> None:
+        """Wait until the fleet is as its owner wants it."""
+        wait_until(self.all_run, timeout, lambda: 'all run: ' + str(
+            [one for one in self.look().values()
+             if one.status != 'ACTIVE' or one.task or one.preempted]),
+            period=1)
+
+    def wait_one(self, timeout: float, what: str,
+                 which: Callable[[Seen], bool], period: float = 0.3) -> str:
+        """Wait for a member of which something is true; return its UUID."""
+        return str(wait_until(
+            lambda: next((uuid for uuid, seen in self.look().items()
+                          if which(seen)), None),
+            timeout, lambda: f'{what}: {list(self.look().values())}',
+            period=period))
+
+    def delete(self, uuids: Collection[str] | None = None) -> None:
+        """Delete members (all of them by default) and wait for it."""
+        doomed = list(self.servers if uuids is None else uuids)
+        for uuid in doomed:
+            self.cloud.compute.delete_server(uuid, ignore_missing=True)
+        wait_until(lambda: not set(doomed) & set(self.look()), 60,
+                   'the fleet is deleted')
+        for uuid in doomed:
+            self.servers.pop(uuid, None)
+
+
+def remove_leftovers(cloud: Any) -> None:
+    """Delete what an interrupted run has left of ours."""
+    def left() -> list[Any]:
+        return [s for s in cloud.compute.servers(all_projects=True)
+                if s.name.startswith('test-')]
+    for server in left():
+        cloud.compute.delete_server(server.id)
+    wait_until(lambda: not left(), 90, 'old test servers are deleted')

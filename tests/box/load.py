@@ -1,0 +1,94 @@
+"""A primary that gets busy: pgbench at a rate, or a process with a duty."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import cgroups
+import hosts
+import layout
+import workload
+
+#: Burns ARGV[1] CPU seconds a second, and makes up for what it was denied,
+#: as a service does whose requests wait.
+_BURNER = '''
+import sys, time
+duty, began = float(sys.argv[1]), time.monotonic()
+while True:
+    while time.process_time() < duty * (time.monotonic() - began):
+        sum(range(2000))
+    time.sleep(0.01)
+'''
+
+
+def _joined(groups: list[pathlib.Path], command: list[str]
+            ) -> subprocess.Popen[bytes]:
+    joins = ''.join(f'echo $$ > {path}/cgroup.procs; ' for path in groups)
+    return subprocess.Popen(
+        ['sh', '-c', joins + 'exec "$@"', 'sh', *command],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True)
+
+
+@contextlib.contextmanager
+def _running(process: subprocess.Popen[bytes]
+             ) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextlib.contextmanager
+def burst(host: str, rates: workload.Rates,
+          directory: pathlib.Path) -> Iterator[None]:
+    """Keep a host's PostgreSQL as busy as in the demo's burst."""
+    script = directory / 'transaction.sql'
+    script.write_text(workload.TRANSACTION)
+    client = _joined(cgroups.groups('clients'), [
+        workload.pgbench(), '-h', layout.host_address(host),
+        '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
+        '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
+        '--random-seed=1', 'postgres'])
+    with _running(client):
+        yield
+        assert client.poll() is None, 'pgbench ended before the burst did'
+
+
+class Burner:
+    """A primary process that asks for so many percent of its host.
+
+    ``share_of_demand`` tells how much of what it asked for it has got.
+    """
+
+    def __init__(self, pid: int, duty: float) -> None:
+        self._pid, self._duty = pid, duty
+
+    def _cpu_s(self) -> float:
+        stat = pathlib.Path(f'/proc/{self._pid}/stat').read_text()
+        fields = stat.rpartition(')')[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    def share_of_demand(self, seconds: float) -> float:
+        """Measure for some seconds."""
+        before, began = self._cpu_s(), time.monotonic()
+        time.sleep(seconds)
+        return (self._cpu_s() - before) / (
+            self._duty * (time.monotonic() - began))
+
+
+@contextlib.contextmanager
+def burner(host: str, percent: float) -> Iterator[Burner]:
+    """Run a primary process in a host's system.slice."""
+    duty = percent / 100 * layout.HOST_CPUS
+    process = _joined(hosts.system_groups(host),
+                      [sys.executable, '-c', _BURNER, str(duty)])
+    with _running(process):
+        yield Burner(process.pid, duty)

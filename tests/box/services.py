@@ -1,0 +1,125 @@
+"""The box's services in the hands of a test: kill them, start them again."""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import os
+import signal
+import time
+from typing import Any
+from unittest import mock
+
+import control
+import hosts
+import layout
+import shell
+
+#: All of Watcher but a second decision engine.
+WATCHER = ('watcher-api', 'watcher-engine-1', 'watcher-applier')
+
+
+def wait_until(predicate: Callable[[], Any], timeout: float,
+               message: str | Callable[[], str],
+               period: float = 0.5) -> Any:
+    """Return the first true value of a predicate.
+
+    :raises AssertionError: with the message, after ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            text = message() if callable(message) else message
+            raise AssertionError(f'not within {timeout:g} s: {text}')
+        time.sleep(period)
+
+
+@contextlib.contextmanager
+def environment(**more: str) -> Iterator[None]:
+    """Let services find what "box up" gives them, not what tests have."""
+    with mock.patch.dict(os.environ):
+        for name in list(os.environ):
+            if name == 'PYTHONPATH' or name.startswith(('OS_', 'COV')):
+                del os.environ[name]
+        os.environ.update(more)
+        yield
+
+
+def start(name: str) -> None:
+    """Start a service by its name in the box and wait until it listens."""
+    with environment():
+        kind, _, host = name.rpartition('-')
+        if kind == 'secondary-agent':
+            hosts.start_agent(host)
+        elif kind == 'nova-compute':
+            hosts.start_compute(host)
+        elif kind == 'postgresql':
+            hosts.start_primary(host)
+        else:
+            control.start_service(name)
+            control.wait_service(name)
+
+
+def kill(*names: str) -> None:
+    """End services as a crash would, with all of their processes."""
+    for name in names:
+        assert shell.pid_of(name), f'{name} does not run'
+        shell.stop(name, timeout=0, sig=signal.SIGKILL)
+
+
+def stop(*names: str) -> None:
+    """End services politely."""
+    for name in names:
+        shell.stop(name, timeout=8)
+
+
+@contextlib.contextmanager
+def without(*names: str, how: Callable[..., None] = kill) -> Iterator[None]:
+    """Run a block while services are gone; start them again after it."""
+    how(*names)
+    try:
+        yield
+    finally:
+        for name in names:
+            start(name)
+
+
+def start_missing() -> list[str]:
+    """Start whatever a test has left dead; return the names."""
+    settings = layout.load_settings()
+    expected = control.services(settings) + [
+        f'{kind}-{host}' for kind in ('nova-compute', 'secondary-agent',
+                                      'postgresql')
+        for host in layout.host_names(settings)]
+    missing = [name for name in expected if not shell.pid_of(name)]
+    for name in missing:
+        start(name)
+    return missing
+
+
+def log_size(name: str) -> int:
+    """Return where a service's log ends now."""
+    return (layout.LOG / name).stat().st_size
+
+
+def log_since(name: str, offset: int) -> str:
+    """Return what a service has logged since then."""
+    with open(layout.LOG / name, errors='replace') as log:
+        log.seek(offset)
+        return log.read()
+
+
+def libvirtd_pid(host: str) -> str:
+    """Return the pid of a host's libvirtd, as the host counts; or ''."""
+    done = shell.run([*hosts.enter(host), 'cat', '/run/libvirtd.pid'],
+                     check=False)
+    return '' if done.returncode else str(done.stdout).strip()
+
+
+def kill_libvirtd(host: str) -> None:
+    """Crash a host's libvirtd and wait until the host has restarted it."""
+    before = libvirtd_pid(host)
+    shell.run([*hosts.enter(host), 'sh', '-c', f'kill -9 {before}'])
+    wait_until(lambda: libvirtd_pid(host) not in ('', before), 20,
+               f'a new libvirtd on {host}')

@@ -1,0 +1,203 @@
+"""Queues, workers and engines of the control plane (issue 2, acceptance 7).
+"""
+
+import contextlib
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import control
+import layout
+import seed
+import shell
+from tests.box import services
+from tests.box.primaries import boot_primary, delete, wait_active
+from tests.box.services import wait_until
+
+BOOTS = 20
+SCHEDULER_LOG = 'nova-scheduler-service.log'
+
+_REFUSED = re.compile(
+    r'^\S+ \S+ (\d+) INFO nova\.filters .*'
+    r'SecondaryPolicyFilter returned 0 hosts', re.M)
+_BATCH = re.compile(r'secondary-stage batch=(\S+) stage=window')
+_LEADS = 'This decision engine leads for secondaries'
+
+
+def boot_secondaries(owner, count):
+    """Ask for so many at once; return their UUIDs."""
+    image = owner.image.find_image('worker-idle').id
+    flavor = owner.compute.find_flavor('secondary').id
+    return [owner.compute.create_server(
+        name=f'test-extra-{n}', networks='none', image_id=image,
+        flavor_id=flavor).id for n in range(count)]
+
+
+def outcomes(cloud, uuids):
+    """Wait until all are built or not; return {uuid: status}."""
+    def settled():
+        found = {s.id: s.status for s in cloud.compute.servers(
+            all_projects=True) if s.id in uuids}
+        return 'BUILD' not in found.values() and found
+    return wait_until(settled, 120, 'all boots have ended', period=1)
+
+
+def boots_a_secondary(cloud, owner):
+    """Tell whether a secondary finds a host now; it is deleted again."""
+    uuids = boot_secondaries(owner, 1)
+    try:
+        return outcomes(cloud, uuids)[uuids[0]] == 'ACTIVE'
+    finally:
+        delete(cloud, *uuids)
+
+
+@contextlib.contextmanager
+def changed_policy(text):
+    """Let nova-scheduler, and nobody else, have another policy."""
+    path = layout.ETC / 'secondary_scheduler/policies.conf'
+    original = path.read_text()
+
+    def reload():
+        # Its own session: the parent signals its workers itself.
+        os.kill(shell.pid_of('nova-scheduler'), signal.SIGHUP)
+        time.sleep(5)
+
+    path.write_text(re.sub(r'(?m)^policy = .*$', f'policy = {text}',
+                           original))
+    try:
+        reload()
+        yield
+    finally:
+        path.write_text(original)
+        reload()
+
+
+def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
+    assert wait_until(lambda: boots_a_secondary(cloud, owner), 60,
+                      'there is room for one more before')
+    offset = services.log_size(SCHEDULER_LOG)
+    uuids = []
+    try:
+        with changed_policy('cpu <= 1% for 10s on aggregate:secondary'):
+            uuids = boot_secondaries(owner, BOOTS)
+            primaries = [boot_primary(cloud, f'test-meanwhile-{n}')
+                         for n in range(2)]
+            states = outcomes(cloud, uuids)
+            try:
+                for uuid in primaries:
+                    wait_active(cloud, uuid)
+            finally:
+                delete(cloud, *primaries)
+        assert len(states) == BOOTS
+        assert set(states.values()) == {'ERROR'}
+    finally:
+        delete(cloud, *uuids)
+    log = services.log_since(SCHEDULER_LOG, offset)
+    workers = _REFUSED.findall(log)
+    assert len(set(workers)) == 2, f'refused by the workers {set(workers)}'
+    assert wait_until(lambda: boots_a_secondary(cloud, owner), 60,
+                      'there is room for one more after')
+
+
+def messages():
+    """Return the messages that wait in each queue.
+
+    Nova's own notifications are for Watcher's compute model and wait for it
+    with or without us.
+    """
+    found = {}
+    for line in control.rabbitmqctl('list_queues', 'name',
+                                    'messages').splitlines():
+        name, _, count = line.rpartition('\t')
+        if count.isdigit() and 'notifications' not in name:
+            found[name] = int(count)
+    return found
+
+
+@pytest.mark.soak
+def test_no_queue_grows_without_consumers_of_reports(box, switch, hosts):
+    assert messages(), 'rabbitmqctl lists no queue'
+    engines = [name for name in shell.running()
+               if name.startswith('watcher-engine')]
+    with services.without('nova-scheduler', *engines, how=services.stop):
+        time.sleep(5)
+        before = messages()
+        time.sleep(60)
+        after = messages()
+        for host in hosts:
+            assert shell.pid_of(f'secondary-agent-{host}')
+    grown = {name: (before.get(name, 0), count)
+             for name, count in after.items()
+             if count > before.get(name, 0)}
+    assert not grown, grown
+
+
+@pytest.fixture
+def two_engines(switch):
+    """A second decision engine that is ready to lead."""
+    log = 'watcher-engine-2-service.log'
+    before = 'watcher-engine-2' in shell.running()
+    if not before:
+        services.start('watcher-engine-2')
+        # Its collector has asked Nova, which it does right after its start.
+        wait_until((layout.LOG / log).exists, 30, 'the second engine logs')
+        time.sleep(20)
+    yield ('watcher-engine-1', 'watcher-engine-2')
+    services.start_missing()
+    if not before:
+        services.stop('watcher-engine-2')
+
+
+def leader(engines):
+    """Return the engine that was the last to say that it leads."""
+    said = {}
+    for name in engines:
+        for line in (layout.LOG / f'{name}-service.log').read_text(
+                errors='replace').splitlines():
+            if _LEADS in line:
+                said[name] = line[:23]      # the time
+    return max(said, key=said.__getitem__)
+
+
+@pytest.mark.soak
+def test_each_batch_has_one_audit_when_the_leader_dies(
+        cloud, calm_fleet, burst, new_trial, two_engines):
+    fleet = calm_fleet
+    trial = new_trial()
+    logs = [f'{name}-service.log' for name in two_engines]
+    offsets = {log: services.log_size(log) for log in logs}
+
+    def batches():
+        return {batch for log in logs for batch in _BATCH.findall(
+            services.log_since(log, offsets[log]))}
+
+    first = leader(two_engines)
+    other = next(name for name in two_engines if name != first)
+    with burst(fleet.busiest()):
+        wait_until(batches, 60, 'a batch leaves', period=0.05)
+        services.kill(first)
+        wait_until(lambda: _LEADS in services.log_since(
+            f'{other}-service.log', offsets[f'{other}-service.log']), 15,
+            f'{other} leads')
+        time.sleep(45)
+    fleet.wait_all_run(120)
+    trial.check()
+    audits = seed.watcher(cloud).get(
+        '/audits', params={'limit': 1000}).json()['audits']
+    names = [audit['name'] for audit in audits]
+    for batch in batches():
+        assert names.count(f'secondary-preempt-{batch}') == 1, batch
+    # None of ours stays unfinished.
+    ours = [audit for audit in audits
+            if any(batch in audit['name'] for batch in batches())]
+    assert ours
+    assert not [audit for audit in ours
+                if audit['state'] in ('PENDING', 'ONGOING')], ours
+    plans = seed.watcher(cloud).get(
+        '/action_plans', params={'limit': 1000}).json()['action_plans']
+    for audit in ours:
+        own = [plan for plan in plans if plan['audit_uuid'] == audit['uuid']]
+        assert len(own) <= 1, (audit, own)
