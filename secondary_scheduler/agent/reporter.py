@@ -21,10 +21,16 @@ from secondary_scheduler.policies import language
 
 #: How long the primary's use is remembered for admission, in seconds.
 WINDOW_S = 60.0
+#: Over how long it is averaged for decisions, in seconds.
+RECENT_S = 5.0
 
 
 class Outlook:
-    """What the primary has used lately: the 95th percentile of a minute."""
+    """What the primary has used lately, in percent of the host.
+
+    The 95th percentile of a minute says whom to let in; the mean of the last
+    seconds, which is what the cloud is told, who has to leave.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,6 +45,18 @@ class Outlook:
                 self._seen.append((now, primary))
             while self._seen and self._seen[0][0] < now - WINDOW_S:
                 self._seen.popleft()
+
+    @property
+    def recent(self) -> float | None:
+        """The mean of the last seconds (Boettger 4.3.2: five intervals).
+
+        One sample of a busy host says little: a decision on it would keep
+        too many secondaries one time and too few the next.
+        """
+        with self._lock:
+            since = self._clock() - RECENT_S
+            values = [value for t, value in self._seen if t >= since]
+        return sum(values) / len(values) if values else None
 
     @property
     def p95(self) -> float | None:
@@ -126,7 +144,7 @@ class Reporter:
             policies_hash=self._policies.current.fingerprint,
             admission=not reason, reason=reason, cpus=usage.capacity,
             memory_mb=_memory_mb(), cpu_total=_round(usage.total),
-            cpu_primary=_round(usage.primary),
+            cpu_primary=_round(self._outlook.recent),
             policies=self._trigger.reports,
             instances=tuple(InstanceReport(
                 uuid=guest.uuid, priority=guest.priority, lease=guest.uuid,

@@ -64,9 +64,10 @@ through fewer short failures of a policy and leaves more capacity unused.
         help="""
 What every running secondary keeps under normal control, in percent of its
 host's CPU capacity, so that its peers and its owner do not take it for dead.
-It bounds how many secondaries a host can hold when its primary is busy: when
-the primary's use plus this share for each secondary exceeds the set point,
-local means do not suffice and secondaries have to leave. The floor that is
+It bounds how far they are throttled when the primary is busy: when the
+primary's use plus this share for each secondary exceeds the threshold of a
+policy, local means do not suffice, the policy is violated, and secondaries
+have to leave until those that stay have ``useful_share``. The floor that is
 the last resort lies below this share.
 """),
     cfg.FloatOpt(
@@ -78,9 +79,11 @@ the last resort lies below this share.
         help="""
 What a secondary needs to be worth running, in percent of its host's CPU
 capacity. An instance is placed, migrated, resumed or started on a host only
-if every secondary there would have this much below the set point. It should
-be larger than ``minimum_share``: the gap between the two is what keeps an
-instance from leaving and returning over and over under a constant load.
+if every secondary there would have this much below the set point. When a
+policy on CPU is violated, at least one secondary leaves the host, and more of
+them until this much is left for each that stays. It should be larger than
+``minimum_share``: the gap between the two is what keeps an instance from
+leaving and returning over and over under a constant load.
 """),
     cfg.DictOpt(
         'trigger_sensitivity',

@@ -2,8 +2,8 @@
 
 Only whole leases return, the highest priority first; one without room does
 not keep the next from returning (Boettger R27: backfill).  On each host
-there must be a useful share for everyone, while preemption leaves as many as
-a minimum share allows: so a constant load ends in an empty plan.
+there must be a useful share for everyone, while nobody has to leave as long
+as policies hold with less: so a constant load ends in an empty plan.
 """
 
 from collections.abc import Collection

@@ -27,8 +27,9 @@ def make_way(draft: Draft, hosts: list[str], surplus: Callable[[str], int],
              budget: Budget) -> tuple[str, ...]:
     """Add the steps that clear each host of its surplus.
 
-    ``surplus(host)`` tells how many have still to go.  Returns the hosts
-    where not enough could be moved or preempted.
+    ``surplus(host)`` tells how many have still to go, given what the draft
+    has taken off by then.  Returns the hosts where not enough could be moved
+    or preempted.
     """
     closed = frozenset(hosts)
     left, progress = tuple(hosts), True

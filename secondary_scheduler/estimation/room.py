@@ -6,9 +6,10 @@ The arithmetic that every decision shares.  A host holds n secondaries if::
     n <= threshold                                    (each slots policy)
 
 with the *minimum* share where the question is whether local means suffice,
-and the *useful* share where it is whether to bring another one in.  The gap
-between the two is the hysteresis that makes a constant load lead to no
-operation (Boettger 3.8, R37).
+and the *useful* share where it is whether to bring another one in, or how
+many may stay where local means did not suffice.  The gap between the two is
+the hysteresis that makes a constant load lead to no operation (Boettger 3.8,
+R37).
 """
 
 from collections import defaultdict
@@ -87,6 +88,13 @@ class Rooms:
         self._capacity: dict[tuple[str, float], int] = {}
         for instance in cluster.instances.values():
             self.put(instance)
+        #: How many ran on each host whose agent could not hold a policy; a
+        #: host operated on a moment ago has not yet had the time to.
+        self._strained = {
+            name: self._running[name] for name, host in cluster.hosts.items()
+            if not host.blocked and any(
+                policy.violated and policy.resource != 'slots'
+                for policy in host.policies)}
 
     def put(self, instance: Instance) -> None:
         """Count an instance on its host."""
@@ -121,9 +129,19 @@ class Rooms:
         return self._capacity[key]
 
     def surplus(self, host: str) -> int:
-        """Return how many secondaries local means cannot accommodate."""
-        return max(0, self.running(host) - self.capacity(
-            host, self.limits.minimum_share))
+        """Return how many secondaries local means cannot accommodate.
+
+        Where a dynamic policy is violated the agent has tried: with all at
+        their minimum shares the host stayed over the threshold for as long
+        as the trigger waits, whatever the arithmetic says.  So at least one
+        goes, and those that stay get a useful share again.
+        """
+        if host not in self._strained:
+            return max(0, self.running(host) - self.capacity(
+                host, self.limits.minimum_share))
+        room = min(self._strained[host] - 1,
+                   self.capacity(host, self.limits.entry_share))
+        return max(0, self.running(host) - max(0, room))
 
     def bears(self, host: str) -> bool:
         """Tell whether one more would keep its minimum share."""

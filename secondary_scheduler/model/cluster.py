@@ -78,7 +78,7 @@ class Host:
 
     ``cpus`` is its capacity in CPUs, ``total`` and ``reserved`` the child
     provider's inventory by resource class; ``cpu_primary`` percent of the
-    host used by everything that is not a secondary (None: unknown);
+    host used lately by everything that is not a secondary (None: unknown);
     ``usable`` is False when the host is disabled, down, closed, or its data
     is stale; ``blocked`` while it must be left alone after an operation.
     """

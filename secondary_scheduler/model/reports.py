@@ -59,8 +59,9 @@ class HostReport:
     ``incarnation`` changes when the agent starts, ``seq`` grows by one a
     report; together they order reports of one host whatever the network does.
     ``time`` is the agent's wall clock (s since the epoch), used to recognise
-    stale and future reports.  ``cpu_total`` and ``cpu_primary`` are percent
-    of the host's capacity, or None while unknown.
+    stale and future reports.  ``cpu_total`` (now) and ``cpu_primary`` (the
+    mean of the last seconds) are percent of the host's capacity, or None
+    while unknown.
     """
 
     host: str

@@ -146,7 +146,9 @@ class DiskWeigher(_WithoutSecondaries, disk.DiskWeigher):
 
         ``free_disk_mb`` is the smaller of what the flavors leave and what
         the driver measures.  Both leave out the secondaries' disks alike,
-        but for Nova's fake driver, which always measures 0.
+        but for Nova's fake driver, which always measures 0.  (Between the
+        end of a secondary and the host's next periodic update the measured
+        figure still lacks its disk: which disks it lacks cannot be told.)
         """
         return [_fake_disk(one.obj, amount * 1024)
                 if one.obj.hypervisor_type == 'fake' else amount * 1024

@@ -4,7 +4,8 @@ One sequence of boots and deletes of primaries on 20 unequal hosts, on Nova's
 in-process harness: on stock Nova without a secondary, and with our plug-in
 and secondaries that fill every host, one host failing to build any.
 
-    SEQUENCE=40 SEED=1 python -m pytest tests/functional/test_stock_behaviour.py
+    SEQUENCE=40 SEED=1 python -m pytest -m 'not soak' \
+        tests/functional/test_stock_behaviour.py
 
 ``-m soak`` runs it with the 200 boots and deletes of the acceptance.
 """

@@ -181,6 +181,8 @@ WATCHER = '''\
 [DEFAULT]
 host = {host}
 state_path = {state}/watcher
+# Nobody reads Watcher's own notifications here.
+notification_level =
 transport_url = {broker}
 control_exchange = watcher
 [database]

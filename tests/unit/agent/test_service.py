@@ -380,6 +380,32 @@ class Reports(Base):
         outlook.push(None)
         self.assertIsNone(outlook.p95)
 
+    def test_recent(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        self.assertIsNone(outlook.recent)
+        outlook.push(90.0)
+        self.now += 3
+        outlook.push(30.0)
+        outlook.push(None)
+        self.now += 2
+        self.assertEqual(60.0, outlook.recent)
+        outlook.push(15.0)
+        self.assertEqual(45.0, outlook.recent)
+        self.now += 1
+        self.assertEqual(22.5, outlook.recent)
+        self.now += 5
+        self.assertIsNone(outlook.recent)
+        self.assertEqual(30.0, outlook.p95)     # still remembered
+
+    def test_the_cloud_is_told_the_mean(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        for total in (20.0, 60.0, 40.0):
+            self.steps(agent, 1, total, g0=5.0)
+        self.assertAlmostEqual(
+            35.0, agent.reporter.build().cpu_primary, delta=0.1)
+
 
 class Commands(Base):
     def call(self, *arguments):

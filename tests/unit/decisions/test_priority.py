@@ -39,7 +39,7 @@ class TestPreempt(Case):
 
     def test_lowest_priority_is_suspended(self):
         world = cluster(
-            host('h', 79.0, violated=True), vm('a', 'h', priority=3),
+            host('h', 69.0, violated=True), vm('a', 'h', priority=3),
             vm('b', 'h', priority=9), vm('c', 'h', priority=7))
         plan = self.decide(world)
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
@@ -47,7 +47,7 @@ class TestPreempt(Case):
 
     def test_next_ones_migrate_where_there_is_room(self):
         world = cluster(
-            host('h', 84.0, violated=True), host('busy', 75.0),
+            host('h', 79.0, violated=True), host('busy', 75.0),
             host('idle', 69.0), vm('a', 'h', priority=3),
             vm('b', 'h', priority=9), vm('c', 'h', priority=7),
             vm('d', 'h', priority=5), vm('e', 'h', priority=4))
@@ -75,7 +75,7 @@ class TestPreempt(Case):
 
     def test_a_lease_shares_its_fate(self):
         world = cluster(
-            host('h', 84.0, violated=True), host('x', **FULL),
+            host('h', 79.0, violated=True), host('x', **FULL),
             vm('a', 'h', lease='l', priority=2), vm('b', 'x', lease='l'),
             vm('c', 'h', priority=8),
             vm('d', 'x', State.SUSPENDED, lease='l'))
@@ -112,13 +112,15 @@ class TestPreempt(Case):
 
     def test_what_cannot_be_touched_takes_up_room(self):
         world = cluster(
-            host('h', 84.0, violated=True), vm('a', 'h', State.BUSY),
+            host('h', 79.0, violated=True), vm('a', 'h', State.BUSY),
             vm('b', 'h', priority=9))
-        self.assertEqual({'b': ('suspend', None)}, kinds(self.decide(world)))
+        plan = self.decide(world)
+        self.assertEqual({'b': ('suspend', None)}, kinds(plan))
+        self.assertEqual((), plan.unresolved)
 
     def test_a_lease_with_a_busy_member_is_not_split(self):
         world = cluster(
-            host('h', 84.0, violated=True), host('x'),
+            host('h', 79.0, violated=True), host('x'),
             vm('a', 'h', lease='l', priority=1, vcpus=9),
             vm('b', 'x', State.BUSY, lease='l', priority=1),
             vm('c', 'h', priority=9, vcpus=9))
@@ -132,7 +134,7 @@ class TestPreempt(Case):
 
     def test_an_owner_cannot_raise_a_lease(self):
         world = cluster(
-            host('h', 84.0, violated=True), host('x', **FULL),
+            host('h', 79.0, violated=True), host('x', **FULL),
             vm('a', 'h', lease='l', priority=10),
             vm('b', 'x', lease='l', priority=1),
             vm('c', 'h', priority=5))
@@ -152,9 +154,37 @@ class TestPreempt(Case):
         self.assertEqual({}, kinds(plan))
         self.assertEqual(('h',), plan.unresolved)
 
-    def test_local_means_suffice(self):
-        world = cluster(host('h', 20.0, violated=True), vm('a', 'h'))
+    def test_violated_although_all_would_fit(self):
+        for primary in (20.0, 70.0):
+            world = cluster(
+                host('h', primary, violated=True), vm('a', 'h', priority=3),
+                vm('b', 'h', priority=9))
+            self.assertEqual({'a': ('suspend', None)},
+                             kinds(self.decide(world)))
+            self.assertEqual((), self.decide(world).unresolved)
+
+    def test_local_means_are_tried_first(self):
+        # no room for all, not even at the minimum, but not yet violated
+        world = cluster(host('h', 95.0, policies=(cpu_policy(failed=3),)),
+                        vm('a', 'h'))
         self.assertFalse(self.decide(world))
+
+    def test_too_many_slots_say_nothing_about_cpu(self):
+        world = cluster(
+            host('h', 79.0, policies=(
+                cpu_policy(), slots_policy(2, violated=True))),
+            vm('a', 'h', priority=2), vm('b', 'h'), vm('c', 'h'))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_surplus_slots_of_a_blocked_host_and_no_more(self):
+        world = cluster(
+            host('h', 20.0, blocked=True, policies=(
+                cpu_policy(failed=4, violated=True),
+                slots_policy(2, violated=True))),
+            vm('a', 'h', priority=2), vm('b', 'h'), vm('c', 'h'))
+        plan = self.decide(world)
+        self.assertEqual({'a': ('suspend', None)}, kinds(plan))
+        self.assertFalse(self.decide(apply(world, plan)))
 
     def test_only_the_hosts_asked_for(self):
         world = cluster(host('h', 95.0, violated=True), vm('a', 'h'),
@@ -206,9 +236,14 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
 
     def test_own_limits(self):
-        world = cluster(host('h', 80.0, violated=True), vm('a', 'h'))
-        self.assertFalse(self.decide(world))
-        self.assertTrue(self.decide(world, limits=Limits(margin=6.0)))
+        world = cluster(host('h', 79.0, violated=True),
+                        *(vm(uuid, 'h') for uuid in 'abc'))
+        for limits, count in ((Limits(), 2), (Limits(useful_share=5.0), 1),
+                              (Limits(margin=6.0), 3),
+                              (Limits(minimum_share=11.0), 3)):
+            with self.subTest(limits):
+                self.assertEqual(count, len(kinds(
+                    self.decide(world, limits=limits))))
 
 
 class TestDrain(Case):

@@ -23,17 +23,26 @@ def decide(cluster, request, units=100_000):
     return PriorityDecision().decide(cluster, request, Budget(units))
 
 
-def surplus(cluster, name):
-    """Count by hand what is too much on a host."""
+def running(cluster, name):
+    return len(list(cluster.on(name, *COUNTING)))
+
+
+def surplus(cluster, name, share=5):
+    """Count by hand what is too much on a host, at a share each."""
     host = cluster.hosts[name]
-    running = len(list(cluster.on(name, *COUNTING)))
-    for count in range(running, -1, -1):
+    there = running(cluster, name)
+    for count in range(there, -1, -1):
         if all((p.resource == 'slots' and count <= p.threshold)
                or (p.resource == 'cpu' and host.cpu_primary is not None
-                   and host.cpu_primary + 5 * count <= p.threshold - 1)
+                   and host.cpu_primary + share * count <= p.threshold - 1)
                for p in host.policies):
-            return running - count
-    return running
+            return there - count
+    return there
+
+
+def strained(host):
+    return not host.blocked and any(
+        p.violated and p.resource == 'cpu' for p in host.policies)
 
 
 class TestPlans(unittest.TestCase):
@@ -89,7 +98,20 @@ class TestPreempt(unittest.TestCase):
         after = worlds.apply(cluster, plan)
         for name, host in cluster.hosts.items():
             if host.violated and name not in plan.unresolved:
-                self.assertEqual(0, surplus(after, name))
+                share = 10 if strained(host) else 5
+                self.assertEqual(0, surplus(after, name, share))
+
+    @OURS
+    @given(worlds.clusters(), st.sampled_from([0, 100_000]))
+    def test_no_violated_host_is_passed_over(self, cluster, units):
+        plan = decide(cluster, Request('preempt'), units)
+        after = worlds.apply(cluster, plan)
+        for name, host in cluster.hosts.items():
+            if (strained(host) and running(cluster, name)
+                    and name not in plan.unresolved):
+                self.assertLess(running(after, name),
+                                running(cluster, name))
+                self.assertIn(name, {o.source for o in plan.operations})
 
     @OURS
     @given(worlds.clusters())
@@ -116,9 +138,18 @@ class TestPreempt(unittest.TestCase):
     @OURS
     @given(worlds.clusters())
     def test_twice_changes_nothing_more(self, cluster):
+        # Hosts that were operated on are left to their agents; for others
+        # no more can be done than was done.
         plan = decide(cluster, Request('preempt'))
-        self.assertFalse(decide(worlds.apply(cluster, plan),
+        self.assertFalse(decide(worlds.settle(cluster, plan),
                                 Request('preempt')))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_relieved_hosts_keep_their_slots_policies(self, cluster):
+        plan = decide(cluster, Request('preempt'))
+        after = worlds.relieved(worlds.apply(cluster, plan))
+        self.assertFalse(decide(after, Request('preempt')))
 
     @OURS
     @given(worlds.clusters())
@@ -167,7 +198,19 @@ class TestReturn(unittest.TestCase):
     @OURS
     @given(worlds.clusters())
     def test_preempted_does_not_come_back_at_once(self, cluster):
-        after = worlds.apply(cluster, decide(cluster, Request('preempt')))
+        after = worlds.settle(cluster, decide(cluster, Request('preempt')))
         back = decide(after, Request('return'))
         again = worlds.apply(after, back)
         self.assertFalse(decide(again, Request('preempt')))
+
+    @OURS
+    @given(worlds.clusters())
+    def test_what_returns_after_a_violation_has_a_useful_share(
+            self, cluster):
+        after = worlds.apply(cluster, decide(cluster, Request('preempt')))
+        calm = worlds.relieved(after, ('cpu', 'slots'))
+        back = decide(calm, Request('return'))
+        again = worlds.apply(calm, back)
+        for operation in back.operations:
+            name = again.instances[operation.instance].host
+            self.assertEqual(0, surplus(again, name, 10))
