@@ -87,6 +87,9 @@ class Actuator:
         #: Path and weight of the slice that we gave the lowest priority.
         self._idle_slice: dict[str, str] = state.get('slice') or {}
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
+        #: CPUs that a guest's emulator and I/O threads may use when it is
+        #: not at the floor; None leaves them the limits they had.
+        self.service_cpus: float | None = None
 
     # -- the one place that writes -----------------------------------------
     def _write(self, group: cgroups.Group, name: str, value: str) -> None:
@@ -208,8 +211,8 @@ class Actuator:
                   capacity: float) -> bool:
         """Cap a guest's vCPUs at a percentage of the host.
 
-        ``capacity`` is the host's in CPUs.  Emulator and I/O threads get
-        back the limits they had.  False if the guest cannot be limited.
+        ``capacity`` is the host's in CPUs.  Emulator and I/O threads may
+        use ``service_cpus``.  False if the guest cannot be limited.
         """
         with self._lock:
             grip = self._grip(guest)
@@ -233,8 +236,9 @@ class Actuator:
     def floor(self, guest: Secondary, service: bool = True) -> bool:
         """Take a guest to its floor: 1 ms in 100 ms for each vCPU.
 
-        ``service`` limits emulator and I/O threads as well; otherwise they
-        get back the limits they had.  False if the guest cannot be limited.
+        ``service`` takes emulator and I/O threads to their floor as well;
+        otherwise they may use ``service_cpus``.  False if the guest cannot
+        be limited.
         """
         with self._lock:
             grip = self._grip(guest)
@@ -259,10 +263,13 @@ class Actuator:
             return grip is not None and self._lift(grip)
 
     def _lift(self, grip: _Grip) -> bool:
+        names = self._threads(grip, _SERVICE)
+        if self.service_cpus is not None:
+            limit = self._quota(self.service_cpus)
+            return all([self._limit(grip, name, limit) for name in names])
         first = self._first.get(_key_of(grip.guest), {})
         return all([self._limit(grip, name, _limit_of(first[name]))
-                    for name in self._threads(grip, _SERVICE)
-                    if name in first])
+                    for name in names if name in first])
 
     def release(self, guest: Secondary) -> bool:
         """Give a guest back the limits and the priority it had at first."""

@@ -27,6 +27,7 @@ class Settings:
 
     margin: float = 1.0
     minimum: float = 5.0
+    operation: float = 15.0
 
 
 class Control:
@@ -72,8 +73,14 @@ class Control:
 
     def _step(self, guests: Sequence[Secondary]) -> None:
         self._actuator.prioritise(guests)
-        self._enter(guests)
         resolved, settings = self._policies(), self._settings()
+        # Operations run at once where Nova runs several; together they must
+        # not take more than what the operator allows to one.
+        operated = sum(self._floors.operated(one.uuid) for one in guests)
+        self._actuator.service_cpus = (
+            settings.operation / 100 * self.usage.capacity
+            / max(1, operated))
+        self._enter(guests)
         limit = resolved.limit(language.CPU)
         # Without a policy nothing says what a secondary may use.
         set_point = 0.0 if limit is None else limit - settings.margin

@@ -134,7 +134,8 @@ class Agent:
     def _control_settings(self) -> control.Settings:
         shared = self.conf.secondary_scheduler
         return control.Settings(shared.set_point_margin,
-                                shared.minimum_share)
+                                shared.minimum_share,
+                                self.conf.secondary_agent.operation_share)
 
     def _trigger_settings(self) -> local_trigger.Settings:
         shared, own = self.conf.secondary_scheduler, self.conf.secondary_agent

@@ -141,6 +141,18 @@ above the floor must stay below the set point. Guests are lifted highest
 priority first, as many as there is room for.
 """),
     cfg.FloatOpt(
+        'operation_share',
+        default=15.0,
+        min=1.0,
+        max=100.0,
+        help="""
+What the emulator and I/O threads of a secondary may use, in percent of the
+host, while it is not at the floor. A suspend and a live migration run in these
+threads: without a bound the operation that is to help a busy primary takes the
+CPU from it. Instances that are operated on at the same time share it. A larger
+value makes operations faster, a smaller one makes them quieter.
+"""),
+    cfg.FloatOpt(
         'operation_grace',
         default=120.0,
         min=1.0,

@@ -139,7 +139,7 @@ asked for anew before it in any case.
 """),
     cfg.FloatOpt(
         'hand_over_timeout',
-        default=5.0,
+        default=1.0,
         min=0.1,
         max=60.0,
         mutable=True,

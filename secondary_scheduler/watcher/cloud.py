@@ -71,6 +71,12 @@ class Cloud:
         self._flavors_until = 0.0
         self._inventories: dict[str, tuple[int, Any]] = {}
 
+    def open_session(self) -> None:
+        """Get a token and find Nova, unless that has been done already."""
+        with _errors():
+            self._compute.get_token()
+            self._compute.get_endpoint_data()
+
     # Reading
 
     def servers(self) -> dict[str, snapshot.Server]:

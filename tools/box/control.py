@@ -209,7 +209,8 @@ max_audit_workers = 4
 planner = secondary
 [watcher_applier]
 workers = 4
-[watcher_workflow_engines.taskflow]
+workflow_engine = secondary
+[watcher_workflow_engines.secondary]
 max_workers = 8
 {token}
 '''

@@ -15,7 +15,8 @@ EXPLANATION = '''\
 runs alone and then with <b>secondary</b> instances booted through the Nova
 API. In phase (c) the primary of {burst} needs most of its host.</p>
 <p><b>What to look for.</b> The dashed line is the policy
-(<code>cpu &lt;= {threshold}% for {timelimit}s</code>). Before the burst the secondaries (light)
+(<code>cpu &lt;= {threshold}% for {timelimit}s</code>).
+Before the burst the secondaries (light)
 fill each host up to just under the line. When the burst begins, the agent on
 that host throttles them within a control period; as that does not suffice,
 Watcher moves one away and suspends the others. When calm has returned they

@@ -22,7 +22,7 @@ select sum(abalance) from pgbench_accounts
  where aid between :first and :first + 30000;
 '''
 #: What the primary needs of its host, alone, in percent.
-CALM_PERCENT = 28
+CALM_PERCENT = 22
 BURST_PERCENT = 74
 
 

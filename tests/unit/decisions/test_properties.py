@@ -149,7 +149,8 @@ class TestPreempt(unittest.TestCase):
     def test_relieved_hosts_keep_their_slots_policies(self, cluster):
         plan = decide(cluster, Request('preempt'))
         after = worlds.relieved(worlds.apply(cluster, plan))
-        self.assertFalse(decide(after, Request('preempt')))
+        if not plan.unresolved:     # else a relieved host may offer room
+            self.assertFalse(decide(after, Request('preempt')))
 
     @OURS
     @given(worlds.clusters())
