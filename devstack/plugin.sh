@@ -111,6 +111,8 @@ function configure_secondary_watcher {
     fi
     iniset "$WATCHER_CONF" watcher_planner planner secondary
     iniset "$WATCHER_CONF" watcher_applier workers 4
+    iniset "$WATCHER_CONF" watcher_applier workflow_engine secondary
+    iniset "$WATCHER_CONF" watcher_workflow_engines.secondary max_workers 8
     iniset "$WATCHER_CONF" watcher_decision_engine \
         continuous_audit_interval 5
     _secondary_share "$WATCHER_CONF"

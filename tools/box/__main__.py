@@ -143,6 +143,12 @@ def openstack(arguments) -> None:
                      **layout.credentials(user, user)))
 
 
+def script(arguments) -> None:
+    """Run a Python script of the project inside the box."""
+    sys.exit(_inside('python', [arguments.file, *arguments.arguments],
+                     PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}'))
+
+
 def demo(arguments) -> None:
     """Bring the box up and show the main job on it."""
     up(arguments)
@@ -156,13 +162,13 @@ def demo(arguments) -> None:
 
 
 def test(arguments) -> None:
-    """Run the unit, functional and box tests (see doc/testing.md)."""
+    """Run the unit, functional and box tests (see doc/source/testing.rst)."""
     import tests
     sys.exit(tests.run_tests(arguments, up, soak=False))
 
 
 def soak(arguments) -> None:
-    """Run the long tests (see doc/testing.md)."""
+    """Run the long tests (see doc/source/testing.rst)."""
     import tests
     sys.exit(tests.run_tests(arguments, up, soak=True))
 
@@ -208,6 +214,11 @@ def parser() -> argparse.ArgumentParser:
                           'words (default admin)')
     sub.add_argument('arguments', nargs=argparse.REMAINDER,
                      help='what to give to the openstack command')
+    sub = command(script, 'run a script inside the box, for instance a '
+                          'benchmark')
+    sub.add_argument('file', help='the script')
+    sub.add_argument('arguments', nargs=argparse.REMAINDER,
+                     help='its arguments')
     sub = sizes(command(demo, 'show the main job: a table and a report'))
     sub.add_argument('--seed', type=int, default=1,
                      help='seed of the arrivals at the primary (default 1)')

@@ -8,7 +8,7 @@
         machine          what libvirt makes for its guests
 
 Weights act only between siblings, which is why the primary and the guests
-are laid out as systemd lays them out (see doc/box.md).
+are laid out as systemd lays them out (see doc/source/box.rst).
 """
 
 import os

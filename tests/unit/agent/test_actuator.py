@@ -68,6 +68,20 @@ class Limits(Base):
         self.actuator.set_share(guest, 20.0, 4.0)
         self.assertEqual(before, self.host.quota(0, 'emulator'))
 
+    def test_an_operation_gets_no_more_than_its_share(self):
+        self.host.guest(0)
+        guest, = self.secondaries()
+        before = self.host.quota(0, 'emulator')
+        self.actuator.service_cpus = 0.25
+        self.actuator.set_share(guest, 20.0, 4.0)
+        self.assertEqual('5000 20000', self.host.quota(0, 'emulator'))
+        self.actuator.floor(guest)
+        self.assertEqual('10000 100000', self.host.quota(0, 'iothread1'))
+        self.actuator.lift_emulator(guest)
+        self.assertEqual('5000 20000', self.host.quota(0, 'iothread1'))
+        self.actuator.release(guest)
+        self.assertEqual(before, self.host.quota(0, 'emulator'))
+
     def test_what_others_write_is_written_again(self):
         self.host.guest(0)
         guest, = self.secondaries()

@@ -76,7 +76,7 @@ class OperationsTest(ActionCase):
                          r'^preempt@\d{4}-.*Z$')
         self.assertEqual(['set', 'suspend'],
                          [c[0] for c in self.cloud.calls])
-        self.agents.hand_over.assert_called_once_with('h1', ONE, 5.0)
+        self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0)
 
     def test_resume_unmarks_last(self):
         self.cloud.change(1, status='SUSPENDED',

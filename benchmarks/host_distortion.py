@@ -1,0 +1,100 @@
+"""How much a box host's bandwidth limit distorts its primary.
+
+For each period of the limit, and with or without a burst, the latency of the
+PostgreSQL primary of one host at a third of its capacity: alone, and beside a
+process in the guests' group with the lowest priority and 40 % of the host.
+"No limit" is the reference: the same load on the host without a limit.
+
+Run it on a box that is up and holds no instances:
+
+    python3 tools/box script benchmarks/host_distortion.py [--seconds 15]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+import cgroups
+import layout
+import report
+import workload
+
+HOST = 'box1'
+SHARE = 0.4
+PERIODS_US = (2000, 5000, 20000, 50000, 100000)
+
+
+def limit(period: int | None, burst: bool) -> None:
+    """Set or take off the bandwidth limit of the host."""
+    group = cgroups.path('cpu', f'hosts/{HOST}')
+    steps = [('burst', 0), ('quota', -1)]
+    if period:
+        quota = int(layout.HOST_CPUS * period)
+        # The kernel refuses a quota below 1 ms.
+        quota, period = max(quota, 1000), max(period, 2500)
+        steps += [('period', period), ('quota', quota),
+                  ('burst', quota if burst else 0)]
+    for name, value in steps:
+        (group / f'cpu.cfs_{name}_us').write_text(str(value))
+
+
+def burner(seconds: int) -> subprocess.Popen:
+    """Start a process that wants a whole CPU and may have 40 % of a host."""
+    name = f'hosts/{HOST}/machine/burner'
+    cgroups.make(name)
+    group = cgroups.path('cpu', name)
+    (group.parent / 'cpu.idle').write_text('1')
+    (group / 'cpu.cfs_period_us').write_text('20000')
+    (group / 'cpu.cfs_quota_us').write_text(
+        str(int(SHARE * layout.HOST_CPUS * 20000)))
+    joins = ''.join(f'echo $$ > {path}/cgroup.procs; '
+                    for path in cgroups.groups(name))
+    return subprocess.Popen(['sh', '-c', joins + f'exec timeout {seconds} '
+                             'sh -c "while :; do :; done"'])
+
+
+def measure(directory: str, seconds: int, rate: int) -> dict[str, float]:
+    """Return the latencies of one run, in ms."""
+    clients = workload.Clients(
+        pathlib.Path(directory), (workload.Phase('b', seconds),), [HOST],
+        HOST, 1, workload.Rates(rate, rate))
+    clients.run(lambda phase: None)
+    found = [latency for _, latency in clients.latencies('b', HOST)]
+    return {f'p{q}': round(report.percentile(found, q / 100), 2)
+            for q in (50, 95, 99)}
+
+
+def main() -> None:
+    """Measure every way, print a table and JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--seconds', type=int, default=15)
+    options = parser.parse_args()
+    ways = [(None, False)] + [(period, burst) for period in PERIODS_US
+                              for burst in (False, True)]
+    rows = []
+    workload.prepare([HOST])
+    with tempfile.TemporaryDirectory() as directory:
+        rate = workload.calibrate(pathlib.Path(directory), HOST).calm
+        for period, burst in ways:
+            limit(period, burst)
+            alone = measure(directory, options.seconds, rate)
+            process = burner(options.seconds + 1)
+            beside = measure(directory, options.seconds, rate)
+            process.wait()
+            rows.append({'period_us': period, 'burst': burst,
+                         'alone': alone, 'beside': beside})
+            print(f"{period or 'no limit':>9} us, burst {burst!s:5}: "
+                  f'alone {alone}, beside {beside}', flush=True)
+    limit(layout.HOST_PERIOD_US, True)
+    for path in cgroups.groups(f'hosts/{HOST}/machine/burner'):
+        os.rmdir(path)
+    print(json.dumps(rows))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,36 @@
+"""The workflow engine: a session first, then Watcher's own engine."""
+
+from unittest import mock
+
+from tests.unit.watcher import fakes
+
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import workflow
+
+
+class SecondaryEngineTest(fakes.TestCase):
+    """An empty plan opens the session and does nothing else."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = mock.Mock()
+        self.enterContext(mock.patch.object(
+            clouds, 'shared', return_value=self.cloud))
+        self.stock = self.enterContext(mock.patch.object(
+            workflow.default.DefaultWorkFlowEngine, 'execute',
+            return_value='flow'))
+        self.engine = workflow.SecondaryEngine(
+            mock.Mock(), mock.Mock(), mock.Mock())
+
+    def test_an_empty_plan_only_opens_the_session(self):
+        self.assertIsNone(self.engine.execute([]))
+        self.cloud.open_session.assert_called_once_with()
+        self.stock.assert_not_called()
+
+    def test_a_plan_is_run_by_watchers_engine(self):
+        self.assertEqual('flow', self.engine.execute(['action']))
+        self.stock.assert_called_once_with(['action'])
+
+    def test_without_nova_the_plan_is_tried_all_the_same(self):
+        self.cloud.open_session.side_effect = clouds.CloudError('down')
+        self.assertEqual('flow', self.engine.execute(['action']))
