@@ -22,7 +22,9 @@ from secondary_scheduler.policies import language
 #: How long the primary's use is remembered for admission, in seconds.
 WINDOW_S = 60.0
 #: Over how long it is averaged for decisions, in seconds.
-RECENT_S = 5.0
+#: How long it counts for decisions, in seconds: no longer than the shortest
+#: wait of a trigger, so that the calm before a burst is not in it.
+RECENT_S = 3.0
 
 
 class Outlook:
@@ -48,7 +50,7 @@ class Outlook:
 
     @property
     def recent(self) -> float | None:
-        """The mean of the last seconds (Boettger 4.3.2: five intervals).
+        """The mean of the last seconds (Boettger 4.3.2 takes five).
 
         One sample of a busy host says little: a decision on it would keep
         too many secondaries one time and too few the next.

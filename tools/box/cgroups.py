@@ -63,7 +63,7 @@ def make(group: str) -> None:
 
 def make_all(hosts: list[str]) -> None:
     """Make the whole tree and set its weights and limits."""
-    for group, shares in SHARES.items():
+    for group in SHARES:
         make(group)
     (path('cpu') / 'cpu.shares').write_text(str(BOX_SHARES))
     for group, shares in SHARES.items():

@@ -39,7 +39,7 @@ BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
 HOST_CPUS = 0.4
 #: Period of the bandwidth limit that makes a host a host, in microseconds.
 #: What was not used in one period may be used in the next (cfs_burst_us), so
-#: a host is not throttled before it is busy; doc/source/box.rst has the measurement.
+#: a host is not throttled before it is busy (doc/source/box.rst says more).
 HOST_PERIOD_US = 50000
 
 #: cgroup v1 controllers, or the single v2 hierarchy.

@@ -23,7 +23,7 @@ select sum(abalance) from pgbench_accounts
 '''
 #: What the primary needs of its host, alone, in percent.
 CALM_PERCENT = 22
-BURST_PERCENT = 82
+BURST_PERCENT = 78
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from unittest import mock
 
-from tests.unit.watcher import fakes
-
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import workflow
+from tests.unit.watcher import fakes
 
 
 class SecondaryEngineTest(fakes.TestCase):
