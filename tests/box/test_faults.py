@@ -135,7 +135,9 @@ def test_agent_left_dead(calm_fleet, observer, new_trial):
     fleet = calm_fleet
     host = fleet.busiest()
     trial = new_trial()
-    with load.burner(host, 85.0) as primary:
+    # With the secondaries' minimum shares the host is just not full: its
+    # limit, unlike a CPU, does not know who goes first.
+    with load.burner(host, 70.0) as primary:
         time.sleep(3)       # the controller has adapted, Watcher has not
         names = {seen.domain for seen in fleet.look().values()
                  if seen.host == host}

@@ -11,7 +11,8 @@ import hosts as box_hosts
 import layout
 import seed
 
-UNITS = re.compile(rb'UNITS (\S+) (\d+)')
+#: Whole lines only: the last one may be half written.
+UNITS = re.compile(rb'UNITS (\S+) (\d+)\r?\n')
 
 
 class Units:
