@@ -116,20 +116,6 @@ def main() -> None:
                   'ACTIVE')
     print(facts.inventories())
     server = facts.server.id
-    facts.attempt('cold migration', lambda: compute.migrate_server(server),
-                  'VERIFY_RESIZE')
-    facts.attempt('... confirmed', lambda: compute.confirm_server_resize(
-        server), 'ACTIVE')
-    facts.attempt('resize to a primary flavor', lambda: compute.resize_server(
-        server, compute.find_flavor('primary').id), 'VERIFY_RESIZE')
-    facts.attempt('... reverted', lambda: compute.revert_server_resize(
-        server), 'ACTIVE')
-    facts.attempt('resize to another secondary flavor',
-                  lambda: compute.resize_server(
-                      server, compute.find_flavor('secondary.low').id),
-                  'VERIFY_RESIZE')
-    facts.attempt('... confirmed', lambda: compute.confirm_server_resize(
-        server), 'ACTIVE')
     facts.attempt('shelve', lambda: compute.shelve_server(server),
                   'SHELVED_OFFLOADED')
     facts.attempt('unshelve', lambda: compute.unshelve_server(server),

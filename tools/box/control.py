@@ -477,7 +477,8 @@ def start_service(name: str) -> None:
             'OS_PLACEMENT_CONFIG_DIR': str(etc / 'placement')})
     elif name == 'glance':
         _wsgi(name, 9292, 'glance.wsgi.api', '--http-auto-chunked',
-              '--http-chunked-input', threads=4,
+              '--http-chunked-input', '--socket-timeout', '120',
+              '--chunked-input-timeout', '120', threads=4,
               env={'OS_GLANCE_CONFIG_DIR': str(etc / 'glance')})
     elif name == 'neutron':
         _wsgi(name, 9696, 'neutron.wsgi.api', threads=4,
