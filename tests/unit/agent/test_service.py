@@ -384,16 +384,16 @@ class Reports(Base):
         outlook = reporter.Outlook(lambda: self.now)
         self.assertIsNone(outlook.recent)
         outlook.push(90.0)
-        self.now += 3
+        self.now += 2
         outlook.push(30.0)
         outlook.push(None)
-        self.now += 2
+        self.now += 1
         self.assertEqual(60.0, outlook.recent)
         outlook.push(15.0)
         self.assertEqual(45.0, outlook.recent)
         self.now += 1
         self.assertEqual(22.5, outlook.recent)
-        self.now += 5
+        self.now += 3
         self.assertIsNone(outlook.recent)
         self.assertEqual(30.0, outlook.p95)     # still remembered
 
