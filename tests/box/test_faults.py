@@ -55,6 +55,7 @@ def converges(storm):
     storm.trial.check()
 
 
+@pytest.mark.soak
 class TestOnTheHost:
     def test_owner_deletes_an_instance_that_migrates(self, storm, owner,
                                                      cloud):
@@ -126,6 +127,7 @@ def agent_instances(host):
     return {one['uuid'] for one in agent_status(host)['instances']}
 
 
+@pytest.mark.soak
 def test_agent_left_dead(calm_fleet, observer, new_trial):
     """Without its agent a primary keeps its share, by the kernel's limits.
 
@@ -159,6 +161,7 @@ def test_agent_left_dead(calm_fleet, observer, new_trial):
     assert trial.invalidations()[host] == 0
 
 
+@pytest.mark.soak
 class TestOfTheControlPlane:
     def test_rabbitmq_stopped(self, storm):
         with services.without('rabbitmq', how=services.stop):
