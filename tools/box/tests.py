@@ -34,9 +34,5 @@ def run_tests(arguments, up, soak: bool) -> int:
     chosen = arguments.tests or (
         ['tests/box'] if soak else
         ['tests/unit', 'tests/functional', 'tests/box'])
-    options = ['-m', 'soak' if soak else 'not soak']
-    if not soak and not arguments.tests:
-        options += ['--cov', '--cov-report=term:skip-covered']
-    code = _pytest('-q', *options, *chosen, netns=True)
-    # Nothing stays behind that CI or a user would have to clean up.
-    return code
+    return _pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
+                   netns=True)
