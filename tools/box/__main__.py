@@ -163,14 +163,14 @@ def demo(arguments) -> None:
 
 def test(arguments) -> None:
     """Run the unit, functional and box tests (see doc/source/testing.rst)."""
-    import tests
-    sys.exit(tests.run_tests(arguments, up, soak=False))
+    import runner
+    sys.exit(runner.run_tests(arguments, up, soak=False))
 
 
 def soak(arguments) -> None:
     """Run the long tests (see doc/source/testing.rst)."""
-    import tests
-    sys.exit(tests.run_tests(arguments, up, soak=True))
+    import runner
+    sys.exit(runner.run_tests(arguments, up, soak=True))
 
 
 def parser() -> argparse.ArgumentParser:
