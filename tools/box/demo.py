@@ -134,7 +134,7 @@ def main() -> None:
                              options.seed, rates)}
     if not options.quick:
         runs['again'] = one_run('primary alone again', hosts, burst_host,
-                                phases, options.seed)
+                                phases, options.seed, rates)
     say('booting the secondaries through the Nova API')
     servers = boot(user)
     wait_working(servers)
