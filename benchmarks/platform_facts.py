@@ -7,12 +7,16 @@ providers and on the roots.  The results are in doc/source/platform.rst.
     python3 tools/box script benchmarks/platform_facts.py
 """
 
+from collections.abc import Iterator
+import contextlib
 import json
 import time
+from typing import Any
 
 from keystoneauth1 import adapter
 import openstack
 
+import cgroups
 import hosts as box_hosts
 import layout
 from secondary_scheduler.model import vocabulary
@@ -100,11 +104,148 @@ class Facts:
         return shell.run([layout.BIN / 'secondary-scheduler', 'host',
                           'list'], env=layout.credentials()).stdout
 
+    @contextlib.contextmanager
+    def at_the_floor(self) -> Iterator[None]:
+        """Hold the server at the agents' floor, 1 ms in 100 ms for each vCPU.
+
+        The agent of its host is away meanwhile, so that it stays there.
+        """
+        host = self.server.compute_host
+        shell.stop(f'secondary-agent-{host}')
+        domain = self.cloud.compute.get_server(self.server.id).instance_name
+        for group in cgroups.path('cpu', f'hosts/{host}/machine').glob(
+                f'qemu-*-{domain}.libvirt-qemu/vcpu*'):
+            for name, value in (('quota', -1), ('period', 100000),
+                                ('quota', 1000)):
+                (group / f'cpu.cfs_{name}_us').write_text(str(value))
+        try:
+            yield
+        finally:
+            box_hosts.start_agent(host)
+
+    def lifecycle(self, suffix: str = '') -> None:
+        """Try what an owner or an operator does with a running server."""
+        compute, server = self.cloud.compute, self.server.id
+
+        def resized(flavor: str) -> None:
+            compute.resize_server(server, compute.find_flavor(flavor).id)
+
+        self.attempt('soft reboot' + suffix, lambda: compute.reboot_server(
+            server, 'SOFT'), 'ACTIVE')
+        self.attempt('hard reboot' + suffix, lambda: compute.reboot_server(
+            server, 'HARD'), 'ACTIVE')
+        self.attempt('cold migration' + suffix,
+                     lambda: compute.migrate_server(server), 'VERIFY_RESIZE')
+        self.attempt('... confirmed', lambda: compute.confirm_server_resize(
+            server), 'ACTIVE')
+        self.attempt('resize to a primary flavor' + suffix,
+                     lambda: resized('primary'), 'VERIFY_RESIZE')
+        self.attempt('... reverted', lambda: compute.revert_server_resize(
+            server), 'ACTIVE')
+        self.attempt('shelve' + suffix, lambda: compute.shelve_server(server),
+                     'SHELVED_OFFLOADED')
+        self.attempt('unshelve', lambda: compute.unshelve_server(server),
+                     'ACTIVE')
+
+    def resize_for_good(self) -> None:
+        """Make a primary of the secondary, and a secondary again."""
+        compute, server = self.cloud.compute, self.server.id
+        for flavor in ('primary', 'secondary'):
+            self.attempt(f'resize to flavor {flavor}', lambda flavor=flavor: (
+                compute.resize_server(server,
+                                      compute.find_flavor(flavor).id)),
+                'VERIFY_RESIZE')
+            self.attempt('... confirmed', lambda: (
+                compute.confirm_server_resize(server)), 'ACTIVE')
+
+    def _service(self, host: str) -> Any:
+        return next(s for s in self.cloud.compute.services(
+            binary='nova-compute') if s.host == host)
+
+    def disable(self) -> None:
+        """Disable the server's host and migrate away from it."""
+        compute, server = self.cloud.compute, self.server.id
+        service = self._service(self.server.compute_host)
+        self.attempt('its compute service disabled', lambda:
+                     compute.disable_service(service), 'ACTIVE')
+        self.attempt('... live migration away', lambda:
+                     compute.live_migrate_server(
+                         server, block_migration='auto'), 'ACTIVE')
+        compute.enable_service(service)
+
+    def evacuate(self) -> str:
+        """Lose the server's host, evacuate, let the host come back."""
+        compute, server = self.cloud.compute, self.server.id
+        host = self.server.compute_host
+        service = self._service(host)
+        shell.stop(f'nova-compute-{host}', timeout=0)
+        shell.run([*box_hosts.enter(host), 'virsh', 'destroy',
+                   self.server.instance_name])
+        compute.update_service_forced_down(service, host, 'nova-compute',
+                                           True)
+        self.attempt('host lost, evacuation', lambda:
+                     compute.evacuate_server(server), 'ACTIVE')
+        compute.update_service_forced_down(service, host, 'nova-compute',
+                                           False)
+        self.attempt('... and the host is back', lambda: (
+            box_hosts.start_compute(host), time.sleep(25)), 'ACTIVE')
+        return host
+
+    def delete_service(self, host: str) -> None:
+        """Delete the compute service of an empty host and make it again."""
+        compute = self.cloud.compute
+        shell.stop(f'nova-compute-{host}', timeout=0)
+        self.attempt(f'compute service of {host} (empty) deleted', lambda: (
+            compute.delete_service(self._service(host))), 'ACTIVE')
+        print(self.inventories())
+        box_hosts.start_compute(host)
+        time.sleep(15)
+        shell.run([layout.BIN / 'nova-manage', '--config-file',
+                   layout.ETC / 'nova/nova.conf', 'cell_v2',
+                   'discover_hosts'])
+        time.sleep(15)
+        print(self.inventories())
+
+
+def two_plans() -> None:
+    """Start two forced action plans at once; see whether they overlap."""
+    api = seed.watcher(openstack.connect())
+    audits = [api.post('/audits', json={
+        'name': f'{NAME}-{time.time():.0f}-{n}', 'audit_type': 'ONESHOT',
+        'goal': 'dummy', 'strategy': 'dummy', 'force': True,
+        'auto_trigger': False}).json()['uuid'] for n in range(2)]
+
+    def plans() -> list[dict[str, Any]]:
+        found = api.get('/action_plans', params={'limit': 1000}).json()
+        return [plan for plan in found['action_plans']
+                if plan['audit_uuid'] in audits]
+
+    def wait(states: set[str]) -> None:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not (
+                len(plans()) == 2 and {p['state'] for p in plans()} <= states):
+            time.sleep(0.5)
+    wait({'RECOMMENDED'})
+    began = time.monotonic()
+    for plan in plans():
+        answer = api.post(f"/action_plans/{plan['uuid']}/start")
+        print(f"start of plan {plan['uuid']}: {answer.status_code}")
+    both = False
+    while time.monotonic() < began + 90 and not {
+            plan['state'] for plan in plans()} <= {'SUCCEEDED', 'FAILED'}:
+        both |= [plan['state'] for plan in plans()].count('ONGOING') == 2
+        time.sleep(0.3)
+    print(f'two plans at once: {[plan["state"] for plan in plans()]} after '
+          f'{time.monotonic() - began:.1f} s, both ONGOING at an instant: '
+          f'{both}')
+
 
 def main() -> None:
     """Try everything."""
+    two_plans()
     facts = Facts()
     compute = facts.cloud.compute
+    seed.switch(facts.cloud)
     for old in compute.servers(all_projects=True, name=NAME):
         compute.delete_server(old.id)
         compute.wait_for_delete(old)
@@ -114,28 +255,14 @@ def main() -> None:
     print(facts.inventories())
     facts.attempt('nova-compute killed and started', facts.restart_compute,
                   'ACTIVE')
-    print(facts.inventories())
-    server = facts.server.id
-    facts.attempt('shelve', lambda: compute.shelve_server(server),
-                  'SHELVED_OFFLOADED')
-    facts.attempt('unshelve', lambda: compute.unshelve_server(server),
-                  'ACTIVE')
-    facts.attempt('soft reboot', lambda: compute.reboot_server(
-        server, 'SOFT'), 'ACTIVE')
-    facts.attempt('hard reboot', lambda: compute.reboot_server(
-        server, 'HARD'), 'ACTIVE')
-    host = facts.server.compute_host
-    service = next(s for s in compute.services(binary='nova-compute')
-                   if s.host == host)
-    facts.attempt('its compute service disabled', lambda:
-                  compute.disable_service(service), 'ACTIVE')
-    facts.attempt('... live migration away', lambda:
-                  compute.live_migrate_server(server, block_migration='auto'),
-                  'ACTIVE')
-    compute.enable_service(service)
-    other = facts.server.compute_host
-    print(f'live migration went from {host} to {other}')
-    compute.delete_server(server)
+    facts.lifecycle()
+    with facts.at_the_floor():
+        facts.lifecycle(' at the floor')
+    facts.resize_for_good()
+    facts.disable()
+    lost = facts.evacuate()
+    facts.delete_service(lost)
+    compute.delete_server(facts.server.id)
     print(json.dumps(facts.rows))
 
 

@@ -18,6 +18,7 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent import cgroups, processes
 from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.cgroups import Limit, parse_limit
 from secondary_scheduler.agent.domains import Secondary
 
 LOG = logging.getLogger(__name__)
@@ -36,9 +37,6 @@ _WRITABLE = re.compile(
     r'((vcpu\d+|emulator|iothread\d+)/'
     r'(cpu\.cfs_quota_us|cpu\.cfs_period_us|cpu\.max))'
     r'|cpu\.idle|cpu\.shares|cpu\.weight')
-
-#: A limit: quota (None: no limit) and period, in microseconds.
-Limit = tuple[int | None, int]
 
 
 class NotSecondary(Exception):
@@ -117,10 +115,6 @@ class Actuator:
             os.close(fd)
 
     # -- getting hold of a guest -------------------------------------------
-    def adopt(self, guest: Secondary) -> bool:
-        """Get hold of a secondary's groups; False if they are not certain."""
-        return self._grip(guest) is not None
-
     def _grip(self, guest: Secondary) -> _Grip | None:
         key = guest.uuid, guest.pid, guest.started
         with self._lock:
@@ -174,12 +168,19 @@ class Actuator:
         return base
 
     def forget(self, alive: Iterable[Secondary]) -> None:
-        """Let go of the guests that are not there any more."""
+        """Let go of the guests that are not there any more.
+
+        What a guest's files said at first is kept while its process lives:
+        it may have come since the caller looked, and what we have written
+        by now must never be taken for what was there before us.
+        """
         keep = {(guest.uuid, guest.pid, guest.started) for guest in alive}
         with self._lock:
             for key in [key for key in self._grips if key not in keep]:
                 self._grips.pop(key).close()
-            gone = set(self._first) - {_key(*key) for key in keep}
+            gone = [name for name in
+                    set(self._first) - {_key(*key) for key in keep}
+                    if not self._lives(name)]
             if gone:
                 for name in gone:
                     del self._first[name]
@@ -187,6 +188,14 @@ class Actuator:
             uuids = {key[0] for key in keep}
             for uuid in set(self._problems) - uuids:
                 del self._problems[uuid]
+
+    def _lives(self, name: str) -> bool:
+        try:
+            _, pid, started = name.split()
+            return processes.start_time(
+                int(pid), self._hierarchy.proc) == int(started)
+        except ValueError:      # the file was spoilt
+            return False
 
     @property
     def problems(self) -> dict[str, str]:
@@ -267,8 +276,12 @@ class Actuator:
         if self.service_cpus is not None:
             limit = self._quota(self.service_cpus)
             return all([self._limit(grip, name, limit) for name in names])
+        return self._restore(grip, names)
+
+    def _restore(self, grip: _Grip, names: list[str]) -> bool:
+        """Give threads back the limits that they had at first."""
         first = self._first.get(_key_of(grip.guest), {})
-        return all([self._limit(grip, name, _limit_of(first[name]))
+        return all([self._limit(grip, name, parse_limit(first[name]))
                     for name in names if name in first])
 
     def release(self, guest: Secondary) -> bool:
@@ -277,14 +290,12 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return False
-            first = self._first.get(_key_of(guest), {})
-            done = [self._limit(grip, name, _limit_of(first[name]))
-                    for name in self._threads(grip, _VCPU) + self._threads(
-                        grip, _SERVICE) if name in first]
-            if 'weight' in first:
-                done.append(self._raise_priority(grip.scope,
-                                                 first['weight']))
-            return all(done)
+            done = self._restore(grip, self._threads(grip, _VCPU)
+                                 + self._threads(grip, _SERVICE))
+            weight = self._first.get(_key_of(guest), {}).get('weight')
+            if weight is not None:
+                done = self._raise_priority(grip.scope, weight) and done
+            return done
 
     @staticmethod
     def _threads(grip: _Grip, kind: re.Pattern[str]) -> list[str]:
@@ -295,10 +306,7 @@ class Actuator:
             return []
 
     def _current(self, grip: _Grip, name: str) -> Limit:
-        if self._v1:
-            return _limit_of(grip.base.read(f'{name}/cpu.cfs_quota_us') + ' '
-                             + grip.base.read(f'{name}/cpu.cfs_period_us'))
-        return _limit_of(grip.base.read(f'{name}/cpu.max'))
+        return cgroups.read_limit(grip.base, self._hierarchy.version, name)
 
     def _limit(self, grip: _Grip, name: str, limit: Limit) -> bool:
         """Set one thread group's limit unless the kernel has it already."""
@@ -308,7 +316,7 @@ class Actuator:
             if name not in first:
                 first[name] = _text(now)
                 self._save()
-            limit = _lower(limit, _limit_of(first[name]))
+            limit = _lower(limit, parse_limit(first[name]))
             if now != limit:
                 self._set(grip, name, now, limit)
         except (OSError, ValueError) as exc:
@@ -459,7 +467,11 @@ class Actuator:
 
     # -- the end -----------------------------------------------------------
     def kill(self, guest: Secondary) -> bool:
-        """End a guest's QEMU, and surely no other process."""
+        """End a guest's QEMU, and surely no other process.
+
+        False if it was not ended: it is not the guest's any more, or the
+        kernel refused.
+        """
         proc = self._hierarchy.proc
         if self._dry_run:
             LOG.info('Would kill the QEMU of %s', guest.uuid)
@@ -496,12 +508,6 @@ def _key(uuid: str, pid: int, started: int) -> str:
 
 def _key_of(guest: Secondary) -> str:
     return _key(guest.uuid, guest.pid, guest.started)
-
-
-def _limit_of(text: str) -> Limit:
-    """Read ``quota period`` as either version writes it."""
-    quota, period = text.split()
-    return (None if quota in ('max', '-1') else int(quota)), int(period)
 
 
 def _text(limit: Limit) -> str:

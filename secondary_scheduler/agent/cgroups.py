@@ -12,6 +12,9 @@ import re
 
 _HOT_BYTES = 4096
 
+#: A bandwidth limit: quota (None: no limit) and period, in microseconds.
+Limit = tuple[int | None, int]
+
 
 class CgroupError(Exception):
     """A control group that cannot be found or read."""
@@ -177,20 +180,34 @@ def usage_ns(group: Group, version: int) -> int:
     raise OSError('cpu.stat has no usage_usec')
 
 
-def bandwidth(group: Group, version: int, child: str = '') -> float | None:
+def parse_limit(text: str) -> Limit:
+    """Read ``quota period`` as either version writes it.
+
+    :raises ValueError: if it is not that.
+    """
+    quota, period = text.split()
+    return (None if quota in ('max', '-1') else int(quota)), int(period)
+
+
+def read_limit(group: Group, version: int, child: str = '.') -> Limit:
+    """Return the bandwidth limit of a group, or of one below it.
+
+    :raises OSError: if the group is gone, or the root of all groups.
+    :raises ValueError: if its files cannot be understood.
+    """
+    if version == 1:
+        return parse_limit(group.read(f'{child}/cpu.cfs_quota_us') + ' '
+                           + group.read(f'{child}/cpu.cfs_period_us'))
+    return parse_limit(group.read(f'{child}/cpu.max'))
+
+
+def bandwidth(group: Group, version: int) -> float | None:
     """Return a group's bandwidth limit in CPUs, None if it has none."""
-    prefix = child + '/' if child else ''
     try:
-        if version == 1:
-            quota = group.read(prefix + 'cpu.cfs_quota_us')
-            period = group.read(prefix + 'cpu.cfs_period_us')
-        else:
-            quota, period = group.read(prefix + 'cpu.max').split()
-        if quota in ('max', '-1'):
-            return None
-        return int(quota) / int(period)
+        quota, period = read_limit(group, version)
     except (OSError, ValueError):
         return None     # the root of all groups has no such file
+    return None if quota is None else quota / period
 
 
 def count_cpus(cpus: str) -> int:

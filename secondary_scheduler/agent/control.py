@@ -8,6 +8,7 @@ it is thought about.
 from collections.abc import Callable, Sequence
 import dataclasses
 
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from secondary_scheduler.agent.actuator import Actuator
@@ -16,18 +17,24 @@ from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.policy_source import Resolved
 from secondary_scheduler.agent.sensors import Meter, Usage
-from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ControlOptions:
     """What a step reads from the configuration, percent of the host."""
 
-    margin: float = 1.0
-    minimum: float = 5.0
-    operation: float = 15.0
+    set_point_margin: float
+    minimum_share: float
+    operation_share: float
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> 'ControlOptions':
+        """Return the options as they are now."""
+        shared = conf.secondary_scheduler
+        return cls(shared.set_point_margin, shared.minimum_share,
+                   conf.secondary_agent.operation_share)
 
 
 class Control:
@@ -36,14 +43,14 @@ class Control:
     def __init__(self, policies: Callable[[], Resolved],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
                  actuator: Actuator, controller: Controller, floors: Floors,
-                 settings: Callable[[], Settings]) -> None:
+                 options: Callable[[], ControlOptions]) -> None:
         self._policies = policies
         self._guests = guests
         self._meter = meter
         self._actuator = actuator
         self._controller = controller
         self._floors = floors
-        self._settings = settings
+        self._options = options
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
         #: What the last step measured and allowed, for reports.
@@ -73,19 +80,19 @@ class Control:
 
     def _step(self, guests: Sequence[Secondary]) -> None:
         self._actuator.prioritise(guests)
-        resolved, settings = self._policies(), self._settings()
+        options = self._options()
         # Operations run at once where Nova runs several; together they must
         # not take more than what the operator allows to one.
         operated = sum(self._floors.operated(one.uuid) for one in guests)
         self._actuator.service_cpus = (
-            settings.operation / 100 * self.usage.capacity
+            options.operation_share / 100 * self.usage.capacity
             / max(1, operated))
         self._enter(guests)
-        limit = resolved.limit(language.CPU)
         # Without a policy nothing says what a secondary may use.
-        set_point = 0.0 if limit is None else limit - settings.margin
+        set_point = (self._policies().set_point(options.set_point_margin)
+                     or 0.0)
         usage = self._meter.sample(guests)
-        self._admit(guests, usage, set_point, settings.minimum)
+        self._admit(guests, usage, set_point, options.minimum_share)
         free = [guest for guest in guests
                 if not self._floors.floored(guest.uuid)]
         caps = self._controller.step(
@@ -93,7 +100,7 @@ class Control:
             [Load(guest.uuid, guest.priority,
                   usage.instances.get(guest.uuid),
                   100.0 * guest.vcpus / usage.capacity) for guest in free],
-            set_point, settings.minimum)
+            set_point, options.minimum_share)
         for guest in guests:
             self._apply(guest, caps, usage.capacity)
         self.usage, self.caps = usage, caps

@@ -9,6 +9,9 @@ secondaries.
 from collections.abc import Mapping, Sequence
 import dataclasses
 
+#: Percent of the host; see ``Controller``.
+SLACK = 10.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Load:
@@ -30,16 +33,14 @@ class Controller:
     for each instance and at most ``w``.  The clamp alone leaves windup:
     while guests use less than they may, ``u`` would rise to ``w``, and a
     primary's burst would meet a share that takes seconds to come down.  So
-    ``u`` is also kept within ``slack`` of the room that the primary leaves,
+    ``u`` is also kept within ``SLACK`` of the room that the primary leaves,
     ``w - (y - secondaries)``; the slack lets the integral part make up for
     limits that are not used to the full.
     """
 
-    def __init__(self, gain: float = 1.0, probe: float = 2.0,
-                 slack: float = 10.0) -> None:
+    def __init__(self, gain: float = 1.0, probe: float = 2.0) -> None:
         self._gain = gain
         self._probe = probe
-        self._slack = slack
         self._members: frozenset[str] = frozenset()
         self.share = 0.0
 
@@ -60,7 +61,7 @@ class Controller:
             used = sum(load.usage or 0.0 for load in loads)
             room = set_point - max(0.0, total - used)
             share = self.share + self._gain * (set_point - total)
-            share = min(share, room + self._slack, set_point)
+            share = min(share, room + SLACK, set_point)
         self.share = max(share, floor)
         caps = self._split(loads, least)
         self._members = frozenset(least)

@@ -43,10 +43,7 @@ class Guest:
     uuid: str
     name: str
     priority: int
-    project: str
     vcpus: int
-    memory_mb: int
-    disk_gb: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +56,14 @@ class Secondary(Guest):
     paused: bool = False
 
 
+_CACHED = tuple(field.name for field in dataclasses.fields(Secondary))
+
+
 def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
     found = parent.findall(path)
     if len(found) != 1:
         raise Unreadable(f'{len(found)} elements {path} instead of one')
     return found[0]
-
-
-def _number(parent: ElementTree.Element, path: str) -> int:
-    text = parent.findtext(path) or '0'
-    return int(text) if text.strip().isdigit() else 0
 
 
 def read_guest(xml: str, uuid: str) -> Guest | None:
@@ -104,14 +99,10 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     mark = vocabulary.read_mark(specs)
     if mark is None:
         return None
-    project = instances[0].find(f'{NOVA}owner/{NOVA}project')
-    return Guest(
-        uuid=uuid, name=_only(root, 'name').text or '',
-        priority=mark.priority,
-        project='' if project is None else project.get('uuid', ''),
-        vcpus=max(1, _number(flavor, f'{NOVA}vcpus')),
-        memory_mb=_number(flavor, f'{NOVA}memory'),
-        disk_gb=_number(flavor, f'{NOVA}disk'))
+    vcpus = (flavor.findtext(f'{NOVA}vcpus') or '').strip()
+    return Guest(uuid=uuid, name=_only(root, 'name').text or '',
+                 priority=mark.priority,
+                 vcpus=max(1, int(vcpus)) if vcpus.isdecimal() else 1)
 
 
 class Domains:
@@ -166,9 +157,9 @@ class Domains:
         """Return the secondaries of the last listing that still run."""
         found = {}
         for data in self._store.load(CACHE).get('secondaries', ()):
-            try:
-                guest = Secondary(**data)
-            except TypeError:
+            try:    # an agent of another version may have written more
+                guest = Secondary(**{name: data[name] for name in _CACHED})
+            except (KeyError, TypeError):
                 continue
             if (processes.start_time(guest.pid, self._proc) == guest.started
                     and processes.is_guest(guest.pid, guest.uuid, guest.name,
@@ -314,7 +305,11 @@ def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
 
     def deliver() -> None:
         while True:
-            libvirt.virEventRunDefaultImpl()
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except libvirt.libvirtError as exc:
+                LOG.warning('No events from libvirt: %s', exc)
+                time.sleep(1)
 
     libvirt.registerErrorHandler(ignore, None)
     libvirt.virEventRegisterDefaultImpl()

@@ -26,20 +26,19 @@ class Floors:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._reasons: dict[str, dict[Reason, float]] = {}
+        self._reasons: dict[str, set[Reason]] = {}
         self._until: dict[str, float] = {}
 
     def add(self, uuid: str, reason: Reason) -> None:
         """Put an instance to the floor, for one more reason."""
         with self._lock:
-            self._reasons.setdefault(uuid, {}).setdefault(reason,
-                                                          self._clock())
+            self._reasons.setdefault(uuid, set()).add(reason)
 
     def drop(self, uuid: str, reason: Reason) -> None:
         """Take a reason away."""
         with self._lock:
-            reasons = self._reasons.get(uuid, {})
-            reasons.pop(reason, None)
+            reasons = self._reasons.get(uuid, set())
+            reasons.discard(reason)
             if not reasons:
                 self._reasons.pop(uuid, None)
 
@@ -51,12 +50,6 @@ class Floors:
     def floored(self, uuid: str) -> bool:
         """Tell whether an instance is at the floor."""
         return bool(self.reasons(uuid))
-
-    def floored_s(self, uuid: str) -> float:
-        """Return for how many seconds it has been at the floor."""
-        with self._lock:
-            since = min(self._reasons.get(uuid, {}).values(), default=None)
-        return 0.0 if since is None else self._clock() - since
 
     def operate(self, uuid: str, seconds: float) -> None:
         """Note that Nova operates on an instance for so long at most."""

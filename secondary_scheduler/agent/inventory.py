@@ -19,9 +19,6 @@ from secondary_scheduler.model import vocabulary
 
 LOG = logging.getLogger(__name__)
 
-#: ``reserved`` may equal ``total`` from this version on.
-MICROVERSION = 'placement 1.26'
-
 _LOOK_AGAIN_S = 60.0
 _COMPARE_S = 30.0
 _CONFLICTS = 4
@@ -118,7 +115,7 @@ class Inventory:
         for _ in range(_CONFLICTS):
             if self._put(0.0 if self.alarm or self._provider.closed
                          else share):
-                return True
+                return self._provider is not None
             self._fetch(self._provider.uuid)
             if self._provider is None:
                 return False
@@ -135,7 +132,8 @@ class Inventory:
                  ) -> typing.Any:
         return self._adapter.request(
             url, method, raise_exc=False,
-            headers={'OpenStack-API-Version': MICROVERSION}, **kwargs)
+            headers={'OpenStack-API-Version':
+                     f'placement {vocabulary.PLACEMENT_VERSION}'}, **kwargs)
 
     def _find(self) -> None:
         """Look up the child of this host's root provider."""
@@ -171,7 +169,7 @@ class Inventory:
                                    body['inventories'], closed)
 
     def _put(self, share: float) -> bool:
-        """Write what is to be reserved; False on a conflict."""
+        """Write what is to be reserved; False if it is to be tried again."""
         provider = self._provider
         if provider is None or not provider.inventories:
             self.state = 'the provider has no inventory'

@@ -10,12 +10,11 @@ has room for it or the cloud takes it elsewhere.  In the same way a guest that
 is at the floor for a policy on slots does not count as one of its slots.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import time
-import typing
 
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from secondary_scheduler.agent.domains import Secondary
@@ -29,28 +28,40 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What the trigger reads from the configuration, anew each check."""
+class TriggerOptions:
+    """What a check reads from the configuration.
 
-    margin: float = 1.0
-    useful_share: float = 10.0
-    calm_after: float = 5.0
-    kill: bool = False
-    sensitivity: typing.Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {'10': '4'})
+    ``set_point_margin`` and ``useful_share`` in percent of the host,
+    ``calm_after`` in seconds, ``sensitivity`` in checks by timelimit.
+    """
+
+    set_point_margin: float
+    useful_share: float
+    calm_after: float
+    kill: bool
+    sensitivity: Mapping[str, str]
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> 'TriggerOptions':
+        """Return the options as they are now."""
+        shared, own = conf.secondary_scheduler, conf.secondary_agent
+        return cls(shared.set_point_margin, shared.useful_share,
+                   own.calm_after, own.last_resort == 'kill',
+                   shared.trigger_sensitivity)
 
 
 class LocalTrigger:
     """Run counters of this host's policies, and what follows from them.
 
-    ``enforce`` writes the floor of a guest now, or kills it.
+    ``floor`` writes the floor of a guest now; ``kill`` ends it, and tells
+    whether it did.
     """
 
     def __init__(self, policies: Callable[[], Resolved],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
                  floors: Floors, floor: Callable[[Secondary], object],
-                 kill: Callable[[Secondary], object],
-                 settings: Callable[[], Settings],
+                 kill: Callable[[Secondary], bool],
+                 options: Callable[[], TriggerOptions],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._policies = policies
         self._guests = guests
@@ -58,14 +69,15 @@ class LocalTrigger:
         self._floors = floors
         self._floor = floor
         self._kill = kill
-        self._settings = settings
+        self._options = options
         self._clock = clock
         self._triggers: dict[str, triggers.Trigger] = {}
         self._room: list[tuple[float, int]] = []
         self._last: float | None = None
         self._floored_at_last = 0
-        self.counters: Counter[str] = Counter(
-            violations=0, invalidations=0, floored_s=0, floors=0, kills=0)
+        self.counters: dict[str, float] = {
+            'violations': 0, 'invalidations': 0, 'floored_s': 0, 'floors': 0,
+            'kills': 0}
         #: How each policy stood after the last check.
         self.reports: tuple[PolicyReport, ...] = ()
 
@@ -77,11 +89,11 @@ class LocalTrigger:
 
     def check(self) -> None:
         """Check every policy once; to be called once a second."""
-        settings, resolved = self._settings(), self._policies()
+        options, resolved = self._options(), self._policies()
         guests = self._guests()
         usage = self._meter.sample(guests)
         self._count_floored(guests)
-        self._sync(resolved, settings)
+        self._sync(resolved, options)
         reports = []
         for trigger in self._triggers.values():
             value, contributing = self._usage(trigger.policy, guests,
@@ -94,15 +106,16 @@ class LocalTrigger:
                 policy.text, policy.resource, policy.threshold,
                 policy.timelimit, value, trigger.failed, state))
             if trigger.local_due:
-                self._last_resort(policy, guests, settings)
+                self._last_resort(policy, guests, options.kill)
         self.reports = tuple(reports)
-        self._lift(resolved, guests, usage.primary, settings)
+        self._lift(resolved, guests, usage.primary, options)
 
-    def _sync(self, resolved: Resolved, settings: Settings) -> None:
+    def _sync(self, resolved: Resolved, options: TriggerOptions) -> None:
         """Have one trigger a policy; those that stay keep their count."""
         kept = {}
         for policy in resolved.policies:
-            trigger = triggers.Trigger(policy, _sensitivity(policy, settings))
+            trigger = triggers.Trigger(
+                policy, _sensitivity(policy, options.sensitivity))
             old = self._triggers.get(policy.text)
             if old is not None and old.sensitivity == trigger.sensitivity:
                 trigger = old
@@ -133,7 +146,7 @@ class LocalTrigger:
         """Add up the seconds that guests spent at a policy's floor."""
         now = self._clock()
         if self._last is not None:
-            self.counters['floored_s'] += (  # type: ignore[assignment]
+            self.counters['floored_s'] += (
                 self._floored_at_last * (now - self._last))
         self._last = now
         self._floored_at_last = sum(
@@ -141,8 +154,7 @@ class LocalTrigger:
                  & self._floors.reasons(guest.uuid)) for guest in guests)
 
     def _last_resort(self, policy: language.Policy,
-                     guests: Sequence[Secondary],
-                     settings: Settings) -> None:
+                     guests: Sequence[Secondary], kill: bool) -> None:
         if policy.resource == language.SLOTS:
             ranked = sorted(guests, key=_rank)
             targets = ranked[int(policy.threshold):]
@@ -151,8 +163,7 @@ class LocalTrigger:
             targets, reason = list(guests), Reason.POLICY
             self._room.clear()
         for guest in targets:
-            if settings.kill:
-                self._kill(guest)
+            if kill and self._kill(guest):
                 self.counters['kills'] += 1
             if reason not in self._floors.reasons(guest.uuid):
                 LOG.warning('Taking %(uuid)s to the floor: %(policy)s is '
@@ -163,19 +174,19 @@ class LocalTrigger:
             self._floor(guest)
 
     def _lift(self, resolved: Resolved, guests: Sequence[Secondary],
-              primary: float | None, settings: Settings) -> None:
+              primary: float | None, options: TriggerOptions) -> None:
         """Lift the floors for which there has been room long enough."""
         self._lift_slots(resolved, guests)
         floored = [guest for guest in guests
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]
-        limit = resolved.limit(language.CPU)
+        set_point = resolved.set_point(options.set_point_margin)
         room = 0
-        if primary is not None and limit is not None:
-            room = int((limit - settings.margin - primary)
-                       // max(settings.useful_share, 0.1))
+        if primary is not None and set_point is not None:
+            room = int((set_point - primary)
+                       // max(options.useful_share, 0.1))
         now = self._clock()
         self._room.append((now, room - (len(guests) - len(floored))))
-        start = now - settings.calm_after
+        start = now - options.calm_after
         # Keep one entry from before: the window must be covered.
         while len(self._room) > 1 and self._room[1][0] <= start:
             self._room.pop(0)
@@ -194,10 +205,9 @@ class LocalTrigger:
             self._floors.drop(guest.uuid, Reason.SLOTS)
 
 
-def _sensitivity(policy: language.Policy, settings: Settings) -> int:
+def _sensitivity(policy: language.Policy, table: Mapping[str, str]) -> int:
     try:
-        return triggers.sensitivity_for(policy.timelimit,
-                                        settings.sensitivity)
+        return triggers.sensitivity_for(policy.timelimit, table)
     except ValueError as exc:
         LOG.error('Asking for help at the first failed check: %s', exc)
         return 1

@@ -32,6 +32,14 @@ class Resolved:
         return min((policy.threshold for policy in self.policies
                     if policy.resource == resource), default=None)
 
+    def set_point(self, margin: float) -> float | None:
+        """Return where CPU use is to be kept, None without a policy on it.
+
+        As ``margin`` it is in percent of the host.
+        """
+        limit = self.limit(language.CPU)
+        return None if limit is None else limit - margin
+
 
 class PolicySource:
     """Resolves the configured policies for one host; safe for threads.

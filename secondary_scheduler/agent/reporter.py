@@ -21,7 +21,6 @@ from secondary_scheduler.policies import language
 
 #: How long the primary's use is remembered for admission, in seconds.
 WINDOW_S = 60.0
-#: Over how long it is averaged for decisions, in seconds.
 #: How long it counts for decisions, in seconds: no longer than the shortest
 #: wait of a trigger, so that the calm before a burst is not in it.
 RECENT_S = 3.0
@@ -93,11 +92,8 @@ class Reporter:
     @property
     def set_point(self) -> float | None:
         """Where the host's CPU use is kept, None without a policy."""
-        limit = self._policies.current.limit(language.CPU)
-        if limit is None:
-            return None
-        margin: float = self._conf.secondary_scheduler.set_point_margin
-        return limit - margin
+        return self._policies.current.set_point(
+            self._conf.secondary_scheduler.set_point_margin)
 
     def closed(self) -> str:
         """Say why no secondary may come, apart from room; '' if it may."""

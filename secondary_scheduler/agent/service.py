@@ -113,12 +113,12 @@ class Agent:
             lambda: self.policies.current, self.domains.secondaries,
             Meter(host_cpu, self.actuator.usage_ns), self.actuator,
             Controller(options.controller_gain, options.probe_share),
-            self.floors, self._control_settings)
+            self.floors, lambda: control.ControlOptions.read(conf))
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.policies.current, self.domains.secondaries,
             Meter(cgroups.HostCpu(hierarchy), self.actuator.usage_ns),
             self.floors, self._floor, self.actuator.kill,
-            self._trigger_settings)
+            lambda: local_trigger.TriggerOptions.read(conf))
         self.outlook = reporter.Outlook()
         self._inventory: typing.Any = None
         self.reporter = reporter.Reporter(
@@ -129,19 +129,6 @@ class Agent:
         self._reload = threading.Event()
         self._news = threading.Event()
         self._stepped = time.monotonic()
-
-    # -- settings, read anew each time -------------------------------------
-    def _control_settings(self) -> control.Settings:
-        shared = self.conf.secondary_scheduler
-        return control.Settings(shared.set_point_margin,
-                                shared.minimum_share,
-                                self.conf.secondary_agent.operation_share)
-
-    def _trigger_settings(self) -> local_trigger.Settings:
-        shared, own = self.conf.secondary_scheduler, self.conf.secondary_agent
-        return local_trigger.Settings(
-            shared.set_point_margin, shared.useful_share, own.calm_after,
-            own.last_resort == 'kill', shared.trigger_sensitivity)
 
     # -- what the threads do -----------------------------------------------
     def step(self) -> None:
@@ -182,6 +169,11 @@ class Agent:
         self._store.save(STATUS, status)
         if time.monotonic() - self._stepped < 10:
             _notify('WATCHDOG=1')
+
+    def _keep_reporting(self, sender: typing.Any) -> None:
+        report = _guarded(lambda: self._report(sender))
+        while not self._stop.is_set():
+            report()
 
     def _report(self, sender: typing.Any) -> None:
         """Send reports: at once when there is news, else now and then."""
@@ -256,7 +248,7 @@ class Agent:
         ``secondary-agent floor`` is for an end that is meant to last.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop.set())
+            signal.signal(number, lambda *_: self.stop())
         signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
         self.start()
         _notify('READY=1')
@@ -295,7 +287,7 @@ class Agent:
         from secondary_scheduler.reports import bus
         sender = bus.ReportSender(self.conf, self.host)
         bus.AgentServer(self.conf, self.host, self).start()
-        threading.Thread(target=_guarded(lambda: self._report(sender)),
+        threading.Thread(target=self._keep_reporting, args=(sender,),
                          name='reports', daemon=True).start()
         self._every(_DESCRIBE_S, lambda: self._describe(sender), 'describe')
         if self.conf.secondary_agent.manage_inventory:

@@ -12,8 +12,6 @@ from openstack import exceptions as sdk_exceptions
 from secondary_scheduler.cmd import providers
 from secondary_scheduler.model import vocabulary
 
-GOAL = 'secondary'
-STRATEGY = 'secondary_workloads'
 #: From 1.2 on an audit may be forced: it then runs beside other plans.
 WATCHER_VERSION = 'infra-optim 1.2'
 
@@ -99,8 +97,8 @@ class Manager:
         if child.switched_off:
             self._say('Watcher keeps it closed, since the audit that switches '
                       'its scope on was cancelled or has ended. An audit of '
-                      f'type CONTINUOUS of the goal "{GOAL}" on the scope '
-                      'opens it.')
+                      f'type CONTINUOUS of the goal "{vocabulary.GOAL}" on '
+                      'the scope opens it.')
         elif not any(child.allowed.values()):
             self._say('All of it is reserved until the host\'s agent opens '
                       'it: start secondary-agent there, if it does not run, '
@@ -261,16 +259,16 @@ class Manager:
         answer = watcher.post(
             '/v1/audits', raise_exc=False,
             headers={'OpenStack-API-Version': WATCHER_VERSION},
-            json={'audit_type': 'ONESHOT', 'goal': GOAL,
-                  'strategy': STRATEGY, 'auto_trigger': True, 'force': True,
-                  'parameters': parameters})
+            json={'audit_type': 'ONESHOT', 'goal': vocabulary.GOAL,
+                  'strategy': vocabulary.STRATEGY, 'auto_trigger': True,
+                  'force': True, 'parameters': parameters})
         if answer.status_code >= 400:
             raise CommandError(
                 'The host is closed, but Watcher made no audit (HTTP '
                 f'{answer.status_code}: {answer.text[:300]}). Is the goal '
-                f'"{GOAL}" in "openstack optimize goal list"? If not, '
-                'install this package for watcher-decision-engine as well '
-                'and restart it.')
+                f'"{vocabulary.GOAL}" in "openstack optimize goal list"? If '
+                'not, install this package for watcher-decision-engine as '
+                'well and restart it.')
         return str(answer.json()['uuid'])
 
 

@@ -81,6 +81,8 @@ class Draft:
         hosts on which a policy fails at the moment.  None if the budget is
         spent.
         """
+        if instance.pinned:
+            return None
         order = sorted(
             (host for host in self.hosts.values()
              if is_open(host, calm) and host.name != instance.host

@@ -10,9 +10,7 @@ from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft, is_open
-from secondary_scheduler.model.cluster import Instance, State
-
-DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
+from secondary_scheduler.model.cluster import DOWN, Instance, State
 
 
 def bring_back(draft: Draft, scope: Collection[str], budget: Budget) -> None:
@@ -33,8 +31,7 @@ def _return_lease(draft: Draft, lease: str, scope: Collection[str],
     members = draft.members(lease)
     if any(i.state is State.BUSY or i.blocked for i in members):
         return
-    due = [i for i in members
-           if i.preempted and i.wanted and i.state in DOWN]
+    due = [i for i in members if i.preempted and i.state in DOWN]
     if any(i.host is not None and i.host not in scope for i in due):
         return
     begun = len(draft.steps)
@@ -85,7 +82,7 @@ def _take_home(draft: Draft, scope: Collection[str]) -> None:
                     or {here, origin} & touched
                     or not {here, origin} <= set(scope)
                     or instance.state is not State.ACTIVE
-                    or instance.blocked):
+                    or instance.blocked or instance.pinned):
                 continue
             if (all(is_open(draft.hosts[name], calm=True)
                     for name in (here, origin))

@@ -18,8 +18,8 @@ import sys
 
 from secondary_scheduler.model.cluster import (
     Cluster,
-    CpuPolicy,
     Host,
+    HostPolicy,
     Instance,
     State,
 )
@@ -46,7 +46,7 @@ class Limits:
         return max(self.minimum_share, self.useful_share)
 
 
-def _allowed(policy: CpuPolicy, primary: float, share: float,
+def _allowed(policy: HostPolicy, primary: float, share: float,
              margin: float) -> int:
     if policy.resource == 'slots':
         return int(policy.threshold)

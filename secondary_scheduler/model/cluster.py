@@ -1,11 +1,11 @@
-"""The cluster as a value: hosts, secondaries, and cheap what-if copies.
+"""The cluster as a value: hosts, and the secondaries on them.
 
 It states Nova's facts (DESIGN.md decision 7): a suspended or stopped
 instance stays on its host and keeps its allocation there, a resume happens
 on that host; only shelving frees the host, and loses memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import dataclasses
 import enum
 
@@ -23,19 +23,22 @@ class State(enum.StrEnum):
     OTHER = 'other'     # paused, error, rescued ...: never touched
 
 
+#: States in which a preempted instance waits to run again.
+DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
+
+
 @dataclasses.dataclass(frozen=True)
 class Instance:
     """One secondary instance.
 
     ``cpu`` is its use now in percent of its host (None: unknown);
-    ``preempted`` tells that it is down because we put it down, ``wanted``
-    that its owner wants it running; ``blocked`` that it was operated on a
-    moment ago and must be left alone.
+    ``preempted`` tells that it is down because we put it down, ``blocked``
+    that it was operated on a moment ago and must be left alone, ``pinned``
+    that a live migration of it has just failed and is not tried again yet.
     """
 
     uuid: str
     lease: str
-    project: str
     host: str | None
     state: State
     vcpus: int
@@ -46,8 +49,8 @@ class Instance:
         vocabulary.PreemptPolicy.SUSPEND)
     cpu: float | None = None
     preempted: bool = False
-    wanted: bool = True
     blocked: bool = False
+    pinned: bool = False
     anti_affinity: str | None = None
     origin: str | None = None   # host from which we moved it
 
@@ -61,8 +64,13 @@ class Instance:
 
 
 @dataclasses.dataclass(frozen=True)
-class CpuPolicy:
-    """The strictest dynamic policy of a host on one resource."""
+class HostPolicy:
+    """A policy that applies to a host, and how it stands there.
+
+    ``threshold`` is in percent of the host for cpu and a count for slots,
+    ``timelimit`` in seconds; ``failed`` is the run of failed checks, one a
+    second, and ``violated`` tells that the global trigger has fired.
+    """
 
     text: str
     resource: str
@@ -88,10 +96,9 @@ class Host:
     total: Mapping[str, int]
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
     cpu_primary: float | None = None
-    policies: tuple[CpuPolicy, ...] = ()
+    policies: tuple[HostPolicy, ...] = ()
     usable: bool = True
     blocked: bool = False
-    aggregates: frozenset[str] = frozenset()
 
     @property
     def violated(self) -> bool:
@@ -105,39 +112,9 @@ class Host:
         return min(values, default=None)
 
 
+@dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Hosts and secondaries; changing a copy leaves the original alone."""
+    """Hosts by name, and the secondaries on them by UUID."""
 
-    def __init__(self, hosts: Mapping[str, Host],
-                 instances: Mapping[str, Instance]) -> None:
-        self.hosts = dict(hosts)
-        self.instances = dict(instances)
-
-    def copy(self) -> 'Cluster':
-        """Return a copy that can be changed; the values are shared."""
-        return Cluster(self.hosts, self.instances)
-
-    def on(self, host: str, *states: State) -> Iterator[Instance]:
-        """Yield the instances on a host, in the given states (any if none)."""
-        for instance in self.instances.values():
-            if instance.host == host and (
-                    not states or instance.state in states):
-                yield instance
-
-    def lease(self, label: str) -> list[Instance]:
-        """Return the instances of a lease, in a stable order."""
-        return sorted((i for i in self.instances.values()
-                       if i.lease == label), key=lambda i: i.uuid)
-
-    def update(self, uuid: str, **changes: object) -> None:
-        """Replace fields of one instance of this copy."""
-        self.instances[uuid] = dataclasses.replace(
-            self.instances[uuid], **changes)  # type: ignore[arg-type]
-
-    def claimed(self, host: str) -> dict[str, int]:
-        """Sum what the instances on a host hold, suspended ones included."""
-        sums = dict.fromkeys(vocabulary.RESOURCE_CLASSES, 0)
-        for instance in self.on(host):
-            for name, amount in instance.claims.items():
-                sums[name] += amount
-        return sums
+    hosts: Mapping[str, Host]
+    instances: Mapping[str, Instance]

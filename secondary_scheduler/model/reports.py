@@ -11,6 +11,15 @@ from typing import Any
 
 VERSION = 1
 
+#: What a field may hold that came over the bus, by its annotation.
+_MAY_HOLD: dict[object, frozenset[type]] = {
+    str: frozenset({str}), bool: frozenset({bool}), int: frozenset({int}),
+    float: frozenset({int, float}),
+    float | None: frozenset({int, float, type(None)})}
+#: Nothing in a report is near this, and no number that computing stumbles
+#: over (NaN, infinity, an integer that no float can hold) is below it.
+_LARGEST = 1e15
+
 
 class PolicyState(enum.StrEnum):
     """State of one policy on one host (Boettger 3.3)."""
@@ -56,8 +65,9 @@ class InstanceReport:
 class HostReport:
     """Everything an agent says at one instant.
 
-    ``incarnation`` changes when the agent starts, ``seq`` grows by one a
-    report; together they order reports of one host whatever the network does.
+    ``incarnation`` changes when the agent starts, ``seq`` grows from report
+    to report; together they order reports of one host whatever the network
+    does.
     ``time`` is the agent's wall clock (s since the epoch), used to recognise
     stale and future reports.  ``cpu_total`` (now) and ``cpu_primary`` (the
     mean of the last seconds) are percent of the host's capacity, or None
@@ -105,12 +115,28 @@ class HostReport:
             fields['instances'] = tuple(
                 InstanceReport(**i) for i in fields.get('instances', ()))
             report = cls(**fields)
-            if not (isinstance(report.host, str) and report.host
-                    and isinstance(report.seq, int)
-                    and isinstance(report.time, int | float)
-                    and isinstance(report.incarnation, str)
-                    and isinstance(report.admission, bool)):
-                raise ValueError('a field of the report has a wrong type')
         except (KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f'not a host report: {exc}') from exc
+        parts: list[HostReport | PolicyReport | InstanceReport] = [
+            report, *report.policies, *report.instances]
+        for part in parts:
+            _check_types(part)
+        if not report.host:
+            raise ValueError('a report without a host')
         return report
+
+
+def _check_types(part: HostReport | PolicyReport | InstanceReport) -> None:
+    """Refuse what a decision could not compute with.
+
+    A host that was broken into must not stop the decisions on others.
+
+    :raises ValueError: if a field is of another type, or no sane number.
+    """
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        may_hold = _MAY_HOLD.get(field.type)
+        if (may_hold is not None and type(value) not in may_hold
+                or isinstance(value, int | float)
+                and not abs(value) < _LARGEST):
+            raise ValueError(f'{field.name} of a report is {value!r}')

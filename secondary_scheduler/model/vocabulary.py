@@ -1,4 +1,4 @@
-"""The names under which Nova, Placement and libvirt know a secondary.
+"""The names under which Nova, Placement, libvirt and Watcher know us.
 
 A *flavor* marks a secondary (DESIGN.md decision 1): flavor extra specs belong
 to the operator, so a tenant cannot turn a primary into a secondary or the
@@ -36,6 +36,13 @@ RESOURCE_CLASSES = (VCPU, MEMORY_MB, DISK_GB, SLOT)
 CLOSED_TRAIT = 'CUSTOM_SECONDARY_CLOSED'
 SWITCHED_OFF_TRAIT = 'CUSTOM_SECONDARY_SWITCHED_OFF'
 CLOSING_TRAITS = frozenset({CLOSED_TRAIT, SWITCHED_OFF_TRAIT})
+
+#: Placement's version from which ``reserved`` may equal ``total``.
+PLACEMENT_VERSION = '1.26'
+
+#: Watcher's names of our goal and strategy.
+GOAL = 'secondary'
+STRATEGY = 'secondary_workloads'
 
 #: Namespace of the deterministic UUIDs of our child resource providers.
 _PROVIDER_NAMESPACE = uuid.UUID('6f0c9b52-3a53-5d0e-9d0e-2d7f6d0c5e11')

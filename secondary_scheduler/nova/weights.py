@@ -11,7 +11,6 @@ by subclasses that take the secondaries' part out of a host's numbers
 sums of floats are the same as without us.
 """
 
-import abc
 from collections.abc import Callable, Iterable, Sequence
 import operator
 import typing
@@ -60,6 +59,8 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
 
     #: What of a Use concerns this weigher.
     amount: typing.ClassVar[Callable[[Use], int]]
+    #: What of a HostState it counts; None where it goes by what is free.
+    counted: typing.ClassVar[Callable[[typing.Any], int] | None] = None
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> typing.Any:
@@ -89,10 +90,17 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
             return [max(weight, self.minval) for weight in corrected]
         return corrected
 
-    @abc.abstractmethod
     def corrections(self, weighed: Sequence[typing.Any],
                     amounts: Sequence[int]) -> Iterable[float]:
-        """Return what the weigher would say more without secondaries."""
+        """Return what the weigher would say more without secondaries.
+
+        ``amounts`` are the secondaries' on each of the hosts ``weighed``.
+        """
+        counted = self.counted
+        if counted is None:
+            return amounts
+        return [-min(amount, counted(one.obj))
+                for one, amount in zip(weighed, amounts, strict=True)]
 
 
 def _find_uses(weighed: Sequence[typing.Any]) -> list[Use]:
@@ -118,21 +126,11 @@ class CPUWeigher(_WithoutSecondaries, cpu.CPUWeigher):
 
     amount = operator.attrgetter('vcpus')
 
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the secondaries' vCPUs."""
-        return amounts
-
 
 class RAMWeigher(_WithoutSecondaries, ram.RAMWeigher):
     """Free memory (MiB), were there no secondaries."""
 
     amount = operator.attrgetter('memory_mb')
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the secondaries' memory."""
-        return amounts
 
 
 class DiskWeigher(_WithoutSecondaries, disk.DiskWeigher):
@@ -165,12 +163,7 @@ class IoOpsWeigher(_WithoutSecondaries, io_ops.IoOpsWeigher):
     """I/O operations of primaries."""
 
     amount = operator.attrgetter('io_ops')
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the secondaries' operations, negative."""
-        return [-min(amount, one.obj.num_io_ops)
-                for one, amount in zip(weighed, amounts, strict=True)]
+    counted = operator.attrgetter('num_io_ops')
 
 
 class NumInstancesWeigher(_WithoutSecondaries,
@@ -178,12 +171,7 @@ class NumInstancesWeigher(_WithoutSecondaries,
     """Number of primaries."""
 
     amount = operator.attrgetter('instances')
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the number of secondaries, negative."""
-        return [-min(amount, one.obj.num_instances)
-                for one, amount in zip(weighed, amounts, strict=True)]
+    counted = operator.attrgetter('num_instances')
 
 
 class BuildFailureWeigher(_WithoutSecondaries, compute.BuildFailureWeigher):
@@ -194,12 +182,7 @@ class BuildFailureWeigher(_WithoutSecondaries, compute.BuildFailureWeigher):
     """
 
     amount = operator.attrgetter('failed_builds')
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the secondaries' failures, negative."""
-        return [-min(amount, one.obj.failed_builds)
-                for one, amount in zip(weighed, amounts, strict=True)]
+    counted = operator.attrgetter('failed_builds')
 
 
 REPLACED: dict[type, type] = {

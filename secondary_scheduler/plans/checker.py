@@ -142,13 +142,11 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
             yield (f'half of lease {instance.lease} is preempted: '
                    f'{instance.uuid} runs on')
         if (instance.lease in returned and instance.uuid not in up
-                and instance.preempted and instance.wanted
+                and instance.preempted
                 and instance.state in (State.SUSPENDED, State.STOPPED,
                                        State.SHELVED, State.BUSY)):
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} stays down')
-        if instance.uuid in up and not instance.wanted:
-            yield f'the owner does not want {instance.uuid} to run'
 
 
 class _Replay:
@@ -198,6 +196,8 @@ class _Replay:
             yield f'the instance is {instance.state}'
         if instance.blocked:
             yield 'the instance is to be left alone'
+        if instance.pinned and operation.kind is Kind.MIGRATE:
+            yield 'a migration of it has just failed'
         if operation.source != instance.host:
             yield f'the instance is on {instance.host}'
         yield from self._wrong_hosts(operation)

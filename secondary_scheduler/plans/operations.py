@@ -20,6 +20,11 @@ class Kind(enum.StrEnum):
     UNSHELVE = 'unshelve'
 
 
+#: What takes an instance off its host's CPU, and what brings it back.
+PREEMPTIONS = (Kind.SUSPEND, Kind.SHELVE, Kind.STOP)
+RETURNS = (Kind.RESUME, Kind.START, Kind.UNSHELVE)
+
+
 @dataclasses.dataclass(frozen=True)
 class Operation:
     """One operation on one instance.

@@ -21,8 +21,8 @@ class _Entry:
 class HostBook:
     """Keeps the newest report of each host and forgets it when it is stale.
 
-    :param stale_after: seconds for which a report counts, or a callable that
-        returns them (an option that may change while the service runs).
+    :param stale_after: returns the seconds for which a report counts, an
+        option that may change while the service runs.
     :param clock: wall clock in seconds since the epoch.
 
     ``counters`` tells how many reports were accepted and why others were
@@ -30,7 +30,7 @@ class HostBook:
     may be called from any thread.
     """
 
-    def __init__(self, stale_after: float | Callable[[], float],
+    def __init__(self, stale_after: Callable[[], float],
                  clock: Callable[[], float] = time.time) -> None:
         self._stale_after = stale_after
         self._clock = clock
@@ -41,9 +41,7 @@ class HostBook:
     @property
     def stale_after(self) -> float:
         """Seconds for which a report counts."""
-        if callable(self._stale_after):
-            return self._stale_after()
-        return self._stale_after
+        return self._stale_after()
 
     def accept(self, report: HostReport) -> bool:
         """Take a report if it is newer than what is known of its host."""

@@ -75,7 +75,8 @@ class _Client:
             if self._client is None:
                 self._client = messaging.get_rpc_client(
                     get_transport(self._conf), self._target)
-        return self._client.prepare(retry=_RETRIES, **target)
+            client = self._client
+        return client.prepare(retry=_RETRIES, **target)
 
     def close(self) -> None:
         with self._lock:
@@ -123,10 +124,15 @@ class _Server:
                      'reason': state.outcome and state.outcome.exception()})
 
     def _listen(self) -> None:
-        server = messaging.get_rpc_server(
-            get_transport(self._conf), self._target, [self._endpoint])
-        # One worker keeps the order of messages and costs one thread.
-        server.start(override_pool_size=1)
+        transport = get_transport(self._conf)
+        try:
+            server = messaging.get_rpc_server(
+                transport, self._target, [self._endpoint])
+            # One worker keeps the order of messages and costs one thread.
+            server.start(override_pool_size=1)
+        except Exception:
+            transport.cleanup()     # the next attempt makes its own
+            raise
         with self._lock:
             if not self._stopping.is_set():
                 self._server = server

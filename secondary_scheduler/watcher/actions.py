@@ -6,6 +6,7 @@ the children of a failed action and time has passed since the decision.
 """
 
 import datetime
+import textwrap
 import time
 from typing import Any, NoReturn
 
@@ -25,6 +26,8 @@ LOG = log.getLogger(__name__)
 
 Kind = operations.Kind
 
+#: Watcher keeps 255 characters; MariaDB refuses more, which ends the plan.
+_MESSAGE = 200
 _TEXT = {'type': 'string'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
@@ -34,16 +37,16 @@ _poller = perprocess.PerProcess(lambda: poller.Poller(
 
 
 class SecondaryAction(base.BaseAction):
-    """What the seven kinds have in common.
+    """What the seven kinds have in common: the flow from start to end.
 
     ``BEFORE`` are the server's states (the API's) in which it can begin,
-    ``AFTER`` those in which it has succeeded.
+    ``AFTER`` those in which it has succeeded.  A kind's docstring is what
+    Watcher shows of it.
     """
 
     KIND: Kind
-    BEFORE: tuple[str, ...]
-    AFTER: tuple[str, ...]
-    DESCRIPTION = ''
+    BEFORE: tuple[str, ...] = ('ACTIVE',)
+    AFTER: tuple[str, ...] = ('ACTIVE',)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -65,7 +68,7 @@ class SecondaryAction(base.BaseAction):
 
     def get_description(self) -> str:
         """Text for Watcher's list of action types."""
-        return self.DESCRIPTION
+        return self.__doc__ or self.KIND.value
 
     @property
     def uuid(self) -> str:
@@ -75,14 +78,12 @@ class SecondaryAction(base.BaseAction):
     @property
     def source(self) -> str | None:
         """Host on which the plan expects the instance."""
-        source: str | None = self.input_parameters.get('source')
-        return source
+        return self.input_parameters.get('source')
 
     @property
     def target(self) -> str | None:
         """Host on which it is to run afterwards."""
-        target: str | None = self.input_parameters.get('target')
-        return target
+        return self.input_parameters.get('target')
 
     # Before
 
@@ -90,6 +91,7 @@ class SecondaryAction(base.BaseAction):
         """Skip the action where it does not fit (any more).
 
         :raises ActionSkipped: saying why.
+        :raises ActionExecutionFailure: if Nova cannot be asked.
         """
         for parent in self.input_parameters.get('parents') or ():
             state = objects.Action.get_by_uuid(
@@ -100,9 +102,11 @@ class SecondaryAction(base.BaseAction):
             server = clouds.shared().server(self.uuid)
         except clouds.NotFound:
             self._skip('the instance does not exist any more')
+        except clouds.CloudError as exc:
+            self._fail(str(exc))
         if server is None:
             self._skip('the instance is not a secondary')
-        if server.status in self.AFTER and self._arrived(server):
+        if self._is_done(server):
             self._skip(f'the instance is {server.status} already')
         if server.task_state is not None:
             self._skip(f'somebody else is {server.task_state} it')
@@ -113,13 +117,18 @@ class SecondaryAction(base.BaseAction):
             self._skip(f'the instance is on {server.host} now')
 
     def _skip(self, why: str) -> NoReturn:
-        raise exception.ActionSkipped(
-            _('%(kind)s of %(uuid)s: %(why)s') % {
-                'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
+        raise exception.ActionSkipped(self._message(
+            _('%(kind)s of %(uuid)s: %(why)s'), why))
 
-    def _arrived(self, server: snapshot.Server) -> bool:
-        """Tell whether it is where it should be afterwards."""
-        return True
+    def _message(self, text: str, why: str) -> str:
+        """Return a message that fits, with Watcher's words, its column."""
+        return textwrap.shorten(text % {
+            'kind': self.KIND.value, 'uuid': self.uuid, 'why': why},
+            _MESSAGE, placeholder=' ...')
+
+    def _is_done(self, server: snapshot.Server) -> bool:
+        """Tell whether the server is as it should be afterwards."""
+        return server.status in self.AFTER
 
     # The operation
 
@@ -130,31 +139,15 @@ class SecondaryAction(base.BaseAction):
 
         :raises ActionExecutionFailure: saying why it failed.
         """
-        cloud = clouds.shared()
         began = time.monotonic()
         try:
-            self._hand_over()
-            stages.mark_first_call(
-                self.input_parameters.get('batch') or self.uuid)
-            self.prepare(cloud)
-            refused = ''
-            try:
-                self.call(cloud)
-            except clouds.Conflict as exc:
-                # Somebody was faster: it counts if they wanted the same.
-                refused = f' ({exc})'
-            server = self.complete(cloud, self._ended())
-            if server.status not in self.AFTER or not self._arrived(server):
-                self.undo(cloud)
-                self._fail(f'the instance is {server.status} on '
-                           f'{server.host}{refused}')
-            self.conclude(cloud, server)
+            self._operate(clouds.shared())
         except (clouds.NotFound, poller.Gone):
             LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
                      self.uuid)
             return True
         except TimeoutError as exc:
-            self.give_up(cloud)
+            self.abort()
             self._fail(str(exc))
         except clouds.CloudError as exc:
             self._fail(str(exc))
@@ -163,10 +156,30 @@ class SecondaryAction(base.BaseAction):
             'seconds': time.monotonic() - began})
         return True
 
+    def _operate(self, cloud: clouds.Cloud) -> None:
+        self._hand_over()
+        stages.mark_first_call(self.input_parameters.get('batch')
+                               or self.uuid)
+        self.prepare(cloud)
+        refused = ''
+        try:
+            self.call(cloud)
+        except clouds.Conflict as exc:
+            # Somebody was faster: it counts if they wanted the same.
+            refused = f' ({exc})'
+        server = self.complete(cloud, self._ended())
+        if not self._is_done(server):
+            if server.status in self.BEFORE:
+                self.undo(cloud)
+            self._fail(f'the instance is {server.status} on '
+                       f'{server.host}{refused}')
+        self.conclude(cloud, server)
+        if 'ACTIVE' in self.AFTER and server.host is not None:
+            _agents().thaw_hint(server.host, self.uuid)
+
     def _fail(self, why: str) -> NoReturn:
-        raise exception.ActionExecutionFailure(
-            _('%(kind)s of %(uuid)s failed: %(why)s') % {
-                'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
+        raise exception.ActionExecutionFailure(self._message(
+            _('%(kind)s of %(uuid)s failed: %(why)s'), why))
 
     def _hand_over(self) -> None:
         """Ask the agent to make way for Nova; its silence is no obstacle."""
@@ -175,7 +188,7 @@ class SecondaryAction(base.BaseAction):
         try:
             _agents().hand_over(self.source, self.uuid,
                                 CONF.secondary_watcher.hand_over_timeout)
-        except Exception as exc:
+        except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})
 
@@ -200,10 +213,7 @@ class SecondaryAction(base.BaseAction):
         """Do what follows a success."""
 
     def undo(self, cloud: clouds.Cloud) -> None:
-        """Take back what ``prepare`` did after a failure."""
-
-    def give_up(self, cloud: clouds.Cloud) -> None:
-        """End waiting for an operation that takes too long."""
+        """Take back what ``prepare`` did: the server is as it was."""
 
     def post_condition(self) -> None:
         """Nothing is left to clean up."""
@@ -238,8 +248,6 @@ class _Down(SecondaryAction):
     collector removes, and not an instance that nobody brings back.
     """
 
-    BEFORE = ('ACTIVE',)
-
     def prepare(self, cloud: clouds.Cloud) -> None:
         reason = self.input_parameters.get('request') or 'preempt'
         now = datetime.datetime.now(datetime.UTC)
@@ -253,36 +261,43 @@ class _Down(SecondaryAction):
 class _Up(SecondaryAction):
     """Brings back: the mark goes when the instance runs."""
 
-    AFTER = ('ACTIVE',)
-
     def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
         cloud.delete_metadata(self.uuid, snapshot.PREEMPTED)
-        if server.host is not None:
-            _agents().thaw_hint(server.host, self.uuid)
 
 
 class Suspend(_Down):
-    """Suspends: memory goes to the host's disk, nothing is lost."""
+    """Suspend a secondary instance; its memory goes to the host's disk."""
 
     KIND = Kind.SUSPEND
     AFTER = ('SUSPENDED',)
-    DESCRIPTION = 'Suspend a secondary instance'
+
+
+class Resume(_Up):
+    """Resume a secondary instance on the host where it was suspended."""
+
+    KIND = Kind.RESUME
+    BEFORE = Suspend.AFTER
 
 
 class Stop(_Down):
-    """Stops: what is only in memory is lost."""
+    """Stop a secondary instance; what is only in memory is lost."""
 
     KIND = Kind.STOP
     AFTER = ('SHUTOFF',)
-    DESCRIPTION = 'Stop a secondary instance'
+
+
+class Start(_Up):
+    """Start a secondary instance on the host where it was stopped."""
+
+    KIND = Kind.START
+    BEFORE = Stop.AFTER
 
 
 class Shelve(_Down):
-    """Shelves and offloads: frees the host; memory is lost."""
+    """Shelve a secondary instance and free its host; memory is lost."""
 
     KIND = Kind.SHELVE
     AFTER = ('SHELVED_OFFLOADED',)
-    DESCRIPTION = 'Shelve a secondary instance and free its host'
 
     def complete(self, cloud: clouds.Cloud,
                  server: snapshot.Server) -> snapshot.Server:
@@ -293,40 +308,20 @@ class Shelve(_Down):
         return self._ended()
 
 
-class Resume(_Up):
-    """Resumes on the host where it was suspended."""
-
-    KIND = Kind.RESUME
-    BEFORE = ('SUSPENDED',)
-    DESCRIPTION = 'Resume a suspended secondary instance'
-
-
-class Start(_Up):
-    """Starts on the host where it was stopped."""
-
-    KIND = Kind.START
-    BEFORE = ('SHUTOFF',)
-    DESCRIPTION = 'Start a stopped secondary instance'
-
-
 class Unshelve(_Up):
-    """Unshelves, on a host of the scheduler's choice."""
+    """Unshelve a secondary instance on a host of the scheduler's choice."""
 
     KIND = Kind.UNSHELVE
-    BEFORE = ('SHELVED', 'SHELVED_OFFLOADED')
-    DESCRIPTION = 'Unshelve a secondary instance'
+    BEFORE = ('SHELVED', *Shelve.AFTER)
 
 
 class Migrate(SecondaryAction):
-    """Live-migrates to the target, and remembers where it came from."""
+    """Live-migrate a secondary instance, noting where it came from."""
 
     KIND = Kind.MIGRATE
-    BEFORE = ('ACTIVE',)
-    AFTER = ('ACTIVE',)
-    DESCRIPTION = 'Live-migrate a secondary instance'
 
-    def _arrived(self, server: snapshot.Server) -> bool:
-        return server.host == self.target
+    def _is_done(self, server: snapshot.Server) -> bool:
+        return super()._is_done(server) and server.host == self.target
 
     def call(self, cloud: clouds.Cloud) -> None:
         if self.target is None:
@@ -339,10 +334,6 @@ class Migrate(SecondaryAction):
             cloud.delete_metadata(self.uuid, snapshot.ORIGIN)
         elif origin is None and self.source is not None:
             cloud.set_metadata(self.uuid, snapshot.ORIGIN, self.source)
-        _agents().thaw_hint(str(self.target), self.uuid)
-
-    def give_up(self, cloud: clouds.Cloud) -> None:
-        self.abort()
 
     def abort(self) -> bool:
         """Abort the migration in Nova; True if there was one."""

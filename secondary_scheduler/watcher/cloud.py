@@ -22,8 +22,6 @@ from secondary_scheduler.watcher import scope as scopes
 
 LOG = log.getLogger(__name__)
 
-#: ``reserved`` may equal ``total`` from this version on.
-PLACEMENT_VERSION = '1.26'
 _ABORTABLE = ('queued', 'preparing', 'running')
 #: Seconds for which the list of secondary flavors is not asked for again; a
 #: server of a newer one is found through its agent's report.
@@ -50,6 +48,9 @@ def _errors() -> Iterator[None]:
         raise NotFound(str(exc)) from exc
     except (sdk_exceptions.ConflictException, ksa_exceptions.Conflict) as exc:
         raise Conflict(str(exc)) from exc
+    except sdk_exceptions.HttpException as exc:
+        raise CloudError(
+            f'{exc.status_code}, {exc.details or exc.message}') from exc
     except (sdk_exceptions.SDKException,
             ksa_exceptions.ClientException) as exc:
         raise CloudError(f'{type(exc).__name__}: {exc}') from exc
@@ -62,7 +63,11 @@ _conflicts_retried = tenacity.retry(
 
 
 class Cloud:
-    """The calls we make, in our own values and with our own errors."""
+    """The calls we make, in our own values and with our own errors.
+
+    Every method that asks raises ``CloudError``, or one of its kinds, and
+    nothing else of the client libraries'.
+    """
 
     def __init__(self, conn: connection.Connection) -> None:
         self._compute: Any = conn.compute
@@ -211,7 +216,8 @@ class Cloud:
     # Placement
 
     def _get(self, url: str) -> Any:
-        response = self._placement.get(url, microversion=PLACEMENT_VERSION)
+        response = self._placement.get(
+            url, microversion=vocabulary.PLACEMENT_VERSION)
         sdk_exceptions.raise_from_response(response)
         return response.json()
 
@@ -219,15 +225,16 @@ class Cloud:
         return self._get(f'/resource_providers/{provider}/inventories')
 
     def _put(self, url: str, body: Any = None) -> None:
-        response = self._placement.put(url, microversion=PLACEMENT_VERSION,
-                                       **({'json': body} if body else {}))
+        response = self._placement.put(
+            url, microversion=vocabulary.PLACEMENT_VERSION,
+            **({'json': body} if body else {}))
         sdk_exceptions.raise_from_response(response)
 
     def _with_trait(self, trait: str) -> frozenset[str]:
         """Return the providers with a trait, by one query."""
         response = self._placement.get(
             f'/resource_providers?required={trait}',
-            microversion=PLACEMENT_VERSION)
+            microversion=vocabulary.PLACEMENT_VERSION)
         if response.status_code == 400:     # nobody has made the trait yet
             return frozenset()
         sdk_exceptions.raise_from_response(response)

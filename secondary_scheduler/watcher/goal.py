@@ -1,5 +1,7 @@
 """The goal of our audits, and what an action plan says it achieves."""
 
+from collections.abc import Callable, Sequence
+import dataclasses
 from typing import Any
 
 from watcher._i18n import _
@@ -8,15 +10,50 @@ from watcher.decision_engine.goal.efficacy import base as efficacy_base
 from watcher.decision_engine.goal.efficacy import indicators
 from watcher.decision_engine.solution import efficacy
 
-GOAL = 'secondary'
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import Cluster, Instance
+from secondary_scheduler.plans.operations import (
+    PREEMPTIONS,
+    RETURNS,
+    Kind,
+    Plan,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What a plan does to a cluster; ``asked`` are the audit's hosts."""
+
+    cluster: Cluster
+    plan: Plan
+    asked: Sequence[str]
+
+    def on(self, *kinds: Kind) -> list[Instance]:
+        """Return the instances of the operations of some kinds."""
+        return [self.cluster.instances[operation.instance]
+                for operation in self.plan.operations
+                if operation.kind in kinds]
+
+    def resolved(self) -> set[str]:
+        """Return the hosts asked for whose violation the plan ends."""
+        hosts = self.cluster.hosts
+        violated = {name for name in self.asked
+                    if name in hosts and hosts[name].violated}
+        return violated - set(self.plan.unresolved)
+
+    def indicators(self) -> dict[str, int]:
+        """Return the value of each efficacy indicator, by its name."""
+        return {one.name: one.count(self) for one in INDICATORS}
 
 
 class Count(indicators.IndicatorSpecification):
-    """A number that is zero or more."""
+    """A number that is zero or more, and how it is counted."""
 
     def __init__(self, name: str, description: str,
+                 count: Callable[[Effect], int],
                  unit: str | None = None) -> None:
         super().__init__(name=name, description=description, unit=unit)
+        self.count = count
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -24,29 +61,38 @@ class Count(indicators.IndicatorSpecification):
         return {'type': 'integer', 'minimum': 0}
 
 
+#: ``preempted_instances_count``, ``vcpu_freed``, ``mem_mb_freed`` and
+#: ``disk_gb_freed`` are those of watcher-specs 2026.2
+#: "preemptible-instances".
+INDICATORS = (
+    Count('preempted_instances_count',
+          _('Instances suspended, shelved or stopped.'),
+          lambda effect: len(effect.on(*PREEMPTIONS))),
+    Count('migrated_instances_count', _('Instances live-migrated.'),
+          lambda effect: len(effect.on(Kind.MIGRATE))),
+    Count('resumed_instances_count',
+          _('Instances resumed, started or unshelved.'),
+          lambda effect: len(effect.on(*RETURNS))),
+    Count('vcpu_freed', _('Virtual CPUs of preempted instances.'),
+          lambda effect: sum(i.vcpus for i in effect.on(*PREEMPTIONS))),
+    Count('mem_mb_freed', _('Memory of preempted instances.'),
+          lambda effect: sum(i.memory_mb for i in effect.on(*PREEMPTIONS)),
+          'MiB'),
+    Count('disk_gb_freed', _('Disk on hosts that shelving frees.'),
+          lambda effect: sum(i.disk_gb for i in effect.on(Kind.SHELVE)),
+          'GiB'),
+    Count('violated_hosts_resolved',
+          _('Hosts whose violation the action plan ends.'),
+          lambda effect: len(effect.resolved())),
+)
+
+
 class SecondaryEfficacy(efficacy_base.EfficacySpecification):
-    """Indicators, with watcher-specs' names where they exist.
+    """What a solution says of itself."""
 
-    ``preempted_instances_count``, ``vcpu_freed``, ``mem_mb_freed`` and
-    ``disk_gb_freed`` are those of watcher-specs 2026.2
-    "preemptible-instances".
-    """
-
-    def get_indicators_specifications(self) -> list[Count]:
+    def get_indicators_specifications(self) -> tuple[Count, ...]:
         """Return the indicators a solution must give."""
-        return [
-            Count('preempted_instances_count',
-                  _('Instances suspended, shelved or stopped.')),
-            Count('migrated_instances_count', _('Instances live-migrated.')),
-            Count('resumed_instances_count',
-                  _('Instances resumed, started or unshelved.')),
-            Count('vcpu_freed', _('Virtual CPUs of preempted instances.')),
-            Count('mem_mb_freed', _('Memory of preempted instances.'), 'MiB'),
-            Count('disk_gb_freed',
-                  _('Disk on hosts that shelving frees.'), 'GiB'),
-            Count('violated_hosts_resolved',
-                  _('Hosts whose violation the action plan ends.')),
-        ]
+        return INDICATORS
 
     def get_global_efficacy_indicator(
             self, indicators_map: Any = None) -> list[efficacy.Indicator]:
@@ -62,17 +108,8 @@ class SecondaryEfficacy(efficacy_base.EfficacySpecification):
             unit='%', value=100.0 * kept / touched if touched else 100.0)]
 
 
-class SecondaryWorkloads(base.Goal):
-    """Run secondary (preemptible) instances on idle capacity.
-
-    Secondaries give way in time when primaries need the hosts, and come back
-    afterwards without losing work.
-    """
-
-    @classmethod
-    def get_name(cls) -> str:
-        """Name of the goal and of its entry point."""
-        return GOAL
+class Displayed:
+    """What goal and strategy are called where an operator sees them."""
 
     @classmethod
     def get_display_name(cls) -> str:
@@ -83,6 +120,19 @@ class SecondaryWorkloads(base.Goal):
     def get_translatable_display_name(cls) -> str:
         """Return the message id of the name."""
         return 'Secondary workloads'
+
+
+class SecondaryWorkloads(Displayed, base.Goal):
+    """Run secondary (preemptible) instances on idle capacity.
+
+    Secondaries give way in time when primaries need the hosts, and come back
+    afterwards without losing work.
+    """
+
+    @classmethod
+    def get_name(cls) -> str:
+        """Name of the goal and of its entry point."""
+        return vocabulary.GOAL
 
     @classmethod
     def get_efficacy_specification(cls) -> SecondaryEfficacy:

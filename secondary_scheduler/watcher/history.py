@@ -19,20 +19,22 @@ from watcher import objects
 from watcher.common import context
 from watcher.decision_engine import rpcapi
 
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import operations
-from secondary_scheduler.watcher import goal, perprocess, stages
+from secondary_scheduler.watcher import perprocess, stages
 from secondary_scheduler.watcher import scope as scopes
 
 LOG = log.getLogger(__name__)
 
-STRATEGY = 'secondary_workloads'
 PREFIX = 'secondary_'
-PREEMPTING = tuple(PREFIX + kind for kind in (
-    operations.Kind.SUSPEND, operations.Kind.SHELVE, operations.Kind.STOP))
+PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
 #: Seconds a plan that nobody has launched yet holds its locks.
 _LAUNCH_GRACE = 30
+#: How long Watcher takes to bring its database in line with the goals and
+#: strategies that are installed.
+_SYNC = datetime.timedelta(seconds=30)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +43,17 @@ class Switch:
 
     PENDING, ONGOING and FAILED (by an accident, it will be revived) mean on,
     SUSPENDED means paused, CANCELLED and SUCCEEDED (ended) mean off.
+
+    When a package brings another goal or strategy, Watcher cancels all their
+    audits as it starts.  Such an ``orphaned`` switch tells nothing of what
+    its operator wants and counts as paused.
     """
 
     uuid: str
     scope: scopes.ScopeRules
     state: str
     begun: bool = True
+    orphaned: bool = False
 
     @property
     def on(self) -> bool:
@@ -56,12 +63,16 @@ class Switch:
     @property
     def off(self) -> bool:
         """Whether the scope is to be closed and drained."""
-        return self.state in ('CANCELLED', 'SUCCEEDED')
+        return (self.state in ('CANCELLED', 'SUCCEEDED')
+                and not self.orphaned)
 
 
 @dataclasses.dataclass(frozen=True)
 class Child:
-    """A ONESHOT audit of ours; ``age`` in seconds."""
+    """A ONESHOT audit of ours; ``age`` in seconds.
+
+    ``failed`` tells that an action of its plan has failed.
+    """
 
     uuid: str
     state: str
@@ -70,16 +81,21 @@ class Child:
     request: str
     switch: str | None
     hosts: frozenset[str]
+    failed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Locks:
-    """What must be left alone: operated on now, or in its back-off."""
+    """What must be left alone: operated on now, or in its back-off.
+
+    Pinned instances may be operated on, but not migrated.
+    """
 
     busy_instances: frozenset[str] = frozenset()
     busy_hosts: frozenset[str] = frozenset()
     resting_instances: frozenset[str] = frozenset()
     resting_hosts: frozenset[str] = frozenset()
+    pinned_instances: frozenset[str] = frozenset()
 
     @property
     def instances(self) -> frozenset[str]:
@@ -98,6 +114,13 @@ def _age(moment: datetime.datetime | None) -> float:
         return 0.0
     return (timeutils.utcnow() - timeutils.normalize_time(moment)
             ).total_seconds()
+
+
+def _is_orphaned(audit: Any) -> bool:
+    made = max(audit.goal.created_at, audit.strategy.created_at)
+    return bool(
+        audit.state == 'CANCELLED' and audit.created_at < made
+        and audit.updated_at and abs(audit.updated_at - made) < _SYNC)
 
 
 def _since(seconds: float) -> datetime.datetime:
@@ -128,22 +151,28 @@ class History:
         return [
             Switch(audit.uuid, audit.scope, audit.state,
                    begun=not (audit.start_time and timeutils.normalize_time(
-                       audit.start_time) > now))
-            for audit in objects.Audit.list(self._context(), filters={
-                'goal_name': goal.GOAL, 'audit_type': 'CONTINUOUS'})]
+                       audit.start_time) > now),
+                   orphaned=_is_orphaned(audit))
+            for audit in objects.Audit.list(
+                self._context(), eager=True, filters={
+                    'goal_name': vocabulary.GOAL,
+                    'audit_type': 'CONTINUOUS'})]
 
     def children(self, seconds: float) -> list[Child]:
         """Return the ONESHOT audits of ours of the last seconds."""
         found = []
+        failed = {action.action_plan.audit_id for action in self._actions(
+            state='FAILED', created_at__gt=_since(seconds))}
         for audit in objects.Audit.list(self._context(), filters={
-                'goal_name': goal.GOAL, 'audit_type': 'ONESHOT',
+                'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):
             parameters = audit.parameters or {}
             found.append(Child(
                 audit.uuid, audit.state, _age(audit.created_at),
                 audit.hostname is not None,
                 parameters.get('request', 'auto'), parameters.get('switch'),
-                frozenset(parameters.get('hosts') or ())))
+                frozenset(parameters.get('hosts') or ()),
+                failed=audit.id in failed))
         return found
 
     def has_plan(self, audit_uuid: str) -> bool:
@@ -152,14 +181,13 @@ class History:
             self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
 
     def submit(self, request: str, hosts: Iterable[str],
-               switch: Switch | None, batch: str,
-               times: Mapping[str, float] | None = None) -> str:
+               switch: Switch | None, batch: str) -> str:
         """Create a ONESHOT audit and have a decision engine run it.
 
         :returns: the audit's UUID.
         """
         ctx = self._context()
-        strategy = objects.Strategy.get_by_name(ctx, STRATEGY)
+        strategy = objects.Strategy.get_by_name(ctx, vocabulary.STRATEGY)
         audit = objects.Audit(
             ctx, uuid=str(uuid.uuid4()), name=f'secondary-{request}-{batch}',
             audit_type=objects.audit.AuditType.ONESHOT.value,
@@ -168,8 +196,7 @@ class History:
             scope=list(switch.scope or ()) if switch else [],
             auto_trigger=True, force=True,
             parameters={'request': request, 'hosts': sorted(hosts),
-                        'batch': batch, 'switch': switch and switch.uuid,
-                        'stages': dict(times or {})})
+                        'batch': batch, 'switch': switch and switch.uuid})
         audit.create()
         stages.mark(batch, stages.AUDIT_CREATED)
         LOG.info('Audit %(audit)s (%(request)s) on %(hosts)s, batch '
@@ -220,7 +247,8 @@ class History:
 
         An unfinished action holds its locks for ``operation_timeout`` and a
         minute after its last change, so that a dead applier does not hold
-        them for ever.
+        them for ever.  A failed one has relieved no host, so none rests: the
+        next decision finds another way, without what has just failed.
         """
         lease = self._conf.secondary_watcher.operation_timeout + 60
         backoff = self._conf.secondary_watcher.backoff
@@ -231,13 +259,20 @@ class History:
             if _age(action.updated_at or action.created_at) < (
                     _LAUNCH_GRACE if waiting else lease):
                 busy.append(action.input_parameters)
-        resting = [action.input_parameters for action in self._actions(
-                       state__in=_FINISHED, updated_at__gt=_since(backoff))]
+        done, failed = [], []
+        for action in self._actions(state__in=_FINISHED,
+                                    updated_at__gt=_since(backoff)):
+            (done if action.state == 'SUCCEEDED' else failed).append(action)
+        resting = [action.input_parameters for action in done]
+        pinned = {action.input_parameters['resource_id'] for action in failed
+                  if action.action_type == PREFIX + operations.Kind.MIGRATE}
+        stuck = {action.input_parameters['resource_id']
+                 for action in failed} - pinned
         return Locks(
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
-            frozenset(p['resource_id'] for p in resting),
-            frozenset().union(*map(_hosts_of, resting)))
+            stuck.union(p['resource_id'] for p in resting),
+            frozenset().union(*map(_hosts_of, resting)), frozenset(pinned))
 
     def preempted_lately(self) -> set[str]:
         """Return the instances preempted within the breaker's period.

@@ -121,7 +121,6 @@ class Observer:
         :raises CloudError: if it does not answer.
         """
         cloud = self.connect()
-        asked = self.clock()
         servers = cloud.servers()
         reported = {i.uuid for report in self.book.hosts().values()
                     for i in report.instances}
@@ -131,7 +130,7 @@ class Observer:
         with self._lock:
             self._strangers |= set(unknown) - set(extra)
             self.snapshot = dataclasses.replace(
-                self.snapshot, servers=servers, servers_time=asked)
+                self.snapshot, servers=servers)
 
     def note_switched(self, name: str, off: bool) -> None:
         """Note that a host was switched off or on, until the next look."""
@@ -189,5 +188,6 @@ class Observer:
                             'this service: the host is closed.', name)
         return snapshots.build(
             snapshot, scope, fresh, blocked_hosts=locks.hosts,
-            blocked_instances=locks.instances, relief=self.relief_due(),
+            blocked_instances=locks.instances,
+            pinned_instances=locks.pinned_instances, relief=self.relief_due(),
             policies_hash=expected)

@@ -57,7 +57,7 @@ class Poller:
         waiter = _Waiter(uuid, done)
         with self._changed:
             self._waiters.append(waiter)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, daemon=True, name='secondary-poller')
                 self._thread.start()

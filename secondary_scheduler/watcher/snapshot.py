@@ -21,8 +21,6 @@ _STATES = {
 }
 _BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
          'REVERT_RESIZE', 'PASSWORD')
-_DOWN = (cluster.State.SUSPENDED, cluster.State.STOPPED,
-         cluster.State.SHELVED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,13 +114,12 @@ class ComputeHost:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """Everything the collector holds; times in s of its monotonic clock."""
+    """What Nova and Placement said; times in s of a monotonic clock."""
 
     hosts: Mapping[str, ComputeHost] = dataclasses.field(default_factory=dict)
     servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hosts_time: float | None = None
-    servers_time: float | None = None
 
     @property
     def places(self) -> dict[str, scopes.HostPlace]:
@@ -131,11 +128,11 @@ class Snapshot:
 
 
 def host_policies(report: reports.HostReport,
-                  relief: bool) -> tuple[cluster.CpuPolicy, ...]:
+                  relief: bool) -> tuple[cluster.HostPolicy, ...]:
     """Return a report's policies; ``relief`` treats cpu as violated."""
     violated = {p.policy for p in report.violated}
     return tuple(
-        cluster.CpuPolicy(
+        cluster.HostPolicy(
             text=p.policy, resource=p.resource, threshold=p.threshold,
             timelimit=p.timelimit, failed=p.failed,
             violated=p.policy in violated or (
@@ -146,7 +143,8 @@ def host_policies(report: reports.HostReport,
 def build(snapshot: Snapshot, scope: scopes.Resolved,
           fresh: Mapping[str, reports.HostReport],
           blocked_hosts: Collection[str], blocked_instances: Collection[str],
-          relief: Collection[str], policies_hash: str | None,
+          pinned_instances: Collection[str], relief: Collection[str],
+          policies_hash: str | None,
           ) -> cluster.Cluster:
     """Put Nova's facts and the agents' reports together.
 
@@ -170,8 +168,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                 inside and host.up and host.total and report
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
-            blocked=name in blocked_hosts,
-            aggregates=host.place.aggregates)
+            blocked=name in blocked_hosts)
     usage = {(name, i.uuid): i.cpu
              for name, report in fresh.items() for i in report.instances}
     instances = {}
@@ -179,15 +176,15 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
         state = server.state
         origin = server.metadata.get(ORIGIN)
         instances[uuid] = cluster.Instance(
-            uuid=uuid, lease=server.lease, project=server.project,
-            host=server.host, state=state, vcpus=server.vcpus,
-            memory_mb=server.memory_mb, disk_gb=server.disk_gb,
-            priority=server.priority,
+            uuid=uuid, lease=server.lease, host=server.host, state=state,
+            vcpus=server.vcpus, memory_mb=server.memory_mb,
+            disk_gb=server.disk_gb, priority=server.priority,
             preempt_policy=server.mark.preempt_policy,
             cpu=usage.get((server.host or '', uuid)),
-            preempted=state in _DOWN and PREEMPTED in server.metadata,
+            preempted=state in cluster.DOWN and PREEMPTED in server.metadata,
             blocked=(uuid in blocked_instances
                      or scope.excludes(uuid, server.project)),
+            pinned=uuid in pinned_instances,
             anti_affinity=snapshot.groups.get(uuid),
             origin=(origin if origin in hosts and origin != server.host
                     else None))

@@ -26,11 +26,10 @@ _first_calls: 'collections.OrderedDict[str, None]' = collections.OrderedDict()
 _lock = threading.Lock()
 
 
-def mark(batch: str, stage: str, at: float | None = None) -> float:
-    """Log that a batch has reached a stage; return the time (s, epoch)."""
-    at = time.time() if at is None else at
-    LOG.info('secondary-stage batch=%s stage=%s t=%.3f', batch, stage, at)
-    return at
+def mark(batch: str, stage: str, at: float | None = None) -> None:
+    """Log that a batch reached a stage, now or ``at`` (s, epoch)."""
+    LOG.info('secondary-stage batch=%s stage=%s t=%.3f', batch, stage,
+             time.time() if at is None else at)
 
 
 def mark_first_call(batch: str) -> None:

@@ -1,6 +1,5 @@
 """The strategy: from the collector's snapshot to a solution's actions."""
 
-from collections.abc import Sequence
 import dataclasses
 import time
 from typing import Any, cast
@@ -8,12 +7,12 @@ from typing import Any, cast
 from oslo_config import cfg
 from oslo_log import log
 from stevedore import driver
-from watcher._i18n import _
 from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.estimation import room
 from secondary_scheduler.model import cluster as model
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import checker, operations
 from secondary_scheduler.watcher import collector, goal, observer, stages
 from secondary_scheduler.watcher import history as histories
@@ -22,14 +21,10 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-Kind = operations.Kind
-
-PREEMPTIONS = (Kind.SUSPEND, Kind.SHELVE, Kind.STOP)
 #: What an audit's request means, in the order in which it is tried.
 KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
     'auto': ('preempt', 'return'), 'preempt': ('preempt',),
     'return': ('return',), 'drain': ('drain',)}
-RETURNS = (Kind.RESUME, Kind.START, Kind.UNSHELVE)
 
 
 def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
@@ -40,7 +35,7 @@ def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
     """
     by_lease: dict[str, int] = {}
     for operation in plan.operations:
-        if operation.kind in PREEMPTIONS:
+        if operation.kind in operations.PREEMPTIONS:
             by_lease[operation.lease] = by_lease.get(operation.lease, 0) + 1
     dropped: set[str] = set()
     for lease, count in by_lease.items():
@@ -68,26 +63,6 @@ def breaker_limit(options: Any, secondaries: int) -> int:
                int(secondaries * options.breaker_percent / 100))
 
 
-def indicators(cluster: model.Cluster, plan: operations.Plan,
-               asked: Sequence[str]) -> dict[str, int]:
-    """Return the efficacy indicators of a plan (see ``goal``)."""
-    def of(*kinds: Kind) -> list[model.Instance]:
-        return [cluster.instances[o.instance] for o in plan.operations
-                if o.kind in kinds]
-    preempted = of(*PREEMPTIONS)
-    return {
-        'preempted_instances_count': len(preempted),
-        'migrated_instances_count': len(of(Kind.MIGRATE)),
-        'resumed_instances_count': len(of(*RETURNS)),
-        'vcpu_freed': sum(i.vcpus for i in preempted),
-        'mem_mb_freed': sum(i.memory_mb for i in preempted),
-        'disk_gb_freed': sum(i.disk_gb for i in of(Kind.SHELVE)),
-        'violated_hosts_resolved': len(
-            {h for h in asked if h in cluster.hosts
-             and cluster.hosts[h].violated} - set(plan.unresolved)),
-    }
-
-
 def load_decision(name: str, limits: room.Limits) -> decisions.Decision:
     """Return the decision driver of that name."""
     loaded: Any = driver.DriverManager(
@@ -96,7 +71,7 @@ def load_decision(name: str, limits: room.Limits) -> decisions.Decision:
     return cast(decisions.Decision, loaded)
 
 
-class SecondaryWorkloads(base.BaseStrategy):
+class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
     """Let secondaries give way to primaries, and bring them back.
 
     A CONTINUOUS audit with this strategy switches the feature on on its
@@ -112,22 +87,12 @@ class SecondaryWorkloads(base.BaseStrategy):
     @classmethod
     def get_name(cls) -> str:
         """Name of the strategy and of its entry point."""
-        return histories.STRATEGY
-
-    @classmethod
-    def get_display_name(cls) -> str:
-        """Name shown to the operator."""
-        return str(_('Secondary workloads'))
-
-    @classmethod
-    def get_translatable_display_name(cls) -> str:
-        """Return the message id of the name."""
-        return 'Secondary workloads'
+        return vocabulary.STRATEGY
 
     @classmethod
     def get_goal_name(cls) -> str:
         """Return the goal this strategy serves."""
-        return goal.GOAL
+        return vocabulary.GOAL
 
     @classmethod
     def get_config_opts(cls) -> list[cfg.Opt]:
@@ -168,9 +133,6 @@ class SecondaryWorkloads(base.BaseStrategy):
                     'description': 'Set by the leader: the CONTINUOUS audit '
                                    'on whose behalf this one runs.',
                     'type': ['string', 'null']},
-                'stages': {
-                    'description': 'Set by the leader: time stamps.',
-                    'type': 'object'},
             }}
 
     # The flow
@@ -195,8 +157,7 @@ class SecondaryWorkloads(base.BaseStrategy):
         A problem must not fail a CONTINUOUS audit: Watcher would never run
         it again, and it is the switch.
         """
-        self.solution.set_efficacy_indicators(
-            **indicators(model.Cluster({}, {}), operations.Plan(), ()))
+        self._set_indicators(model.Cluster({}, {}), operations.Plan())
         try:
             self._solve(audit)
         except Exception as exc:
@@ -236,22 +197,27 @@ class SecondaryWorkloads(base.BaseStrategy):
         if request != 'drain':
             plan = self._breaker(history, cluster, scope, plan)
         for host in plan.unresolved:
-            LOG.warning('The violation on %s is left to its agent.', host)
+            LOG.warning('Not everything could leave %s.' if request == 'drain'
+                        else 'The violation on %s is left to its agent.', host)
         faults = checker.check(cluster, plan)
         if faults:
             LOG.error('The plan is not carried out: %s', '; '.join(faults))
             return
         self._add_actions(plan, request, batch)
+        self._set_indicators(cluster, plan, asked)
+
+    def _set_indicators(self, cluster: model.Cluster, plan: operations.Plan,
+                        asked: tuple[str, ...] = ()) -> None:
         self.solution.set_efficacy_indicators(
-            **indicators(cluster, plan, asked))
+            **goal.Effect(cluster, plan, asked).indicators())
 
     @staticmethod
     def _open_only(cluster: model.Cluster,
                    names: frozenset[str]) -> model.Cluster:
-        return model.Cluster(
-            {name: dataclasses.replace(
+        return dataclasses.replace(cluster, hosts={
+            name: dataclasses.replace(
                 host, usable=host.usable and name in names)
-             for name, host in cluster.hosts.items()}, cluster.instances)
+            for name, host in cluster.hosts.items()})
 
     def _decide(self, cluster: model.Cluster, request: str,
                 asked: tuple[str, ...]) -> operations.Plan:
@@ -262,22 +228,25 @@ class SecondaryWorkloads(base.BaseStrategy):
                         useful_share=options.useful_share,
                         margin=options.set_point_margin))
         units = CONF.secondary_watcher.decision_budget
-        plan = operations.Plan()
+        plan, unresolved = operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():
             plan = decision.decide(
                 cluster, decisions.Request(kind, asked),
                 decisions.Budget(units))
+            unresolved.update(plan.unresolved)
             if plan:
                 LOG.info('Decision %(kind)s: %(count)d operations.',
                          {'kind': kind, 'count': len(plan.operations)})
                 break
-        return plan
+        # A return does not end what could not be preempted.
+        return dataclasses.replace(plan, unresolved=tuple(sorted(unresolved)))
 
     @staticmethod
     def _breaker(history: histories.History, cluster: model.Cluster,
                  scope: scopes.Resolved,
                  plan: operations.Plan) -> operations.Plan:
-        if not any(o.kind in PREEMPTIONS for o in plan.operations):
+        if not any(o.kind in operations.PREEMPTIONS
+                   for o in plan.operations):
             return plan
         options = CONF.secondary_watcher
         inside = {uuid for uuid, i in cluster.instances.items()
@@ -286,13 +255,17 @@ class SecondaryWorkloads(base.BaseStrategy):
         limit = breaker_limit(options, len(inside))
         kept = within_breaker(plan, max(0, limit - lately))
         if kept is not plan:
+            left = set(plan.operations) - set(kept.operations)
+            violated = {name for name, host in cluster.hosts.items()
+                        if host.violated and name in {o.source for o in left}}
+            kept = dataclasses.replace(kept, unresolved=tuple(
+                sorted(violated.union(plan.unresolved))))
             LOG.error(
                 'Circuit breaker: %(lately)d preemptions in the last '
                 '%(period)d s of at most %(limit)d; %(left)d operations are '
                 'left out and the agents protect alone.', {
                     'lately': lately, 'period': options.breaker_period,
-                    'limit': limit,
-                    'left': len(plan.operations) - len(kept.operations)})
+                    'limit': limit, 'left': len(left)})
         return kept
 
     def _add_actions(self, plan: operations.Plan, request: str,

@@ -42,6 +42,7 @@ class Watch:
         self._blocked_until = 0.0
         self._next_chores = 0.0
         self._triggered_again: set[str] = set()
+        self._warned: set[str] = set()
 
     def start(self) -> None:
         """Run for the rest of the process's life."""
@@ -86,7 +87,8 @@ class Watch:
                         max(60.0, options.backoff, options.audit_timeout))
                     if c.request == 'preempt']
         covered = {host for c in children for host in c.hosts
-                   if c.age < options.backoff and c.state not in _IN_VAIN}
+                   if c.age < options.backoff and not c.failed
+                   and c.state not in _IN_VAIN}
         left = set(hosts) - covered - self._history.locks().hosts
         sent = False
         for switch in self._history.switches():
@@ -101,12 +103,9 @@ class Watch:
                             'minute.', ', '.join(sorted(mine)), len(own))
                 continue
             batch = self._seen.window.take(mine, now)
-            times = {
-                stages.REPORT: stages.mark(batch.id, stages.REPORT,
-                                           batch.reported),
-                stages.WINDOW: stages.mark(batch.id, stages.WINDOW)}
-            self._history.submit('preempt', batch.hosts, switch, batch.id,
-                                 times)
+            stages.mark(batch.id, stages.REPORT, batch.reported)
+            stages.mark(batch.id, stages.WINDOW)
+            self._history.submit('preempt', batch.hosts, switch, batch.id)
             left -= mine
             sent = True
         return sent
@@ -123,6 +122,14 @@ class Watch:
         for switch in switches:
             if switch.state == 'FAILED':
                 self._history.revive(switch)
+            elif switch.orphaned and switch.uuid not in self._warned:
+                self._warned.add(switch.uuid)
+                LOG.warning(
+                    'Audit %s was cancelled by Watcher itself since another '
+                    'version of this package has another strategy. Until a '
+                    'new CONTINUOUS audit is created on its scope, agents '
+                    'hold the policies there and nothing is moved.',
+                    switch.uuid)
         self._close_what_is_off(switches, children)
         self._forget_old_marks()
 

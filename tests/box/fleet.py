@@ -8,6 +8,7 @@ from typing import Any
 from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions
 
+from tests.box.primaries import delete
 from tests.box.services import wait_until
 
 #: (name, flavor, lease label): more than two hosts of the box can hold, so
@@ -47,13 +48,13 @@ class Fleet:
 
     def restore(self) -> None:
         """Boot what is missing, all at once; closed hosts open in time."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 400
         while missing := [one for one in MEMBERS
                           if one[0] not in self.servers.values()]:
             booted = [(one[0], self._boot(*one)) for one in missing]
             for name, uuid in booted:
                 status = wait_until(
-                    lambda uuid=uuid: self._built(uuid), 90,
+                    lambda uuid=uuid: self._built(uuid), 240,
                     f'{name} is built')
                 if status == 'ACTIVE':
                     self.servers[uuid] = name
@@ -130,19 +131,12 @@ class Fleet:
     def delete(self, uuids: Collection[str] | None = None) -> None:
         """Delete members (all of them by default) and wait for it."""
         doomed = list(self.servers if uuids is None else uuids)
-        for uuid in doomed:
-            self.cloud.compute.delete_server(uuid, ignore_missing=True)
-        wait_until(lambda: not set(doomed) & set(self.look()), 60,
-                   'the fleet is deleted')
+        delete(self.cloud, *doomed)
         for uuid in doomed:
             self.servers.pop(uuid, None)
 
 
 def remove_leftovers(cloud: Any) -> None:
     """Delete what an interrupted run has left of ours."""
-    def left() -> list[Any]:
-        return [s for s in cloud.compute.servers(all_projects=True)
-                if s.name.startswith('test-')]
-    for server in left():
-        cloud.compute.delete_server(server.id)
-    wait_until(lambda: not left(), 90, 'old test servers are deleted')
+    delete(cloud, *(server.id for server in cloud.compute.servers(
+        all_projects=True) if server.name.startswith('test-')))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from layout import LOG
 from tests.box.services import wait_until
 
 
@@ -20,15 +21,31 @@ def wait_active(cloud: Any, uuid: str) -> Any:
     def built() -> Any:
         server = cloud.compute.get_server(uuid)
         return server if server.status != 'BUILD' else None
-    server = wait_until(built, 90, f'primary {uuid} is built')
+    server = wait_until(built, 240, f'primary {uuid} is built')
     assert server.status == 'ACTIVE', server.fault
     return server
 
 
 def delete(cloud: Any, *uuids: str) -> None:
-    """Delete servers and wait until they are gone."""
+    """Delete servers and wait until they are gone.
+
+    How long Nova takes is nothing that we promise: the limit is there to
+    end a test that hangs, with what is needed to see why.
+    """
     for uuid in uuids:
         cloud.compute.delete_server(uuid, ignore_missing=True)
-    wait_until(lambda: not set(uuids) & {
-        server.id for server in cloud.compute.servers(
-            details=False, all_projects=True)}, 60, 'servers are deleted')
+
+    def left() -> list[Any]:
+        return [server for server in cloud.compute.servers(all_projects=True)
+                if server.id in uuids]
+
+    def story() -> str:
+        lines = ['servers are deleted']
+        for server in left():
+            lines.append(f'{server.name}: {server.status}, task '
+                         f'{server.task_state}, on {server.compute_host}')
+            lines += [line for log in LOG.glob('nova-*.log')
+                      for line in log.read_text(errors='replace').splitlines()
+                      if server.id in line][-20:]
+        return '\n'.join(lines)
+    wait_until(lambda: not left(), 240, story)

@@ -123,3 +123,15 @@ def kill_libvirtd(host: str) -> None:
     shell.run([*hosts.enter(host), 'sh', '-c', f'kill -9 {before}'])
     wait_until(lambda: libvirtd_pid(host) not in ('', before), 20,
                f'a new libvirtd on {host}')
+
+
+@contextlib.contextmanager
+def hung_libvirtd(host: str) -> Iterator[None]:
+    """Let a host's libvirtd answer nobody, as one in a deadlock would."""
+    command = [*hosts.enter(host), 'kill']
+    pid = libvirtd_pid(host)
+    shell.run([*command, '-STOP', pid])
+    try:
+        yield
+    finally:
+        shell.run([*command, '-CONT', pid])

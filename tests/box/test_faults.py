@@ -118,6 +118,15 @@ class TestOnTheHost:
         assert not storm.observer.unlimited(killed, [storm.host])
         storm.trial.check()
 
+    def test_libvirtd_hangs(self, storm):
+        wait_until(storm.fleet.quiet, 60, 'no operation is under way')
+        began = time.time()
+        with services.hung_libvirtd(storm.host):
+            time.sleep(15)
+            assert agent_is_fresh(storm.host, time.time() - 2)
+            assert not storm.observer.unlimited(began, [storm.host])
+            storm.trial.check_policy()
+
     def test_all_come_back(self, storm):
         converges(storm)
 

@@ -36,6 +36,7 @@ def up(arguments) -> None:
     once('guest image', guest.build,
          key=(layout.HERE / 'guest-init.sh').read_text())
     once('shared-storage shim', hosts.build_shim)
+    once('keys of the hosts', hosts.make_keys)
     network.up(names)
     cgroups.make_all(names)
     for name in names:

@@ -513,10 +513,17 @@ def services(settings: dict) -> list[str]:
 
 
 def wait_service(name: str) -> None:
-    """Wait until a service listens; daemons without a port are not waited
-    for here (their work shows whether they are ready)."""
+    """Wait until a service listens; other daemons than the scheduler are not
+    waited for here (their work shows whether they are ready).
+
+    While no scheduler listens nova-compute cannot delete an instance: what
+    it tells the schedulers finds no exchange, and the instance stays.
+    """
     ports = {**PORTS, 'mariadb': 3306, 'rabbitmq': 5672}
-    if name in ports:
+    if name == 'nova-scheduler':
+        shell.wait_for(name, lambda: 'scheduler_fanout' in rabbitmqctl(
+            'list_exchanges', 'name'), timeout=120, service=name)
+    elif name in ports:
         shell.wait_for(name, lambda: shell.port_open(ports[name]),
                        timeout=120, service=name)
 

@@ -34,7 +34,7 @@ RUN = layout.STATE / 'demo'
 def boot(cloud) -> dict[str, str]:
     """Boot the fleet as the user "demo"; return {uuid: name}."""
     image = cloud.image.find_image('worker-cpu')
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + 300
     pending = list(FLEET)
     servers: dict[str, str] = {}
     while pending:
@@ -107,7 +107,7 @@ def remove(cloud) -> None:
     for server in left:
         cloud.compute.delete_server(server.id)
     for server in left:
-        cloud.compute.wait_for_delete(server, wait=60)
+        cloud.compute.wait_for_delete(server, wait=240)
 
 
 def main() -> None:

@@ -19,12 +19,15 @@ for c in cpu cpuacct cpuset memory devices freezer blkio pids; do
     mkdir -p "/sys/fs/cgroup/$c/system.slice"
 done
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/libvirt /run/lock /run/postgresql
+mkdir -p /run/libvirt /run/lock /run/postgresql /run/sshd
 for d in etc/libvirt var/lib/libvirt var/log/libvirt var/cache/libvirt; do
     mkdir -p "$state/$d" "/$d"
     mount --bind "$state/$d" "/$d"
 done
 mount --bind "$hosts" /etc/hosts
+# Nova goes from host to host by ssh when it migrates cold or resizes.
+mount --bind "$state/../ssh/config" /etc/ssh/ssh_config
+/usr/sbin/sshd -f "$state/../ssh/sshd_config"
 echo "$outer" > "$state/pid"
 start_libvirtd() {
     for c in /sys/fs/cgroup/*; do

@@ -107,6 +107,22 @@ def build_shim() -> None:
          layout.HERE / 'shared-storage.c', '-ldl'])
 
 
+def make_keys() -> None:
+    """Make the one key with which the hosts trust each other."""
+    keys = layout.HOSTS / 'ssh'
+    shutil.rmtree(keys, ignore_errors=True)
+    keys.mkdir(parents=True)
+    run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f', keys / 'key'])
+    (keys / 'config').write_text(
+        f'IdentityFile {keys}/key\nStrictHostKeyChecking no\n'
+        'UserKnownHostsFile /dev/null\nLogLevel ERROR\n')
+    (keys / 'sshd_config').write_text(
+        f'HostKey {keys}/key\nAuthorizedKeysFile {keys}/key.pub\n'
+        # The key is below directories that others may write to.
+        'StrictModes no\nUsePAM no\nPasswordAuthentication no\n'
+        'PermitRootLogin prohibit-password\nPidFile none\n')
+
+
 def _configure(host: str, hosts: list[str]) -> None:
     state = directory(host)
     libvirt = state / 'etc/libvirt'

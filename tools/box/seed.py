@@ -138,6 +138,8 @@ def switch(cloud) -> str:
         if audit['audit_type'] == 'CONTINUOUS' and audit['state'] in (
                 'PENDING', 'ONGOING') and audit['goal_name'] == 'secondary':
             return audit['uuid']
+        if audit['name'] == 'secondary':    # off: its name is taken
+            api.delete(f"/audits/{audit['uuid']}")
     deadline = time.monotonic() + 60
     while True:
         answer = api.post('/audits', json={

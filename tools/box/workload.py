@@ -23,7 +23,7 @@ select sum(abalance) from pgbench_accounts
 '''
 #: What the primary needs of its host, alone, in percent.
 CALM_PERCENT = 22
-BURST_PERCENT = 78
+BURST_PERCENT = 74
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,24 +127,31 @@ class Clients:
 def calibrate(directory: pathlib.Path, host: str) -> Rates:
     """Measure a transaction's CPU on this machine and choose the rates.
 
-    So the schedule asks for the same part of a host on any machine.
+    So the schedule asks for the same part of a host on any machine.  A busy
+    host's caches are warmer and its clock is higher: each rate is chosen by
+    what a transaction costs near that rate.
     """
     group = cgroups.path('cpuacct', f'hosts/{host}') / 'cpuacct.usage'
 
-    def used(action) -> float:
+    def used(seconds: int, rate: int = 0) -> float:
         before = int(group.read_text())
-        action()
-        return (int(group.read_text()) - before) / 1e9
+        if rate:
+            Clients(directory, (Phase('b', seconds),), [host], host, 0,
+                    Rates(rate, rate)).run(lambda phase: None)
+        else:
+            time.sleep(seconds)
+        return (int(group.read_text()) - before) / 1e9 / seconds
 
-    seconds, rate = 8, 60
-    idle = used(lambda: time.sleep(seconds / 2)) * 2
-    clients = Clients(directory, (Phase('b', seconds),), [host], host, 0,
-                      Rates(rate, rate))
-    busy = used(lambda: clients.run(lambda phase: None))
-    cost = (busy - idle) / (seconds * rate)
-    capacity = layout.HOST_CPUS / 100 / cost
-    return Rates(round(CALM_PERCENT * capacity),
-                 round(BURST_PERCENT * capacity))
+    idle = used(4)
+
+    def rate_for(percent: float, guess: int) -> int:
+        cost = (used(6, guess) - idle) / guess
+        return round(percent / 100 * layout.HOST_CPUS / cost)
+
+    calm = rate_for(CALM_PERCENT, 20)
+    return Rates(calm, rate_for(
+        BURST_PERCENT, rate_for(BURST_PERCENT,
+                                round(calm * BURST_PERCENT / CALM_PERCENT))))
 
 
 class Sampler(threading.Thread):

@@ -123,9 +123,30 @@ class Limits(Base):
         guest, = self.secondaries()
         self.actuator.floor(guest)
         self.assertTrue(self.host.store.load('limits.json')['guests'])
+        self.host.process(1000, 78, fakes.UUIDS[0], 'instance-00000000')
         self.actuator.forget([])
         self.assertEqual({}, self.host.store.load('limits.json')['guests'])
         self.assertEqual({}, self.actuator._grips)
+
+    def test_who_came_in_between_is_not_forgotten(self):
+        """The trigger's thread may know a guest before control does."""
+        self.host.guest(0)
+        before = self.host.fingerprint()
+        guests = self.secondaries()
+        self.actuator.prioritise(guests)
+        self.actuator.floor(guests[0])
+        self.actuator.forget([])
+        self.actuator.prioritise(guests)
+        self.actuator.floor(guests[0])
+        self.assertTrue(self.actuator.release(guests[0]))
+        self.actuator.free_slice()
+        self.assertEqual(before, self.host.fingerprint())
+
+    def test_a_spoilt_state_file(self):
+        self.host.store.save('limits.json', {'guests': {'x': {}, 'a b c': {}}})
+        self.actuator = self.make()
+        self.actuator.forget([])
+        self.assertEqual({}, self.host.store.load('limits.json')['guests'])
 
     def test_usage(self):
         self.host.guest(0)
@@ -236,7 +257,6 @@ class OnlySecondaries(Base):
     def everything(self, guests):
         self.actuator.prioritise(guests)
         for guest in guests:
-            self.actuator.adopt(guest)
             self.actuator.set_share(guest, 10.0, 4.0)
             self.actuator.floor(guest)
             self.actuator.lift_emulator(guest)
@@ -289,7 +309,7 @@ class OnlySecondaries(Base):
             guests = self.secondaries()
             self.everything(guests)
             self.assertEqual(before, self.host.fingerprint(), path)
-            self.assertFalse(self.actuator.adopt(guests[0]))
+            self.assertFalse(self.actuator.floor(guests[0]))
             self.assertIn(guests[0].uuid, self.actuator.problems)
 
     def test_a_guest_that_has_ended(self):
@@ -305,7 +325,7 @@ class OnlySecondaries(Base):
         self.host.guest(0)
         self.host.guest(1, specs={})
         guest, = self.secondaries()
-        self.actuator.adopt(guest)
+        self.actuator.floor(guest)
         before = self.host.fingerprint()
         primary = cgroups.Group(self.host.path(self.host.cpu(
             self.host.scope('instance-00000001', 2))))

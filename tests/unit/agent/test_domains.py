@@ -16,7 +16,7 @@ class ReadGuest(unittest.TestCase):
         guest = read(fakes.domain_xml(
             fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED)))
         self.assertEqual(
-            domains.Guest(fakes.UUIDS[0], 'i', 4, 'p1', 2, 128, 1), guest)
+            domains.Guest(fakes.UUIDS[0], 'i', 4, 2), guest)
 
     def test_primaries(self):
         for metadata in ('', '<x/>', fakes.nova_metadata({}),
@@ -139,6 +139,15 @@ class Listing(unittest.TestCase):
         self.domains = self.make()
         with self.assertRaises(OSError):
             self.domains.refresh()
+        self.assertEqual([uuid], self.uuids())
+
+    def test_a_cache_of_another_version_serves_too(self):
+        uuid = self.host.guest(0)
+        self.domains.refresh()
+        data = self.host.store.load('domains.json')
+        data['secondaries'][0]['unheard_of'] = 1
+        self.host.store.save('domains.json', data)
+        self.domains = self.make()
         self.assertEqual([uuid], self.uuids())
 
     def test_the_cache_does_not_trust_numbers(self):

@@ -122,7 +122,7 @@ class Keeping(Base):
 
     def test_a_refusal(self):
         self.placement.put_status = 403
-        self.inventory.update(1.0, [])
+        self.assertFalse(self.inventory.update(1.0, []))
         self.assertIn('403', self.inventory.state)
         self.assertEqual({}, self.inventory.allowed)
 

@@ -340,6 +340,19 @@ class Reports(Base):
         self.assertTrue(told.wait(3))
         self.assertEqual(1, len(reports[-1].instances))
 
+    def test_an_error_does_not_end_the_reports(self):
+        agent, sender, sent = self.make(), mock.Mock(), threading.Event()
+        sender.send.side_effect = lambda report: sent.set()
+        build = mock.Mock(side_effect=[ValueError('a bad option'), 'report'])
+        with mock.patch.object(agent.reporter, 'build', build), \
+                mock.patch.object(service.reporter, 'news', lambda x: x):
+            thread = threading.Thread(target=agent._keep_reporting,
+                                      args=(sender,))
+            thread.start()
+            self.assertTrue(sent.wait(5))
+            agent.stop()
+            thread.join()
+
     def send_for(self, seconds, build):
         """Return when reports were sent while news came all the time."""
         agent, sender, sent = self.make(), mock.Mock(), []

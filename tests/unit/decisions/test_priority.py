@@ -57,6 +57,13 @@ class TestPreempt(Case):
              'e': ('migrate', 'idle'), 'a': ('suspend', None)},
             kinds(self.decide(world)))
 
+    def test_what_failed_to_migrate_goes_down(self):
+        world = cluster(host('h', 69.0, violated=True), host('idle', 20.0),
+                        vm('a', 'h', priority=3, pinned=True),
+                        *(vm(name, 'h', priority=9) for name in 'bc'))
+        self.assertEqual({'a': ('suspend', None)},
+                         kinds(self.decide(world)))
+
     def test_closed_hosts_are_no_targets(self):
         for values in ({'usable': False}, {'blocked': True},
                        {'primary': None}, {'violated': True},
@@ -297,8 +304,8 @@ class TestReturn(Case):
     def test_not_ours_to_bring_back(self):
         world = cluster(
             host('h'), vm('a', 'h', State.SUSPENDED),
-            self.down('b', wanted=False), self.down('c', blocked=True),
-            self.down('d', state=State.BUSY), self.down('e', None))
+            self.down('b', blocked=True), self.down('c', state=State.BUSY),
+            self.down('d', None))
         self.assertFalse(self.decide(world, 'return'))
 
     def test_whole_leases_only(self):

@@ -24,7 +24,7 @@ def decide(cluster, request, units=100_000):
 
 
 def running(cluster, name):
-    return len(list(cluster.on(name, *COUNTING)))
+    return len(worlds.on(cluster, name, *COUNTING))
 
 
 def surplus(cluster, name, share=5):
@@ -121,10 +121,11 @@ class TestPreempt(unittest.TestCase):
         for name in plan.unresolved:
             if cluster.hosts[name].blocked:
                 continue
-            for instance in after.on(name, State.ACTIVE):
+            for instance in worlds.on(after, name, State.ACTIVE):
                 self.assertTrue(any(
                     i.blocked or i.state is State.BUSY
-                    for i in after.lease(instance.lease)))
+                    for i in after.instances.values()
+                    if i.lease == instance.lease))
 
     @OURS
     @given(worlds.clusters())
@@ -158,7 +159,7 @@ class TestPreempt(unittest.TestCase):
         plan = decide(cluster, Request('drain', ('h0',)))
         after = worlds.apply(cluster, plan)
         if not plan.unresolved:
-            self.assertEqual([], list(after.on('h0', *COUNTING)))
+            self.assertEqual([], worlds.on(after, 'h0', *COUNTING))
 
 
 class TestReturn(unittest.TestCase):

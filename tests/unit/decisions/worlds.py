@@ -11,8 +11,8 @@ from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
-    CpuPolicy,
     Host,
+    HostPolicy,
     Instance,
     State,
 )
@@ -24,13 +24,13 @@ TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 4096,
 
 
 def cpu_policy(threshold=90.0, failed=0, violated=False):
-    return CpuPolicy(f'cpu <= {threshold:g}% for 10s', 'cpu', threshold, 10,
-                     failed, violated)
+    return HostPolicy(f'cpu <= {threshold:g}% for 10s', 'cpu', threshold, 10,
+                      failed, violated)
 
 
 def slots_policy(count, violated=False):
-    return CpuPolicy(f'slots <= {count} for 60s', 'slots', count, 60,
-                     int(violated), violated)
+    return HostPolicy(f'slots <= {count} for 60s', 'slots', count, 60,
+                      int(violated), violated)
 
 
 def host(name, primary=20.0, violated=False, **values):
@@ -42,7 +42,7 @@ def host(name, primary=20.0, violated=False, **values):
 
 def vm(uuid, where, state=State.ACTIVE, **values):
     values.setdefault('lease', f'lease-{uuid}')
-    return Instance(uuid, project='p', host=where, state=state,
+    return Instance(uuid, host=where, state=state,
                     **{'vcpus': 1, 'memory_mb': 256, 'disk_gb': 1, **values})
 
 
@@ -57,9 +57,10 @@ def apply(before, plan):
 
     An unshelved instance goes where our filter and weigher would put it.
     """
-    after = before.copy()
+    instances = dict(before.instances)
+    after = Cluster(before.hosts, instances)
     for operation in plan.operations:
-        old = after.instances[operation.instance]
+        old = instances[operation.instance]
         changes = {'state': State.ACTIVE, 'host': operation.target}
         if operation.kind is Kind.MIGRATE:
             origin = old.origin or old.host
@@ -76,33 +77,37 @@ def apply(before, plan):
             if operation.kind is Kind.UNSHELVE:
                 changes['host'] = Draft(after, Limits()).find_target(
                     old, Budget(), calm=True)
-        after.update(operation.instance, **changes)
+        instances[old.uuid] = dataclasses.replace(old, **changes)
     return after
+
+
+def on(world, name, *states):
+    """Return the instances on a host that are in one of some states."""
+    return [i for i in world.instances.values()
+            if i.host == name and i.state in states]
 
 
 def settle(before, plan):
     """Apply a plan and block what it touched, as the collector does."""
     after = apply(before, plan)
-    touched = {name for operation in plan.operations
-               for name in (operation.source,
-                            after.instances[operation.instance].host)}
-    for name in touched & after.hosts.keys():
-        after.hosts[name] = dataclasses.replace(after.hosts[name],
-                                                blocked=True)
-    for operation in plan.operations:
-        after.update(operation.instance, blocked=True)
-    return after
+    uuids = {operation.instance for operation in plan.operations}
+    names = {operation.source for operation in plan.operations} | {
+        after.instances[uuid].host for uuid in uuids}
+    return Cluster(
+        {name: dataclasses.replace(old, blocked=old.blocked or name in names)
+         for name, old in after.hosts.items()},
+        {uuid: dataclasses.replace(old, blocked=old.blocked or uuid in uuids)
+         for uuid, old in after.instances.items()})
 
 
 def relieved(before, resources=('cpu',)):
     """Return a cluster in which no policy on the resources fails."""
-    after = before.copy()
-    for name, old in before.hosts.items():
-        after.hosts[name] = dataclasses.replace(old, policies=tuple(
+    return dataclasses.replace(before, hosts={
+        name: dataclasses.replace(old, policies=tuple(
             dataclasses.replace(policy, failed=0, violated=False)
             if policy.resource in resources else policy
             for policy in old.policies))
-    return after
+        for name, old in before.hosts.items()})
 
 
 def kinds(plan: Plan):
@@ -134,11 +139,11 @@ def _random_instance(rng, uuid, hosts):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
     return Instance(
-        uuid, f'lease-{rng.randint(0, 9)}', 'p',
+        uuid, f'lease-{rng.randint(0, 9)}',
         None if state is State.SHELVED else rng.choice(hosts),
         state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
-        wanted=rng.random() > 0.1, blocked=rng.random() < 0.04,
+        blocked=rng.random() < 0.04,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
         origin=rng.choice([None, None, *hosts]))
 

@@ -4,7 +4,7 @@ import unittest
 from secondary_scheduler.estimation import room
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import CpuPolicy, State
+from secondary_scheduler.model.cluster import HostPolicy, State
 from secondary_scheduler.plans.operations import Kind
 from tests.unit.decisions.worlds import (
     TOTAL,
@@ -44,7 +44,7 @@ class TestCapacity(unittest.TestCase):
     def test_what_is_not_known_has_no_room(self):
         self.assertEqual(0, room.capacity(host('h', None), 5, 1))
         self.assertEqual(0, room.capacity(host('h', policies=()), 5, 1))
-        strange = CpuPolicy('net <= 3 for 5s', 'net', 3, 5)
+        strange = HostPolicy('net <= 3 for 5s', 'net', 3, 5)
         self.assertEqual(0, room.capacity(
             host('h', policies=(strange,)), 5, 1))
 
@@ -145,6 +145,3 @@ class TestDurations(unittest.TestCase):
     def test_every_kind_has_one(self):
         self.assertEqual([5, 3, 3, 2, 5, 10, 15],
                          [Durations().of(kind) for kind in Kind])
-
-    def test_replaced(self):
-        self.assertEqual(7.5, Durations(suspend=7.5).of(Kind.SUSPEND))

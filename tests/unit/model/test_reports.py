@@ -43,6 +43,13 @@ class TestReport(unittest.TestCase):
                        {'incarnation': 4}, {'unheard_of': 1},
                        {'policies': [{'policy': 'cpu'}]},
                        {'policies': [3]}, {'instances': [{}]},
+                       {'cpu_primary': '3'}, {'cpus': None},
+                       {'cpu_primary': float('nan')},
+                       {'cpu_total': float('inf')}, {'cpus': 10 ** 400},
+                       {'policies': [{**good['policies'][0],
+                                      'threshold': 'low'}]},
+                       {'instances': [{**good['instances'][0],
+                                       'floored': 1}]},
                        {'policies': [{**good['policies'][0],
                                       'state': 'tired'}]}):
             with self.subTest(change), self.assertRaises(ValueError):

@@ -99,6 +99,11 @@ class TestOperations(Case):
         self.bad('left alone', cluster(host('h'), vm('a', 'h', blocked=True)),
                  op(1, Kind.SUSPEND, 'a', 'h'))
 
+    def test_pinned(self):
+        world = cluster(host('h'), host('x'), vm('a', 'h', pinned=True))
+        self.bad('just failed', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+        self.good(world, op(1, Kind.SUSPEND, 'a', 'h'))
+
     def test_wrong_hosts(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
                         vm('b', 'h', State.SUSPENDED))
@@ -254,8 +259,3 @@ class TestLeases(Case):
         self.bad('both preempted and brought back', world,
                  op(1, Kind.SUSPEND, 'a', 'h', lease='l'),
                  op(2, Kind.RESUME, 'b', 'h', 'h', lease='l'))
-
-    def test_the_owner_decides(self):
-        self.bad('does not want', cluster(
-            host('h'), vm('a', 'h', State.SUSPENDED, wanted=False)),
-            op(1, Kind.RESUME, 'a', 'h', 'h'))

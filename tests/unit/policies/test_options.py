@@ -26,9 +26,6 @@ class TestPolicyOptions(unittest.TestCase):
         self.assertEqual(4, triggers.sensitivity_for(
             10, self.group.trigger_sensitivity))
 
-    def test_registering_twice_is_harmless(self):
-        options.register_opts(self.conf)
-
     def test_every_option_is_explained(self):
         for _group, opts in options.list_opts():
             for opt in opts:
@@ -40,8 +37,7 @@ class TestPolicyOptions(unittest.TestCase):
 
     def test_everything_registers_in_one_object(self):
         conf = cfg.ConfigOpts()
-        all_options.register_all(conf)
         for group, opts in all_options.list_opts():
-            name = getattr(group, 'name', group)
+            conf.register_opts(opts, group)
             for opt in opts:
-                self.assertIn(opt.dest, conf[name])
+                self.assertIn(opt.dest, conf[group.name])

@@ -17,7 +17,7 @@ class BookTest(unittest.TestCase):
 
     def setUp(self):
         self.now = 1000.0
-        self.book = HostBook(15, clock=lambda: self.now)
+        self.book = HostBook(lambda: 15, clock=lambda: self.now)
 
     def test_newest_report_of_each_host(self):
         self.assertTrue(self.book.accept(report(seq=1)))

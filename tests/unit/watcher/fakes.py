@@ -14,7 +14,6 @@ from watcher.tests.local_fixtures import conf_fixture, db
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
     cloud,
-    goal,
     history,
     scope,
     settings,
@@ -188,11 +187,11 @@ class WatcherTestCase(TestCase):
         self.addCleanup(settings.CONF.clear_override, 'policy',
                         'secondary_scheduler')
         self.goal = objects.Goal(
-            self.context, uuid=uid(901), name=goal.GOAL,
+            self.context, uuid=uid(901), name=vocabulary.GOAL,
             display_name='g', efficacy_specification=[])
         self.goal.create()
         self.strategy = objects.Strategy(
-            self.context, uuid=uid(902), name=history.STRATEGY,
+            self.context, uuid=uid(902), name=vocabulary.STRATEGY,
             display_name='s', goal_id=self.goal.id, parameters_spec={})
         self.strategy.create()
         self.history = history.History(settings.CONF)

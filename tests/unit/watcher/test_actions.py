@@ -110,6 +110,13 @@ class OperationsTest(ActionCase):
         self.assertEqual('SHELVED_OFFLOADED',
                          self.run_action(actions.Shelve).status)
 
+    def test_what_is_down_but_not_offloaded_keeps_its_mark(self):
+        self.cloud.during['shelve'] = lambda: self.cloud.change(
+            1, status='SHELVED')
+        self.cloud.during['shelve_offload'] = lambda: None
+        self.assert_fails(actions.Shelve, 'SHELVED on h1')
+        self.assertIn(snapshot.PREEMPTED, self.cloud.known[ONE].metadata)
+
     def test_waits_until_nova_has_ended(self):
         def begin():
             self.cloud.change(1, task_state='suspending')
@@ -140,6 +147,22 @@ class PreconditionTest(ActionCase):
             for cls in actions.OPPOSITES.values():
                 self.assert_skipped(cls, 'not a secondary', target='h2')
 
+    def test_nova_away(self):
+        self.cloud.down = True
+        made = self.make(actions.Suspend)
+        with self.assertRaises(exception.ActionExecutionFailure) as caught:
+            made.pre_condition()
+        self.assertIn('nova is away', str(caught.exception))
+
+    def test_messages_fit_watchers_column(self):
+        with mock.patch.object(self.cloud, 'act', side_effect=(
+                actions.clouds.CloudError('long ' * 100))):
+            with self.assertRaises(
+                    exception.ActionExecutionFailure) as caught:
+                self.make(actions.Suspend).execute()
+        # Watcher puts "Action failed in execute: " in front.
+        self.assertLessEqual(len(str(caught.exception)) + 40, 255)
+
     def test_state_and_place(self):
         self.assert_skipped(actions.Resume, 'ACTIVE already')
         self.assert_skipped(actions.Migrate, 'ACTIVE already', target='h1')
@@ -168,8 +191,12 @@ class PreconditionTest(ActionCase):
         made.input_parameters = {'resource_id': 'short'}
         self.assertRaises(jsonschema.ValidationError,
                           made.validate_parameters)
-        self.assertEqual(7, len({cls({}).get_description() for cls
-                                 in actions.OPPOSITES.values()}))
+
+    def test_each_kind_is_described(self):
+        for cls in actions.OPPOSITES.values():
+            text = cls({}).get_description()
+            self.assertIn(cls.KIND.value, text.lower())
+            self.assertNotIn('\n', text)
 
 
 class FailureTest(ActionCase):

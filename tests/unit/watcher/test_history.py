@@ -1,9 +1,11 @@
 """What is read from Watcher's database, and audits made there."""
 
 import datetime
+from unittest import mock
 
 from oslo_utils import timeutils
 from watcher import objects
+from watcher.decision_engine import sync
 
 from secondary_scheduler.watcher import settings
 from tests.unit.watcher import fakes
@@ -24,6 +26,24 @@ class HistoryTest(fakes.WatcherTestCase):
             fakes.uid(3): (False, False), fakes.uid(4): (False, False),
             fakes.uid(6): (True, False)}, found)
 
+    def test_an_upgrade_is_no_operators_word(self):
+        # The strategy in the database is not the one that is installed.
+        self.audit(1)
+        sync.Syncer().sync()
+        switch, = self.history.switches()
+        self.assertEqual('CANCELLED', switch.state)
+        self.assertTrue(switch.orphaned)
+        self.assertFalse(switch.on or switch.off)
+        # An operator who cancels later is understood.
+        audit = objects.Audit.get_by_uuid(self.context, switch.uuid)
+        audit.state = 'ONGOING'
+        audit.save()
+        later = timeutils.utcnow() + datetime.timedelta(seconds=31)
+        with mock.patch.object(timeutils, 'utcnow', return_value=later):
+            audit.state = 'CANCELLED'
+            audit.save()
+        self.assertTrue(self.history.switches()[0].off)
+
     def test_other_goals_are_not_ours(self):
         other = objects.Goal(self.context, uuid=fakes.uid(55), name='other',
                              display_name='o', efficacy_specification=[])
@@ -36,8 +56,7 @@ class HistoryTest(fakes.WatcherTestCase):
     def test_submit(self):
         self.audit(1, scope=[{'compute': []}])
         switch = self.history.switches()[0]
-        uuid = self.history.submit('preempt', ['h2', 'h1'], switch, 'b1',
-                                   {'report': 1.0})
+        uuid = self.history.submit('preempt', ['h2', 'h1'], switch, 'b1')
         audit = objects.Audit.get_by_uuid(self.context, uuid)
         self.assertEqual(
             ('ONESHOT', 'PENDING', True, True, [{'compute': []}]),
@@ -45,8 +64,7 @@ class HistoryTest(fakes.WatcherTestCase):
              audit.scope))
         self.assertEqual({
             'request': 'preempt', 'hosts': ['h1', 'h2'], 'batch': 'b1',
-            'switch': fakes.uid(1), 'stages': {'report': 1.0}},
-            audit.parameters)
+            'switch': fakes.uid(1)}, audit.parameters)
         self.assertEqual(uuid, self.engine.trigger_audit.call_args[0][1])
         child, = self.history.children(60)
         self.assertEqual(('preempt', fakes.uid(1), frozenset({'h1', 'h2'}),
@@ -64,6 +82,14 @@ class HistoryTest(fakes.WatcherTestCase):
             self.history.submit('preempt', ['h1'], None, 'b1')
         self.assertEqual('AuditAlreadyExists',
                          type(caught.exception).__name__)
+
+    def test_a_failed_action_shows_in_its_audit(self):
+        for number, state in ((1, 'FAILED'), (2, 'SUCCEEDED')):
+            audit = self.audit(number, audit_type='ONESHOT')
+            self.action(self.plan(audit), instance=number, state=state)
+        self.assertEqual({fakes.uid(1): True, fakes.uid(2): False},
+                         {c.uuid: c.failed
+                          for c in self.history.children(60)})
 
     def test_revive(self):
         self.audit(1, state='FAILED', hostname='dead')
@@ -96,11 +122,23 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
         self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
 
+    def test_a_failure_lets_hosts_be_operated_on_again(self):
+        plan = self.plan(self.audit(1))
+        for number, kind in ((1, 'migrate'), (2, 'suspend')):
+            failed = self.action(plan, kind, number, source='h1',
+                                 target='h2')
+            failed.state = 'FAILED'
+            failed.save()
+        locks = self.history.locks()
+        self.assertEqual(frozenset(), locks.hosts)
+        self.assertEqual({fakes.uid(1)}, locks.pinned_instances)
+        self.assertEqual({fakes.uid(2)}, locks.instances)
+
     def test_locks_end(self):
         plan = self.plan(self.audit(1))
         self.action(plan, instance=1)
         done = self.action(plan, instance=2, source='h3')
-        done.state = 'FAILED'
+        done.state = 'SUCCEEDED'
         done.save()
         waiting = self.plan(self.audit(2), state='RECOMMENDED')
         self.action(waiting, instance=3, source='h5')

@@ -101,7 +101,8 @@ class BuildTest(TestCase):
     def build(self, servers=(), hosts=(), fresh=(), inside=('h1', 'h2'),
               **changes):
         arguments = {'blocked_hosts': (), 'blocked_instances': (),
-                     'relief': (), 'policies_hash': None, **changes}
+                     'pinned_instances': (), 'relief': (),
+                     'policies_hash': None, **changes}
         return snapshot.build(
             snapshot.Snapshot({h.name: h for h in hosts},
                               {s.uuid: s for s in servers}),
@@ -153,7 +154,8 @@ class BuildTest(TestCase):
             fakes.server(4, metadata={snapshot.ORIGIN: 'nowhere'}),
             fakes.server(5, host=None, status='SHELVED_OFFLOADED')],
             [fakes.host('h1'), fakes.host('h2')],
-            blocked_instances={fakes.uid(3)}, blocked_hosts={'h2'})
+            blocked_instances={fakes.uid(3)}, blocked_hosts={'h2'},
+            pinned_instances={fakes.uid(1)})
         one = [found.instances[fakes.uid(i)] for i in range(1, 6)]
         self.assertEqual([True, False, False, False, False],
                          [i.preempted for i in one])
@@ -161,6 +163,8 @@ class BuildTest(TestCase):
                          [i.origin for i in one])
         self.assertEqual([False, False, True, False, False],
                          [i.blocked for i in one])
+        self.assertEqual([True, False, False, False, False],
+                         [i.pinned for i in one])
         self.assertIsNone(one[4].host)
         self.assertEqual([False, True], [found.hosts[h].blocked
                                          for h in ('h1', 'h2')])
@@ -230,7 +234,7 @@ class WindowTest(TestCase):
 class StagesTest(TestCase):
     def test_lines(self):
         with self.assertLogs(stages.LOG.logger, 'INFO') as logs:
-            self.assertEqual(5.0, stages.mark('b', stages.REPORT, 5.0))
+            stages.mark('b', stages.REPORT, 5.0)
             stages.mark_first_call('b1')
             stages.mark_first_call('b1')
         self.assertEqual(2, len(logs.output))
@@ -264,12 +268,6 @@ class GoalTest(TestCase):
         self.assertEqual(50.0, spec.get_global_efficacy_indicator({
             'preempted_instances_count': 2,
             'migrated_instances_count': 2})[0].value)
-        self.assertEqual('secondary', goal.SecondaryWorkloads.get_name())
-        self.assertEqual(
-            'Secondary workloads',
-            goal.SecondaryWorkloads.get_translatable_display_name())
-        self.assertEqual('Secondary workloads',
-                         goal.SecondaryWorkloads.get_display_name())
 
 
 class LeaderTest(TestCase):

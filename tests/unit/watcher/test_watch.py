@@ -6,7 +6,7 @@ import time
 from unittest import mock
 
 from oslo_utils import timeutils
-from watcher import objects
+from watcher.decision_engine import sync
 
 from secondary_scheduler.watcher import (
     cloud,
@@ -114,7 +114,6 @@ class ObserverTest(Case):
                      if c[0][0] == fakes.uid(4)]
         self.assertEqual(1, len(strangers))
 
-
     def test_a_decision_asks_for_its_hosts_only(self):
         self.seen.refresh()
         self.cloud.change(1, status='SUSPENDED')
@@ -174,8 +173,6 @@ class ViolationsTest(Case):
         audit, = self.audits()
         self.assertEqual(['h1'], audit.parameters['hosts'])
         self.assertEqual(fakes.uid(1), audit.parameters['switch'])
-        self.assertEqual({'report', 'window'},
-                         set(audit.parameters['stages']))
         for _ in range(5):
             self.report('h1', violated=True)
             self.tick(3)
@@ -244,6 +241,24 @@ class ViolationsTest(Case):
         self.tick(3)
         self.assertEqual(2, len(self.audits()))
 
+    def test_a_failed_action_does_not_wait_for_the_backoff(self):
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        first, = self.audits()
+        first.state = 'SUCCEEDED'
+        first.save()
+        plan = self.plan(first)
+        self.report('h1', violated=True)
+        self.tick(3)
+        self.assertEqual(1, len(self.audits()))
+        action = self.action(plan, 'migrate', 1, target='h2')
+        action.state = 'FAILED'
+        action.save()
+        self.report('h1', violated=True)
+        self.tick(3)
+        self.assertEqual(2, len(self.audits()))
+
     def test_at_most_so_many_a_minute(self):
         self.audit(1)
         for number in range(10):
@@ -307,6 +322,19 @@ class ChoresTest(Case):
             audit.parameters['request'], audit.parameters['hosts']))
         root = self.seen.snapshot.hosts['h1'].root
         self.assertEqual({('close', root)}, set(self.cloud.calls))
+
+    def test_a_switch_that_an_upgrade_cancelled_is_left_alone(self):
+        self.audit(1)
+        sync.Syncer().sync()
+        with self.assertLogs(watch.LOG.logger, 'WARNING') as logged:
+            self.tick()
+            self.tick(6)
+        self.assertEqual(1, sum('cancelled by Watcher itself' in line
+                                for line in logged.output))
+        self.assertEqual([], self.cloud.calls)
+        self.assertEqual([1], [len(self.history.switches())])
+        self.assertEqual([], [a for a in self.audits()
+                              if a.parameters.get('request') == 'drain'])
 
     def test_empty_and_closed_hosts_need_nothing(self):
         self.audit(1, state='CANCELLED')
@@ -424,4 +452,3 @@ class ChoresTest(Case):
                 mock.patch.object(watch, '_TICK', 0.01):
             self.assertRaises(SystemExit, self.watch._run)
         self.assertEqual(3, len(ticks))
-        self.assertEqual([], objects.ActionPlan.list(self.context))

@@ -1,0 +1,182 @@
+"""What the secondaries of a calm box do to the latency of its primaries.
+
+The demo's calm load of the primaries, over and over, in six conditions that
+take turns, so that what drifts on the machine drifts for all of them:
+
+    alone      the guests of all hosts are held still
+    again      the same once more: what two equal runs differ by
+    own        only the first host's guests run; latency of that host
+    others     only the other hosts' guests run; latency of the first host
+    all        all guests run; latency of all hosts, as in the demo's (b)
+    core       the guests are held still, the first host is bound to one CPU
+               of the machine, and an idle-class process that is no part of
+               the box spins on another CPU; latency of the first host
+    core_free  the same without the process: what "core" is to be held against
+
+``cpu_ms`` is the CPU time that one transaction takes of its host's primary.
+It does not grow by waiting for a CPU, only by slower CPUs: what the machine's
+cores take from each other.
+
+Run it on a box that is up; it boots the demo's secondaries if there are none:
+
+    python3 tools/box script benchmarks/primary_latency.py --rounds 5
+"""
+
+import argparse
+from collections.abc import Iterator
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+import openstack
+
+import cgroups
+import demo
+import layout
+import report
+import seed
+from shell import say
+import workload
+
+CONDITIONS = ('alone', 'own', 'again', 'others', 'core_free', 'all', 'core')
+FIGURES = ('p50', 'p95', 'p99', 'cpu_ms')
+#: Seconds after a change of condition that do not count.
+SETTLE = 3
+
+
+@contextlib.contextmanager
+def held(hosts: list[str]) -> Iterator[None]:
+    """Hold the guests of hosts still: 1 ms of CPU a second for all."""
+    groups = [cgroups.path('cpu', f'hosts/{host}/machine') for host in hosts]
+
+    def limit(quota: int, period: int) -> None:
+        for group in groups:
+            for name, value in (('quota', -1), ('period', period),
+                                ('quota', quota)):
+                (group / f'cpu.cfs_{name}_us').write_text(str(value))
+    limit(1000, 1000000)
+    try:
+        yield
+    finally:
+        limit(-1, 100000)
+
+
+@contextlib.contextmanager
+def bound(host: str, cpus: str) -> Iterator[None]:
+    """Bind all that runs on a host's system.slice to CPUs."""
+    top = cgroups.path('cpuset', f'hosts/{host}/system.slice')
+    below = sorted((path for path in top.rglob('*') if path.is_dir()),
+                   reverse=True)
+    before = (top / 'cpuset.cpus').read_text()
+    for group in (*below, top):
+        (group / 'cpuset.cpus').write_text(cpus)
+    try:
+        yield
+    finally:
+        for group in (top, *reversed(below)):
+            (group / 'cpuset.cpus').write_text(before)
+
+
+@contextlib.contextmanager
+def spinner(cpu: str) -> Iterator[None]:
+    """Keep one CPU busy with a process that gives way to any other."""
+    process = subprocess.Popen(
+        ['chrt', '--idle', '0', 'taskset', '-c', cpu, 'sh', '-c',
+         'while :; do :; done'])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def load(directory: str, hosts: list[str], seconds: int, rate: int,
+         watched: list[str]) -> dict[str, float]:
+    """Run the calm load; return what was seen of the watched hosts."""
+    def used() -> int:
+        return sum(int((cgroups.path('cpuacct', f'hosts/{host}/system.slice')
+                        / 'cpuacct.usage').read_text()) for host in watched)
+    clients = workload.Clients(
+        pathlib.Path(directory), (workload.Phase('b', seconds),), hosts,
+        hosts[0], 1, workload.Rates(rate, rate))
+    before, began = used(), time.time()
+    clients.run(lambda phase: None)
+    cpu = (used() - before) / 1e6
+    rows = [row for host in watched
+            for row in clients.latencies('b', host, began + SETTLE)]
+    everything = sum(len(clients.latencies('b', host)) for host in watched)
+    found = [latency for _, latency in rows]
+    return {**{f'p{q}': report.percentile(found, q / 100)
+               for q in (50, 95, 99)},
+            'cpu_ms': cpu / max(1, everything)}
+
+
+def measure(condition: str, directory: str, hosts: list[str], seconds: int,
+            rate: int) -> dict[str, float]:
+    """Return the figures of one condition."""
+    still = {'own': hosts[1:], 'others': hosts[:1], 'all': []}
+    watched = hosts if condition in ('alone', 'again', 'all') else hosts[:1]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(still.get(condition, hosts)))
+        if condition.startswith('core'):
+            stack.enter_context(bound(hosts[0], '0'))
+        if condition == 'core':
+            stack.enter_context(spinner('1'))
+        return load(directory, hosts, seconds, rate, watched)
+
+
+def table(rows: list[dict], against: dict[str, str]) -> str:
+    """Return the ratios of each condition to the one it is held against."""
+    lines = ['ratio to the run without, per round (median):']
+    for name, base in against.items():
+        for figure in FIGURES:
+            ratios = [row[name][figure] / row[base][figure] for row in rows]
+            lines.append(f'  {name:7} {figure:7}' + ' '.join(
+                f'{ratio:5.2f}' for ratio in ratios)
+                + f'   ({statistics.median(ratios):.2f})')
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    """Measure, print a table and JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--seconds', type=int, default=25,
+                        help='of each measurement (default %(default)s)')
+    parser.add_argument('--rounds', type=int, default=5,
+                        help='of all conditions (default %(default)s)')
+    options = parser.parse_args()
+    if os.cpu_count() == 1:
+        parser.error('this machine has one CPU; two are needed')
+    hosts = layout.host_names(layout.load_settings())
+    cloud = openstack.connect()
+    demo.remove(cloud)
+    seed.demo_objects(cloud)
+    workload.prepare(hosts)
+    rows = []
+    with tempfile.TemporaryDirectory() as directory:
+        rate = workload.calibrate(pathlib.Path(directory), hosts[0]).calm
+        say('booting the secondaries')
+        demo.wait_working(demo.boot(
+            openstack.connect(username='demo', project_name='demo')))
+        try:
+            for number in range(options.rounds):
+                say(f'round {number + 1} of {options.rounds}')
+                rows.append({name: measure(name, directory, hosts,
+                                           options.seconds, rate)
+                             for name in CONDITIONS})
+        finally:
+            demo.remove(cloud)
+    print(table(rows, {'again': 'alone', 'own': 'alone', 'others': 'alone',
+                       'all': 'alone', 'core': 'core_free'}))
+    print(json.dumps({'rate': rate, 'rounds': rows}))
+
+
+if __name__ == '__main__':
+    main()
