@@ -48,7 +48,7 @@ class Facts:
         return {roots.get(names[uuid], names[uuid]): value['resources']
                 for uuid, value in found.items()}
 
-    def wait(self, states, seconds: float = 90) -> str:
+    def wait(self, states, seconds: float = 240) -> str:
         """Wait until Nova is done with the server; return its status."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

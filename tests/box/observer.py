@@ -14,10 +14,8 @@ import time
 
 import cgroups
 import layout
+from report import THRESHOLD
 import secondaries
-
-THRESHOLD = 90.0
-TIMELIMIT = 10
 
 _SCOPE = re.compile(r'qemu-\d+-(.+)\.libvirt-qemu')
 #: The floor: 1 ms in 100 ms for each vCPU, in percent of a host; and what
