@@ -37,9 +37,10 @@ class Instance:
 
     ``cpu`` is its use now (before it went down, if it is down) in percent of
     its host (None: unknown), ``usage`` that of further resources by name; the
-    higher its ``priority``, the later it gives way; ``preempted`` tells that it is down because we put it down, ``blocked``
-    that it was operated on a moment ago and must be left alone, ``pinned``
-    that a live migration of it has just failed and is not tried again yet.
+    higher its ``priority``, the later it gives way; ``preempted`` tells that
+    it is down because we put it down, ``blocked`` that it was operated on a
+    moment ago and must be left alone, ``pinned`` that a live migration of it
+    has just failed and is not tried again yet.
     """
 
     uuid: str

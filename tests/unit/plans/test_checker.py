@@ -113,7 +113,7 @@ class TestOperations(Case):
         self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h', 'h'))
         self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h'))
         self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h', 'x'))
-        self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h'))
+        self.bad('needs a host', world, op(1, Kind.RESUME, 'b', 'h'))
 
     def test_closed_targets(self):
         for values, words in (({'usable': False}, 'not usable'),
@@ -175,15 +175,15 @@ class TestRoom(Case):
         world = cluster(host('h', total=SMALL), host('x', total=SMALL),
                         host('y'), vm('a', 'h'), vm('b', 'x'))
         out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, out, into)
         self.bad('no room', world, out,
-                 dataclasses.replace(into, start_s=4.9))
+                 dataclasses.replace(into, start_s=4.9, after=()))
 
     def test_shelving_makes_room_suspending_does_not(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'x'))
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, op(1, Kind.SHELVE, 'b', 'x'), into)
         self.bad('no room', world, op(1, Kind.SUSPEND, 'b', 'x'), into)
 
@@ -222,7 +222,7 @@ class TestGroups(Case):
         self.bad('on the move', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 4.0))
         self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
-                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0))
+                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0, after=(1,)))
 
 
 class TestLeases(Case):
