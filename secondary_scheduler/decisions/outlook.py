@@ -150,9 +150,9 @@ class Outlook:
                works: list[Work]) -> bool:
         if self.holds(host, policy, at_s, works):
             return False
-        predict = self._estimator.predict
-        return (predict(policy.resource, host, at_s, works)
-                > predict(policy.resource, host, at_s, self.ongoing)
+        demand = self._estimator.demand
+        return (demand(policy.resource, host, at_s, works)
+                > demand(policy.resource, host, at_s, self.ongoing)
                 or self.holds(host, policy, at_s, self.ongoing))
 
 

@@ -17,7 +17,6 @@ from secondary_scheduler.decisions import outlook as outlooks
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.estimation.feasibility import Overheads, Work
-from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model.cluster import (
     Host,
     HostPolicy,
@@ -171,10 +170,12 @@ class Search:
         """Tell whether a lease has its part in a violation, as things are.
 
         That is so if one of its instances runs on a host where the policy
-        fails for good under the steps so far.
+        fails for good under the steps so far.  One that is busy or in a state
+        of its owner's making is beyond reach: the others on its host have
+        to make up for it.
         """
         here = {one.host for one in self.draft.members(lease)
-                if one.state in RUNNING}
+                if one.state is State.ACTIVE}
         return any(one.host in here for one in self.failing())
 
     def failing(self) -> list[Violation]:
@@ -392,7 +393,7 @@ class Search:
         return any(
             one.deadline_s - self._elapsed() < self._quickest()
             for one in self.failing()
-            if any(member.host == one.host and member.state in RUNNING
+            if any(member.host == one.host and member.state is State.ACTIVE
                    for member in self.draft.members(lease)))
 
     def _give_up_what_is_lost(self) -> None:

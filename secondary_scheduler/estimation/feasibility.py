@@ -117,12 +117,19 @@ class Estimator:
         the resource's unit.  ``only`` leaves other instances out of account
         (the partial check of X1).
         """
+        demand = self.demand(resource, host, at_s, works, only)
+        return demand if resource in STATIC else min(100.0, demand)
+
+    def demand(self, resource: str, host: str, at_s: float,
+               works: Iterable[Work] = (),
+               only: Collection[str] | None = None) -> float:
+        """Return the same, also where it is more than a host has."""
         works = [work for work in works if host in (work.source, work.target)]
         use = sum(self._uses(resource, host, at_s, works, only))
         if resource in STATIC:
             return use
         use += self.primaries.get(host, {}).get(resource, 100.0)
-        return min(100.0, use + self._overhead(resource, host, at_s, works))
+        return use + self._overhead(resource, host, at_s, works)
 
     def holds(self, resource: str, threshold: float, host: str, at_s: float,
               works: Iterable[Work] = (),

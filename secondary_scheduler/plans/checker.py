@@ -109,7 +109,8 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
     """What the plan promises is kept, and no more than policies allow.
 
     A violated policy is invalid ``timelimit`` checks after its first failed
-    one, so that is what an operation that leaves its host may promise.
+    one, so that is what an operation that leaves its host may promise; while
+    a host is left alone only its static policies are to be seen to.
     """
     for operation in plan.operations:
         deadline, name = operation.deadline_s, _name(operation)
@@ -120,9 +121,9 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
         if operation.start_s + operation.duration_s > deadline + TOLERANCE_S:
             yield f'{name}: ends after its deadline, {deadline:g} s'
         host = cluster.hosts.get(operation.source or '')
-        left = [policy.timelimit - policy.failed
-                for policy in (host.policies if host else ())
-                if policy.violated]
+        left = [] if host is None else [
+            policy.timelimit - policy.failed for policy in host.policies
+            if policy.violated and (policy.static or not host.blocked)]
         if not left:
             yield f'{name}: has a deadline, but leaves no violated host'
         elif deadline > min(left):
