@@ -8,11 +8,19 @@ what an operation needs, holds and leaves behind, event by event.
 from collections import defaultdict
 from collections.abc import Iterator
 import dataclasses
-import itertools
 import math
 
-from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.cluster import Cluster, Instance, State
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.orders import (
+    MOVES,
+    RUNNING,
+    Orders,
+    ancestors,
+    broken,
+    describe,
+    held,
+)
 
 #: Times closer than this (s) are the same.
 TOLERANCE_S = 1e-6
@@ -28,8 +36,6 @@ _LEAVES = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.SUSPENDED,
 _DOWN = frozenset({Kind.SUSPEND, Kind.STOP, Kind.SHELVE})
 _UP = frozenset({Kind.RESUME, Kind.START, Kind.UNSHELVE})
 _IN_PLACE = frozenset({Kind.RESUME, Kind.START})
-_MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
-_RUNNING = frozenset({State.ACTIVE, State.BUSY, State.OTHER})
 
 
 def check(cluster: Cluster, plan: Plan) -> list[str]:
@@ -49,13 +55,8 @@ def check(cluster: Cluster, plan: Plan) -> list[str]:
         faults += _Replay(cluster).run(plan)
         if not faults:
             # The plan is good if all takes as long as expected; and if not?
-            faults += _Orders(cluster, plan).faults()
+            faults += Orders(cluster, plan).faults()
     return faults
-
-
-def _name(operation: Operation) -> str:
-    return (f'operation {operation.id} ({operation.kind} of '
-            f'{operation.instance})')
 
 
 def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
@@ -63,7 +64,7 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
     if len(ids) < len(plan.operations):
         yield 'two operations have the same id'
     for operation in plan.operations:
-        name = _name(operation)
+        name = describe(operation)
         instance = cluster.instances.get(operation.instance)
         if instance is None:
             yield f'{name}: the instance is unknown'
@@ -74,7 +75,7 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
             yield f'{name}: host {operation.target} is unknown'
         if not (0 <= operation.start_s < math.inf
                 and 0 < operation.duration_s < math.inf):
-            yield f'{_name(operation)}: start or duration is no time'
+            yield f'{describe(operation)}: start or duration is no time'
         for one in set(operation.after) - ids:
             yield f'{name}: waits for {one}, which is not in the plan'
     for host in plan.unresolved:
@@ -101,7 +102,7 @@ def _times(plan: Plan) -> Iterator[str]:
             other = by_id[one]
             if (operation.start_s + TOLERANCE_S
                     < other.start_s + other.duration_s):
-                yield (f'{_name(operation)}: starts before operation {one} '
+                yield (f'{describe(operation)}: starts before operation {one} '
                        'has ended')
 
 
@@ -113,7 +114,7 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
     a host is left alone only its static policies are to be seen to.
     """
     for operation in plan.operations:
-        deadline, name = operation.deadline_s, _name(operation)
+        deadline, name = operation.deadline_s, describe(operation)
         if deadline is None:
             continue
         if not deadline < math.inf:
@@ -131,24 +132,9 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
                    f'before its deadline, {deadline:g} s')
 
 
-def _ancestors(plan: Plan) -> dict[int, set[int]]:
-    """Return all that must have ended before each operation may start."""
-    by_id = {operation.id: operation for operation in plan.operations}
-    found: dict[int, set[int]] = {}
-    for one in by_id:
-        found[one] = set()
-        stack = list(by_id[one].after)
-        while stack:
-            other = stack.pop()
-            if other not in found[one]:
-                found[one].add(other)
-                stack.extend(by_id[other].after)
-    return found
-
-
 def _repetitions(plan: Plan) -> Iterator[str]:
     """One operation an instance, but for one that runs again and moves on."""
-    ancestors = _ancestors(plan)
+    before = ancestors(plan)
     of_instance = defaultdict(list)
     for operation in plan.operations:
         of_instance[operation.instance].append(operation)
@@ -160,7 +146,7 @@ def _repetitions(plan: Plan) -> Iterator[str]:
             first, last = last, first
         if not (len(several) == 2 and first.kind in _IN_PLACE
                 and last.kind is Kind.MIGRATE
-                and first.id in ancestors[last.id]):
+                and first.id in before[last.id]):
             yield f'instance {uuid} has several operations'
 
 
@@ -194,7 +180,7 @@ class _Replay:
     def __init__(self, cluster: Cluster) -> None:
         self.hosts = cluster.hosts
         self.instances = dict(cluster.instances)
-        self.held = _held(cluster)
+        self.held = held(cluster)
         self.ongoing: dict[int, Operation] = {}
         self.faults: list[str] = []
 
@@ -215,7 +201,7 @@ class _Replay:
         return self.faults
 
     def _start(self, operation: Operation) -> None:
-        self.faults += (f'{_name(operation)}: {fault}'
+        self.faults += (f'{describe(operation)}: {fault}'
                         for fault in self._obstacles(operation))
         self.ongoing[operation.id] = operation
         if operation.target is not None:
@@ -241,8 +227,8 @@ class _Replay:
                 yield from self._crowded(operation.target, instance)
             yield from self._overrun(operation.target, instance)
         group = instance.anti_affinity
-        if group is not None and operation.kind in _MOVES and any(
-                other.kind in _MOVES and group
+        if group is not None and operation.kind in MOVES and any(
+                other.kind in MOVES and group
                 == self.instances[other.instance].anti_affinity
                 for other in self.ongoing.values()):
             yield f'another member of group {group} is on the move'
@@ -286,10 +272,10 @@ class _Replay:
         """Name the static policies that one more on the host breaks."""
         running = {uuid for uuid, names in self.held.items()
                    if target in names
-                   and self.instances[uuid].state in _RUNNING}
+                   and self.instances[uuid].state in RUNNING}
         running |= {one.instance for one in self.ongoing.values()
                     if one.target == target}
-        for resource in _broken(self.hosts[target], [
+        for resource in broken(self.hosts[target], [
                 self.instances[uuid] for uuid in running | {newcomer.uuid}]):
             yield f'a policy of host {target} allows no more {resource}'
 
@@ -304,109 +290,6 @@ class _Replay:
         self.held[instance.uuid] = set() if host is None else {host}
         self.instances[instance.uuid] = dataclasses.replace(
             instance, host=host, state=_LEAVES[operation.kind])
-
-
-class _Orders:
-    """What dependencies alone guarantee, whatever the times.
-
-    Where one operation has to wait for another, the plan must say so: it is
-    carried out as a graph, and estimates are wrong (DESIGN.md decision 11).
-    Each host is looked at when its arrivals have happened up to one of them,
-    and nothing has left it but what they have to wait for.
-    """
-
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
-        self.cluster = cluster
-        self.plan = plan
-        self.ancestors = _ancestors(plan)
-        self.held = _held(cluster)
-        self.leave: dict[str, list[Operation]] = defaultdict(list)
-        self.arrive: dict[str, list[Operation]] = defaultdict(list)
-        for operation in sorted(plan.operations,
-                                key=lambda one: (one.start_s, one.id)):
-            source, target = operation.source, operation.target
-            if source is not None and source != target:
-                self.leave[source].append(operation)
-            if target is not None:
-                self.arrive[target].append(operation)
-
-    def faults(self) -> Iterator[str]:
-        """Say which operations could come too early."""
-        yield from self._groups()
-        for host, arrivals in self.arrive.items():
-            residents = {uuid for uuid, hosts in self.held.items()
-                         if host in hosts}
-            for count, last in enumerate(arrivals, 1):
-                yield from self._collisions(host, residents, arrivals[:count],
-                                            last)
-
-    def _groups(self) -> Iterator[str]:
-        """Members of a group move one after the other."""
-        moves = defaultdict(list)
-        for operation in self.plan.operations:
-            group = self.cluster.instances[operation.instance].anti_affinity
-            if group is not None and operation.kind in _MOVES:
-                moves[group].append(operation)
-        for group, several in moves.items():
-            for one, other in itertools.combinations(several, 2):
-                if (one.id not in self.ancestors[other.id]
-                        and other.id not in self.ancestors[one.id]):
-                    yield (f'{_name(other)}: nothing makes it wait for '
-                           f'{one.id}, which moves group {group} too')
-
-    def _collisions(self, host: str, residents: set[str],
-                    arrivals: list[Operation], last: Operation
-                    ) -> Iterator[str]:
-        """Say what is in the way of the last of some arrivals."""
-        awaited = set().union(*(self.ancestors[one.id] for one in arrivals))
-        leavers = [one for one in self.leave[host] if one.id in awaited]
-        newcomers = {one.instance for one in arrivals}
-        values, instances = self.cluster.hosts[host], self.cluster.instances
-        running = {uuid for uuid in residents
-                   if instances[uuid].state in _RUNNING} | newcomers
-        for resource in _broken(values, [instances[uuid] for uuid in running
-                                         - {one.instance for one in leavers}
-                                         ]):
-            yield (f'{_name(last)}: nothing makes it wait until a policy of '
-                   f'host {host} allows more {resource}')
-        if last.instance in residents:
-            return
-        there = [instances[uuid] for uuid in (residents | newcomers)
-                 - {one.instance for one in leavers if one.kind in _MOVES}]
-        newcomer = instances[last.instance]
-        for name, amount in newcomer.claims.items():
-            room = values.total.get(name, 0) - values.reserved.get(name, 0)
-            if amount and sum(one.claims[name] for one in there) > room:
-                yield (f'{_name(last)}: nothing makes it wait until host '
-                       f'{host} has room in {name}')
-        group = newcomer.anti_affinity
-        if group is not None and any(
-                one.anti_affinity == group and one.uuid != newcomer.uuid
-                for one in there):
-            yield (f'{_name(last)}: nothing makes it wait until host {host} '
-                   f'has no member of group {group}')
-
-
-def _broken(host: Host, running: list[Instance]) -> Iterator[str]:
-    """Yield the static resources of which instances hold too much."""
-    holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
-             'memory': sum(i.memory_mb for i in running)}
-    for policy in host.policies:
-        if holds.get(policy.resource, 0) > policy.threshold:
-            yield policy.resource
-
-
-def _held(cluster: Cluster) -> dict[str, set[str]]:
-    """Return the hosts on which instances hold their claims now.
-
-    Those that are being migrated hold them on two.
-    """
-    held = {uuid: {instance.host} if instance.host is not None else set()
-            for uuid, instance in cluster.instances.items()}
-    for one in cluster.in_flight:
-        if one.target is not None:
-            held[one.instance].add(one.target)
-    return held
 
 
 def _tick(time_s: float) -> int:
