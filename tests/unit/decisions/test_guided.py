@@ -15,12 +15,15 @@ from secondary_scheduler.decisions.search import (
     low_actions,
     low_order,
 )
-from secondary_scheduler.model.cluster import HostPolicy, State
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
 from tests.unit.decisions import worked_example
 from tests.unit.decisions.worlds import (
+    TOTAL,
     cluster,
     host,
     kinds,
@@ -207,6 +210,26 @@ class TestGuided(Case):
                              threshold=0)
         self.assertEqual({'a': ('stop', None), 'b': ('suspend', None)},
                          kinds(self.decide(world)))
+
+    def test_what_is_late_is_held_against_nobody_else(self):
+        # Two stops at a time, 2 s each, and 4 s: the fifth comes too late.
+        world = self.crowded(
+            host('i', 95.0, violated=True), vm('b', 'h', priority=1),
+            *(vm(uuid, 'i', priority=9) for uuid in 'vwxyz'), threshold=0)
+        plan = self.decide(world, profile=Profile(deadline_guard=2.0),
+                           durations=Durations(suspend=3.0))
+        self.assertEqual(('suspend', None), kinds(plan)['b'])
+        self.assertEqual(('i',), plan.unresolved)
+
+    def test_what_is_on_its_way_takes_its_place(self):
+        small = {**TOTAL, vocabulary.SLOT: 1}
+        world = self.crowded(
+            host('x', total=small), vm('a', 'h'), host('y', total=small),
+            vm('b', 'y', State.BUSY), threshold=0)
+        self.assertEqual({'a': ('migrate', 'x')}, kinds(self.decide(world)))
+        world = dataclasses.replace(world, in_flight=(
+            InFlight('migrate', 'b', 'y', 'x', 3.0),))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
     def test_chained_or_all_at_once(self):
         # suspend and then migrate: 3 + 5 s, at once only 5 s

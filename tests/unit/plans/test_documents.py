@@ -85,6 +85,9 @@ class TestModel(unittest.TestCase):
             [('cpu <= 50% for 10s', 2, False, 4)],
             [(p.text, p.failed, p.violated, p.sensitivity)
              for p in n2.policies])
+        fired = copy.deepcopy(MODEL)
+        fired['hosts'][1]['policies'][0]['failed'] = 4
+        self.assertTrue(model(fired).hosts['n2'].violated)
         calm = copy.deepcopy(MODEL)
         del calm['hosts'][0]['usage'], calm['instances'][1]
         del calm['in_flight']
