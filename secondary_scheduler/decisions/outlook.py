@@ -108,9 +108,13 @@ class Outlook:
         """Return the operations with their times, ongoing ones included."""
         return [*self.ongoing, *self._schedule(self, steps)]
 
-    def outcome(self, steps: Iterable[Step]) -> list[Work]:
-        """Return the operations as if all had ended at once."""
-        return [*self.ongoing, *(_work(step, 0.0, 0.0) for step in steps)]
+    def outcome(self, steps: Iterable[Step], host: str) -> list[Work]:
+        """Return the operations on a host as if all had ended at once.
+
+        Those that are under way come last, as they are.
+        """
+        return [*(_work(step, 0.0, 0.0) for step in steps
+                  if host in (step.old.host, step.new.host)), *self.ongoing]
 
     def holds(self, host: str, policy: HostPolicy, at_s: float = math.inf,
               works: Iterable[Work] = (),

@@ -7,6 +7,7 @@ only if no sacrifice of lower ones helps.  Lower leases are tried in the order
 LOW, and each set of them with the actions of LOWACTION, the gentlest first.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import enum
@@ -120,6 +121,13 @@ def low_actions(count: int) -> Iterator[tuple[Action, ...]]:
                     for bit in range(count))
 
 
+def _needs(instance: Instance) -> tuple[object, ...]:
+    """Return all on which it depends whether a host has room for it."""
+    return (instance.vcpus, instance.memory_mb, instance.disk_gb,
+            instance.cpu, tuple(sorted(instance.usage.items())),
+            instance.anti_affinity)
+
+
 class Search:
     """One search; ``trace`` tells all it tried, ``chosen`` its result.
 
@@ -143,6 +151,7 @@ class Search:
         self._elapsed = elapsed
         self._judged: set[str] = set()
         self.lost: set[Violation] = set()
+        self._unfit: set[tuple[object, ...]] = set()
         self._of_host: dict[str, list[Violation]] = {}
         for one in self.violations:
             self._of_host.setdefault(one.host, []).append(one)
@@ -176,14 +185,17 @@ class Search:
         """
         here = {one.host for one in self.draft.members(lease)
                 if one.state is State.ACTIVE}
-        return any(one.host in here for one in self.failing())
+        return any(self._fails(one) for host in here
+                   for one in self._of_host.get(str(host), ()))
 
     def failing(self) -> list[Violation]:
         """Return the violations that the steps so far do not end."""
-        works = self.outlook.outcome(self.draft.steps)
-        return [one for one in self.violations
-                if not self.outlook.holds(one.host, one.policy, math.inf,
-                                          works)]
+        return [one for one in self.violations if self._fails(one)]
+
+    def _fails(self, violation: Violation) -> bool:
+        return not self.outlook.holds(
+            violation.host, violation.policy, math.inf,
+            self.outlook.outcome(self.draft.steps, violation.host))
 
     def late(self, works: Sequence[Work]) -> list[Violation]:
         """Return the violations that operations end too late, if at all.
@@ -321,20 +333,20 @@ class Search:
 
     def _leavers(self, lease: str) -> list[Instance]:
         """Return as many instances as must leave, the largest first."""
-        works = self.outlook.outcome(self.draft.steps)
         movable = sorted(
             (one for one in self.draft.members(lease)
              if one.state is State.ACTIVE and not one.blocked
              and not one.pinned),
             key=lambda one: (-one.vcpus, one.uuid))
-        leavers = []
+        leavers: list[Instance] = []
         for instance in movable:
             host = str(instance.host)
-            if all(self.outlook.holds(host, one.policy, math.inf, works)
-                   for one in self._of_host.get(host, ())):
-                continue
-            leavers.append(instance)
-            works.append(Work(Kind.MIGRATE, instance.uuid, host, None))
+            works = self.outlook.outcome(self.draft.steps, host) + [
+                Work(Kind.MIGRATE, one.uuid, one.host, None)
+                for one in leavers]
+            if not all(self.outlook.holds(host, one.policy, math.inf, works)
+                       for one in self._of_host.get(host, ())):
+                leavers.append(instance)
         return leavers
 
     def _find_target(self, instance: Instance) -> str | None:
@@ -344,20 +356,24 @@ class Search:
         branch then fails for want of time, not of room.
         """
         slow: str | None = None
+        changes: dict[str | None, tuple[str, ...]] = defaultdict(tuple)
+        for step in self.draft.steps:
+            for name in {step.old.host, step.new.host}:
+                changes[name] += (step.kind, step.old.uuid)
         for host in self._targets:
-            if host.name == instance.host:
+            look = (host.name, changes[host.name], _needs(instance))
+            if host.name == instance.host or look in self._unfit:
                 continue
             if not self._budget.spend():
                 return None
-            if not (self.draft.rooms.stocks(host.name, instance)
-                    and self.draft.rooms.separate(host.name, instance)):
+            if not self._fits(host, instance):
+                self._unfit.add(look)
                 continue
             begun = len(self.draft.steps)
             self.draft.migrate(instance, host.name)
-            fits = self._fits(host.name)
-            works = self.outlook.works(self.draft.steps) if fits else []
+            works = self.outlook.works(self.draft.steps)
             self.draft.rewind(begun)
-            if not fits or self.outlook.spoils(host.name, works):
+            if self.outlook.spoils(host.name, works):
                 continue
             if all(work.end_s <= self._deadline(work.source)
                    for work in works if work.target == host.name):
@@ -368,14 +384,18 @@ class Search:
                 break   # nowhere is less going on
         return slow
 
-    def _fits(self, host: str) -> bool:
-        """Tell whether the host's policies hold in the end.
+    def _fits(self, host: Host, instance: Instance) -> bool:
+        """Tell whether a host will have room for an instance in the end.
 
         The quick part of the check, without any times.
         """
-        works = self.outlook.outcome(self.draft.steps)
-        return all(self.outlook.holds(host, policy, math.inf, works)
-                   for policy in self.outlook.cluster.hosts[host].policies)
+        works = self.outlook.outcome(self.draft.steps, host.name)
+        works.append(Work(Kind.MIGRATE, instance.uuid, instance.host,
+                          host.name))
+        return (self.draft.rooms.stocks(host.name, instance)
+                and self.draft.rooms.separate(host.name, instance)
+                and all(self.outlook.holds(host.name, policy, math.inf, works)
+                        for policy in host.policies))
 
     # time
 
