@@ -212,6 +212,10 @@ workers = 4
 workflow_engine = secondary
 [watcher_workflow_engines.secondary]
 max_workers = 8
+[secondary_watcher]
+# Tests make one burst after the other on a dozen instances; the default of 5
+# preemptions in 5 minutes would end them.
+breaker_minimum = 50
 {token}
 '''
 

@@ -59,6 +59,8 @@ vif_plugging_is_fatal = false
 initial_cpu_allocation_ratio = 16.0
 # A guest that is throttled to the floor may not hear the power button.
 shutdown_timeout = 10
+# Or a cold migration makes a qcow2 file of a raw disk.
+use_cow_images = false
 [libvirt]
 virt_type = qemu
 cpu_mode = custom
@@ -70,6 +72,8 @@ live_migration_inbound_addr = {address}
 live_migration_uri = qemu+tcp://%s/system
 live_migration_permit_auto_converge = true
 swtpm_enabled = false
+# The guests do not hear the power button.
+wait_soft_reboot_seconds = 10
 [nova_sys_admin]
 helper_command = {privsep}
 [oslo_concurrency]

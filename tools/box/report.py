@@ -182,12 +182,14 @@ def _plots(hosts, burst_host, runs, watch) -> str:
         axis.axhline(THRESHOLD, color='#c00000', ls='--', lw=1, label='policy')
         axis.set_ylim(0, 110)
         axis.set_ylabel(f'{host}\nCPU %')
-        for t, uuid, status, where in watch.history:
-            if where == host and t > zero + 1:
-                axis.axvline(t - zero, color='#555555', lw=.6)
-                axis.text(t - zero, 104, f'{watch.servers[uuid]} '
-                          f'{status.lower()}', fontsize=6, rotation=30,
-                          va='bottom')
+        seen = [(t - zero, f'{watch.servers[uuid]} {status.lower()}')
+                for t, uuid, status, where in watch.history
+                if where == host and t > zero + 1]
+        for number, (t, text) in enumerate(seen):
+            axis.axvline(t, color='#555555', lw=.6)
+            axis.text(t, 101 - 11 * (number % 4), text, fontsize=6,
+                      bbox={'fc': 'white', 'ec': 'none', 'pad': .5,
+                            'alpha': .8})
         for phase in ('c', 'd'):
             axis.axvline(began[phase] - zero, color='black', lw=1, ls=':')
     axes[0].legend(loc='lower right', fontsize=7, ncol=3)
