@@ -205,8 +205,6 @@ period = 15
 continuous_audit_interval = 5
 check_periodic_interval = 300
 max_audit_workers = 4
-[watcher_planner]
-planner = secondary
 [watcher_applier]
 workers = 4
 workflow_engine = secondary

@@ -67,6 +67,8 @@ cpu_mode = custom
 cpu_models = qemu64
 tb_cache_size = 32
 images_type = raw
+# What shelving uploads is then the disk's contents only, not 1 GiB of zeroes.
+snapshot_image_format = qcow2
 live_migration_scheme = tcp
 live_migration_inbound_addr = {address}
 live_migration_uri = qemu+tcp://%s/system
