@@ -184,11 +184,15 @@ class Facts:
                                            True)
         self.attempt('host lost, evacuation', lambda:
                      compute.evacuate_server(server), 'ACTIVE', 'SHUTOFF')
-        compute.update_service_forced_down(service, host, 'nova-compute',
-                                           False)
+        # Nova refuses to force a host up before its nova-compute has removed
+        # what was evacuated.
         self.attempt('... and the host is back', lambda: (
             box_hosts.start_compute(host), time.sleep(25)), 'ACTIVE',
             'SHUTOFF')
+        compute.update_service_forced_down(service, host, 'nova-compute',
+                                           False)
+        self.attempt('... and it is started', lambda: compute.start_server(
+            server), 'ACTIVE')
         return host
 
     def delete_service(self, host: str) -> None:

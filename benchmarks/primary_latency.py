@@ -28,8 +28,8 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
-import subprocess
 import tempfile
 import time
 
@@ -52,15 +52,17 @@ SETTLE = 3
 @contextlib.contextmanager
 def held(hosts: list[str]) -> Iterator[None]:
     """Hold the guests of hosts still."""
-    states = [cgroups.path('freezer', f'hosts/{host}/machine')
-              / 'freezer.state' for host in hosts]
+    pids = {int(pid) for host in hosts
+            for procs in cgroups.path('cpu', f'hosts/{host}/machine').rglob(
+                'cgroup.procs')
+            for pid in procs.read_text().split()}
     try:
-        for state in states:
-            state.write_text('FROZEN')
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         yield
     finally:
-        for state in states:
-            state.write_text('THAWED')
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -77,19 +79,6 @@ def bound(host: str, cpus: str) -> Iterator[None]:
     finally:
         for group in (top, *reversed(below)):
             (group / 'cpuset.cpus').write_text(before)
-
-
-@contextlib.contextmanager
-def spinner(cpu: str) -> Iterator[None]:
-    """Keep one CPU busy with a process that gives way to any other."""
-    process = subprocess.Popen(
-        ['chrt', '--idle', '0', 'taskset', '-c', cpu, 'sh', '-c',
-         'while :; do :; done'])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def load(directory: str, hosts: list[str], seconds: int, rate: int,
@@ -123,7 +112,7 @@ def measure(condition: str, directory: str, hosts: list[str], seconds: int,
         if condition.startswith('core'):
             stack.enter_context(bound(hosts[0], '0'))
         if condition == 'core':
-            stack.enter_context(spinner('1'))
+            stack.enter_context(workload.neighbours([1]))
         return load(directory, hosts, seconds, rate, watched)
 
 
