@@ -7,8 +7,7 @@ providers and on the roots.  The results are in doc/source/platform.rst.
     python3 tools/box script benchmarks/platform_facts.py
 """
 
-from collections.abc import Iterator
-import contextlib
+from collections.abc import Callable
 import json
 import time
 from typing import Any
@@ -104,48 +103,48 @@ class Facts:
         return shell.run([layout.BIN / 'secondary-scheduler', 'host',
                           'list'], env=layout.credentials()).stdout
 
-    @contextlib.contextmanager
-    def at_the_floor(self) -> Iterator[None]:
+    def to_the_floor(self) -> None:
         """Hold the server at the agents' floor, 1 ms in 100 ms for each vCPU.
 
-        The agent of its host is away meanwhile, so that it stays there.
+        The agent of its host is ended, so that it stays there.
         """
         host = self.server.compute_host
         shell.stop(f'secondary-agent-{host}')
         domain = self.cloud.compute.get_server(self.server.id).instance_name
-        for group in cgroups.path('cpu', f'hosts/{host}/machine').glob(
-                f'qemu-*-{domain}.libvirt-qemu/vcpu*'):
+        vcpus = list(cgroups.path('cpu', f'hosts/{host}/machine').glob(
+            f'qemu-*-{domain}.libvirt-qemu/vcpu*'))
+        assert vcpus, f'{domain} has no vCPU on {host}'
+        for group in vcpus:
             for name, value in (('quota', -1), ('period', 100000),
                                 ('quota', 1000)):
                 (group / f'cpu.cfs_{name}_us').write_text(str(value))
-        try:
-            yield
-        finally:
-            box_hosts.start_agent(host)
 
-    def lifecycle(self, suffix: str = '') -> None:
+    def lifecycle(self, floor: bool = False) -> None:
         """Try what an owner or an operator does with a running server."""
         compute, server = self.cloud.compute, self.server.id
 
-        def resized(flavor: str) -> None:
-            compute.resize_server(server, compute.find_flavor(flavor).id)
+        def attempt(what: str, action: Callable[[], Any],
+                    state: str = 'ACTIVE') -> None:
+            if floor:
+                self.to_the_floor()
+            self.attempt(what + ' at the floor' * floor, action, state)
 
-        self.attempt('soft reboot' + suffix, lambda: compute.reboot_server(
-            server, 'SOFT'), 'ACTIVE')
-        self.attempt('hard reboot' + suffix, lambda: compute.reboot_server(
-            server, 'HARD'), 'ACTIVE')
-        self.attempt('cold migration' + suffix,
-                     lambda: compute.migrate_server(server), 'VERIFY_RESIZE')
+        attempt('soft reboot', lambda: compute.reboot_server(server, 'SOFT'))
+        attempt('hard reboot', lambda: compute.reboot_server(server, 'HARD'))
+        attempt('cold migration', lambda: compute.migrate_server(server),
+                'VERIFY_RESIZE')
         self.attempt('... confirmed', lambda: compute.confirm_server_resize(
             server), 'ACTIVE')
-        self.attempt('resize to a primary flavor' + suffix,
-                     lambda: resized('primary'), 'VERIFY_RESIZE')
+        attempt('resize to a primary flavor', lambda: compute.resize_server(
+            server, compute.find_flavor('primary').id), 'VERIFY_RESIZE')
         self.attempt('... reverted', lambda: compute.revert_server_resize(
             server), 'ACTIVE')
-        self.attempt('shelve' + suffix, lambda: compute.shelve_server(server),
-                     'SHELVED_OFFLOADED')
+        attempt('shelve', lambda: compute.shelve_server(server),
+                'SHELVED_OFFLOADED')
         self.attempt('unshelve', lambda: compute.unshelve_server(server),
                      'ACTIVE')
+        for host in layout.host_names(layout.load_settings()):
+            box_hosts.start_agent(host)
 
     def resize_for_good(self) -> None:
         """Make a primary of the secondary, and a secondary again."""
@@ -184,11 +183,16 @@ class Facts:
         compute.update_service_forced_down(service, host, 'nova-compute',
                                            True)
         self.attempt('host lost, evacuation', lambda:
-                     compute.evacuate_server(server), 'ACTIVE')
+                     compute.evacuate_server(server), 'ACTIVE', 'SHUTOFF')
+        # Nova refuses to force a host up before its nova-compute has removed
+        # what was evacuated.
+        self.attempt('... and the host is back', lambda: (
+            box_hosts.start_compute(host), time.sleep(25)), 'ACTIVE',
+            'SHUTOFF')
         compute.update_service_forced_down(service, host, 'nova-compute',
                                            False)
-        self.attempt('... and the host is back', lambda: (
-            box_hosts.start_compute(host), time.sleep(25)), 'ACTIVE')
+        self.attempt('... and it is started', lambda: compute.start_server(
+            server), 'ACTIVE')
         return host
 
     def delete_service(self, host: str) -> None:
@@ -196,7 +200,8 @@ class Facts:
         compute = self.cloud.compute
         shell.stop(f'nova-compute-{host}', timeout=0)
         self.attempt(f'compute service of {host} (empty) deleted', lambda: (
-            compute.delete_service(self._service(host))), 'ACTIVE')
+            compute.delete_service(self._service(host))), 'ACTIVE',
+            'SHUTOFF')
         print(self.inventories())
         box_hosts.start_compute(host)
         time.sleep(15)
@@ -256,8 +261,7 @@ def main() -> None:
     facts.attempt('nova-compute killed and started', facts.restart_compute,
                   'ACTIVE')
     facts.lifecycle()
-    with facts.at_the_floor():
-        facts.lifecycle(' at the floor')
+    facts.lifecycle(floor=True)
     facts.resize_for_good()
     facts.disable()
     lost = facts.evacuate()

@@ -28,8 +28,8 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
-import subprocess
 import tempfile
 import time
 
@@ -51,19 +51,18 @@ SETTLE = 3
 
 @contextlib.contextmanager
 def held(hosts: list[str]) -> Iterator[None]:
-    """Hold the guests of hosts still: 1 ms of CPU a second for all."""
-    groups = [cgroups.path('cpu', f'hosts/{host}/machine') for host in hosts]
-
-    def limit(quota: int, period: int) -> None:
-        for group in groups:
-            for name, value in (('quota', -1), ('period', period),
-                                ('quota', quota)):
-                (group / f'cpu.cfs_{name}_us').write_text(str(value))
-    limit(1000, 1000000)
+    """Hold the guests of hosts still."""
+    pids = {int(pid) for host in hosts
+            for procs in cgroups.path('cpu', f'hosts/{host}/machine').rglob(
+                'cgroup.procs')
+            for pid in procs.read_text().split()}
     try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         yield
     finally:
-        limit(-1, 100000)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -80,19 +79,6 @@ def bound(host: str, cpus: str) -> Iterator[None]:
     finally:
         for group in (top, *reversed(below)):
             (group / 'cpuset.cpus').write_text(before)
-
-
-@contextlib.contextmanager
-def spinner(cpu: str) -> Iterator[None]:
-    """Keep one CPU busy with a process that gives way to any other."""
-    process = subprocess.Popen(
-        ['chrt', '--idle', '0', 'taskset', '-c', cpu, 'sh', '-c',
-         'while :; do :; done'])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def load(directory: str, hosts: list[str], seconds: int, rate: int,
@@ -126,7 +112,7 @@ def measure(condition: str, directory: str, hosts: list[str], seconds: int,
         if condition.startswith('core'):
             stack.enter_context(bound(hosts[0], '0'))
         if condition == 'core':
-            stack.enter_context(spinner('1'))
+            stack.enter_context(workload.neighbours([1]))
         return load(directory, hosts, seconds, rate, watched)
 
 

@@ -71,12 +71,13 @@ function configure_secondary_agent {
     sudo install -d -m 700 "$SECONDARY_STATE_PATH"
 }
 
-# _secondary_share FILE - Copy the shared policy into a service's file.
+# _secondary_share DIR - Have a service read the shared file.
 #
-# DevStack starts nova-scheduler and Watcher with one configuration file each.
-# Installed by hand, they get our file with a second --config-file instead.
+# DevStack starts nova-scheduler and Watcher with one --config-file each.
+# Beside it oslo.config reads *.conf in the service's default directory.
 function _secondary_share {
-    iniset "$1" secondary_scheduler policy "$SECONDARY_POLICY"
+    sudo install -d -o "$STACK_USER" -m 755 "$1"
+    ln -sf "$SECONDARY_CONF" "$1/secondary_scheduler.conf"
 }
 
 # configure_secondary_nova - Filter and weighers.
@@ -96,10 +97,10 @@ function configure_secondary_nova {
     iniset "$NOVA_CONF" filter_scheduler enabled_filters "$filters"
     iniset "$NOVA_CONF" filter_scheduler weight_classes \
         secondary_scheduler.nova.weights.all_weighers
-    _secondary_share "$NOVA_CONF"
+    _secondary_share "$NOVA_CONF_DIR/nova-scheduler.conf.d"
 }
 
-# configure_secondary_watcher - Collector, planner, applier
+# configure_secondary_watcher - Collector, applier
 function configure_secondary_watcher {
     local collectors
 
@@ -109,13 +110,12 @@ function configure_secondary_watcher {
         iniset "$WATCHER_CONF" collector collector_plugins \
             "$collectors,secondary"
     fi
-    iniset "$WATCHER_CONF" watcher_planner planner secondary
     iniset "$WATCHER_CONF" watcher_applier workers 4
     iniset "$WATCHER_CONF" watcher_applier workflow_engine secondary
     iniset "$WATCHER_CONF" watcher_workflow_engines.secondary max_workers 8
     iniset "$WATCHER_CONF" watcher_decision_engine \
         continuous_audit_interval 5
-    _secondary_share "$WATCHER_CONF"
+    _secondary_share "$WATCHER_CONF_DIR/watcher.conf.d"
 }
 
 # start_secondary_scheduler - Start the agent, as root
@@ -170,9 +170,12 @@ function init_secondary_cloud {
 }
 
 # cleanup_secondary_scheduler - Remove what we wrote outside other services'
-# files, which DevStack removes itself
+# files, which DevStack writes anew
 function cleanup_secondary_scheduler {
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
+    sudo rm -f \
+        "$NOVA_CONF_DIR/nova-scheduler.conf.d/secondary_scheduler.conf" \
+        "${WATCHER_CONF_DIR:-/etc/watcher}/watcher.conf.d/secondary_scheduler.conf"
 }
 
 if is_service_enabled secondary_scheduler; then

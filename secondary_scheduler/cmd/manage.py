@@ -172,7 +172,9 @@ class Manager:
         self._say('used/allowed now/total. "closed": disabled or drained by '
                   'an operator; "switched off": by Watcher, since its audit '
                   'on the scope was cancelled; "shut by agent": the policies '
-                  'leave no room, or no agent runs.')
+                  'leave no room, or the agent has not opened it. Where the '
+                  'agent has stopped, nova-scheduler refuses even an "open" '
+                  'host.')
         return 0
 
     # flavors

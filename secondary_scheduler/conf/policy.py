@@ -105,9 +105,10 @@ at once.
         help="""
 The message broker through which agents report to nova-scheduler and Watcher,
 in the form of ``[DEFAULT] transport_url``. By default the service's own is
-used. All three must meet on the same broker and virtual host; a separate
-account per compute host, which may do nothing but report, limits what a
-broken-into host can do.
+used. All three must meet on the same broker and virtual host. A separate
+account per compute host, set in the agent's own file and not in the shared
+one, lets you lock one host out; any account that may report may do so for any
+host.
 """),
     cfg.FloatOpt(
         'report_interval',

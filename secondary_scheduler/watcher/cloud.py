@@ -140,6 +140,7 @@ class Cloud:
             generations = {p['uuid']: p['generation'] for p in self._get(
                 '/resource_providers')['resource_providers']}
             off = self._with_trait(vocabulary.SWITCHED_OFF_TRAIT)
+            disabled = self._with_trait(vocabulary.CLOSED_TRAIT)
             held, self._inventories = self._inventories, {}
             found = {}
             for service in self._compute.services(binary='nova-compute'):
@@ -164,7 +165,7 @@ class Cloud:
                     total={k: v['total'] for k, v in inventory.items()},
                     reserved={k: v['reserved']
                               for k, v in inventory.items()},
-                    switched_off=child in off)
+                    switched_off=child in off, disabled=child in disabled)
             return found
 
     def anti_affinity(self) -> dict[str, str]:

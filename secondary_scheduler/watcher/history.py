@@ -54,6 +54,7 @@ class Switch:
     state: str
     begun: bool = True
     orphaned: bool = False
+    decision: str | None = None
 
     @property
     def on(self) -> bool:
@@ -152,7 +153,8 @@ class History:
             Switch(audit.uuid, audit.scope, audit.state,
                    begun=not (audit.start_time and timeutils.normalize_time(
                        audit.start_time) > now),
-                   orphaned=_is_orphaned(audit))
+                   orphaned=_is_orphaned(audit),
+                   decision=(audit.parameters or {}).get('decision'))
             for audit in objects.Audit.list(
                 self._context(), eager=True, filters={
                     'goal_name': vocabulary.GOAL,
@@ -188,6 +190,11 @@ class History:
         """
         ctx = self._context()
         strategy = objects.Strategy.get_by_name(ctx, vocabulary.STRATEGY)
+        parameters: dict[str, Any] = {
+            'request': request, 'hosts': sorted(hosts), 'batch': batch,
+            'switch': switch and switch.uuid}
+        if switch and switch.decision:
+            parameters['decision'] = switch.decision
         audit = objects.Audit(
             ctx, uuid=str(uuid.uuid4()), name=f'secondary-{request}-{batch}',
             audit_type=objects.audit.AuditType.ONESHOT.value,
@@ -195,8 +202,7 @@ class History:
             goal_id=strategy.goal_id, strategy_id=strategy.id,
             scope=list(switch.scope or ()) if switch else [],
             auto_trigger=True, force=True,
-            parameters={'request': request, 'hosts': sorted(hosts),
-                        'batch': batch, 'switch': switch and switch.uuid})
+            parameters=parameters)
         audit.create()
         stages.mark(batch, stages.AUDIT_CREATED)
         LOG.info('Audit %(audit)s (%(request)s) on %(hosts)s, batch '

@@ -6,7 +6,6 @@ from oslo_config import cfg
 from oslo_log import log
 from watcher import objects
 from watcher.common import utils
-from watcher.decision_engine.loading import default as loading
 from watcher.decision_engine.planner import weight
 
 from secondary_scheduler.watcher import history as histories
@@ -16,18 +15,12 @@ from secondary_scheduler.watcher.settings import CONF
 LOG = log.getLogger(__name__)
 
 
-def is_ours(action: dict[str, Any]) -> bool:
-    """Tell whether an action of a solution carries our dependencies."""
-    return 'operation_id' in action['input_parameters']
-
-
 class SecondaryPlanner(weight.WeightPlanner):
     """Actions start when those they wait for have ended, and no later.
 
     Watcher's planners order by the type of action and know no others than
-    their own; this one follows ``operation_id`` and ``after``.  Solutions of
-    other strategies go to the stock ``weight`` planner with its options, so
-    it may be everybody's planner.
+    their own; this one follows ``operation_id`` and ``after``.  A strategy
+    names its planner, so other strategies keep theirs.
 
     Claiming is done here, under a lock that all decision engines share: a
     plan that touches what another plan works on is dropped, since the cloud
@@ -41,9 +34,6 @@ class SecondaryPlanner(weight.WeightPlanner):
 
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
         """Create the action plan and its actions in Watcher's database."""
-        if not all(is_ours(action) for action in solution.actions):
-            stock = loading.DefaultPlannerLoader().load('weight')
-            return stock.schedule(context, audit_id, solution)
         if not solution.actions:
             return self._create(context, audit_id, solution, [])
         with leader.shared().claiming():

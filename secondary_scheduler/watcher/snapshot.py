@@ -94,7 +94,8 @@ class ComputeHost:
 
     ``root`` is the UUID of the compute node, which is its root provider;
     ``total`` is empty when the host has no child provider of ours;
-    ``switched_off`` tells that we have closed it, because its scope is off.
+    ``switched_off`` tells that we have closed it, because its scope is off,
+    ``disabled`` that an operator has: nothing is brought to such a host.
     """
 
     name: str
@@ -104,6 +105,7 @@ class ComputeHost:
     total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
     switched_off: bool = False
+    disabled: bool = False
 
     @property
     def closed(self) -> bool:
@@ -165,7 +167,8 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             policies=(host_policies(report, name in relief)
                       if report and inside else ()),
             usable=bool(
-                inside and host.up and host.total and report
+                inside and host.up and host.total and not host.disabled
+                and not host.switched_off and report
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
             blocked=name in blocked_hosts)

@@ -101,7 +101,10 @@ class Observer(threading.Thread):
             if self._ended.wait(max(0.0, due - time.monotonic())):
                 return
             for host in self.hosts:
-                now = self._counters(host)
+                try:
+                    now = self._counters(host)
+                except OSError:
+                    continue    # a guest went while it was looked at
                 self.rows[host].append(self._row(last[host], now))
                 last[host] = now
             self.units.update()

@@ -5,8 +5,9 @@ import json
 import time
 
 import hosts as box_hosts
+from report import TIMELIMIT
 from tests.box.fleet import Fleet
-from tests.box.observer import TIMELIMIT, Observer
+from tests.box.observer import Observer
 
 
 def agent_status(host: str) -> dict:

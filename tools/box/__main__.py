@@ -26,6 +26,7 @@ from shell import BoxError, once, run, say
 def up(arguments) -> None:
     """Install what is missing and start everything."""
     shell.need_root()
+    cgroups.check()
     settings = layout.load_settings()
     for name in ('hosts', 'fake_hosts', 'engines'):
         if getattr(arguments, name, None) is not None:

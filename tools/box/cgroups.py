@@ -32,8 +32,20 @@ def _own(controller: str) -> str:
         if controller in names.split(','):
             # Repeated calls from inside the box must not nest.
             return path.split('/secondary-box')[0].rstrip('/')
-    raise BoxError(f'this kernel has no cgroup v1 controller "{controller}"; '
-                   'the box needs cgroup v1 (the plug-in itself does not)')
+    raise BoxError(f'no cgroup v1 controller "{controller}" is mounted here; '
+                   'the box needs each on its own, at '
+                   f'{ROOT}/CONTROLLER (the plug-in itself does not). See '
+                   '"grep cgroup /proc/mounts"')
+
+
+def check() -> None:
+    """Refuse a machine whose control groups the box cannot use."""
+    for controller in layout.CONTROLLERS:
+        _own(controller)
+        if not (ROOT / controller / 'cgroup.procs').exists():
+            raise BoxError(
+                f'{ROOT / controller} is no control group: the box needs '
+                'each cgroup v1 controller mounted on its own')
 
 
 def path(controller: str, group: str = '') -> pathlib.Path:

@@ -205,13 +205,15 @@ period = 15
 continuous_audit_interval = 5
 check_periodic_interval = 300
 max_audit_workers = 4
-[watcher_planner]
-planner = secondary
 [watcher_applier]
 workers = 4
 workflow_engine = secondary
 [watcher_workflow_engines.secondary]
 max_workers = 8
+[secondary_watcher]
+# Tests make one burst after the other on a dozen instances; the default of 5
+# preemptions in 5 minutes would end them.
+breaker_minimum = 50
 {token}
 '''
 

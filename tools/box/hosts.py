@@ -59,17 +59,23 @@ vif_plugging_is_fatal = false
 initial_cpu_allocation_ratio = 16.0
 # A guest that is throttled to the floor may not hear the power button.
 shutdown_timeout = 10
+# Or a cold migration makes a qcow2 file of a raw disk.
+use_cow_images = false
 [libvirt]
 virt_type = qemu
 cpu_mode = custom
 cpu_models = qemu64
 tb_cache_size = 32
 images_type = raw
+# What shelving uploads is then the disk's contents only, not 1 GiB of zeroes.
+snapshot_image_format = qcow2
 live_migration_scheme = tcp
 live_migration_inbound_addr = {address}
 live_migration_uri = qemu+tcp://%s/system
 live_migration_permit_auto_converge = true
 swtpm_enabled = false
+# The guests do not hear the power button.
+wait_soft_reboot_seconds = 10
 [nova_sys_admin]
 helper_command = {privsep}
 [oslo_concurrency]

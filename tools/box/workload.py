@@ -5,6 +5,8 @@ clients are pgbench processes on the box's "clients" machines, with a rate
 schedule (Poisson arrivals from a seed, so two runs get the same arrivals).
 """
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import pathlib
 import subprocess
@@ -122,6 +124,24 @@ class Clients:
                 if fields[2].isdigit() and ended >= since:
                     rows.append((ended, int(fields[2]) / 1000))
         return rows
+
+
+@contextlib.contextmanager
+def neighbours(cpus) -> Iterator[None]:
+    """Keep CPUs of the machine busy with processes that give way to any other.
+
+    They are no part of the box. What they cost its primaries is what the
+    machine's cores take from each other, whoever schedules them.
+    """
+    processes = [subprocess.Popen(
+        ['chrt', '--idle', '0', 'taskset', '-c', str(cpu), 'sh', '-c',
+         'while :; do :; done']) for cpu in cpus]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def calibrate(directory: pathlib.Path, host: str) -> Rates:

@@ -1,6 +1,6 @@
 import unittest
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.agent.controller import Controller, Load
@@ -114,7 +114,6 @@ LOADS = st.lists(st.builds(
 
 
 class Properties(unittest.TestCase):
-    @settings(max_examples=100, deadline=None)
     @given(steps=st.lists(st.tuples(st.none() | st.floats(0, 100), LOADS),
                           min_size=1, max_size=8),
            set_point=st.floats(0, 100), minimum=st.floats(0, 20),

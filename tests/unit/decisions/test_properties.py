@@ -2,7 +2,7 @@
 
 import unittest
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.decisions.base import Budget, Request
@@ -14,8 +14,6 @@ from tests.unit.decisions import worlds
 
 REQUESTS = [Request('preempt'), Request('return'), Request('drain', ('h0',)),
             Request('drain', ('h0', 'h2')), Request('preempt', ('h1',))]
-OURS = settings(max_examples=100, deadline=None, database=None,
-                suppress_health_check=[HealthCheck.too_slow])
 COUNTING = (State.ACTIVE, State.BUSY, State.OTHER)
 
 
@@ -47,21 +45,18 @@ def strained(host):
 
 class TestPlans(unittest.TestCase):
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS),
            st.sampled_from([0, 3, 100_000]))
     def test_no_plan_fails_the_checker(self, cluster, request, units):
         plan = decide(cluster, request, units)
         self.assertEqual([], checker.check(cluster, plan))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_same_cluster_same_plan(self, cluster, request):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
                          dict(reversed(cluster.instances.items())))
         self.assertEqual(decide(cluster, request), decide(turned, request))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_the_cluster_is_left_alone(self, cluster, request):
         hosts, instances = dict(cluster.hosts), dict(cluster.instances)
@@ -69,7 +64,6 @@ class TestPlans(unittest.TestCase):
         self.assertEqual((hosts, instances),
                          (cluster.hosts, cluster.instances))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_two_operations_at_a_time_on_a_host(self, cluster, request):
         operations = decide(cluster, request).operations
@@ -84,14 +78,12 @@ class TestPlans(unittest.TestCase):
 
 class TestPreempt(unittest.TestCase):
 
-    @OURS
     @given(worlds.clusters(violations=False))
     def test_nothing_without_a_violation(self, cluster):
         plan = decide(cluster, Request('preempt'))
         self.assertFalse(plan)
         self.assertEqual((), plan.unresolved)
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
     def test_what_stays_satisfies_the_policies(self, cluster, units):
         plan = decide(cluster, Request('preempt'), units)
@@ -101,7 +93,6 @@ class TestPreempt(unittest.TestCase):
                 share = 10 if strained(host) else 5
                 self.assertEqual(0, surplus(after, name, share))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
     def test_no_violated_host_is_passed_over(self, cluster, units):
         plan = decide(cluster, Request('preempt'), units)
@@ -113,7 +104,6 @@ class TestPreempt(unittest.TestCase):
                                 running(cluster, name))
                 self.assertIn(name, {o.source for o in plan.operations})
 
-    @OURS
     @given(worlds.clusters())
     def test_unresolved_only_what_cannot_be_touched(self, cluster):
         plan = decide(cluster, Request('preempt'))
@@ -127,7 +117,6 @@ class TestPreempt(unittest.TestCase):
                     for i in after.instances.values()
                     if i.lease == instance.lease))
 
-    @OURS
     @given(worlds.clusters())
     def test_no_host_that_was_fine_gets_into_need(self, cluster):
         plan = decide(cluster, Request('preempt'))
@@ -136,7 +125,6 @@ class TestPreempt(unittest.TestCase):
             if operation.target is not None:
                 self.assertEqual(0, surplus(after, operation.target))
 
-    @OURS
     @given(worlds.clusters())
     def test_twice_changes_nothing_more(self, cluster):
         # Hosts that were operated on are left to their agents; for others
@@ -145,7 +133,6 @@ class TestPreempt(unittest.TestCase):
         self.assertFalse(decide(worlds.settle(cluster, plan),
                                 Request('preempt')))
 
-    @OURS
     @given(worlds.clusters())
     def test_relieved_hosts_keep_their_slots_policies(self, cluster):
         plan = decide(cluster, Request('preempt'))
@@ -153,7 +140,6 @@ class TestPreempt(unittest.TestCase):
         if not plan.unresolved:     # else a relieved host may offer room
             self.assertFalse(decide(after, Request('preempt')))
 
-    @OURS
     @given(worlds.clusters())
     def test_drain_clears_the_host(self, cluster):
         plan = decide(cluster, Request('drain', ('h0',)))
@@ -164,14 +150,12 @@ class TestPreempt(unittest.TestCase):
 
 class TestReturn(unittest.TestCase):
 
-    @OURS
     @given(worlds.clusters(violations=False))
     def test_second_return_is_empty(self, cluster):
         plan = decide(cluster, Request('return'))
         self.assertFalse(decide(worlds.settle(cluster, plan),
                                 Request('return')))
 
-    @OURS
     @given(worlds.clusters(violations=False))
     def test_returns_come_to_an_end(self, cluster):
         moved = set()
@@ -186,7 +170,6 @@ class TestReturn(unittest.TestCase):
             cluster = worlds.apply(cluster, plan)
         self.fail('a constant load leads to operations for ever')
 
-    @OURS
     @given(worlds.clusters(violations=False))
     def test_a_return_needs_no_preemption(self, cluster):
         plan = decide(cluster, Request('return'))
@@ -197,7 +180,6 @@ class TestReturn(unittest.TestCase):
                 self.assertLessEqual(surplus(after, operation.target),
                                      surplus(cluster, operation.target))
 
-    @OURS
     @given(worlds.clusters())
     def test_preempted_does_not_come_back_at_once(self, cluster):
         after = worlds.settle(cluster, decide(cluster, Request('preempt')))
@@ -205,7 +187,6 @@ class TestReturn(unittest.TestCase):
         again = worlds.apply(after, back)
         self.assertFalse(decide(again, Request('preempt')))
 
-    @OURS
     @given(worlds.clusters())
     def test_what_returns_after_a_violation_has_a_useful_share(
             self, cluster):

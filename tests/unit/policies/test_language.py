@@ -1,6 +1,6 @@
 import unittest
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.policies import language
@@ -101,7 +101,6 @@ class TestErrors(unittest.TestCase):
                 language.parse_all([text])
             language.parse(caught.exception.example)
 
-    @settings(max_examples=100, deadline=None, database=None)
     @given(st.text(alphabet='cpuslotf nrgahe:<=%.0129s\t\n'))
     def test_nothing_else_is_raised(self, text):
         try:

@@ -127,7 +127,7 @@ class CloudTest(fakes.TestCase):
         inventories = response({'inventories': {
             vocabulary.SLOT: {'total': 4, 'reserved': 1}}})
         self.placement.get.side_effect = [
-            listed, response({}, 400), inventories]
+            listed, response({}, 400), response({}, 400), inventories]
         found = self.cloud.hosts()
         self.assertEqual((root, True, {vocabulary.SLOT: 4},
                           {vocabulary.SLOT: 1}, {'agg'}, 'nova'),
@@ -139,19 +139,28 @@ class CloudTest(fakes.TestCase):
             found['h2'].root, found['h2'].up, found['h2'].total))
         self.assertFalse(found['h1'].switched_off)
         # The trait is there now, the provider has not changed otherwise.
-        self.placement.get.side_effect = [listed, listed]
+        self.placement.get.side_effect = [
+            listed, listed, response({'resource_providers': []})]
         found = self.cloud.hosts()
         self.assertTrue(found['h1'].switched_off)
+        self.assertFalse(found['h1'].disabled)
         self.assertFalse(found['h2'].switched_off)
         self.assertEqual({vocabulary.SLOT: 4}, found['h1'].total)
-        self.assertIn('required=' + vocabulary.SWITCHED_OFF_TRAIT,
-                      self.placement.get.call_args[0][0])
+        self.assertEqual(
+            [f'/resource_providers?required={trait}' for trait in (
+                vocabulary.SWITCHED_OFF_TRAIT, vocabulary.CLOSED_TRAIT)],
+            [call[0][0] for call in
+             self.placement.get.call_args_list[-2:]])
         self.placement.get.side_effect = [
             response({'resource_providers': [
                 {'uuid': child, 'generation': 6}]}),
-            response({'resource_providers': []}), response({'inventories': {
+            response({'resource_providers': []}),
+            response({'resource_providers': [{'uuid': child}]}),
+            response({'inventories': {
                 vocabulary.SLOT: {'total': 4, 'reserved': 4}}})]
-        self.assertTrue(self.cloud.hosts()['h1'].closed)
+        found = self.cloud.hosts()
+        self.assertTrue(found['h1'].closed)
+        self.assertTrue(found['h1'].disabled)
 
     def test_anti_affinity(self):
         self.compute.server_groups.return_value = [

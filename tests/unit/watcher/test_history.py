@@ -54,7 +54,8 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual([], self.history.switches())
 
     def test_submit(self):
-        self.audit(1, scope=[{'compute': []}])
+        self.audit(1, scope=[{'compute': []}],
+                   parameters={'decision': 'other'})
         switch = self.history.switches()[0]
         uuid = self.history.submit('preempt', ['h2', 'h1'], switch, 'b1')
         audit = objects.Audit.get_by_uuid(self.context, uuid)
@@ -64,6 +65,7 @@ class HistoryTest(fakes.WatcherTestCase):
              audit.scope))
         self.assertEqual({
             'request': 'preempt', 'hosts': ['h1', 'h2'], 'batch': 'b1',
+            'decision': 'other',
             'switch': fakes.uid(1)}, audit.parameters)
         self.assertEqual(uuid, self.engine.trigger_audit.call_args[0][1])
         child, = self.history.children(60)

@@ -6,7 +6,6 @@ import tempfile
 from unittest import mock
 
 from watcher import objects
-from watcher.decision_engine.planner import weight
 from watcher.decision_engine.solution import default as solutions
 
 from secondary_scheduler.plans import operations
@@ -318,14 +317,3 @@ class PlannerTest(fakes.WatcherTestCase):
         self.solution._actions = []
         self.add(1, 2, source='h2')
         self.assertEqual(1, len(self.actions(self.schedule())))
-
-    def test_others_solutions_go_to_the_stock_planner(self):
-        self.solution.add_action('nop', resource_id=fakes.uid(1),
-                                 input_parameters={'message': 'm'})
-        with mock.patch.object(weight.WeightPlanner, 'schedule',
-                               autospec=True) as stock:
-            self.assertIs(stock.return_value, self.schedule())
-        used = stock.call_args[0][0]
-        self.assertIs(weight.WeightPlanner, type(used))
-        self.assertIn('nop', used.config.weights)
-        self.assertEqual([], planner.SecondaryPlanner.get_config_opts())

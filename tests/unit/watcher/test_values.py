@@ -116,6 +116,8 @@ class BuildTest(TestCase):
         for hosts, fresh, more in (
                 ([fakes.host('h1', up=False)], [good], {}),
                 ([fakes.host('h1', total={})], [good], {}),
+                ([fakes.host('h1', disabled=True)], [good], {}),
+                ([fakes.host('h1', switched_off=True)], [good], {}),
                 ([h1], [], {}),
                 ([h1], [fakes.report('h1', admission=False)], {}),
                 ([h1], [good], {'policies_hash': 'other'}),
