@@ -13,7 +13,7 @@ from secondary_scheduler.model.cluster import Cluster, State
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
 from tests.unit.decisions import worlds
-from tests.unit.decisions.test_properties import COUNTING, OURS, REQUESTS
+from tests.unit.decisions.test_properties import COUNTING, REQUESTS
 
 DRIVERS = st.sampled_from([
     GuidedDecision(),
@@ -28,14 +28,12 @@ def decide(cluster, request, driver, units=UNITS):
 
 class TestPlans(unittest.TestCase):
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS,
            st.sampled_from([0, 3, 40, UNITS]))
     def test_no_plan_fails_the_checker(self, cluster, request, driver, units):
         plan = decide(cluster, request, driver, units)
         self.assertEqual([], checker.check(cluster, plan))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
     def test_same_cluster_same_plan(self, cluster, request, driver):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
@@ -43,7 +41,6 @@ class TestPlans(unittest.TestCase):
         self.assertEqual(decide(cluster, request, driver),
                          decide(turned, request, driver))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
     def test_the_cluster_is_left_alone(self, cluster, request, driver):
         hosts, instances = dict(cluster.hosts), dict(cluster.instances)
@@ -51,7 +48,6 @@ class TestPlans(unittest.TestCase):
         self.assertEqual((hosts, instances),
                          (cluster.hosts, cluster.instances))
 
-    @OURS
     @given(worlds.clusters(violations=False), DRIVERS)
     def test_nothing_without_a_violation(self, cluster, driver):
         plan = decide(cluster, Request('preempt'), driver)
@@ -61,7 +57,6 @@ class TestPlans(unittest.TestCase):
 
 class TestRepairs(unittest.TestCase):
 
-    @OURS
     @given(worlds.planted_clusters(), DRIVERS,
            st.sampled_from([0, 10, UNITS]))
     def test_what_can_be_repaired_is_repaired_whole(self, planted, driver,
@@ -80,7 +75,6 @@ class TestRepairs(unittest.TestCase):
             self.assertLessEqual(len(worlds.on(after, name, *COUNTING)),
                                  slots)
 
-    @OURS
     @given(worlds.planted_clusters())
     def test_nobody_gives_way_to_a_lower_lease(self, planted):
         cluster, _repair = planted
@@ -99,7 +93,6 @@ class TestRepairs(unittest.TestCase):
                 one.host in violated and rank[one.lease] >= rank[lease]
                 for one in cluster.instances.values()))
 
-    @OURS
     @given(worlds.clusters(), st.sampled_from([0, 40, UNITS]), DRIVERS)
     def test_only_what_cannot_be_touched_runs_on_against_a_policy(
             self, cluster, units, driver):
@@ -128,7 +121,6 @@ class TestRepairs(unittest.TestCase):
                             worlds.on(after, name, *COUNTING)),
                         policy.threshold - 1 + 1e-6)
 
-    @OURS
     @given(worlds.clusters(), DRIVERS)
     def test_unresolved_is_late_or_untouchable(self, cluster, driver):
         plan = decide(cluster, Request('preempt'), driver)
@@ -143,7 +135,6 @@ class TestRepairs(unittest.TestCase):
                     i.lease for i in worlds.on(after, name, *COUNTING)})
             self.assertTrue(host.blocked or stuck or max(ends, default=0) > 3)
 
-    @OURS
     @given(worlds.clusters())
     def test_drain_clears_the_host(self, cluster):
         plan = decide(cluster, Request('drain', ('h0',)), GuidedDecision())

@@ -17,7 +17,7 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import HostPolicy, Lease, State
 from secondary_scheduler.plans import checker
 from tests.unit.decisions import worlds
-from tests.unit.decisions.test_properties import COUNTING, OURS
+from tests.unit.decisions.test_properties import COUNTING
 from tests.unit.decisions.worlds import (
     TOTAL,
     cluster,
@@ -190,7 +190,6 @@ class TestProvisioning(Case):
 
 class TestProperties(unittest.TestCase):
 
-    @OURS
     @given(worlds.clusters())
     def test_every_plan_is_good_and_keeps_the_policies(self, world):
         driver = ProvisioningDecision()

@@ -15,7 +15,6 @@ from secondary_scheduler.plans import documents
 from secondary_scheduler.plans.fields import DocumentError
 from secondary_scheduler.plans.operations import Kind, Plan
 from tests.unit.decisions import worked_example, worlds
-from tests.unit.decisions.test_properties import OURS
 
 MODEL = {
     'schema': 1,
@@ -101,7 +100,6 @@ class TestModel(unittest.TestCase):
                          (one.host, one.lease, one.vcpus, one.priority))
         self.assertEqual((), world.hosts['h'].policies)
 
-    @OURS
     @given(worlds.clusters())
     def test_written_and_read(self, world):
         text = json.dumps(documents.write_model(world))
@@ -246,7 +244,6 @@ class TestPlan(unittest.TestCase):
             score[name] for name in ('suspend', 'migrate', 'stop',
                                      'makespan_s')))
 
-    @OURS
     @given(worlds.clusters())
     def test_written_and_read(self, world):
         made = GuidedDecision().decide(world, Request('preempt'), Budget(300))
