@@ -30,6 +30,8 @@ PREFIX = 'secondary_'
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
+#: States of a plan that is carried out or will be.
+_LIVE = ('RECOMMENDED', *_UNFINISHED)
 #: Seconds a plan that nobody has launched yet holds its locks.
 _LAUNCH_GRACE = 30
 #: How long Watcher takes to bring its database in line with the goals and
@@ -253,14 +255,18 @@ class History:
 
         An unfinished action holds its locks for ``operation_timeout`` and a
         minute after its last change, so that a dead applier does not hold
-        them for ever.  A failed one has relieved no host, so none rests: the
-        next decision finds another way, without what has just failed.
+        them for ever; one of a plan that an applier has given up, as it does
+        when it starts again, holds none.  A failed one has relieved no host,
+        so none rests: the next decision finds another way, without what has
+        just failed.
         """
         lease = self._conf.secondary_watcher.operation_timeout + 60
         backoff = self._conf.secondary_watcher.backoff
         busy: list[Any] = []
         for action in self._actions(state__in=_UNFINISHED,
                                     created_at__gt=_since(10 * lease)):
+            if action.action_plan.state not in _LIVE:
+                continue
             waiting = action.action_plan.state == 'RECOMMENDED'
             if _age(action.updated_at or action.created_at) < (
                     _LAUNCH_GRACE if waiting else lease):

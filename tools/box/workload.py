@@ -25,7 +25,7 @@ select sum(abalance) from pgbench_accounts
 '''
 #: What the primary needs of its host, alone, in percent.
 CALM_PERCENT = 22
-BURST_PERCENT = 74
+BURST_PERCENT = 76
 
 
 @dataclasses.dataclass(frozen=True)

@@ -136,6 +136,11 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(1)}, locks.pinned_instances)
         self.assertEqual({fakes.uid(2)}, locks.instances)
 
+    def test_an_abandoned_plan_holds_nothing(self):
+        plan = self.plan(self.audit(1), state='CANCELLED')
+        self.action(plan, instance=1, source='h1')
+        self.assertEqual(frozenset(), self.history.locks().hosts)
+
     def test_locks_end(self):
         plan = self.plan(self.audit(1))
         self.action(plan, instance=1)
