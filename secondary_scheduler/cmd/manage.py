@@ -1,4 +1,4 @@
-"""``secondary-scheduler``: hosts and flavors, for the operator."""
+"""``secondary-scheduler``: hosts, flavors and plans, for the operator."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from secondary_scheduler.cmd import providers
+from secondary_scheduler.cmd import plan, providers
 from secondary_scheduler.model import vocabulary
 
 #: From 1.2 on an audit may be forced: it then runs beside other plans.
@@ -315,7 +315,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument('--os-cloud', metavar='NAME',
                         help='cloud in clouds.yaml (default: OS_CLOUD, or '
                              'the other OS_* variables)')
-    groups = parser.add_subparsers(required=True, metavar='host|flavor')
+    groups = parser.add_subparsers(required=True, metavar='host|flavor|plan')
 
     hosts = groups.add_parser(
         'host', help='hosts that take secondaries').add_subparsers(
@@ -371,6 +371,7 @@ def build_parser() -> argparse.ArgumentParser:
                                description=CHECK, formatter_class=raw)
     check.add_argument('name', metavar='NAME', nargs='?')
     check.set_defaults(action='flavor_check')
+    plan.add_parser(groups)
     return parser
 
 
@@ -379,6 +380,8 @@ def main(arguments: Sequence[str] | None = None,
     """Run a command; return its exit code."""
     options = vars(build_parser().parse_args(arguments))
     action, cloud = options.pop('action'), options.pop('os_cloud')
+    if action in plan.COMMANDS:     # no cloud has a part in it
+        return plan.run(action, options)
     try:
         manager = Manager(connect(cloud=cloud,
                                   app_name='secondary-scheduler'))

@@ -9,7 +9,10 @@ import abc
 import dataclasses
 import typing
 
-from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.durations import (
+    DurationModel,
+    Durations,
+)
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Plan
@@ -58,9 +61,9 @@ class Decision(abc.ABC):
     """Turns a cluster and a request into a plan."""
 
     def __init__(self, limits: Limits | None = None,
-                 durations: Durations | None = None) -> None:
+                 durations: DurationModel | None = None) -> None:
         self.limits = limits or Limits()
-        self.durations = durations or Durations()
+        self.durations: DurationModel = durations or Durations()
 
     @abc.abstractmethod
     def decide(self, cluster: Cluster, request: Request,

@@ -9,6 +9,7 @@ from collections.abc import Collection
 import dataclasses
 
 from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.estimation.durations import Job
 from secondary_scheduler.estimation.room import Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -36,6 +37,16 @@ class Step:
     old: Instance
     new: Instance
     target: str | None
+
+    @property
+    def destination(self) -> str | None:
+        """Host on which the instance runs afterwards, None if it does not."""
+        return self.new.host if self.new.state is State.ACTIVE else None
+
+    @property
+    def job(self) -> Job:
+        """What the operation's duration depends on."""
+        return Job(self.kind, self.old.host, self.destination)
 
 
 class Draft:
@@ -65,6 +76,10 @@ class Draft:
         its lowest member does.
         """
         return sorted(self._leases, key=self._ranks.__getitem__)
+
+    def priority(self, lease: str) -> float:
+        """Return the priority of a lease."""
+        return -self._ranks[lease][0]
 
     def ranked_on(self, host: str) -> list[Instance]:
         """Return the instances on a host, those of higher leases first."""
@@ -107,9 +122,9 @@ class Draft:
         self._add(Kind.MIGRATE, instance, target, host=target,
                   origin=None if target == origin else origin)
 
-    def preempt(self, instance: Instance) -> None:
-        """Take an instance off its host's CPU, in the flavor's way."""
-        kind = PREEMPT_KIND[instance.preempt_policy]
+    def preempt(self, instance: Instance, kind: Kind | None = None) -> None:
+        """Take an instance off its host's CPU, by default the flavor's way."""
+        kind = kind or PREEMPT_KIND[instance.preempt_policy]
         host = None if kind is Kind.SHELVE else instance.host
         self._add(kind, instance, None, host=host, state=_STATE_AFTER[kind],
                   preempted=True)
@@ -133,6 +148,12 @@ class Draft:
         """Undo a step, the last one of its instance."""
         self._replace(step.new, step.old)
         self.steps.remove(step)
+
+    def rewind(self, length: int) -> None:
+        """Undo the last steps, until ``length`` are left."""
+        while len(self.steps) > length:
+            step = self.steps.pop()
+            self._replace(step.new, step.old)
 
     def _replace(self, old: Instance, new: Instance) -> None:
         self.rooms.take(old)

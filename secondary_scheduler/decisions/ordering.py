@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from secondary_scheduler.decisions.draft import Step
-from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.durations import DurationModel, Job
 from secondary_scheduler.estimation.room import Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Kind, Operation
@@ -69,19 +69,24 @@ class _Room:
 
 
 def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
-            durations: Durations) -> tuple[Operation, ...]:
+            durations: DurationModel) -> tuple[Operation, ...]:
     """Return the operations of a plan, numbered from 1.
 
     ``cluster`` is the one before the first step; ``start_s`` is the earliest
-    time that the dependencies allow.
+    time that the dependencies allow.  Durations are those of all operations
+    at the same time, an upper estimate.
     """
+    lasting = durations.of_all(
+        [step.job for step in steps],
+        [Job(one.kind, one.source, one.target) for one in cluster.in_flight])
     room = _Room(cluster, limits)
     ends: dict[int, float] = {}
     last_of: dict[str, int] = {}
     last_move: dict[str, int] = {}
     lanes: dict[str, list[int | None]] = defaultdict(lambda: [None] * LANES)
     operations = []
-    for number, step in enumerate(steps, 1):
+    for number, (step, duration) in enumerate(
+            zip(steps, lasting, strict=True), 1):
         uuid, group = step.old.uuid, step.old.anti_affinity
         after = room.waits(step)
         room.note(number, step)
@@ -95,7 +100,6 @@ def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
         for host in sorted({step.old.host, step.target} - {None}, key=str):
             after |= _enter_lane(lanes[str(host)], number, ends)
         start = max((ends[one] for one in after), default=0.0)
-        duration = durations.of(step.kind)
         ends[number] = start + duration
         operations.append(Operation(
             id=number, kind=step.kind, instance=uuid, lease=step.old.lease,

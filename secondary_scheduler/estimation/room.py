@@ -88,6 +88,10 @@ class Rooms:
         self._capacity: dict[tuple[str, float], int] = {}
         for instance in cluster.instances.values():
             self.put(instance)
+        for one in cluster.in_flight:
+            comer = cluster.instances[one.instance]
+            if one.target is not None and one.target != comer.host:
+                self._count(comer, one.target, 1)
         #: How many ran on each host whose agent could not hold a policy; a
         #: host operated on a moment ago has not yet had the time to.
         self._strained = {

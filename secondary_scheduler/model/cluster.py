@@ -26,15 +26,21 @@ class State(enum.StrEnum):
 #: States in which a preempted instance waits to run again.
 DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
 
+#: Resources whose use only an operation can change (Boettger 3.3): what they
+#: hold is known from the model, never measured.
+STATIC = frozenset({'slots', 'cores', 'memory'})
+
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
     """One secondary instance.
 
-    ``cpu`` is its use now in percent of its host (None: unknown);
-    ``preempted`` tells that it is down because we put it down, ``blocked``
-    that it was operated on a moment ago and must be left alone, ``pinned``
-    that a live migration of it has just failed and is not tried again yet.
+    ``cpu`` is its use now (before it went down, if it is down) in percent of
+    its host (None: unknown), ``usage`` that of further resources by name; the
+    higher its ``priority``, the later it gives way; ``preempted`` tells that
+    it is down because we put it down, ``blocked`` that it was operated on a
+    moment ago and must be left alone, ``pinned`` that a live migration of it
+    has just failed and is not tried again yet.
     """
 
     uuid: str
@@ -44,7 +50,7 @@ class Instance:
     vcpus: int
     memory_mb: int
     disk_gb: int
-    priority: int = vocabulary.DEFAULT_PRIORITY
+    priority: float = vocabulary.DEFAULT_PRIORITY
     preempt_policy: vocabulary.PreemptPolicy = (
         vocabulary.PreemptPolicy.SUSPEND)
     cpu: float | None = None
@@ -53,6 +59,7 @@ class Instance:
     pinned: bool = False
     anti_affinity: str | None = None
     origin: str | None = None   # host from which we moved it
+    usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def claims(self) -> dict[str, int]:
@@ -69,7 +76,8 @@ class HostPolicy:
 
     ``threshold`` is in percent of the host for cpu and a count for slots,
     ``timelimit`` in seconds; ``failed`` is the run of failed checks, one a
-    second, and ``violated`` tells that the global trigger has fired.
+    second, and ``violated`` tells that the global trigger has fired, which
+    it does after ``sensitivity`` failed checks.
     """
 
     text: str
@@ -78,6 +86,12 @@ class HostPolicy:
     timelimit: int
     failed: int = 0
     violated: bool = False
+    sensitivity: int = 1
+
+    @property
+    def static(self) -> bool:
+        """Whether only an operation can change the resource's use."""
+        return self.resource in STATIC
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +100,10 @@ class Host:
 
     ``cpus`` is its capacity in CPUs, ``total`` and ``reserved`` the child
     provider's inventory by resource class; ``cpu_primary`` percent of the
-    host used lately by everything that is not a secondary (None: unknown);
-    ``usable`` is False when the host is disabled, down, closed, or its data
-    is stale; ``blocked`` while it must be left alone after an operation.
+    host used lately by everything that is not a secondary (None: unknown),
+    ``usage`` the same of further resources by name; ``usable`` is False when
+    the host is disabled, down, closed, or its data is stale; ``blocked``
+    while it must be left alone after an operation.
     """
 
     name: str
@@ -99,6 +114,7 @@ class Host:
     policies: tuple[HostPolicy, ...] = ()
     usable: bool = True
     blocked: bool = False
+    usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def violated(self) -> bool:
@@ -111,10 +127,55 @@ class Host:
                   if p.resource == resource]
         return min(values, default=None)
 
+    def primary_use(self, resource: str) -> float | None:
+        """Use of a measured resource by what is no secondary, in percent.
+
+        None if it is not known.
+        """
+        return (self.cpu_primary if resource == 'cpu'
+                else self.usage.get(resource))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lease:
+    """Instances that run or wait together, as their owner asked for them.
+
+    ``priority`` is given or follows from ``owner_priority`` and size (X26);
+    ``queued`` tells that the lease waits to be provisioned, ``waited_s`` for
+    how many seconds.
+    """
+
+    name: str
+    priority: float | None = None
+    owner_priority: float = vocabulary.DEFAULT_PRIORITY
+    queued: bool = False
+    waited_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class InFlight:
+    """An operation that is under way, with what remains of it in seconds.
+
+    ``kind`` is that of a plan's operation, and so are ``source`` and
+    ``target``; its instance is busy and counts as in its old state.
+    """
+
+    kind: str
+    instance: str
+    source: str | None
+    target: str | None
+    remaining_s: float
+
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Hosts by name, and the secondaries on them by UUID."""
+    """Hosts by name, the secondaries on them by UUID, and what goes on.
+
+    ``leases`` by name need not name all: one of which nothing is known but
+    its instances has their priority.
+    """
 
     hosts: Mapping[str, Host]
     instances: Mapping[str, Instance]
+    leases: Mapping[str, Lease] = dataclasses.field(default_factory=dict)
+    in_flight: tuple[InFlight, ...] = ()

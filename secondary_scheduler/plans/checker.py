@@ -12,6 +12,15 @@ import math
 
 from secondary_scheduler.model.cluster import Cluster, Instance, State
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.orders import (
+    MOVES,
+    RUNNING,
+    Orders,
+    ancestors,
+    broken,
+    describe,
+    held,
+)
 
 #: Times closer than this (s) are the same.
 TOLERANCE_S = 1e-6
@@ -27,28 +36,27 @@ _LEAVES = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.SUSPENDED,
 _DOWN = frozenset({Kind.SUSPEND, Kind.STOP, Kind.SHELVE})
 _UP = frozenset({Kind.RESUME, Kind.START, Kind.UNSHELVE})
 _IN_PLACE = frozenset({Kind.RESUME, Kind.START})
-_MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
 
 
 def check(cluster: Cluster, plan: Plan) -> list[str]:
     """Replay a plan on a cluster; say in words what is wrong with it.
 
     An empty list means that the plan is good: each operation can start when
-    the plan says, every host has room for what arrives at each instant, and
-    no lease is split.
+    the plan says, every host has room for what arrives at each instant, also
+    if operations take longer than expected, deadlines are kept, and no lease
+    is split.
     """
     faults = list(_structure(cluster, plan))
     if not faults:
         faults += _times(plan)
+        faults += _deadlines(cluster, plan)
         faults += _repetitions(plan)
         faults += _leases(cluster, plan)
         faults += _Replay(cluster).run(plan)
+        if not faults:
+            # The plan is good if all takes as long as expected; and if not?
+            faults += Orders(cluster, plan).faults()
     return faults
-
-
-def _name(operation: Operation) -> str:
-    return (f'operation {operation.id} ({operation.kind} of '
-            f'{operation.instance})')
 
 
 def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
@@ -56,7 +64,7 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
     if len(ids) < len(plan.operations):
         yield 'two operations have the same id'
     for operation in plan.operations:
-        name = _name(operation)
+        name = describe(operation)
         instance = cluster.instances.get(operation.instance)
         if instance is None:
             yield f'{name}: the instance is unknown'
@@ -67,7 +75,7 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
             yield f'{name}: host {operation.target} is unknown'
         if not (0 <= operation.start_s < math.inf
                 and 0 < operation.duration_s < math.inf):
-            yield f'{_name(operation)}: start or duration is no time'
+            yield f'{describe(operation)}: start or duration is no time'
         for one in set(operation.after) - ids:
             yield f'{name}: waits for {one}, which is not in the plan'
     for host in plan.unresolved:
@@ -94,26 +102,39 @@ def _times(plan: Plan) -> Iterator[str]:
             other = by_id[one]
             if (operation.start_s + TOLERANCE_S
                     < other.start_s + other.duration_s):
-                yield (f'{_name(operation)}: starts before operation {one} '
+                yield (f'{describe(operation)}: starts before operation {one} '
                        'has ended')
+
+
+def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    """What the plan promises is kept, and no more than policies allow.
+
+    A violated policy is invalid ``timelimit`` checks after its first failed
+    one, so that is what an operation that leaves its host may promise; while
+    a host is left alone only its static policies are to be seen to.
+    """
+    for operation in plan.operations:
+        deadline, name = operation.deadline_s, describe(operation)
+        if deadline is None:
+            continue
+        if not deadline < math.inf:
+            yield f'{name}: its deadline is no time'
+        if operation.start_s + operation.duration_s > deadline + TOLERANCE_S:
+            yield f'{name}: ends after its deadline, {deadline:g} s'
+        host = cluster.hosts.get(operation.source or '')
+        left = [] if host is None else [
+            policy.timelimit - policy.failed for policy in host.policies
+            if policy.violated and (policy.static or not host.blocked)]
+        if not left:
+            yield f'{name}: has a deadline, but leaves no violated host'
+        elif deadline > min(left):
+            yield (f'{name}: a policy of host {operation.source} is invalid '
+                   f'before its deadline, {deadline:g} s')
 
 
 def _repetitions(plan: Plan) -> Iterator[str]:
     """One operation an instance, but for one that runs again and moves on."""
-    ancestors: dict[int, set[int]] = {}
-    by_id = {operation.id: operation for operation in plan.operations}
-
-    def before(one: int) -> set[int]:
-        if one not in ancestors:
-            ancestors[one] = set()
-            stack = list(by_id[one].after)
-            while stack:
-                other = stack.pop()
-                if other not in ancestors[one]:
-                    ancestors[one].add(other)
-                    stack.extend(by_id[other].after)
-        return ancestors[one]
-
+    before = ancestors(plan)
     of_instance = defaultdict(list)
     for operation in plan.operations:
         of_instance[operation.instance].append(operation)
@@ -125,7 +146,7 @@ def _repetitions(plan: Plan) -> Iterator[str]:
             first, last = last, first
         if not (len(several) == 2 and first.kind in _IN_PLACE
                 and last.kind is Kind.MIGRATE
-                and first.id in before(last.id)):
+                and first.id in before[last.id]):
             yield f'instance {uuid} has several operations'
 
 
@@ -159,8 +180,7 @@ class _Replay:
     def __init__(self, cluster: Cluster) -> None:
         self.hosts = cluster.hosts
         self.instances = dict(cluster.instances)
-        self.held = {uuid: {instance.host} - {None}
-                     for uuid, instance in cluster.instances.items()}
+        self.held = held(cluster)
         self.ongoing: dict[int, Operation] = {}
         self.faults: list[str] = []
 
@@ -181,7 +201,7 @@ class _Replay:
         return self.faults
 
     def _start(self, operation: Operation) -> None:
-        self.faults += (f'{_name(operation)}: {fault}'
+        self.faults += (f'{describe(operation)}: {fault}'
                         for fault in self._obstacles(operation))
         self.ongoing[operation.id] = operation
         if operation.target is not None:
@@ -205,9 +225,10 @@ class _Replay:
             yield from self._closed(operation.target)
             if operation.target not in self.held[instance.uuid]:
                 yield from self._crowded(operation.target, instance)
+            yield from self._overrun(operation.target, instance)
         group = instance.anti_affinity
-        if group is not None and operation.kind in _MOVES and any(
-                other.kind in _MOVES and group
+        if group is not None and operation.kind in MOVES and any(
+                other.kind in MOVES and group
                 == self.instances[other.instance].anti_affinity
                 for other in self.ongoing.values()):
             yield f'another member of group {group} is on the move'
@@ -217,8 +238,9 @@ class _Replay:
         source, target = operation.source, operation.target
         if operation.kind in _DOWN and target is not None:
             yield 'an instance that goes down has no target'
-        if operation.kind in _IN_PLACE and (
-                target is None or target != source):
+        if operation.kind in _IN_PLACE and target is None:
+            yield 'it needs a host to come up on'
+        elif operation.kind in _IN_PLACE and source not in (None, target):
             yield 'it can come up on its own host only'
         if operation.kind is Kind.MIGRATE and (
                 target is None or target == source):
@@ -246,6 +268,17 @@ class _Replay:
             yield (f'host {target} has a member of group '
                    f'{newcomer.anti_affinity}')
 
+    def _overrun(self, target: str, newcomer: Instance) -> Iterator[str]:
+        """Name the static policies that one more on the host breaks."""
+        running = {uuid for uuid, names in self.held.items()
+                   if target in names
+                   and self.instances[uuid].state in RUNNING}
+        running |= {one.instance for one in self.ongoing.values()
+                    if one.target == target}
+        for resource in broken(self.hosts[target], [
+                self.instances[uuid] for uuid in running | {newcomer.uuid}]):
+            yield f'a policy of host {target} allows no more {resource}'
+
     def _end(self, operation: Operation) -> None:
         del self.ongoing[operation.id]
         instance = self.instances[operation.instance]
@@ -254,7 +287,7 @@ class _Replay:
             host = operation.target
         elif operation.kind is Kind.SHELVE:
             host = None
-        self.held[instance.uuid] = {host} - {None}
+        self.held[instance.uuid] = set() if host is None else {host}
         self.instances[instance.uuid] = dataclasses.replace(
             instance, host=host, state=_LEAVES[operation.kind])
 

@@ -32,7 +32,9 @@ class Operation:
     ``source`` is the host it leaves (or None), ``target`` the host on which
     it runs afterwards (or None); a suspend has no target, a resume the same
     host in both.  ``start_s`` and ``duration_s`` are estimates in seconds
-    from the plan's beginning.
+    from the plan's beginning.  ``deadline_s`` is the time by which the plan
+    promises it to have ended for the sake of a violated policy, None if it
+    promises nothing.
     """
 
     id: int
@@ -44,13 +46,15 @@ class Operation:
     start_s: float = 0.0
     duration_s: float = 0.0
     after: tuple[int, ...] = ()
+    deadline_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Operations in the order in which they were decided.
 
-    ``unresolved`` names the hosts whose violation the plan does not end;
+    ``unresolved`` names the hosts whose violation the plan does not end, or
+    not in time;
     ``truncated`` tells that the budget ended the search.
     """
 

@@ -158,6 +158,48 @@ def random_cluster(seed, hosts, instances, violations):
           for number in range(instances)))
 
 
+def planted_cluster(seed):
+    """Return a violated cluster, and a way to repair it by migrations only.
+
+    Instances are placed so that every policy holds; then some are moved to
+    one or two hosts whose policies they break.  Moving them back is the
+    repair, by instance; each has the room that it has left.
+    """
+    rng = random.Random(seed)
+    names = [f'h{number}' for number in range(rng.randint(2, 6))]
+    instances, number = {}, 0
+    for name in names:
+        for _one in range(rng.randint(1, 4)):
+            uuid, number = f'i{number:02}', number + 1
+            instances[uuid] = vm(
+                uuid, name, lease=f'lease-{rng.randint(0, 7)}', cpu=5.0,
+                preempt_policy=rng.choice(list(PreemptPolicy)))
+    priorities = {f'lease-{one}': rng.randint(1, 10) for one in range(8)}
+    slots = {name: sum(i.host == name for i in instances.values())
+             for name in names}
+    bad = rng.sample(names, rng.randint(1, max(1, len(names) // 2)))
+    repair = {}
+    for uuid in rng.sample(sorted(instances), len(instances)):
+        home = instances[uuid].host
+        if home not in bad and len(repair) < 4 and (
+                not repair or rng.random() < 0.5):
+            repair[uuid] = home
+            instances[uuid] = dataclasses.replace(
+                instances[uuid], host=rng.choice(bad))
+    broken = {instances[uuid].host for uuid in repair}
+    hosts = [host(name, 10.0, policies=(
+        cpu_policy(90.0), slots_policy(slots[name], name in broken)))
+        for name in names]
+    return cluster(*hosts, *(
+        dataclasses.replace(one, priority=priorities[one.lease])
+        for one in instances.values())), repair
+
+
+def planted_clusters():
+    """Return a strategy of clusters that are violated and can be repaired."""
+    return st.builds(planted_cluster, st.integers(0, 2**32))
+
+
 def clusters(violations=True):
     """Return a strategy; sizes shrink, the rest follows from a seed."""
     return st.builds(random_cluster, st.integers(0, 2**32),

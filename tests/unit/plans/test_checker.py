@@ -4,7 +4,7 @@ import dataclasses
 import unittest
 
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import State
+from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
 from secondary_scheduler.plans.checker import check
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from tests.unit.decisions.worlds import TOTAL, cluster, host, vm
@@ -113,7 +113,7 @@ class TestOperations(Case):
         self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h', 'h'))
         self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h'))
         self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h', 'x'))
-        self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h'))
+        self.bad('needs a host', world, op(1, Kind.RESUME, 'b', 'h'))
 
     def test_closed_targets(self):
         for values, words in (({'usable': False}, 'not usable'),
@@ -175,15 +175,15 @@ class TestRoom(Case):
         world = cluster(host('h', total=SMALL), host('x', total=SMALL),
                         host('y'), vm('a', 'h'), vm('b', 'x'))
         out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, out, into)
         self.bad('no room', world, out,
-                 dataclasses.replace(into, start_s=4.9))
+                 dataclasses.replace(into, start_s=4.9, after=()))
 
     def test_shelving_makes_room_suspending_does_not(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'x'))
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0)
+        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, op(1, Kind.SHELVE, 'b', 'x'), into)
         self.bad('no room', world, op(1, Kind.SUSPEND, 'b', 'x'), into)
 
@@ -222,7 +222,7 @@ class TestGroups(Case):
         self.bad('on the move', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 4.0))
         self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
-                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0))
+                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0, after=(1,)))
 
 
 class TestLeases(Case):
@@ -259,3 +259,58 @@ class TestLeases(Case):
         self.bad('both preempted and brought back', world,
                  op(1, Kind.SUSPEND, 'a', 'h', lease='l'),
                  op(2, Kind.RESUME, 'b', 'h', 'h', lease='l'))
+
+
+class TestUnderWay(Case):
+
+    def test_what_is_being_migrated_holds_two_hosts(self):
+        world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
+                        vm('b', 'h', State.BUSY))
+        move = op(1, Kind.MIGRATE, 'a', 'h', 'x')
+        self.good(world, move)
+        self.bad('no room', dataclasses.replace(world, in_flight=(
+            InFlight('migrate', 'b', 'h', 'x', 3.0),)), move)
+
+    def test_who_is_nowhere_may_come_up_anywhere(self):
+        for kind, state in ((Kind.START, State.STOPPED),
+                            (Kind.RESUME, State.SUSPENDED)):
+            world = cluster(host('h'), vm('a', None, state),
+                            host('x', total={**TOTAL, vocabulary.SLOT: 0}))
+            self.good(world, op(1, kind, 'a', None, 'h'))
+            self.bad('no room', world, op(1, kind, 'a', None, 'x'))
+
+
+class TestPolicies(Case):
+
+    def test_static_policies_of_a_target(self):
+        for resource, threshold in (('slots', 1), ('cores', 2),
+                                    ('memory', 300)):
+            policy = HostPolicy('', resource, threshold, 60)
+            world = cluster(host('h'), host('x', policies=(policy,)),
+                            vm('a', 'h'), vm('b', 'x', vcpus=2),
+                            vm('c', 'x', State.SUSPENDED))
+            self.bad(f'no more {resource}', world,
+                     op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+            self.bad(f'no more {resource}', world,
+                     op(1, Kind.RESUME, 'c', 'x', 'x'))
+            down = op(1, Kind.SUSPEND, 'b', 'x')
+            self.good(world, down, op(2, Kind.RESUME, 'c', 'x', 'x', 5.0,
+                                      after=(1,)))
+            self.bad('nothing makes it wait', world, down,
+                     op(2, Kind.RESUME, 'c', 'x', 'x', 5.0))
+
+
+class TestDeadlines(Case):
+
+    def test_only_a_violated_host_has_one(self):
+        world = cluster(host('h'), vm('a', 'h'), host(
+            'bad', violated=True), vm('b', 'bad'))
+        self.good(world, dataclasses.replace(
+            op(1, Kind.SUSPEND, 'b', 'bad'), deadline_s=6.0))
+        for uuid, where, deadline, words in (
+                ('a', 'h', 6.0, 'leaves no violated host'),
+                ('b', 'bad', 4.9, 'after its deadline'),
+                ('b', 'bad', 6.1, 'invalid before'),
+                ('b', 'bad', float('inf'), 'is no time')):
+            self.bad(words, world, dataclasses.replace(
+                op(1, Kind.SUSPEND, uuid, where), deadline_s=deadline))

@@ -1,0 +1,152 @@
+"""``secondary-scheduler plan``: decide and check on documents, not a cloud."""
+
+import argparse
+from collections.abc import Callable, Mapping
+import json
+import pathlib
+import sys
+import typing
+
+import stevedore
+
+from secondary_scheduler.decisions import base
+from secondary_scheduler.plans import checker, documents, fields
+from secondary_scheduler.plans.operations import Plan
+
+DESCRIPTION = """\
+Decide on a model of a cloud and check plans for it, both in JSON files. No
+cloud is asked and nothing is changed, so that a decision can be looked into,
+repeated, and compared with that of other tools. "secondary-scheduler plan
+decide --help" describes what a model holds.
+"""
+
+DECIDE = """\
+Print the plan that an algorithm makes for a model: by default the one that
+ends the violations in it, with "--request return" the one that brings back
+what was preempted and lets waiting leases run. The same model gives the same
+plan, since the search is bounded by work units, not by time; a unit is one
+placement that is examined. When they are used up the plan says "truncated",
+and ends what violations are left by means that need no search.
+
+A model has the lists "hosts" (each with its name, the capacity secondaries
+may hold, and the usage by everything else in percent), "instances" (name,
+host, lease, state, demand, usage, priority, group), "leases", "policies"
+(as in the configuration: "cpu <= 90% for 10s") and "in_flight". A policy that
+fails in the model is taken to be violated since this moment, unless the host
+gives its counters. A field that is not known or wrong is an error that names
+it; nothing is ignored.
+"""
+
+CHECK = """\
+Replay a plan on a model, step by step and by rules that share nothing with
+the algorithms: whether each operation is possible, each host has room for
+what arrives at each instant, also if operations take longer than expected,
+deadlines are kept, and no lease is split. The exit code is 0 if the plan is
+good, 1 if it is not (the first fault is printed), and 2 if a file cannot be
+read as what it should be.
+"""
+
+#: A file that cannot be read, or no algorithm of that name.
+BAD_INPUT = 2
+
+
+class InputError(Exception):
+    """What is wrong with the input, for who gave it."""
+
+
+def algorithms() -> Mapping[str, typing.Any]:
+    """Return the decision drivers that are installed, by name."""
+    found = stevedore.ExtensionManager(base.NAMESPACE)
+    return {one.name: one.plugin for one in found}
+
+
+def add_parser(groups: typing.Any) -> None:
+    """Add the command group to the command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    plans = groups.add_parser(
+        'plan', help='plans for a model in a file', description=DESCRIPTION,
+        formatter_class=raw).add_subparsers(
+            required=True, metavar='decide|check')
+    decide = plans.add_parser('decide', help='make a plan for a model',
+                              description=DECIDE, formatter_class=raw)
+    decide.add_argument('model', metavar='MODEL.json',
+                        help='file with a model; - reads standard input')
+    decide.add_argument('--algorithm', metavar='NAME', required=True,
+                        help='decision driver, an entry point in '
+                             f'{base.NAMESPACE}')
+    decide.add_argument('--budget', type=_units, metavar='N',
+                        default=base.Budget().units,
+                        help='work units (default %(default)s)')
+    decide.add_argument('--request', choices=('preempt', 'return'),
+                        default='preempt',
+                        help='what is asked for (default %(default)s)')
+    decide.set_defaults(action='plan_decide')
+    check = plans.add_parser('check', help='find the faults of a plan',
+                             description=CHECK, formatter_class=raw)
+    check.add_argument('model', metavar='MODEL.json')
+    check.add_argument('plan', metavar='PLAN.json')
+    check.set_defaults(action='plan_check')
+
+
+def _units(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+_units.__name__ = 'whole number from 0'
+
+
+def plan_decide(model: str, algorithm: str, budget: int,
+                request: base.RequestKind) -> int:
+    """Print the plan of an algorithm."""
+    drivers = algorithms()
+    if algorithm not in drivers:
+        raise InputError(f'there is no algorithm {algorithm}; there are: '
+                         + ', '.join(sorted(drivers)))
+    cluster = _read(model, documents.read_model)
+    plan: Plan = drivers[algorithm]().decide(
+        cluster, base.Request(request), base.Budget(budget))
+    print(json.dumps(documents.write_plan(plan), indent=2))
+    return 0
+
+
+def plan_check(model: str, plan: str) -> int:
+    """Say whether a plan is good."""
+    cluster = _read(model, documents.read_model)
+    faults = checker.check(cluster, _read(plan, documents.read_plan))
+    if faults:
+        print(faults[0])
+        return 1
+    print('The plan is good.')
+    return 0
+
+
+Document = typing.TypeVar('Document')
+
+
+def _read(path: str, reader: Callable[[str], Document]) -> Document:
+    try:
+        text = (sys.stdin.read() if path == '-'
+                else pathlib.Path(path).read_text(encoding='utf-8'))
+        return reader(text)
+    except OSError as exc:
+        raise InputError(f'{path}: {exc.strerror}') from exc
+    except UnicodeDecodeError as exc:
+        raise InputError(f'{path}: expected UTF-8 text') from exc
+    except fields.DocumentError as exc:
+        raise InputError(f'{path}: {exc}') from exc
+
+
+COMMANDS: Mapping[str, Callable[..., int]] = {
+    'plan_decide': plan_decide, 'plan_check': plan_check}
+
+
+def run(action: str, options: Mapping[str, typing.Any]) -> int:
+    """Run one of the commands; return its exit code."""
+    try:
+        return COMMANDS[action](**options)
+    except InputError as exc:
+        print(f'secondary-scheduler: {exc}', file=sys.stderr)
+        return BAD_INPUT

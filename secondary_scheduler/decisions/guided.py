@@ -1,0 +1,112 @@
+"""Decision ``guided``: the search of Boettger 3.6 behind the interface.
+
+Violations are ended by the guided search; a drained host is one whose policy
+allows no secondary, without a deadline (the thesis clears hosts so).  What
+was preempted comes back as with the decision ``priority``.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import math
+import sys
+
+from secondary_scheduler.decisions import base, homecoming, ordering
+from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.search import Profile, Search, Violation
+from secondary_scheduler.estimation.durations import DurationModel
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model.cluster import Cluster, HostPolicy
+from secondary_scheduler.plans.operations import Operation, Plan
+
+#: What a drain asks for: it is never invalid, however long it takes.
+DRAINED = HostPolicy('slots <= 0', 'slots', 0, sys.maxsize, 1, True)
+
+
+class GuidedDecision(base.Decision):
+    """Protect the highest leases, by the gentlest means that are in time."""
+
+    def __init__(self, limits: Limits | None = None,
+                 durations: DurationModel | None = None,
+                 profile: Profile | None = None,
+                 elapsed: Callable[[], float] = lambda: 0.0) -> None:
+        """Take the options.
+
+        ``elapsed`` returns the seconds since the decision began; by default
+        none pass, so that the same cluster always gives the same plan.
+        """
+        super().__init__(limits, durations)
+        self.profile = profile or Profile()
+        self.elapsed = elapsed
+
+    def decide(self, cluster: Cluster, request: base.Request,
+               budget: base.Budget) -> Plan:
+        """Return the plan for a request (see ``base.Decision``)."""
+        hosts = sorted(name for name in cluster.hosts
+                       if not request.hosts or name in request.hosts)
+        if request.kind == 'return':
+            draft = Draft(cluster, self.limits)
+            homecoming.bring_back(draft, hosts, budget)
+            return Plan(ordering.arrange(cluster, draft.steps, self.limits,
+                                         self.durations),
+                        truncated=budget.truncated)
+        if request.kind == 'drain':
+            drained = hosts if request.hosts else []
+            found = [Violation(name, DRAINED, math.inf) for name in drained]
+            left: set[str] = set()
+        else:
+            found, left = self._violations(cluster, hosts)
+        search = self.search(cluster, found, budget)
+        search.run()
+        operations = ordering.arrange(cluster, search.draft.steps,
+                                      self.limits, self.durations)
+        late = search.late(search.outlook.works(search.draft.steps))
+        left |= {one.host for one in (*late, *search.failing(),
+                                      *search.lost)}
+        return Plan(_promised(operations, found), tuple(sorted(left)),
+                    budget.truncated)
+
+    def search(self, cluster: Cluster, violations: list[Violation],
+               budget: base.Budget) -> Search:
+        """Return a search that has not begun yet."""
+        return Search(
+            Draft(cluster, self.limits),
+            Outlook(cluster, self.limits, self.durations,
+                    self.profile.schedule, self.profile.overheads),
+            violations, self.profile, budget, self.elapsed)
+
+    def _violations(self, cluster: Cluster, hosts: list[str]
+                    ) -> tuple[list[Violation], set[str]]:
+        """Return what is violated, and the hosts to leave to their agents.
+
+        A host that was operated on a moment ago has not settled, as far as
+        dynamic policies go (Boettger 3.8).
+        """
+        found, left = [], set()
+        for name in hosts:
+            host = cluster.hosts[name]
+            due = [policy for policy in host.policies if policy.violated
+                   and (policy.static or not host.blocked)]
+            if host.violated and not due:
+                left.add(name)
+            found += [Violation(name, policy, self.profile.deadline(policy))
+                      for policy in due]
+        return found, left
+
+
+def _promised(operations: tuple[Operation, ...],
+              violations: list[Violation]) -> tuple[Operation, ...]:
+    """Return the operations with the deadlines that they keep.
+
+    An operation promises something where it leaves a violated host and can
+    be done in time, one thing after the other (X12).
+    """
+    deadlines: dict[str | None, float] = {}
+    for one in violations:
+        deadlines[one.host] = min(
+            one.deadline_s, deadlines.get(one.host, math.inf))
+    return tuple(
+        dataclasses.replace(one, deadline_s=deadlines[one.source])
+        if one.start_s + one.duration_s
+        <= deadlines.get(one.source, -math.inf) < math.inf else one
+        for one in operations)

@@ -1,0 +1,196 @@
+"""What a set of steps would make of the hosts' policies, and when.
+
+It joins the feasibility estimator with the cluster: which instances run
+where, which policies bind a host, what is under way, and at what times the
+steps of a decision begin and end.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+import dataclasses
+import math
+
+from secondary_scheduler.decisions import ordering
+from secondary_scheduler.decisions.draft import Step
+from secondary_scheduler.estimation.durations import DurationModel, Job
+from secondary_scheduler.estimation.feasibility import (
+    Estimator,
+    Guest,
+    Overheads,
+    Work,
+)
+from secondary_scheduler.estimation.room import RUNNING, Limits
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    HostPolicy,
+    Instance,
+)
+from secondary_scheduler.plans.operations import RETURNS
+
+_EPSILON = 1e-6
+
+
+class Outlook:
+    """Foresees hosts under steps that nobody has taken yet."""
+
+    def __init__(self, cluster: Cluster, limits: Limits,
+                 durations: DurationModel, schedule: 'Schedule',
+                 overheads: Overheads | None = None) -> None:
+        self.cluster = cluster
+        self.limits = limits
+        self.durations = durations
+        self._schedule = schedule
+        self._overheads = overheads or Overheads()
+        self.residents: dict[str, list[Instance]] = defaultdict(list)
+        for uuid in sorted(cluster.instances):
+            instance = cluster.instances[uuid]
+            if instance.host is not None:
+                self.residents[instance.host].append(instance)
+        self.ongoing = [
+            Work(one.kind, one.instance, one.source, one.target,
+                 end_s=one.remaining_s) for one in cluster.in_flight]
+        coming = {one.instance for one in cluster.in_flight
+                  if one.kind in RETURNS}
+        guests = {uuid: self._guest(instance, uuid not in coming)
+                  for uuid, instance in cluster.instances.items()}
+        self._policies = {
+            name: sorted(host.policies, key=lambda policy: not policy.static)
+            for name, host in cluster.hosts.items()}
+        self._estimator = Estimator(
+            {host.name: self._primary(host, guests)
+             for host in cluster.hosts.values()}, guests, self._overheads)
+
+    def _guest(self, instance: Instance, here: bool) -> Guest:
+        """Let each running instance count with its minimum share at least.
+
+        The agent may have taken it there, and would at any time give it no
+        less (Boettger 3.9).
+        """
+        usage = {'slots': 1.0, 'cores': float(instance.vcpus),
+                 'memory': float(instance.memory_mb), **instance.usage}
+        if instance.cpu is not None:
+            usage['cpu'] = max(instance.cpu, self.limits.minimum_share)
+        runs = here and instance.state in RUNNING
+        return Guest(instance.host if runs else None, usage)
+
+    def _primary(self, host: Host, guests: dict[str, Guest]
+                 ) -> dict[str, float]:
+        """Return what is no secondary's use, by resource in percent.
+
+        A trigger that has fired is a measurement too: the use is above the
+        threshold now, whatever the means say.  What the instances do not
+        explain is then the primary's.
+        """
+        uses: dict[str, float] = {}
+        for policy in host.policies:
+            resource, use = policy.resource, host.primary_use(policy.resource)
+            if policy.static or use is None:
+                continue
+            if policy.violated and not host.blocked:
+                use = max(use, self.limit(policy) + _EPSILON - sum(
+                    guests[one.uuid].usage.get(
+                        resource, self._overheads.newcomer)
+                    for one in self.residents[host.name]
+                    if guests[one.uuid].host is not None))
+            uses[resource] = max(use, uses.get(resource, use))
+        return uses
+
+    def limit(self, policy: HostPolicy) -> float:
+        """Return up to where a policy's resource may be planned to be used.
+
+        The margin is the CPU's, as everywhere (``estimation.room``).
+        """
+        margin = self.limits.margin if policy.resource == 'cpu' else 0.0
+        return policy.threshold - margin
+
+    def works(self, steps: Sequence[Step]) -> list[Work]:
+        """Return the operations with their times, ongoing ones included."""
+        return [*self.ongoing, *self._schedule(self, steps)]
+
+    def outcome(self, steps: Iterable[Step], host: str) -> list[Work]:
+        """Return the operations on a host as if all had ended at once.
+
+        Those that are under way come last, as they are.
+        """
+        return [*(_work(step, 0.0, 0.0) for step in steps
+                  if host in (step.old.host, step.new.host)), *self.ongoing]
+
+    def holds(self, host: str, policy: HostPolicy, at_s: float = math.inf,
+              works: Iterable[Work] = (),
+              only: Collection[str] | None = None) -> bool:
+        """Tell whether a policy of a host will hold at a time."""
+        return self._estimator.holds(
+            policy.resource, self.limit(policy), host, at_s, works, only)
+
+    def known(self, host: Host) -> bool:
+        """Tell whether policies say what a host may take, and it is known."""
+        return bool(host.policies) and all(
+            policy.static or host.primary_use(policy.resource) is not None
+            for policy in host.policies)
+
+    def spoils(self, host: str, works: Sequence[Work]) -> bool:
+        """Tell whether operations would make a policy of a host fail.
+
+        Those that are violated already are not judged here, nor is what would
+        fail without the operations as well.  A policy must hold when its
+        trigger could fire first, as often as an operation begins, after all
+        have ended (Boettger 3.6), and at the end of each start and resume
+        (X10).
+        """
+        mine = [work for work in works if host in (work.source, work.target)]
+        for policy in self._policies[host]:
+            if policy.violated:
+                continue
+            wait = max(1, policy.sensitivity - policy.failed)
+            times = {work.start_s + wait for work in mine} | {math.inf}
+            times |= {work.end_s for work in mine
+                      if work.kind in RETURNS and work.target == host}
+            if any(self._worse(host, policy, at_s, mine) for at_s in times):
+                return True
+        return False
+
+    def _worse(self, host: str, policy: HostPolicy, at_s: float,
+               works: list[Work]) -> bool:
+        if self.holds(host, policy, at_s, works):
+            return False
+        demand = self._estimator.demand
+        return (demand(policy.resource, host, at_s, works)
+                > demand(policy.resource, host, at_s, self.ongoing)
+                or self.holds(host, policy, at_s, self.ongoing))
+
+
+#: Gives steps their times; ongoing operations are taken from the outlook.
+Schedule = Callable[[Outlook, Sequence[Step]], list[Work]]
+
+
+def _work(step: Step, start_s: float, end_s: float) -> Work:
+    return Work(step.kind, step.old.uuid, step.old.host, step.destination,
+                start_s, end_s)
+
+
+def at_once(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
+    """Begin all steps now and in parallel, as the thesis does (3.7)."""
+    durations = outlook.durations.of_all(
+        [step.job for step in steps],
+        [Job(one.kind, one.source, one.target) for one in outlook.ongoing])
+    return [_work(step, 0.0, duration)
+            for step, duration in zip(steps, durations, strict=True)]
+
+
+def in_order(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
+    """Begin each step after those it depends on, as it will be (X12)."""
+    cluster = outlook.cluster
+    targets = {step.target for step in steps} - {None}
+    near = {one.uuid: one for name in targets
+            for one in outlook.residents[str(name)]}
+    near |= {one.instance: cluster.instances[one.instance]
+             for one in cluster.in_flight}
+    # What is far from all targets is of no account, and it is most of it.
+    region = dataclasses.replace(
+        cluster, instances=near,
+        hosts={str(name): cluster.hosts[str(name)] for name in targets})
+    operations = ordering.arrange(region, steps, outlook.limits,
+                                  outlook.durations)
+    return [_work(step, one.start_s, one.start_s + one.duration_s)
+            for step, one in zip(steps, operations, strict=True)]

@@ -1,0 +1,427 @@
+"""The guided search for a set of operations that ends violations.
+
+Boettger 3.6 in its corrected form (X1 to X3).  The leases that contribute to
+a violation are settled one after the other, the highest priority first; each
+may migrate, at the expense of lower leases if need be, and gives way itself
+only if no sacrifice of lower ones helps.  Lower leases are tried in the order
+LOW, and each set of them with the actions of LOWACTION, the gentlest first.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import enum
+import math
+import typing
+
+from secondary_scheduler.decisions import outlook as outlooks
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.estimation.feasibility import Overheads, Work
+from secondary_scheduler.model.cluster import (
+    Host,
+    HostPolicy,
+    Instance,
+    State,
+)
+from secondary_scheduler.plans.operations import Kind
+
+Item = typing.TypeVar('Item')
+
+
+class Action(enum.StrEnum):
+    """What is done to a lease.
+
+    ``MIG`` moves the instances that violate a policy; ``SUSP`` preempts all
+    in their flavors' way, which keeps their work where the flavor does;
+    ``STOP`` stops all: the quickest, and the least gentle.
+    """
+
+    MIG = 'Mig'
+    SUSP = 'Susp'
+    STOP = 'Stop'
+
+
+class Verdict(enum.StrEnum):
+    """What the check of a branch says.
+
+    ``RESOURCE``: another policy would be violated, or there is no room;
+    ``TIME``: a violated policy would become invalid.
+    """
+
+    RESOURCE = 'RESOURCE'
+    TIME = 'TIME'
+    OK = 'OK'
+
+
+#: Actions on leases, in the order in which they were chosen.
+Branch = tuple[tuple[str, Action], ...]
+
+
+class Tried(typing.NamedTuple):
+    """A branch below what had been chosen before, and what became of it."""
+
+    branch: Branch
+    verdict: Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """A policy that has to be brought to hold by a time, in seconds."""
+
+    host: str
+    policy: HostPolicy
+    deadline_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """How the search counts.
+
+    ``deadline_guard`` seconds are kept between the last operation and the
+    timelimit, since the host helps itself one second before it (X15);
+    ``schedule`` gives operations their times; the LOW order takes the
+    ``subset_leases`` lowest leases.
+    """
+
+    deadline_guard: float = 2.0
+    schedule: outlooks.Schedule = outlooks.in_order
+    subset_leases: int = 10
+    overheads: Overheads = dataclasses.field(default_factory=Overheads)
+
+    def deadline(self, policy: HostPolicy) -> float:
+        """Return the seconds left to end a violation (Boettger R22, X15)."""
+        return (policy.timelimit - max(policy.sensitivity, policy.failed)
+                - self.deadline_guard)
+
+
+#: As in the thesis: no guard, and all operations begin at the same time.
+THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once)
+
+
+def low_order(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """Yield all non-empty subsets of items that are in ascending order.
+
+    Binary counting, bit i being the i-th lowest (X2), one by one: nobody
+    waits for the power set.
+    """
+    for mask in range(1, 1 << len(items)):
+        yield tuple(item for bit, item in enumerate(items) if mask >> bit & 1)
+
+
+def low_actions(count: int) -> Iterator[tuple[Action, ...]]:
+    """Yield the actions for a subset of ``count`` leases, ascending.
+
+    From all suspended to all stopped; the highest lease is the most
+    significant bit and suspending is 1, so that the lowest is the first to be
+    stopped (X3).
+    """
+    for code in reversed(range(1 << count)):
+        yield tuple(Action.SUSP if code >> bit & 1 else Action.STOP
+                    for bit in range(count))
+
+
+def _needs(instance: Instance) -> tuple[object, ...]:
+    """Return all on which it depends whether a host has room for it."""
+    return (instance.vcpus, instance.memory_mb, instance.disk_gb,
+            instance.cpu, tuple(sorted(instance.usage.items())),
+            instance.anti_affinity)
+
+
+class Search:
+    """One search; ``trace`` tells all it tried, ``chosen`` its result.
+
+    The operations are ``draft.steps``.  ``elapsed`` returns the seconds since
+    the decision began: they are gone from every deadline, and with them
+    deadlines that were to be kept may be lost, which ends the search
+    (Boettger R32).
+    """
+
+    def __init__(self, draft: Draft, outlook: outlooks.Outlook,
+                 violations: Sequence[Violation], profile: Profile,
+                 budget: Budget,
+                 elapsed: Callable[[], float] = lambda: 0.0) -> None:
+        self.draft = draft
+        self.outlook = outlook
+        self.violations = tuple(violations)
+        self.trace: list[Tried] = []
+        self.chosen: Branch = ()
+        self._profile = profile
+        self._budget = budget
+        self._elapsed = elapsed
+        self._judged: set[str] = set()
+        self.lost: set[Violation] = set()
+        self._unfit: set[tuple[object, ...]] = set()
+        self._of_host: dict[str, list[Violation]] = {}
+        for one in self.violations:
+            self._of_host.setdefault(one.host, []).append(one)
+        hosts = outlook.cluster.hosts
+        self._targets = [hosts[name] for name in sorted(hosts)
+                         if self._takes(hosts[name])]
+
+    def _takes(self, host: Host) -> bool:
+        return (host.usable and not host.blocked and not host.violated
+                and host.name not in self._of_host
+                and self.outlook.known(host))
+
+    def run(self) -> None:
+        """Search until no lease contributes to a violation any more."""
+        high = [lease for lease in self.draft.leases()
+                if self.contributes(lease)]
+        for lease in high:
+            if self.contributes(lease) and not self._settle(lease):
+                break
+        for lease in high:
+            if self.contributes(lease) and lease not in self._touched():
+                self._sacrifice(lease)
+
+    def contributes(self, lease: str) -> bool:
+        """Tell whether a lease has its part in a violation, as things are.
+
+        That is so if one of its instances runs on a host where the policy
+        fails for good under the steps so far.  One that is busy or in a state
+        of its owner's making is beyond reach: the others on its host have
+        to make up for it.
+        """
+        here = {one.host for one in self.draft.members(lease)
+                if one.state is State.ACTIVE}
+        return any(self._fails(one) for host in here
+                   for one in self._of_host.get(str(host), ()))
+
+    def failing(self) -> list[Violation]:
+        """Return the violations that the steps so far do not end."""
+        return [one for one in self.violations if self._fails(one)]
+
+    def _fails(self, violation: Violation) -> bool:
+        return not self.outlook.holds(
+            violation.host, violation.policy, math.inf,
+            self.outlook.outcome(self.draft.steps, violation.host))
+
+    def late(self, works: Sequence[Work]) -> list[Violation]:
+        """Return the violations that operations end too late, if at all.
+
+        Only instances of leases that are settled count, and those that are
+        operated on: the others' turn is still to come (X1 c).
+        """
+        judged = self._judged | {work.instance for work in works}
+        spent = self._elapsed()
+        return [one for one in self.violations if one not in self.lost
+                and not self.outlook.holds(
+                    one.host, one.policy, one.deadline_s - spent, works,
+                    judged)]
+
+    # one lease
+
+    def _settle(self, lease: str) -> bool:
+        """Find a branch by which a lease contributes no longer.
+
+        False if that must end here, since there is no budget left or what
+        was chosen before would come too late (the meta-check).
+        """
+        self._give_up_what_is_lost()
+        members = {one.uuid for one in self.draft.members(lease)
+                   if one.state is State.ACTIVE}
+        for subset in self._attempts(lease):
+            for actions in low_actions(len(subset)):
+                if self._overtaken() or not self._budget.spend():
+                    return False
+                branch = tuple(zip(subset, actions, strict=True))
+                verdict = self._try(lease, branch, members)
+                if verdict is Verdict.OK:
+                    self._judged |= members
+                    return True
+                if verdict is Verdict.RESOURCE:
+                    break
+        if self._budget.truncated:
+            return False
+        self._sacrifice(lease)
+        return True
+
+    def _attempts(self, lease: str) -> Iterator[tuple[str, ...]]:
+        """Yield the sets of leases to preempt: none, lower ones, itself."""
+        if self._hopeless(lease):
+            return
+        yield ()
+        touched = self._touched()
+        rank = self.draft.priority(lease)
+        lower = [one for one in reversed(self.draft.leases())
+                 if self.draft.priority(one) < rank and one not in touched
+                 and self._may_preempt(one)]
+        yield from low_order(lower[:self._profile.subset_leases])
+        if self._may_preempt(lease):
+            yield (lease,)
+
+    def _try(self, lease: str, branch: Branch,
+             members: set[str]) -> Verdict:
+        """Add a branch to the draft, and take it back unless it is OK."""
+        begun = len(self.draft.steps)
+        for one, action in branch:
+            self._preempt(one, action)
+        room = True
+        if lease not in dict(branch) and self.contributes(lease):
+            branch += ((lease, Action.MIG),)
+            room = self._migrate(lease)
+        verdict = (self._verdict(begun, members)
+                   if room and not self.contributes(lease)
+                   else Verdict.RESOURCE)
+        self.trace.append(Tried(branch, verdict))
+        if verdict is Verdict.OK:
+            self.chosen += branch
+        else:
+            self.draft.rewind(begun)
+        return verdict
+
+    def _verdict(self, begun: int, members: set[str]) -> Verdict:
+        works = self.outlook.works(self.draft.steps)
+        touched = {host for step in self.draft.steps[begun:]
+                   for host in (step.old.host, step.destination)}
+        if any(self.outlook.spoils(host, works)
+               for host in sorted(touched - {None}, key=str) if host):
+            return Verdict.RESOURCE
+        before = self._judged
+        self._judged = before | members
+        late = self.late(works)
+        self._judged = before
+        return Verdict.TIME if late else Verdict.OK
+
+    # operations
+
+    def _touched(self) -> set[str]:
+        return {step.old.lease for step in self.draft.steps}
+
+    def _may_preempt(self, lease: str) -> bool:
+        """Tell whether a whole lease can be preempted now.
+
+        Not if a member is busy or to be left alone (Boettger 3.7: locked).
+        """
+        members = self.draft.members(lease)
+        return (any(one.state is State.ACTIVE for one in members)
+                and not any(one.state is State.BUSY or one.blocked
+                            for one in members))
+
+    def _preempt(self, lease: str, action: Action) -> None:
+        kind = Kind.STOP if action is Action.STOP else None
+        for one in self.draft.members(lease):
+            if one.state is State.ACTIVE:
+                self.draft.preempt(one, kind)
+
+    def _sacrifice(self, lease: str) -> None:
+        """Stop a lease, in time or not, if that is of any use.
+
+        What comes too late by that is lost, and held against nobody else.
+        """
+        begun = len(self.draft.steps)
+        if not self._may_preempt(lease):
+            return
+        hosts = {one.host for one in self.failing()}
+        if not any(one.state is State.ACTIVE and one.host in hosts
+                   for one in self.draft.members(lease)):
+            return
+        self._preempt(lease, Action.STOP)
+        self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
+        self.chosen += ((lease, Action.STOP),)
+        self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
+
+    def _migrate(self, lease: str) -> bool:
+        """Migrate what violates a policy; False if there is no room."""
+        for instance in self._leavers(lease):
+            target = self._find_target(instance)
+            if target is None:
+                return False
+            self.draft.migrate(instance, target)
+        return True
+
+    def _leavers(self, lease: str) -> list[Instance]:
+        """Return as many instances as must leave, the largest first."""
+        movable = sorted(
+            (one for one in self.draft.members(lease)
+             if one.state is State.ACTIVE and not one.blocked
+             and not one.pinned),
+            key=lambda one: (-one.vcpus, one.uuid))
+        leavers: list[Instance] = []
+        for instance in movable:
+            host = str(instance.host)
+            works = self.outlook.outcome(self.draft.steps, host) + [
+                Work(Kind.MIGRATE, one.uuid, one.host, None)
+                for one in leavers]
+            if not all(self.outlook.holds(host, one.policy, math.inf, works)
+                       for one in self._of_host.get(host, ())):
+                leavers.append(instance)
+        return leavers
+
+    def _find_target(self, instance: Instance) -> str | None:
+        """Return the first host that can take an instance in time.
+
+        If all that have room would take too long, the first of them: the
+        branch then fails for want of time, not of room.
+        """
+        slow: str | None = None
+        changes: dict[str | None, tuple[str, ...]] = defaultdict(tuple)
+        for step in self.draft.steps:
+            for name in {step.old.host, step.new.host}:
+                changes[name] += (step.kind, step.old.uuid)
+        for host in self._targets:
+            look = (host.name, changes[host.name], _needs(instance))
+            if host.name == instance.host or look in self._unfit:
+                continue
+            if not self._budget.spend():
+                return None
+            if not self._fits(host, instance):
+                self._unfit.add(look)
+                continue
+            begun = len(self.draft.steps)
+            self.draft.migrate(instance, host.name)
+            works = self.outlook.works(self.draft.steps)
+            self.draft.rewind(begun)
+            if self.outlook.spoils(host.name, works):
+                continue
+            if all(work.end_s <= self._deadline(work.source)
+                   for work in works if work.target == host.name):
+                return host.name
+            slow = slow or host.name
+            if len([1 for work in works
+                    if host.name in (work.source, work.target)]) == 1:
+                break   # nowhere is less going on
+        return slow
+
+    def _fits(self, host: Host, instance: Instance) -> bool:
+        """Tell whether a host will have room for an instance in the end.
+
+        The quick part of the check, without any times.
+        """
+        works = self.outlook.outcome(self.draft.steps, host.name)
+        works.append(Work(Kind.MIGRATE, instance.uuid, instance.host,
+                          host.name))
+        return (self.draft.rooms.stocks(host.name, instance)
+                and self.draft.rooms.separate(host.name, instance)
+                and all(self.outlook.holds(host.name, policy, math.inf, works)
+                        for policy in host.policies))
+
+    # time
+
+    def _deadline(self, host: str | None) -> float:
+        """Return what is left for a host, its lost violations aside."""
+        return min((one.deadline_s for one in self._of_host.get(str(host), ())
+                    if one not in self.lost),
+                   default=math.inf) - self._elapsed()
+
+    def _quickest(self) -> float:
+        return self.outlook.durations.of(Kind.STOP)
+
+    def _hopeless(self, lease: str) -> bool:
+        """Tell whether not even a lone stop would end in time."""
+        return any(
+            one.deadline_s - self._elapsed() < self._quickest()
+            for one in self.failing()
+            if any(member.host == one.host and member.state is State.ACTIVE
+                   for member in self.draft.members(lease)))
+
+    def _give_up_what_is_lost(self) -> None:
+        self.lost |= {one for one in self.violations
+                       if one.deadline_s - self._elapsed()
+                       < self._quickest()}
+
+    def _overtaken(self) -> bool:
+        """Tell whether what is chosen would by now come too late."""
+        return bool(self._elapsed() and self.chosen and self.late(
+            self.outlook.works(self.draft.steps)))

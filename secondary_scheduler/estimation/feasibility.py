@@ -1,0 +1,179 @@
+"""The feasibility estimator: what a host will bear at a future time.
+
+Boettger 3.4, Eq. 4.2: a host's use of a resource is that of its primary, of
+the instances that run there, of those that will have come, and the overhead
+of the operations that go on at that time.  It is an upper estimate: use is
+the mean of the last intervals and is assumed to persist, whoever is new takes
+a default at most, and an instance stays in its old state until the operation
+on it has ended.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+import dataclasses
+
+from secondary_scheduler.model.cluster import STATIC
+
+#: Kinds of operation that take an instance off the host it is on.
+DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """An operation with its times, in seconds from now.
+
+    ``source`` is the host an instance leaves, ``target`` the one it will run
+    on (for a resume the only one); one that is under way has begun at 0.
+    """
+
+    kind: str
+    instance: str
+    source: str | None
+    target: str | None
+    start_s: float = 0.0
+    end_s: float = 0.0
+
+    def departs(self, host: str) -> bool:
+        """Tell whether the operation takes its instance off the host."""
+        return (self.kind in DEPARTURES and self.source == host
+                and self.target != host)
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """One instance, and what it uses by resource.
+
+    Measured resources are in percent of the host, as the mean of the last
+    intervals (before it went down, if it is down), and static ones in their
+    unit; what is missing is unknown.  ``host`` is where it runs now, None if
+    it does not.
+    """
+
+    host: str | None
+    usage: Mapping[str, float]
+
+
+def _leaving() -> Mapping[str, Mapping[str, float]]:
+    return {'suspend': {'cpu': 2, 'net_out': 31},
+            'shelve': {'cpu': 2, 'net_out': 31},
+            'migrate': {'cpu': 30, 'net_out': 31}}
+
+
+def _arriving() -> Mapping[str, Mapping[str, float]]:
+    return {'migrate': {'cpu': 12, 'net_in': 30},
+            'resume': {'cpu': 15, 'net_in': 25},
+            'start': {'cpu': 20, 'net_in': 20},
+            'unshelve': {'cpu': 20, 'net_in': 20}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Overheads:
+    """What operations themselves use, in percent of a host.
+
+    By kind and resource, on the host that an instance leaves and on the one
+    where it arrives; what is missing is 0 (Boettger Table 4.2: single
+    operations on an idle cluster, taken as maxima).  ``newcomer`` is the
+    most that an instance uses that has just begun to run.
+    """
+
+    leaving: Mapping[str, Mapping[str, float]] = dataclasses.field(
+        default_factory=_leaving)
+    arriving: Mapping[str, Mapping[str, float]] = dataclasses.field(
+        default_factory=_arriving)
+    newcomer: float = 20.0
+
+    def on(self, host: str, work: Work, resource: str) -> float:
+        """Return what an operation uses on a host while it goes on."""
+        if work.target == host:
+            return self.arriving.get(work.kind, {}).get(resource, 0.0)
+        return self.leaving.get(work.kind, {}).get(resource, 0.0)
+
+
+class Estimator:
+    """Answers for any host and time; all values are given once.
+
+    ``primaries`` is the use of what is no secondary, by host and resource in
+    percent; unknown use counts as a full host.  A question costs a pass over
+    the instances of one host and the operations in question.
+    """
+
+    def __init__(self, primaries: Mapping[str, Mapping[str, float]],
+                 guests: Mapping[str, Guest],
+                 overheads: Overheads | None = None) -> None:
+        self.primaries = primaries
+        self.guests = guests
+        self.overheads = overheads or Overheads()
+        self._running: dict[str, list[str]] = defaultdict(list)
+        for uuid, guest in guests.items():
+            if guest.host is not None:
+                self._running[guest.host].append(uuid)
+
+    def predict(self, resource: str, host: str, at_s: float,
+                works: Iterable[Work] = (),
+                only: Collection[str] | None = None) -> float:
+        """Return the use of a resource, in percent of the host up to 100.
+
+        For a static resource it is the sum of what its instances hold, in
+        the resource's unit.  ``only`` leaves other instances out of account
+        (the partial check of X1).
+        """
+        demand = self.demand(resource, host, at_s, works, only)
+        return demand if resource in STATIC else min(100.0, demand)
+
+    def demand(self, resource: str, host: str, at_s: float,
+               works: Iterable[Work] = (),
+               only: Collection[str] | None = None) -> float:
+        """Return the same, also where it is more than a host has."""
+        works = [work for work in works if host in (work.source, work.target)]
+        use = sum(self._uses(resource, host, at_s, works, only))
+        if resource in STATIC:
+            return use
+        use += self.primaries.get(host, {}).get(resource, 100.0)
+        return use + self._overhead(resource, host, at_s, works)
+
+    def holds(self, resource: str, threshold: float, host: str, at_s: float,
+              works: Iterable[Work] = (),
+              only: Collection[str] | None = None) -> bool:
+        """Tell whether a policy will hold.
+
+        It does, whatever the primary uses, where no secondary contributes
+        and no operation goes on (R14).
+        """
+        works = [work for work in works if host in (work.source, work.target)]
+        if resource not in STATIC and not (
+                any(self._uses(resource, host, at_s, works, only))
+                or any(work.start_s <= at_s < work.end_s for work in works)):
+            return True
+        return self.predict(resource, host, at_s, works, only) <= threshold
+
+    def _uses(self, resource: str, host: str, at_s: float,
+              works: list[Work], only: Collection[str] | None
+              ) -> list[float]:
+        """Return the use of each instance that will be on the host."""
+        there: dict[str, Work | None] = dict.fromkeys(
+            self._running.get(host, ()))
+        ended = [work for work in works if work.end_s <= at_s]
+        for work in sorted(ended, key=lambda work: work.end_s):
+            if work.departs(host):
+                there.pop(work.instance, None)
+            elif work.target == host:
+                there.setdefault(work.instance, work)
+        return [self._use(uuid, resource, work)
+                for uuid, work in there.items()
+                if only is None or uuid in only]
+
+    def _use(self, uuid: str, resource: str, arrival: Work | None) -> float:
+        usage = self.guests[uuid].usage
+        if resource in STATIC:
+            return usage.get(resource, 0.0)
+        newcomer = self.overheads.newcomer
+        known = usage.get(resource, newcomer)
+        if arrival is None:
+            return known
+        # What a stopped instance has used says nothing about its next boot.
+        return newcomer if arrival.kind == 'start' else min(known, newcomer)
+
+    def _overhead(self, resource: str, host: str, at_s: float,
+                  works: list[Work]) -> float:
+        return sum(self.overheads.on(host, work, resource) for work in works
+                   if work.start_s <= at_s < work.end_s)

@@ -1,0 +1,358 @@
+"""Clusters and plans as JSON, for tools that are not ours.
+
+A model document (``schema`` 1)::
+
+    {"schema": 1,
+     "hosts": [{"name": "n1", "capacity": {"cpus": 2, "vcpus": 4,
+                "memory_mb": 4096, "disk_gb": 40, "slots": 4},
+                "usage": {"cpu": 20.0}}],
+     "policies": ["slots <= 2 for 10s"],
+     "instances": [{"name": "vm1", "host": "n1", "lease": "l1",
+                    "state": "active", "demand": {"vcpus": 1}}],
+     "leases": [], "in_flight": []}
+
+``capacity`` is what secondaries may hold, ``usage`` what all others use, in
+percent of the host; a resource that is left out of capacity is 0, and out of
+usage unknown.  Policies bind the hosts of their scope.  How they stand there
+is seen from the model, as if the trigger had fired at this moment, unless the
+host lists its ``policies`` itself, with their counters.
+
+A plan document has ``operations`` in the order in which they were decided,
+the ``unresolved`` hosts, ``truncated``, and a ``score`` that is derived from
+the operations and checked when it is read.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import typing
+
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    HostPolicy,
+    InFlight,
+    Instance,
+    Lease,
+    State,
+)
+from secondary_scheduler.plans.fields import DocumentError, Fields, load
+from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.policies import language, triggers
+
+SCHEMA = 1
+
+#: Failed checks before the trigger fires, by timelimit (Boettger Table 6.3).
+SENSITIVITY = {25: 7, 20: 6, 15: 5, 10: 4, 8: 3, 6: 2}
+
+_CLASSES = {'vcpus': vocabulary.VCPU, 'memory_mb': vocabulary.MEMORY_MB,
+            'disk_gb': vocabulary.DISK_GB, 'slots': vocabulary.SLOT}
+#: In the format's list of kinds, but an agent's means and no plan's.
+_AGENTS_KINDS = ('freeze', 'kill')
+_RUNNING = (State.ACTIVE, State.BUSY, State.OTHER)
+
+T = typing.TypeVar('T')
+
+
+def read_model(text: str) -> Cluster:
+    """Return the cluster that a document describes.
+
+    :raises DocumentError: naming the field and what is expected there.
+    """
+    top = load(text)
+    _schema(top)
+    policies = list(_policies(top))
+    leases = _named((_lease(one) for one in top.objects('leases', True)),
+                    lambda lease: lease.name, 'leases')
+    instances = _named(
+        (_instance(one, leases) for one in top.objects('instances')),
+        lambda instance: instance.uuid, 'instances')
+    hosts = _named(
+        (_host(one, policies, list(instances.values()))
+         for one in top.objects('hosts')), lambda host: host.name, 'hosts')
+    flights = tuple(_in_flight(one, hosts, instances)
+                    for one in top.objects('in_flight', True))
+    top.done()
+    for number, instance in enumerate(instances.values()):
+        if instance.host is not None and instance.host not in hosts:
+            raise DocumentError(
+                f'instances[{number}].host: expected the name of a host in '
+                f'hosts, not "{instance.host}"')
+        if leases and instance.lease not in leases:
+            raise DocumentError(
+                f'instances[{number}].lease: expected the name of a lease in '
+                f'leases, not "{instance.lease}"')
+    return Cluster(hosts, instances, leases, flights)
+
+
+def _named(values: Iterator[T], name: Callable[[T], str],
+           what: str) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for number, value in enumerate(values):
+        if name(value) in found:
+            raise DocumentError(f'{what}[{number}].name: expected a name of '
+                                f'its own, not "{name(value)}" again')
+        found[name(value)] = value
+    return found
+
+
+def _schema(top: Fields) -> None:
+    version = top.whole('schema')
+    if version != SCHEMA:
+        top.wrong('schema', f'the version {SCHEMA}', version)
+
+
+def _policies(top: Fields) -> Iterator[language.Policy]:
+    for number, text in enumerate(top.texts('policies')):
+        yield _policy(text, f'policies[{number}]')
+
+
+def _policy(text: str, path: str) -> language.Policy:
+    try:
+        return language.parse(text)
+    except language.PolicyError as exc:
+        raise DocumentError(
+            f'{path}: column {exc.column}: {exc.message}; expected something '
+            f'like "{exc.example}"') from None
+
+
+def _lease(fields: Fields) -> Lease:
+    lease = Lease(
+        fields.text('name'), fields.number('priority', None),
+        fields.number('owner_priority', vocabulary.DEFAULT_PRIORITY,
+                      vocabulary.LOWEST_PRIORITY,
+                      vocabulary.HIGHEST_PRIORITY),
+        fields.truth('queued', False), fields.number('waited_s', 0.0))
+    fields.done()
+    return lease
+
+
+def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
+    name = fields.text('name')
+    lease = fields.text('lease', f'lease-{name}')
+    demand = fields.object('demand', optional=True)
+    usage = fields.numbers('usage', most=100)
+    known = leases.get(lease)
+    given = None if known is None else known.priority
+    instance = Instance(
+        name, lease, fields.text('host', None),
+        State(fields.choice('state', tuple(State))),
+        demand.whole('vcpus', 1), demand.whole('memory_mb', 0),
+        demand.whole('disk_gb', 0),
+        priority=fields.number(
+            'priority', vocabulary.DEFAULT_PRIORITY if given is None
+            else given),
+        preempt_policy=vocabulary.PreemptPolicy(fields.choice(
+            'preempt_policy', tuple(vocabulary.PreemptPolicy), 'suspend')),
+        cpu=usage.pop('cpu', None),
+        preempted=fields.truth('preempted', False),
+        blocked=fields.truth('blocked', False),
+        pinned=fields.truth('pinned', False),
+        anti_affinity=fields.text('group', None),
+        origin=fields.text('origin', None), usage=usage)
+    demand.done()
+    fields.done()
+    return instance
+
+
+def _host(fields: Fields, policies: Sequence[language.Policy],
+          instances: Sequence[Instance]) -> Host:
+    name = fields.text('name')
+    capacity = fields.object('capacity')
+    reserved = fields.object('reserved', optional=True)
+    usage = fields.numbers('usage', most=100)
+    aggregates = fields.texts('aggregates')
+    cpus = capacity.number('cpus', None)
+    total = {_CLASSES[one]: capacity.whole(one, 0) for one in _CLASSES}
+    host = Host(
+        name, float(total[vocabulary.VCPU]) if cpus is None else cpus, total,
+        {_CLASSES[one]: reserved.whole(one) for one in _CLASSES
+         if one in reserved.names},
+        usage.pop('cpu', None), usable=fields.truth('usable', True),
+        blocked=fields.truth('blocked', False), usage=usage)
+    here = [one for one in instances
+            if one.host == name and one.state in _RUNNING]
+    if 'policies' in fields.names:
+        bound = [_counted(one) for one in fields.objects('policies')]
+    else:
+        bound = [_observed(policy, host, here) for policy in policies
+                 if policy.applies_to(name, aggregates)]
+    for one in (capacity, reserved, fields):
+        one.done()
+    return dataclasses.replace(host, policies=tuple(bound))
+
+
+def _counted(fields: Fields) -> HostPolicy:
+    """Read a policy that comes with its counters."""
+    policy = _policy(fields.text('text'), fields.at('text'))
+    sensitivity = fields.whole('sensitivity', _sensitivity(policy), least=1)
+    failed = fields.whole('failed', 0)
+    violated = fields.truth('violated', failed >= sensitivity)
+    fields.done()
+    return HostPolicy(policy.text, policy.resource, policy.threshold,
+                      policy.timelimit, failed, violated, sensitivity)
+
+
+def _observed(policy: language.Policy, host: Host,
+              here: Sequence[Instance]) -> HostPolicy:
+    """See from the model how a policy stands on a host.
+
+    Unknown use fails no policy, since nothing was measured.
+    """
+    if policy.static:
+        fails = len(here) > policy.threshold
+    else:
+        primary = host.primary_use(policy.resource)
+        fails = bool(here) and primary is not None and (
+            primary + sum(one.cpu or 0.0 for one in here) > policy.threshold)
+    sensitivity = _sensitivity(policy)
+    return HostPolicy(policy.text, policy.resource, policy.threshold,
+                      policy.timelimit, sensitivity if fails else 0, fails,
+                      sensitivity)
+
+
+def _sensitivity(policy: language.Policy) -> int:
+    return 1 if policy.static else triggers.sensitivity_for(
+        policy.timelimit, SENSITIVITY)
+
+
+def _in_flight(fields: Fields, hosts: Mapping[str, Host],
+               instances: Mapping[str, Instance]) -> InFlight:
+    found = InFlight(
+        _kind(fields), fields.text('instance'), fields.text('from', None),
+        fields.text('to', None), fields.number('remaining_s'))
+    if found.instance not in instances:
+        fields.wrong('instance', 'the name of an instance in instances',
+                     found.instance)
+    for name, host in (('from', found.source), ('to', found.target)):
+        if host is not None and host not in hosts:
+            fields.wrong(name, 'the name of a host in hosts', host)
+    if instances[found.instance].state is not State.BUSY:
+        fields.wrong('instance', 'an instance whose state is busy',
+                     found.instance)
+    fields.done()
+    return found
+
+
+def _kind(fields: Fields) -> Kind:
+    kind = fields.choice('kind', (*Kind, *_AGENTS_KINDS))
+    if kind in _AGENTS_KINDS:
+        fields.wrong('kind', 'one of ' + ', '.join(Kind) + ' (an agent '
+                     'freezes and kills by itself, never by a plan)', kind)
+    return Kind(kind)
+
+
+def write_model(cluster: Cluster) -> dict[str, object]:
+    """Return a document from which the same cluster can be read.
+
+    Each host lists its policies, since their counters are part of the model.
+    If any lease is known, all are listed, the others with the priority that
+    they have by their instances.
+    """
+    leases = dict(cluster.leases)
+    if leases:
+        for one in sorted(cluster.instances.values(),
+                          key=lambda one: one.priority):
+            leases.setdefault(one.lease, Lease(one.lease, one.priority))
+    return {
+        'schema': SCHEMA,
+        'policies': sorted({policy.text for host in cluster.hosts.values()
+                            for policy in host.policies}),
+        'hosts': [{
+            'name': host.name,
+            'capacity': {'cpus': host.cpus, **_amounts(host.total)},
+            'reserved': _amounts(host.reserved),
+            'usage': _usage(host.cpu_primary, host.usage),
+            'usable': host.usable, 'blocked': host.blocked,
+            'policies': [{
+                'text': policy.text, 'failed': policy.failed,
+                'violated': policy.violated,
+                'sensitivity': policy.sensitivity}
+                for policy in host.policies],
+        } for host in cluster.hosts.values()],
+        'instances': [{
+            'name': one.uuid, 'host': one.host, 'lease': one.lease,
+            'state': str(one.state),
+            'demand': {'vcpus': one.vcpus, 'memory_mb': one.memory_mb,
+                       'disk_gb': one.disk_gb},
+            'usage': _usage(one.cpu, one.usage), 'priority': one.priority,
+            'preempt_policy': str(one.preempt_policy),
+            'preempted': one.preempted, 'blocked': one.blocked,
+            'pinned': one.pinned, 'group': one.anti_affinity,
+            'origin': one.origin,
+        } for one in cluster.instances.values()],
+        'leases': [dataclasses.asdict(lease)
+                   for lease in leases.values()],
+        'in_flight': [{
+            'kind': str(one.kind), 'instance': one.instance,
+            'from': one.source, 'to': one.target,
+            'remaining_s': one.remaining_s} for one in cluster.in_flight],
+    }
+
+
+def _amounts(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {one: amounts[name] for one, name in _CLASSES.items()
+            if name in amounts}
+
+
+def _usage(cpu: float | None, others: Mapping[str, float]
+           ) -> dict[str, float]:
+    return {**({} if cpu is None else {'cpu': cpu}), **others}
+
+
+def read_plan(text: str) -> Plan:
+    """Return the plan that a document describes, good or bad.
+
+    What it says about a cluster is for the checker to judge.
+
+    :raises DocumentError: naming the field and what is expected there.
+    """
+    top = load(text)
+    _schema(top)
+    operations = tuple(map(_operation, top.objects('operations')))
+    plan = Plan(operations, tuple(top.texts('unresolved')),
+                top.truth('truncated', False))
+    if 'score' in top.names:
+        given = top.numbers('score')
+        if given != score(plan):
+            top.wrong('score', 'what follows from the operations, '
+                      f'{score(plan)}, or none', given)
+    top.done()
+    return plan
+
+
+def _operation(fields: Fields) -> Operation:
+    operation = Operation(
+        fields.whole('id'), _kind(fields), fields.text('instance'),
+        fields.text('lease'), fields.text('from', None),
+        fields.text('to', None), fields.number('start_s'),
+        fields.number('duration_s'), tuple(fields.wholes('after')),
+        fields.number('deadline_s', None))
+    fields.done()
+    return operation
+
+
+def score(plan: Plan) -> dict[str, float]:
+    """Return how many operations of each kind a plan has, and its length.
+
+    ``makespan_s`` is the time at which the last is expected to end.
+    """
+    kinds = Counter(str(one.kind) for one in plan.operations)
+    return {**{str(kind): float(kinds[kind]) for kind in Kind},
+            'makespan_s': max((one.start_s + one.duration_s
+                               for one in plan.operations), default=0.0)}
+
+
+def write_plan(plan: Plan) -> dict[str, object]:
+    """Return a document from which the same plan can be read."""
+    return {
+        'schema': SCHEMA,
+        'operations': [{
+            'id': one.id, 'kind': str(one.kind), 'instance': one.instance,
+            'lease': one.lease, 'from': one.source, 'to': one.target,
+            'start_s': one.start_s, 'duration_s': one.duration_s,
+            'after': list(one.after), 'deadline_s': one.deadline_s}
+            for one in plan.operations],
+        'unresolved': list(plan.unresolved), 'score': score(plan),
+        'truncated': plan.truncated}

@@ -1,0 +1,183 @@
+"""Reading JSON documents field by field, without losing or guessing any.
+
+An error names the field by its path, like ``hosts[3].capacity.vcpus``, and
+says what is expected there.  A field that nobody asks for is an error too.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+import json
+import math
+import typing
+
+_NEEDED = object()
+
+
+class DocumentError(ValueError):
+    """A document that cannot be read; the text is for its author."""
+
+
+def load(text: str) -> 'Fields':
+    """Read a JSON object.
+
+    :raises DocumentError: if it is none, or says a name twice.
+    """
+    try:
+        return Fields(json.loads(text, object_pairs_hook=_unique,
+                                 parse_constant=_no_constant), '')
+    except json.JSONDecodeError as exc:
+        raise DocumentError(f'line {exc.lineno}, column {exc.colno}: not '
+                            f'JSON: {exc.msg}') from None
+    except RecursionError:
+        raise DocumentError('nested too deeply to be a document') from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DocumentError(f'the name "{twice}" is given twice in one '
+                            'object: expected once')
+    return found
+
+
+def _no_constant(text: str) -> typing.NoReturn:
+    raise DocumentError(f'{text} is no JSON number: expected a finite number')
+
+
+class Fields:
+    """One JSON object; each field is taken once, ``done`` finds the rest."""
+
+    def __init__(self, value: object, path: str) -> None:
+        self.path = path
+        if not isinstance(value, dict):
+            raise DocumentError(f'{path or "the document"}: expected an '
+                                f'object, not {_shown(value)}')
+        self._left: dict[str, typing.Any] = dict(value)
+        self._known: list[str] = []
+
+    def at(self, name: str) -> str:
+        """Return the path of a field."""
+        return f'{self.path}.{name}' if self.path else name
+
+    def wrong(self, name: str, expected: str, value: object
+              ) -> typing.NoReturn:
+        """Refuse a field.
+
+        :raises DocumentError: always.
+        """
+        raise DocumentError(
+            f'{self.at(name)}: expected {expected}, not {_shown(value)}')
+
+    def take(self, name: str, expected: str,
+             accept: Callable[[typing.Any], bool],
+             default: object = _NEEDED) -> typing.Any:
+        """Return the value of a field, ``default`` if it is left out.
+
+        Where the default is None the value may be null as well.
+
+        :raises DocumentError: if it is not acceptable, or missing.
+        """
+        self._known.append(name)
+        if name not in self._left:
+            if default is _NEEDED:
+                raise DocumentError(f'{self.at(name)}: is missing: expected '
+                                    f'{expected}')
+            return default
+        value = self._left.pop(name)
+        if not accept(value) and not (default is None and value is None):
+            self.wrong(name, expected, value)
+        return value
+
+    def text(self, name: str, default: object = _NEEDED) -> typing.Any:
+        """Take a text that is not empty."""
+        return self.take(name, 'a text', lambda value:
+                         isinstance(value, str) and value != '', default)
+
+    def choice(self, name: str, values: Collection[str],
+               default: object = _NEEDED) -> typing.Any:
+        """Take one of some texts."""
+        return self.take(name, 'one of ' + ', '.join(values), lambda value:
+                         isinstance(value, str) and value in values, default)
+
+    def truth(self, name: str, default: bool) -> bool:
+        """Take true or false."""
+        return bool(self.take(name, 'true or false', lambda value:
+                              isinstance(value, bool), default))
+
+    def whole(self, name: str, default: object = _NEEDED,
+              least: int = 0) -> typing.Any:
+        """Take a whole number."""
+        return self.take(
+            name, f'a whole number from {least}', lambda value:
+            isinstance(value, int) and not isinstance(value, bool)
+            and value >= least, default)
+
+    def number(self, name: str, default: object = _NEEDED,
+               least: float = 0, most: float = math.inf) -> typing.Any:
+        """Take a finite number."""
+        upto = f' to {most:g}' if most < math.inf else ''
+        return self.take(
+            name, f'a number from {least:g}{upto}', lambda value:
+            isinstance(value, int | float) and not isinstance(value, bool)
+            and least <= value <= most and value < math.inf, default)
+
+    def objects(self, name: str, optional: bool = False
+                ) -> Iterator['Fields']:
+        """Take a list of objects."""
+        for number, value in enumerate(self.items(name, optional)):
+            yield Fields(value, f'{self.at(name)}[{number}]')
+
+    def items(self, name: str, optional: bool = False) -> list[object]:
+        """Take a list; an optional one may be left out."""
+        return list(self.take(name, 'a list', lambda value:
+                              isinstance(value, list),
+                              [] if optional else _NEEDED))
+
+    def texts(self, name: str) -> list[str]:
+        """Take an optional list of texts."""
+        values = self.items(name, optional=True)
+        for number, value in enumerate(values):
+            if not isinstance(value, str):
+                self.wrong(f'{name}[{number}]', 'a text', value)
+        return [str(value) for value in values]
+
+    def wholes(self, name: str) -> list[int]:
+        """Take an optional list of whole numbers."""
+        values = self.items(name, optional=True)
+        for number, value in enumerate(values):
+            if not isinstance(value, int) or isinstance(value, bool):
+                self.wrong(f'{name}[{number}]', 'a whole number', value)
+        return [value for value in values if isinstance(value, int)]
+
+    def object(self, name: str, optional: bool = False) -> 'Fields':
+        """Take an object; an optional one may be left out."""
+        return Fields(self.take(name, 'an object', lambda value:
+                                isinstance(value, dict),
+                                {} if optional else _NEEDED), self.at(name))
+
+    def numbers(self, name: str, most: float = math.inf
+                ) -> dict[str, float]:
+        """Take an optional object whose values are all numbers from 0."""
+        fields = self.object(name, optional=True)
+        return {one: fields.number(one, most=most) for one in fields.names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields that nobody has taken yet."""
+        return tuple(self._left)
+
+    def done(self) -> None:
+        """Find out that nothing is left.
+
+        :raises DocumentError: naming a field that is not known.
+        """
+        for name in self.names:
+            raise DocumentError(
+                f'{self.at(name)}: is not known; expected only '
+                + ', '.join(self._known))
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + '...'

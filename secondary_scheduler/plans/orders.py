@@ -1,0 +1,139 @@
+"""What a plan's dependencies alone guarantee, whatever the times.
+
+Where one operation has to wait for another, the plan must say so: it is
+carried out as a graph, and estimates are wrong (DESIGN.md decision 11).
+A part of the checker, which shares no code with the decisions.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+import itertools
+
+from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.plans.operations import Kind, Operation, Plan
+
+#: What changes the hosts on which an instance holds its claims.
+MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
+#: States in which an instance may use its host.
+RUNNING = frozenset({State.ACTIVE, State.BUSY, State.OTHER})
+
+
+def describe(operation: Operation) -> str:
+    """Name an operation for whoever reads of its faults."""
+    return (f'operation {operation.id} ({operation.kind} of '
+            f'{operation.instance})')
+
+
+def ancestors(plan: Plan) -> dict[int, set[int]]:
+    """Return all that must have ended before each operation may start."""
+    by_id = {operation.id: operation for operation in plan.operations}
+    found: dict[int, set[int]] = {}
+    for one in by_id:
+        found[one] = set()
+        stack = list(by_id[one].after)
+        while stack:
+            other = stack.pop()
+            if other not in found[one]:
+                found[one].add(other)
+                stack.extend(by_id[other].after)
+    return found
+
+
+class Orders:
+    """Looks for operations that could come too early.
+
+    Each host is looked at when its arrivals have happened up to one of them,
+    and nothing has left it but what they have to wait for.
+    """
+
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.ancestors = ancestors(plan)
+        self.residents: dict[str, set[str]] = defaultdict(set)
+        for uuid, hosts in held(cluster).items():
+            for host in hosts:
+                self.residents[host].add(uuid)
+        self.leave: dict[str, list[Operation]] = defaultdict(list)
+        self.arrive: dict[str, list[Operation]] = defaultdict(list)
+        for operation in sorted(plan.operations,
+                                key=lambda one: (one.start_s, one.id)):
+            source, target = operation.source, operation.target
+            if source is not None and source != target:
+                self.leave[source].append(operation)
+            if target is not None:
+                self.arrive[target].append(operation)
+
+    def faults(self) -> Iterator[str]:
+        """Say which operations could come too early."""
+        yield from self._groups()
+        for host, arrivals in self.arrive.items():
+            for count in range(len(arrivals)):
+                yield from self._collisions(host, arrivals[:count + 1])
+
+    def _groups(self) -> Iterator[str]:
+        """Members of a group move one after the other."""
+        moves = defaultdict(list)
+        for operation in self.plan.operations:
+            group = self.cluster.instances[operation.instance].anti_affinity
+            if group is not None and operation.kind in MOVES:
+                moves[group].append(operation)
+        for group, several in moves.items():
+            for one, other in itertools.combinations(several, 2):
+                if (one.id not in self.ancestors[other.id]
+                        and other.id not in self.ancestors[one.id]):
+                    yield (f'{describe(other)}: nothing makes it wait for '
+                           f'{one.id}, which moves group {group} too')
+
+    def _collisions(self, host: str, arrivals: list[Operation]
+                    ) -> Iterator[str]:
+        """Say what is in the way of the last of some arrivals."""
+        last, residents = arrivals[-1], self.residents[host]
+        awaited = set().union(*(self.ancestors[one.id] for one in arrivals))
+        leavers = [one for one in self.leave[host] if one.id in awaited]
+        newcomers = {one.instance for one in arrivals}
+        values, instances = self.cluster.hosts[host], self.cluster.instances
+        running = {uuid for uuid in residents
+                   if instances[uuid].state in RUNNING} | newcomers
+        running -= {one.instance for one in leavers}
+        for resource in broken(values, [instances[one] for one in running]):
+            yield (f'{describe(last)}: nothing makes it wait until a policy '
+                   f'of host {host} allows more {resource}')
+        if last.instance in residents:
+            return
+        there = [instances[uuid] for uuid in (residents | newcomers)
+                 - {one.instance for one in leavers if one.kind in MOVES}]
+        newcomer = instances[last.instance]
+        for name, amount in newcomer.claims.items():
+            room = values.total.get(name, 0) - values.reserved.get(name, 0)
+            if amount and sum(one.claims[name] for one in there) > room:
+                yield (f'{describe(last)}: nothing makes it wait until host '
+                       f'{host} has room in {name}')
+        group = newcomer.anti_affinity
+        if group is not None and any(
+                one.anti_affinity == group and one.uuid != newcomer.uuid
+                for one in there):
+            yield (f'{describe(last)}: nothing makes it wait until host '
+                   f'{host} has no member of group {group}')
+
+
+def broken(host: Host, running: list[Instance]) -> Iterator[str]:
+    """Yield the static resources of which instances hold too much."""
+    holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
+             'memory': sum(i.memory_mb for i in running)}
+    for policy in host.policies:
+        if holds.get(policy.resource, 0) > policy.threshold:
+            yield policy.resource
+
+
+def held(cluster: Cluster) -> dict[str, set[str]]:
+    """Return the hosts on which instances hold their claims now.
+
+    Those that are being migrated hold them on two.
+    """
+    hosts = {uuid: {instance.host} if instance.host is not None else set()
+             for uuid, instance in cluster.instances.items()}
+    for one in cluster.in_flight:
+        if one.target is not None:
+            hosts[one.instance].add(one.target)
+    return hosts

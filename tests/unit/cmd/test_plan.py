@@ -1,0 +1,136 @@
+"""Deciding and checking on files, without any cloud."""
+
+import configparser
+import contextlib
+import copy
+import importlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from secondary_scheduler.cmd import manage
+from secondary_scheduler.decisions import base
+from secondary_scheduler.plans import documents
+from tests.unit.decisions import worked_example
+
+SETUP = pathlib.Path(__file__).parents[3] / 'setup.cfg'
+
+
+def drivers():
+    """Return what setup.cfg installs as decisions."""
+    config = configparser.ConfigParser()
+    config.read(SETUP)
+    lines = config['entry_points'][base.NAMESPACE].strip().splitlines()
+    found = {}
+    for line in lines:
+        name, _equals, path = line.partition(' = ')
+        module, _colon, attribute = path.partition(':')
+        found[name] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+class PlanTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.world = worked_example.cluster()
+        self.model = self.write(
+            'model.json', documents.write_model(self.world))
+        patch = mock.patch(
+            'secondary_scheduler.cmd.plan.algorithms', drivers)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def write(self, name, document):
+        path = self.folder / name
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    def run_it(self, code, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err):
+            got = manage.main(('plan', *arguments), connect=self.fail)
+        self.assertEqual(code, got, out.getvalue() + err.getvalue())
+        return out.getvalue() if code < 2 else err.getvalue()
+
+    def decided(self, *more, algorithm='guided'):
+        return json.loads(self.run_it(
+            0, 'decide', self.model, '--algorithm', algorithm, *more))
+
+    def test_every_algorithm_decides_and_passes(self):
+        self.assertEqual({'guided', 'priority', 'provisioning'},
+                         set(drivers()))
+        for name, driver in drivers().items():
+            self.assertTrue(issubclass(driver, base.Decision))
+            for request in 'preempt', 'return':
+                made = self.decided('--request', request, algorithm=name)
+                again = self.decided('--request', request, algorithm=name)
+                self.assertEqual(made, again)
+                self.assertIn('good', self.run_it(
+                    0, 'check', self.model, self.write('p.json', made)))
+
+    def test_budget(self):
+        self.assertFalse(self.decided()['truncated'])
+        self.assertTrue(self.decided('--budget', '1')['truncated'])
+
+    def test_a_fault_in_words(self):
+        made = self.decided()
+        bad = copy.deepcopy(made)
+        bad['operations'][0]['instance'] = 'VM99'
+        text = self.run_it(1, 'check', self.model, self.write('p', bad))
+        self.assertEqual(1, text.count('\n'))
+        self.assertIn('the instance is unknown', text)
+
+    def test_unknown_algorithm(self):
+        text = self.run_it(2, 'decide', self.model, '--algorithm', 'magic')
+        self.assertIn('no algorithm magic', text)
+        self.assertIn('guided, priority, provisioning', text)
+
+    def test_bad_input(self):
+        self.assertIn('No such file', self.run_it(
+            2, 'decide', '/nowhere/x.json', '--algorithm', 'guided'))
+        self.assertIn('hosts: is missing', self.run_it(
+            2, 'decide', self.write('x', {'schema': 1, 'instances': []}),
+            '--algorithm', 'guided'))
+        self.assertIn('operations: is missing', self.run_it(
+            2, 'check', self.model, self.write('p', {'schema': 1})))
+        path = self.folder / 'latin'
+        path.write_bytes(b'{"\xe4": 1}')
+        self.assertIn('UTF-8', self.run_it(2, 'check', str(path), str(path)))
+
+    def test_standard_input(self):
+        text = pathlib.Path(self.model).read_text()
+        with mock.patch('sys.stdin', io.StringIO(text)):
+            self.assertTrue(json.loads(self.run_it(
+                0, 'decide', '-', '--algorithm', 'priority'))['operations'])
+
+    def test_arguments(self):
+        for arguments in (('decide', self.model), ('check', self.model), (
+                'decide', self.model, '--algorithm', 'guided', '--budget',
+                '-1'), ()):
+            with self.assertRaises(SystemExit) as ended, \
+                    contextlib.redirect_stderr(io.StringIO()):
+                manage.main(('plan', *arguments))
+            self.assertEqual(2, ended.exception.code)
+
+    def test_help(self):
+        for arguments in ((), ('decide',), ('check',)):
+            out = io.StringIO()
+            with self.assertRaises(SystemExit) as ended, \
+                    contextlib.redirect_stdout(out):
+                manage.main(('plan', *arguments, '--help'))
+            self.assertEqual(0, ended.exception.code)
+            self.assertGreater(len(out.getvalue()), 400)
+
+
+class InstalledTest(unittest.TestCase):
+
+    def test_the_namespace_is_asked(self):
+        from secondary_scheduler.cmd import plan
+        self.assertIn('priority', plan.algorithms())

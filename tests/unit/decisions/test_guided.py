@@ -1,0 +1,391 @@
+"""The guided search: the thesis's example, its orders, and our cases."""
+
+import dataclasses
+import unittest
+
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.outlook import at_once, in_order
+from secondary_scheduler.decisions.search import (
+    THESIS,
+    Action,
+    Profile,
+    Verdict,
+    Violation,
+    low_actions,
+    low_order,
+)
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
+from secondary_scheduler.model.vocabulary import PreemptPolicy
+from secondary_scheduler.plans import checker
+from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions import worked_example
+from tests.unit.decisions.worlds import (
+    TOTAL,
+    cluster,
+    host,
+    kinds,
+    slots_policy,
+    vm,
+)
+
+MIG, SUSP, STOP = Action
+RESOURCE, TIME, OK = Verdict
+
+
+class TestOrders(unittest.TestCase):
+
+    def test_low_is_the_thesis_example(self):
+        self.assertEqual(
+            [('L4',), ('L5',), ('L4', 'L5'), ('L6',), ('L4', 'L6'),
+             ('L5', 'L6'), ('L4', 'L5', 'L6')],
+            list(low_order(['L4', 'L5', 'L6'])))
+        self.assertEqual([], list(low_order([])))
+
+    def test_low_is_never_materialised(self):
+        order = low_order(range(500))
+        self.assertEqual([(0,), (1,), (0, 1)], [next(order)
+                                                for _ in range(3)])
+
+    def test_the_highest_of_a_subset_decides(self):
+        # X2: compare the maxima, then the rest; the empty set is smallest.
+        subsets = list(low_order(range(6)))
+        self.assertEqual(63, len(set(subsets)))
+        self.assertEqual(subsets, sorted(
+            subsets, key=lambda one: one[::-1]))
+
+    def test_the_lowest_is_stopped_first(self):
+        self.assertEqual([()], list(low_actions(0)))
+        self.assertEqual([(SUSP,), (STOP,)], list(low_actions(1)))
+        self.assertEqual([(SUSP, SUSP), (STOP, SUSP), (SUSP, STOP),
+                          (STOP, STOP)], list(low_actions(2)))
+        three = list(low_actions(3))
+        self.assertEqual(8, len(set(three)))
+        self.assertEqual((STOP, SUSP, SUSP), three[1])
+        self.assertEqual((SUSP, STOP, STOP), three[6])
+
+
+class TestWorkedExample(unittest.TestCase):
+
+    def test_every_step_of_the_table(self):
+        self.assertEqual([
+            ((('L5', MIG),), RESOURCE),
+            ((('L1', SUSP), ('L5', MIG)), OK),
+            ((('L4', MIG),), RESOURCE),
+            ((('L2', SUSP), ('L4', MIG)), TIME),
+            ((('L2', STOP), ('L4', MIG)), OK),
+            ((('L3', MIG),), TIME),
+            ((('L3', SUSP),), TIME),
+            ((('L3', STOP),), OK)], worked_example.searched().trace)
+
+    def test_the_plan(self):
+        search = worked_example.searched()
+        self.assertEqual(
+            (('L1', SUSP), ('L5', MIG), ('L2', STOP), ('L4', MIG),
+             ('L3', STOP)), search.chosen)
+        moved = [(step.old.uuid, step.old.host) for step in search.draft.steps
+                 if step.kind is Kind.MIGRATE]
+        self.assertEqual([('VM18', 'N1'), ('VM20', 'N6'), ('VM21', 'N3'),
+                          ('VM15', 'N6')], moved)
+        self.assertEqual([], search.failing())
+        self.assertEqual(set(), search.lost)
+
+    def test_stops_counted(self):
+        search = worked_example.searched(count_stops=True)
+        self.assertEqual((('L1', SUSP), ('L5', MIG), ('L4', STOP),
+                          ('L3', STOP)), search.chosen)
+        self.assertEqual(((('L2', STOP), ('L4', MIG)), TIME),
+                         search.trace[4])
+
+    def test_swapped_coefficients(self):
+        search = worked_example.searched(migrate_base=3.75,
+                                         migrate_each=0.85)
+        self.assertEqual(((('L3', MIG),), OK), search.trace[5])
+        self.assertEqual((('L1', SUSP), ('L5', MIG), ('L2', STOP),
+                          ('L4', MIG), ('L3', MIG)), search.chosen)
+
+    def test_as_a_decision(self):
+        world = worked_example.cluster()
+        budget = worked_example.Budget()
+        plan = worked_example.decision().decide(
+            world, Request('preempt'), budget)
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual((), plan.unresolved)
+        self.assertFalse(plan.truncated)
+        self.assertEqual(16, len(plan.operations))
+
+
+class Case(unittest.TestCase):
+
+    def decide(self, world, kind='preempt', hosts=(), units=5000, **values):
+        budget = Budget(units)
+        plan = GuidedDecision(**values).decide(
+            world, Request(kind, hosts), budget)
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual(budget.truncated, plan.truncated)
+        return plan
+
+    def crowded(self, *things, threshold=1, **values):
+        """Return a host with too many on it, and whatever else."""
+        return cluster(host('h', policies=(
+            slots_policy(threshold, violated=True),), **values), *things)
+
+
+class TestGuided(Case):
+
+    def test_the_higher_moves_the_lower_moves_on_or_goes_down(self):
+        free = host('x', policies=(slots_policy(1),))
+        world = self.crowded(free, vm('a', 'h', priority=8),
+                             vm('b', 'h', priority=3),
+                             vm('c', 'h', priority=5))
+        # Of the two that must go the higher has the room, the lowest none.
+        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
+                         kinds(self.decide(world)))
+
+    def test_a_lower_lease_gives_way_elsewhere(self):
+        world = self.crowded(
+            host('x', policies=(slots_policy(1),)), vm('a', 'h', priority=8),
+            vm('b', 'x', priority=3), threshold=0)
+        plan = self.decide(world)
+        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
+                         kinds(plan))
+        order = {one.instance: one for one in plan.operations}
+        self.assertIn(order['b'].id, order['a'].after)
+
+    def test_an_equal_or_higher_one_does_not(self):
+        for priority in (8, 9):
+            world = self.crowded(
+                host('x', policies=(slots_policy(1),)),
+                vm('a', 'h', priority=8), vm('b', 'x', priority=priority),
+                threshold=0)
+            self.assertEqual({'a': ('suspend', None)},
+                             kinds(self.decide(world)))
+
+    def test_the_largest_leave_first(self):
+        world = self.crowded(
+            host('x', policies=(slots_policy(9),)), *(
+                vm(uuid, 'h', lease='l', vcpus=vcpus)
+                for uuid, vcpus in (('a', 1), ('b', 4), ('c', 2))))
+        self.assertEqual({'b', 'c'}, set(kinds(self.decide(world))))
+
+    def test_the_flavor_says_how_unless_time_is_short(self):
+        guests = [vm(policy.value, 'h', preempt_policy=policy)
+                  for policy in PreemptPolicy]
+        self.assertEqual(
+            {'suspend': ('suspend', None), 'shelve': ('shelve', None),
+             'stop': ('stop', None), 'delete': ('stop', None)},
+            kinds(self.decide(self.crowded(*guests, threshold=0))))
+        urgent = HostPolicy('slots <= 0 for 6s', 'slots', 0, 6, 1, True)
+        self.assertEqual(
+            {'suspend': ('suspend', None), 'shelve': ('stop', None)},
+            kinds(self.decide(cluster(host('h', policies=(urgent,)),
+                                      *guests[:2]))))
+
+    def test_deadlines_are_promised(self):
+        world = self.crowded(vm('a', 'h'), vm('b', 'x'), host('x'),
+                             threshold=0, primary=99.0)
+        self.assertEqual([57.0], [
+            one.deadline_s for one in self.decide(world).operations])
+        self.assertEqual(57.0, Profile().deadline(slots_policy(0, True)))
+        late = HostPolicy('', 'cpu', 90, 10, failed=6, sensitivity=4)
+        self.assertEqual(2.0, Profile().deadline(late))
+        self.assertEqual(6.0, THESIS.deadline(
+            dataclasses.replace(late, failed=3)))
+
+    def test_too_late_for_anything(self):
+        policy = HostPolicy('', 'cpu', 90.0, 10, 9, True, 4)
+        world = cluster(host('h', 95.0, policies=(policy,)), host('x'),
+                        vm('a', 'h'))
+        plan = self.decide(world)
+        self.assertEqual({'a': ('stop', None)}, kinds(plan))
+        self.assertEqual(('h',), plan.unresolved)
+        self.assertIsNone(plan.operations[0].deadline_s)
+
+    def test_one_late_host_costs_no_other(self):
+        policy = HostPolicy('', 'cpu', 90.0, 10, 9, True, 4)
+        world = self.crowded(host('i', 95.0, policies=(policy,)),
+                             vm('a', 'i', priority=9), vm('b', 'h'),
+                             threshold=0)
+        self.assertEqual({'a': ('stop', None), 'b': ('suspend', None)},
+                         kinds(self.decide(world)))
+
+    def test_what_is_late_is_held_against_nobody_else(self):
+        # Two stops at a time, 2 s each, and 4 s: the fifth comes too late.
+        world = self.crowded(
+            host('i', 95.0, violated=True), vm('b', 'h', priority=1),
+            *(vm(uuid, 'i', priority=9) for uuid in 'vwxyz'), threshold=0)
+        plan = self.decide(world, profile=Profile(deadline_guard=2.0),
+                           durations=Durations(suspend=3.0))
+        self.assertEqual(('suspend', None), kinds(plan)['b'])
+        self.assertEqual(('i',), plan.unresolved)
+
+    def test_what_is_on_its_way_takes_its_place(self):
+        small = {**TOTAL, vocabulary.SLOT: 1}
+        world = self.crowded(
+            host('x', total=small), vm('a', 'h'), host('y', total=small),
+            vm('b', 'y', State.BUSY), threshold=0)
+        self.assertEqual({'a': ('migrate', 'x')}, kinds(self.decide(world)))
+        world = dataclasses.replace(world, in_flight=(
+            InFlight('migrate', 'b', 'y', 'x', 3.0),))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_chained_or_all_at_once(self):
+        # suspend and then migrate: 3 + 5 s, at once only 5 s
+        policy = HostPolicy('', 'slots', 0, 8, 1, True)
+        world = cluster(
+            host('h', policies=(policy,)), vm('a', 'h', priority=8),
+            host('x', policies=(slots_policy(1),)), vm('b', 'x'))
+        for schedule, expected in ((in_order, 'stop'), (at_once, 'suspend')):
+            self.assertEqual(expected, kinds(self.decide(
+                world, profile=Profile(0.0, schedule)))['b'][0])
+
+    def test_cpu(self):
+        # 60 + 3 x 15 > 89; one less is 90, two less 75
+        world = cluster(
+            host('h', 60.0, violated=True), host('x', 20.0),
+            *(vm(uuid, 'h', cpu=15.0, priority=priority)
+              for uuid, priority in (('a', 3), ('b', 9), ('c', 7))))
+        self.assertEqual(2, len(kinds(self.decide(world))))
+        self.assertEqual((), self.decide(world).unresolved)
+
+    def test_a_trigger_is_believed_more_than_means(self):
+        for primary in (0.0, 20.0, 70.0):
+            world = cluster(host('h', primary, violated=True),
+                            vm('a', 'h', cpu=0.0), vm('b', 'h', cpu=1.0))
+            self.assertEqual(1, len(kinds(self.decide(world))))
+
+    def test_overhead_keeps_a_target_shut(self):
+        # The migration itself takes 12 % there for longer than one check.
+        for primary, target in ((77.0, 'migrate'), (77.5, 'suspend')):
+            world = self.crowded(host('x', primary), vm('a', 'h', cpu=5.0),
+                                 threshold=0)
+            self.assertEqual(target, kinds(self.decide(world))['a'][0])
+
+    def test_other_resources(self):
+        net = HostPolicy('', 'net_out', 75, 15, 5, True, 5)
+        calm = dataclasses.replace(net, failed=0, violated=False)
+        world = cluster(
+            host('h', policies=(net,), usage={'net_out': 60.0}),
+            host('x', policies=(calm,), usage={'net_out': 70.0}),
+            host('y', policies=(calm,), usage={'net_out': 20.0}),
+            host('z', policies=(calm,)),
+            vm('a', 'h', usage={'net_out': 20.0}))
+        self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
+
+    def test_closed_hosts_are_no_targets(self):
+        for values in ({'usable': False}, {'blocked': True},
+                       {'primary': None}, {'violated': True},
+                       {'policies': ()}):
+            world = self.crowded(host('other', **values), vm('a', 'h'),
+                                 threshold=0)
+            self.assertEqual({'a': ('suspend', None)},
+                             kinds(self.decide(world)))
+
+    def test_hands_off(self):
+        for peer in (vm('p', 'x', State.BUSY, lease='lease-a'),
+                     vm('p', 'x', blocked=True, lease='lease-a')):
+            world = self.crowded(peer, vm('a', 'h'), host('x', 99.0),
+                                 threshold=0)
+            plan = self.decide(world)
+            self.assertFalse(plan)
+            self.assertEqual(('h',), plan.unresolved)
+
+    def test_the_others_make_up_for_one_out_of_reach(self):
+        for state in (State.BUSY, State.OTHER):
+            world = self.crowded(vm('a', 'h', state, priority=1),
+                                 vm('b', 'h', priority=9))
+            plan = self.decide(world)
+            self.assertEqual({'b': ('suspend', None)}, kinds(plan))
+            self.assertEqual((), plan.unresolved)
+
+    def test_a_failed_migration_is_not_tried_again(self):
+        world = self.crowded(vm('a', 'h', pinned=True), host('x'),
+                             threshold=0)
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_a_blocked_host_is_left_to_its_agent_but_for_slots(self):
+        world = cluster(host('h', 95.0, violated=True, blocked=True),
+                        vm('a', 'h'))
+        self.assertEqual(('h',), self.decide(world).unresolved)
+        world = self.crowded(vm('a', 'h'), blocked=True, threshold=0)
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
+    def test_only_the_hosts_asked_for(self):
+        world = cluster(host('h', 95.0, violated=True), vm('a', 'h'),
+                        host('i', 95.0, violated=True), vm('b', 'i'))
+        self.assertEqual({'b'}, set(kinds(self.decide(
+            world, hosts=('i', 'gone')))))
+
+    def test_drain(self):
+        world = cluster(host('h', 0.0), host('x', 60.0), vm('a', 'h'),
+                        vm('b', 'h', priority=1), vm('c', 'h', State.BUSY))
+        plan = self.decide(world, 'drain', ('h',))
+        self.assertEqual({'a', 'b'}, set(kinds(plan)))
+        self.assertEqual(('h',), plan.unresolved)
+        self.assertFalse(self.decide(world, 'drain'))
+
+    def test_return_is_as_with_priority(self):
+        world = cluster(host('h'), vm('a', 'h', State.SUSPENDED,
+                                      preempted=True))
+        self.assertEqual({'a': ('resume', 'h')},
+                         kinds(self.decide(world, 'return')))
+
+
+class TestBounds(Case):
+
+    def test_without_budget_all_that_contribute_are_stopped(self):
+        world = cluster(host('h', 95.0, violated=True), host('x'),
+                        vm('a', 'h'), vm('b', 'h'), vm('c', 'x'))
+        plan = self.decide(world, units=0)
+        self.assertEqual({'a': ('stop', None), 'b': ('stop', None)},
+                         kinds(plan))
+        self.assertTrue(plan.truncated)
+        self.assertEqual((), plan.unresolved)
+
+    def test_meta_check(self):
+        """As soon as what is chosen would come too late, all are stopped.
+
+        The suspends of L1 take all of the 9 s: any second spent on L4 is one
+        too many.
+        """
+        ticks = []
+
+        def elapsed():
+            return float(bool(search.chosen)) if ticks else 0.0
+
+        driver = worked_example.decision()
+        driver.elapsed = elapsed
+        world = worked_example.cluster()
+        found = [Violation(one.name, policy, 9.0)
+                 for one in world.hosts.values() for policy in one.policies
+                 if policy.violated]
+        search = driver.search(world, found, Budget())
+        ticks.append(True)
+        search.run()
+        self.assertEqual(
+            (('L1', SUSP), ('L5', MIG), ('L4', STOP), ('L3', STOP)),
+            search.chosen)
+        self.assertEqual(2, len(search.trace))
+        self.assertEqual([], search.failing())
+
+    def test_time_spent_leaves_less(self):
+        # 9 s less 4: suspends come too late, a migration on its own not
+        search = worked_example.searched(elapsed=lambda: 4.0)
+        self.assertEqual(((('L1', SUSP), ('L5', MIG)), TIME),
+                         search.trace[1])
+        self.assertEqual(((('L1', STOP), ('L5', MIG)), OK),
+                         search.trace[2])
+
+    def test_the_low_order_is_bounded(self):
+        free = host('x', policies=(slots_policy(0),))
+        world = self.crowded(
+            free, vm('a', 'h', priority=9),
+            *(vm(f'v{one}', 'y', priority=1) for one in range(40)),
+            host('y', policies=(slots_policy(40),), usable=False),
+            threshold=0)
+        plan = self.decide(world, units=100_000,
+                           profile=Profile(subset_leases=6))
+        self.assertFalse(plan.truncated)
+        self.assertEqual({'a': ('suspend', None)}, kinds(plan))

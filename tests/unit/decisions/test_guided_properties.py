@@ -1,0 +1,143 @@
+"""Properties of the guided decision that hold on every cluster."""
+
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secondary_scheduler.decisions import search
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.estimation.durations import ConcurrentDurations
+from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.plans import checker
+from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions import worlds
+from tests.unit.decisions.test_properties import COUNTING, REQUESTS
+
+DRIVERS = st.sampled_from([
+    GuidedDecision(),
+    GuidedDecision(durations=ConcurrentDurations(), profile=search.THESIS)])
+#: Enough to end nearly all searches, little enough for many examples.
+UNITS = 2000
+
+
+def decide(cluster, request, driver, units=UNITS):
+    return driver.decide(cluster, request, Budget(units))
+
+
+class TestPlans(unittest.TestCase):
+
+    @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS,
+           st.sampled_from([0, 3, 40, UNITS]))
+    def test_no_plan_fails_the_checker(self, cluster, request, driver, units):
+        plan = decide(cluster, request, driver, units)
+        self.assertEqual([], checker.check(cluster, plan))
+
+    @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
+    def test_same_cluster_same_plan(self, cluster, request, driver):
+        turned = Cluster(dict(reversed(cluster.hosts.items())),
+                         dict(reversed(cluster.instances.items())))
+        self.assertEqual(decide(cluster, request, driver),
+                         decide(turned, request, driver))
+
+    @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
+    def test_the_cluster_is_left_alone(self, cluster, request, driver):
+        hosts, instances = dict(cluster.hosts), dict(cluster.instances)
+        decide(cluster, request, driver)
+        self.assertEqual((hosts, instances),
+                         (cluster.hosts, cluster.instances))
+
+    @given(worlds.clusters(violations=False), DRIVERS)
+    def test_nothing_without_a_violation(self, cluster, driver):
+        plan = decide(cluster, Request('preempt'), driver)
+        self.assertFalse(plan)
+        self.assertEqual((), plan.unresolved)
+
+
+class TestRepairs(unittest.TestCase):
+
+    @given(worlds.planted_clusters(), DRIVERS,
+           st.sampled_from([0, 10, UNITS]))
+    def test_what_can_be_repaired_is_repaired_whole(self, planted, driver,
+                                                    units):
+        cluster, repair = planted
+        if not repair:
+            return
+        plan = decide(cluster, Request('preempt'), driver, units)
+        self.assertEqual([], checker.check(cluster, plan))
+        self.assertTrue(plan)
+        self.assertEqual((), plan.unresolved)
+        after = worlds.apply(cluster, plan)
+        for name, host in cluster.hosts.items():
+            slots = min(p.threshold for p in host.policies
+                        if p.resource == 'slots')
+            self.assertLessEqual(len(worlds.on(after, name, *COUNTING)),
+                                 slots)
+
+    @given(worlds.planted_clusters())
+    def test_nobody_gives_way_to_a_lower_lease(self, planted):
+        cluster, _repair = planted
+        driver = GuidedDecision()
+        plan = decide(cluster, Request('preempt'), driver, 100_000)
+        down = {o.lease for o in plan.operations
+                if o.kind is not Kind.MIGRATE}
+        if plan.truncated:
+            return
+        rank = {one.lease: one.priority for one in cluster.instances.values()}
+        violated = {name for name, host in cluster.hosts.items()
+                    if host.violated}
+        for lease in down:
+            # A victim lies in the way itself, or of one that is higher.
+            self.assertTrue(any(
+                one.host in violated and rank[one.lease] >= rank[lease]
+                for one in cluster.instances.values()))
+
+    @given(worlds.clusters(), st.sampled_from([0, 40, UNITS]), DRIVERS)
+    def test_only_what_cannot_be_touched_runs_on_against_a_policy(
+            self, cluster, units, driver):
+        plan = decide(cluster, Request('preempt'), driver, units)
+        after = worlds.apply(cluster, plan)
+        for name, host in cluster.hosts.items():
+            due = [p for p in host.policies if p.violated
+                   and (p.static or not host.blocked)]
+            if not due:
+                continue
+            left = worlds.on(after, name, State.ACTIVE)
+            free = [one for one in left if not any(
+                peer.blocked or peer.state is State.BUSY
+                for peer in after.instances.values()
+                if peer.lease == one.lease)]
+            if name in plan.unresolved or not free:
+                continue
+            for policy in due:
+                if policy.resource == 'slots':
+                    self.assertLessEqual(
+                        len(worlds.on(after, name, *COUNTING)),
+                        policy.threshold)
+                else:
+                    self.assertLessEqual(
+                        host.cpu_primary + 5 * len(
+                            worlds.on(after, name, *COUNTING)),
+                        policy.threshold - 1 + 1e-6)
+
+    @given(worlds.clusters(), DRIVERS)
+    def test_unresolved_is_late_or_untouchable(self, cluster, driver):
+        plan = decide(cluster, Request('preempt'), driver)
+        after = worlds.apply(cluster, plan)
+        for name in plan.unresolved:
+            host = cluster.hosts[name]
+            ends = [o.start_s + o.duration_s for o in plan.operations
+                    if o.source == name]
+            stuck = any(
+                one.blocked or one.state in (State.BUSY, State.OTHER)
+                for one in after.instances.values() if one.lease in {
+                    i.lease for i in worlds.on(after, name, *COUNTING)})
+            self.assertTrue(host.blocked or stuck or max(ends, default=0) > 3)
+
+    @given(worlds.clusters())
+    def test_drain_clears_the_host(self, cluster):
+        plan = decide(cluster, Request('drain', ('h0',)), GuidedDecision())
+        after = worlds.apply(cluster, plan)
+        if not plan.unresolved:
+            self.assertEqual([], worlds.on(after, 'h0', *COUNTING))

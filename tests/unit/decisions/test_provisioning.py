@@ -1,0 +1,209 @@
+"""Who may run, in which order, and where."""
+
+import dataclasses
+import unittest
+
+from hypothesis import given
+
+from secondary_scheduler.decisions import outlook, search
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.provisioning import (
+    ProvisioningDecision,
+    priority,
+    queue,
+)
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import HostPolicy, Lease, State
+from secondary_scheduler.plans import checker
+from tests.unit.decisions import worlds
+from tests.unit.decisions.test_properties import COUNTING
+from tests.unit.decisions.worlds import (
+    TOTAL,
+    cluster,
+    host,
+    kinds,
+    slots_policy,
+    vm,
+)
+
+
+def slots(name, count, **values):
+    return host(name, 0.0, policies=(slots_policy(count),), **values)
+
+
+def new(uuid, lease, **values):
+    """Return an instance that has never run, nor has it a host."""
+    return vm(uuid, None, State.STOPPED, lease=lease, **values)
+
+
+def leased(world, *leases):
+    return dataclasses.replace(world, leases={
+        one.name: dataclasses.replace(one, queued=True) for one in leases})
+
+
+class Case(unittest.TestCase):
+
+    def decide(self, world, units=1000, hosts=(), **values):
+        budget = Budget(units)
+        plan = ProvisioningDecision(**values).decide(
+            world, Request('return', hosts), budget)
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual(budget.truncated, plan.truncated)
+        return plan
+
+
+class TestQueue(Case):
+
+    def test_priority(self):
+        self.assertEqual(6.5, priority(Lease('l'), 3))
+        self.assertEqual(9.0, priority(Lease('l', owner_priority=8), 2))
+        self.assertEqual(2, priority(Lease('l', 2), 30))
+
+    def order(self, world, **values):
+        return [one.lease for one in queue(world, **values)]
+
+    def test_priority_then_first_come(self):
+        world = leased(
+            cluster(*(new(f'{name}{one}', name) for name, size in (
+                ('a', 1), ('b', 4), ('c', 1), ('d', 2), ('e', 1))
+                for one in range(size))),
+            Lease('a', waited_s=5), Lease('b'), Lease('c', waited_s=9),
+            Lease('d', 1), Lease('e', 9))
+        self.assertEqual(['e', 'b', 'c', 'a', 'd'], self.order(world))
+
+    def test_ageing(self):
+        world = leased(cluster(new('a', 'old'), new('b', 'high')),
+                       Lease('old', 1, waited_s=7200), Lease('high', 4))
+        self.assertEqual(['high', 'old'], self.order(world))
+        self.assertEqual(['high', 'old'], self.order(world, ageing=1.4))
+        self.assertEqual(['old', 'high'], self.order(world, ageing=1.6))
+
+    def test_who_waits(self):
+        world = cluster(
+            host('h'), vm('a', 'h', State.SUSPENDED, preempted=True),
+            vm('b', 'h', State.SUSPENDED), vm('c', 'h'),
+            new('d', 'd'), new('e', 'e', blocked=True),
+            new('f', 'f'), vm('g', 'h', State.BUSY, lease='f'))
+        self.assertEqual(['lease-a'], self.order(world))
+        self.assertEqual(['d', 'lease-a'], self.order(
+            leased(world, *map(Lease, 'def'))))
+
+
+class TestProvisioning(Case):
+
+    def test_first_fit(self):
+        world = leased(cluster(
+            slots('h1', 1), slots('h2', 2), slots('h3', 9), vm('x', 'h2'),
+            *(new(uuid, 'l') for uuid in 'abc')), Lease('l'))
+        self.assertEqual({'a': ('start', 'h1'), 'b': ('start', 'h2'),
+                          'c': ('start', 'h3')}, kinds(self.decide(world)))
+
+    def test_all_or_nothing_and_backfill(self):
+        world = leased(cluster(
+            slots('h', 2), *(new(f'a{one}', 'big') for one in range(3)),
+            new('b', 'small'), new('c', 'other')),
+            Lease('big', 9), Lease('small', 2), Lease('other', 3))
+        self.assertEqual({'b', 'c'}, set(kinds(self.decide(world))))
+
+    def test_what_was_accepted_counts(self):
+        world = leased(cluster(
+            slots('h', 1), slots('i', 1),
+            *(new(uuid, uuid) for uuid in 'abc')),
+            *(Lease(name, ord(name)) for name in 'abc'))
+        self.assertEqual({'c': ('start', 'h'), 'b': ('start', 'i')},
+                         kinds(self.decide(world)))
+
+    def test_each_in_its_way(self):
+        down = {'preempted': True, 'lease': 'l'}
+        world = cluster(
+            slots('h', 9), slots('i', 9),
+            vm('a', 'i', State.SUSPENDED, **down),
+            vm('b', 'i', State.STOPPED, **down),
+            vm('c', None, State.SHELVED, **down),
+            vm('d', None, State.SUSPENDED, **down))
+        self.assertEqual(
+            {'a': ('resume', 'i'), 'b': ('start', 'i'),
+             'c': ('unshelve', None), 'd': ('resume', 'h')},
+            kinds(self.decide(world)))
+
+    def test_in_place_or_not_at_all(self):
+        for where in (slots('i', 0), slots('i', 5, usable=False),
+                      slots('i', 5, blocked=True)):
+            world = cluster(slots('h', 9), where, vm(
+                'a', 'i', State.SUSPENDED, preempted=True))
+            self.assertFalse(self.decide(world))
+
+    def test_closed_hosts(self):
+        for values in ({'usable': False}, {'blocked': True},
+                       {'primary': None}, {'violated': True},
+                       {'policies': ()},
+                       {'total': {**TOTAL, vocabulary.VCPU: 0}}):
+            world = leased(cluster(host('h', **values), new('a', 'l')),
+                           Lease('l'))
+            self.assertFalse(self.decide(world))
+
+    def test_peers_stay_apart(self):
+        world = leased(cluster(
+            slots('h', 9), slots('i', 9), vm('x', 'h', anti_affinity='g'),
+            new('a', 'l', anti_affinity='g')), Lease('l'))
+        self.assertEqual({'a': ('start', 'i')}, kinds(self.decide(world)))
+
+    def test_a_start_uses_as_much_as_a_newcomer(self):
+        # while it boots 20 % of overhead, and then 20 % as a newcomer
+        for primary, count in ((69.0, 1), (69.1, 0), (49.0, 2), (49.1, 1),
+                               (29.0, 3)):
+            world = leased(cluster(host('h', primary), *(
+                new(uuid, uuid) for uuid in 'abcd')), *map(Lease, 'abcd'))
+            self.assertEqual(count, len(kinds(self.decide(world))))
+
+    def test_horizon(self):
+        # 30 + 3 starts of 20: 90 while they go on, and 90 in the end
+        tight = HostPolicy('cpu <= 90%', 'cpu', 90.0, 10, sensitivity=4)
+        world = leased(cluster(
+            host('h', 30.0, policies=(tight,)),
+            *(new(uuid, uuid) for uuid in 'abcd')), *map(Lease, 'abcd'))
+        for schedule in (outlook.at_once, outlook.in_order):
+            self.assertEqual(3, len(kinds(self.decide(
+                world, limits=Limits(margin=0.0),
+                profile=search.Profile(schedule=schedule)))))
+
+    def test_scope_and_budget(self):
+        world = leased(cluster(slots('h', 9), slots('i', 9), new('a', 'l')),
+                       Lease('l'))
+        self.assertEqual({'a': ('start', 'i')},
+                         kinds(self.decide(world, hosts=('i',))))
+        self.assertFalse(self.decide(world, units=0))
+
+    def test_nobody_gives_way(self):
+        world = cluster(host('h', 99.0, violated=True), host('i'),
+                        vm('a', 'h'))
+        driver = ProvisioningDecision()
+        for kind, hosts, left in (('preempt', (), ('h',)),
+                                  ('preempt', ('i',), ()),
+                                  ('drain', ('i',), ('i',)),
+                                  ('drain', (), ())):
+            plan = driver.decide(world, Request(kind, hosts), Budget())
+            self.assertFalse(plan)
+            self.assertEqual(left, plan.unresolved)
+
+
+class TestProperties(unittest.TestCase):
+
+    @given(worlds.clusters())
+    def test_every_plan_is_good_and_keeps_the_policies(self, world):
+        driver = ProvisioningDecision()
+        plan = driver.decide(world, Request('return'), Budget())
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual(plan, driver.decide(world, Request('return'),
+                                             Budget()))
+        for operation in plan.operations:
+            if operation.target is None:
+                continue
+            values = world.hosts[operation.target]
+            running = len(worlds.on(worlds.apply(world, plan), values.name,
+                                    *COUNTING))
+            for policy in values.policies:
+                self.assertLessEqual(
+                    running if policy.static else
+                    values.cpu_primary + 5 * running, policy.threshold)

@@ -1,0 +1,132 @@
+"""The regressions of Boettger 3.4, against tables computed by hand."""
+
+from fractions import Fraction
+import math
+import unittest
+
+from secondary_scheduler.estimation.durations import (
+    Concurrency,
+    ConcurrentDurations,
+    Durations,
+    Job,
+)
+from secondary_scheduler.plans.operations import Kind
+
+COUNTS = range(49)
+#: Printed: 5.3 + n, 0.35 + n / 12.5, 9.2 + n, 21 + n, 0.85 + 3.75 n.
+SUSPEND = [*range(6, 55)]       # the first is for no rival at all
+STOP = [1] * 9 + [2] * 12 + [3] * 13 + [4] * 12 + [5] * 3
+RESUME = [*range(10, 59)]
+START = [*range(21, 70)]
+MIGRATE = [
+    1, 5, 9, 13, 16, 20, 24, 28, 31, 35, 39, 43, 46, 50, 54, 58, 61, 65, 69,
+    73, 76, 80, 84, 88, 91, 95, 99, 103, 106, 110, 114, 118, 121, 125, 129,
+    133, 136, 140, 144, 148, 151, 155, 159, 163, 166, 170, 174, 178, 181]
+#: The other reading of A.5 (X6): 0.85 n + 3.75.
+SWAPPED = [
+    4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14, 14, 15, 16, 17, 18, 19, 20, 20,
+    21, 22, 23, 24, 25, 25, 26, 27, 28, 29, 30, 31, 31, 32, 33, 34, 35, 36,
+    37, 37, 38, 39, 40, 41, 42, 42, 43, 44, 45]
+
+
+def exact(base, each):
+    """Round up without a floating point."""
+    return [math.ceil(Fraction(base) + Fraction(each) * n) for n in COUNTS]
+
+
+class TestFormulas(unittest.TestCase):
+
+    def setUp(self):
+        self.model = ConcurrentDurations()
+
+    def alike(self, table, job, rivals):
+        self.assertEqual(table, [
+            self.model.among(job, Concurrency.of(rivals(n)))
+            for n in COUNTS])
+
+    def test_the_tables_are_the_printed_formulas(self):
+        self.assertEqual(exact('5.3', 1), SUSPEND)
+        self.assertEqual(exact('0.35', Fraction(1) / Fraction('12.5')), STOP)
+        self.assertEqual(exact('9.2', 1), RESUME)
+        self.assertEqual(exact(21, 1), START)
+        self.assertEqual(exact('0.85', '3.75'), MIGRATE)
+        self.assertEqual(exact('3.75', '0.85'), SWAPPED)
+
+    def test_suspends_are_serialised_in_the_cluster(self):
+        job = Job('suspend', 'a')
+        self.alike(SUSPEND, job, lambda n: [Job('suspend', f'h{i}')
+                                            for i in range(n)])
+        others = [Job('stop', 'a'), Job('migrate', 'a', 'b'),
+                  Job('resume', 'a', 'a'), Job('start', 'a', 'a')] * 3
+        self.alike(SUSPEND, job, lambda n: [job] * n + others)
+
+    def test_stops_wait_for_suspends_as_well(self):
+        job = Job('stop', 'a')
+        self.alike(STOP, job, lambda n: [job] * n)
+        self.alike(STOP, job, lambda n: [job] * (n // 2)
+                   + [Job('suspend', 'b')] * (n - n // 2))
+
+    def test_starts_and_resumes_read(self):
+        resume, start = Job('resume', 'a', 'a'), Job('start', 'b', 'b')
+        self.alike(RESUME, resume, lambda n: [resume] * n)
+        self.alike(START, start, lambda n: [start] * n)
+        self.alike(START, start, lambda n: [start] * (n // 3)
+                   + [resume] * (n - n // 3) + [Job('suspend', 'a')] * 5)
+
+    def test_migrations_meet_on_hosts(self):
+        job = Job('migrate', 'a', 'b')
+        self.alike(MIGRATE, job, lambda n: [job] * n)
+        self.alike(MIGRATE, job, lambda n: [
+            Job('migrate', 'a', f'h{i}') for i in range(n)])
+        self.alike(MIGRATE, job, lambda n: [
+            Job('migrate', f'h{i}', 'b') for i in range(n)])
+        self.alike(MIGRATE, job, lambda n: [Job('suspend', 'a')] * n)
+        self.alike(MIGRATE, job, lambda n: [Job('start', 'b', 'b')] * n)
+        self.alike(MIGRATE[:1] * 49, job, lambda n: [
+            Job('migrate', 'c', 'd'), Job('migrate', 'b', 'a'),
+            Job('stop', 'a'), Job('suspend', 'b')] * n)
+
+    def test_stops_count_if_one_takes_the_equations_literally(self):
+        self.model = ConcurrentDurations(count_stops=True)
+        for table, job in ((SUSPEND, Job('suspend', 'a')), (
+                MIGRATE, Job('migrate', 'a', 'b')), (STOP, Job('stop', 'a'))):
+            self.alike(table, job, lambda n: [Job('stop', 'a')] * n)
+        self.alike(MIGRATE[:1] * 49, Job('migrate', 'a', 'b'),
+                   lambda n: [Job('stop', 'b')] * n)
+
+    def test_swapped_coefficients(self):
+        self.model = ConcurrentDurations(migrate_base=3.75, migrate_each=.85)
+        job = Job('migrate', 'a', 'b')
+        self.alike(SWAPPED, job, lambda n: [job] * n)
+
+
+class TestSets(unittest.TestCase):
+
+    def test_each_of_a_set_and_what_is_under_way(self):
+        jobs = [Job('suspend', 'a'), Job('migrate', 'a', 'b'),
+                Job('stop', 'c'), Job('resume', 'b', 'b')]
+        model = ConcurrentDurations()
+        # migrate: two leave a, two arrive on b
+        self.assertEqual([7, 9, 1, 11], model.of_all(jobs))
+        self.assertEqual([8, 13, 1, 11], model.of_all(
+            jobs, [Job('suspend', 'a')]))
+        self.assertEqual([3, 5, 2, 3], Durations().of_all(jobs))
+        self.assertEqual([], model.of_all([]))
+
+    def test_what_fits_a_deadline(self):
+        # [derived] in spec 3.4, under a deadline of TL - 1
+        model = ConcurrentDurations()
+        for timelimit, suspends, migrations in (
+                (5, 0, 0), (10, 3, 2), (25, 18, 6), (50, 43, 12)):
+            self.assertEqual(suspends, max(
+                (n for n in range(1, 60) if model.of_all(
+                    [Job('suspend')] * n)[0] <= timelimit - 1), default=0))
+            self.assertEqual(migrations, max(
+                (n for n in range(1, 60) if model.of_all(
+                    [Job('migrate', 'a', f'{i}') for i in range(n)])[0]
+                    <= timelimit - 1), default=0))
+
+    def test_every_kind_has_one_alone(self):
+        model = ConcurrentDurations()
+        self.assertEqual([5, 7, 11, 1, 22, 7, 22],
+                         [model.of(kind) for kind in Kind])

@@ -1,0 +1,131 @@
+"""The estimator's numbers, against Boettger 3.4 by hand."""
+
+import math
+import unittest
+
+from secondary_scheduler.estimation.feasibility import (
+    Estimator,
+    Guest,
+    Overheads,
+    Work,
+)
+
+#: Table 4.2: kind, on the target?, CPU, NetIn, NetOut.
+TABLE = (('suspend', False, 2, 0, 31), ('migrate', False, 30, 0, 31),
+         ('stop', False, 0, 0, 0), ('migrate', True, 12, 30, 0),
+         ('resume', True, 15, 25, 0), ('start', True, 20, 20, 0))
+
+
+def guest(host, cpu=None, **usage):
+    if cpu is not None:
+        usage['cpu'] = cpu
+    return Guest(host, {'slots': 1, 'cores': 2, **usage})
+
+
+class Case(unittest.TestCase):
+
+    def setUp(self):
+        self.fe = Estimator(
+            {'a': {'cpu': 30, 'net_in': 10, 'net_out': 5},
+             'b': {'cpu': 40, 'net_in': 0, 'net_out': 0}},
+            {'v': guest('a', 25.0), 'w': guest('a', 10.0),
+             'd': guest(None, 50.0), 'e': guest(None, 7.0)})
+
+    def cpu(self, host, at_s, *works, **more):
+        return self.fe.predict('cpu', host, at_s, works, **more)
+
+
+class TestPredict(Case):
+
+    def test_use_persists(self):
+        self.assertEqual(65, self.cpu('a', 0))
+        self.assertEqual(65, self.cpu('a', math.inf))
+        self.assertEqual(40, self.cpu('b', 5))
+
+    def test_overheads_of_the_table(self):
+        for kind, arrives, *percents in TABLE:
+            work = Work(kind, 'v', 'x', 'x' if kind != 'migrate' else 'y',
+                        0, 9)
+            host = work.target if arrives else work.source
+            if not arrives and kind != 'migrate':
+                work = Work(kind, 'v', 'x', None, 0, 9)
+            fe = Estimator({host: {'cpu': 0, 'net_in': 0, 'net_out': 0}},
+                           {'v': guest(None)})
+            for resource, percent in zip(('cpu', 'net_in', 'net_out'),
+                                         percents, strict=True):
+                with self.subTest(kind=kind, resource=resource):
+                    self.assertEqual(percent, fe.predict(
+                        resource, host, 8, [work]))
+
+    def test_old_state_until_it_has_ended(self):
+        out = Work('suspend', 'v', 'a', None, 0, 9)
+        self.assertEqual(67, self.cpu('a', 0, out))
+        self.assertEqual(67, self.cpu('a', 8.9, out))
+        self.assertEqual(40, self.cpu('a', 9, out))
+        move = Work('migrate', 'v', 'a', 'b', 2, 7)
+        self.assertEqual([65, 95, 95, 40, 40], [
+            self.cpu('a', at, move) for at in (0, 2, 6, 7, 9)])
+        self.assertEqual([40, 52, 52, 60, 60], [
+            self.cpu('b', at, move) for at in (0, 2, 6, 7, 9)])
+
+    def test_newcomers(self):
+        for kind, uuid, percent in (
+                ('start', 'e', 20), ('resume', 'd', 20), ('resume', 'e', 7),
+                ('migrate', 'v', 20), ('migrate', 'w', 10),
+                ('unshelve', 'e', 7)):
+            with self.subTest(kind=kind, uuid=uuid):
+                work = Work(kind, uuid, 'a' if kind == 'migrate' else 'b',
+                            'b', 0, 1)
+                self.assertEqual(40 + percent, self.cpu('b', 1, work))
+
+    def test_what_is_not_known(self):
+        fe = Estimator({'a': {}, 'b': {'cpu': 0}}, {'v': guest('b')},
+                       Overheads(newcomer=8))
+        self.assertEqual(100, fe.predict('cpu', 'a', 0))
+        self.assertEqual(100, fe.predict('cpu', 'c', 0))
+        self.assertEqual(8, fe.predict('cpu', 'b', 0))
+
+    def test_at_most_a_whole_host(self):
+        self.assertEqual(100, self.cpu(
+            'a', 0, *(Work('migrate', 'v', 'a', 'b', 0, 5),) * 2))
+
+    def test_static_resources_are_sums(self):
+        work = Work('migrate', 'v', 'a', 'b', 0, 5)
+        for resource, each in (('slots', 1), ('cores', 2), ('memory', 0)):
+            self.assertEqual(
+                [2 * each, 2 * each, each, each], [
+                    self.fe.predict(resource, host, at, [work])
+                    for host, at in (('a', 0), ('a', 4.9), ('a', 5),
+                                     ('b', 5))])
+
+    def test_up_and_on(self):
+        up = Work('resume', 'e', 'a', 'a', 0, 3)
+        on = Work('migrate', 'e', 'a', 'b', 3, 8)
+        self.assertEqual([80, 100, 65], [
+            self.cpu('a', at, on, up) for at in (1, 4, 8)])
+        self.assertEqual(47, self.cpu('b', 8, on, up))
+
+    def test_only_some_are_judged(self):
+        self.assertEqual(40, self.cpu('a', 0, only={'w'}))
+        self.assertEqual(1, self.fe.predict('slots', 'a', 0, only={'v'}))
+
+
+class TestHolds(Case):
+
+    def test_threshold_is_kept_or_not(self):
+        self.assertTrue(self.fe.holds('cpu', 65, 'a', 0))
+        self.assertFalse(self.fe.holds('cpu', 64.9, 'a', 0))
+        self.assertTrue(self.fe.holds('slots', 2, 'a', 0))
+        self.assertFalse(self.fe.holds('slots', 1, 'a', 0))
+
+    def test_without_a_secondary_it_holds(self):
+        self.assertTrue(self.fe.holds('cpu', 10, 'b', 0))
+        self.assertTrue(self.fe.holds('cpu', 0, 'a', 0, only=()))
+        gone = [Work('stop', one, 'a', None, 0, 2) for one in 'vw']
+        self.assertTrue(self.fe.holds('cpu', 10, 'a', 2, gone))
+        self.assertFalse(self.fe.holds('cpu', 10, 'a', 1, gone))
+
+    def test_an_operation_contributes(self):
+        work = Work('start', 'd', 'b', 'b', 0, 9)
+        self.assertFalse(self.fe.holds('cpu', 59, 'b', 1, [work]))
+        self.assertTrue(self.fe.holds('cpu', 60, 'b', 1, [work]))

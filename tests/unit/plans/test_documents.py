@@ -1,0 +1,258 @@
+"""Models and plans as JSON: what is written is read, what is wrong named."""
+
+import copy
+import dataclasses
+import json
+import unittest
+
+from hypothesis import given
+
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import InFlight, Lease, State
+from secondary_scheduler.plans import documents
+from secondary_scheduler.plans.fields import DocumentError
+from secondary_scheduler.plans.operations import Kind, Plan
+from tests.unit.decisions import worked_example, worlds
+
+MODEL = {
+    'schema': 1,
+    'hosts': [
+        {'name': 'n1', 'usage': {'cpu': 80, 'net_out': 3.5},
+         'aggregates': ['a'],
+         'capacity': {'cpus': 2, 'vcpus': 4, 'memory_mb': 4096,
+                      'disk_gb': 40, 'slots': 4}},
+        {'name': 'n2', 'capacity': {'vcpus': 3}, 'reserved': {'vcpus': 1},
+         'policies': [{'text': 'cpu <= 50% for 10s', 'failed': 2}]}],
+    'policies': ['slots <= 1 for 10s', 'cpu <= 90% for 10s on aggregate:a'],
+    'instances': [
+        {'name': 'v1', 'host': 'n1', 'lease': 'l', 'state': 'active',
+         'demand': {'vcpus': 1, 'memory_mb': 512}, 'usage': {'cpu': 11}},
+        {'name': 'v2', 'host': 'n1', 'lease': 'm', 'state': 'busy',
+         'demand': {'vcpus': 2}, 'priority': 7, 'group': 'g'}],
+    'leases': [{'name': 'l', 'priority': 2.5},
+               {'name': 'm', 'owner_priority': 6, 'waited_s': 3}],
+    'in_flight': [{'kind': 'migrate', 'instance': 'v2', 'from': 'n1',
+                   'to': 'n2', 'remaining_s': 2}]}
+PLAN = {
+    'schema': 1, 'operations': [
+        {'id': 1, 'kind': 'suspend', 'instance': 'v1', 'lease': 'l',
+         'from': 'n1', 'start_s': 0, 'duration_s': 3, 'deadline_s': 4},
+        {'id': 2, 'kind': 'migrate', 'instance': 'v2', 'lease': 'm',
+         'from': 'n1', 'to': 'n2', 'start_s': 3, 'duration_s': 5,
+         'after': [1]}]}
+
+
+def model(text):
+    return documents.read_model(json.dumps(text))
+
+
+def plan(text):
+    return documents.read_plan(json.dumps(text))
+
+
+class TestModel(unittest.TestCase):
+
+    def test_everything_is_read(self):
+        world = model(MODEL)
+        n1, n2 = world.hosts.values()
+        self.assertEqual((2, 80, {'net_out': 3.5}),
+                         (n1.cpus, n1.cpu_primary, n1.usage))
+        self.assertEqual(4096, n1.total[vocabulary.MEMORY_MB])
+        self.assertEqual((3, None), (n2.cpus, n2.cpu_primary))
+        self.assertEqual(0, n2.total[vocabulary.SLOT])
+        self.assertEqual({vocabulary.VCPU: 1}, n2.reserved)
+        v1, v2 = world.instances.values()
+        self.assertEqual(('l', 2.5, 1, 512, 11),
+                         (v1.lease, v1.priority, v1.vcpus, v1.memory_mb,
+                          v1.cpu))
+        self.assertEqual((State.BUSY, 7, 'g', None),
+                         (v2.state, v2.priority, v2.anti_affinity, v2.cpu))
+        self.assertEqual({'l': Lease('l', 2.5),
+                          'm': Lease('m', None, 6, False, 3)}, world.leases)
+        self.assertEqual((InFlight('migrate', 'v2', 'n1', 'n2', 2),),
+                         world.in_flight)
+
+    def test_policies_by_scope_as_they_stand(self):
+        n1, n2 = model(MODEL).hosts.values()
+        self.assertEqual(
+            [('slots', 1, True, 1), ('cpu', 4, True, 4)],
+            [(p.resource, p.failed, p.violated, p.sensitivity)
+             for p in n1.policies])
+        self.assertEqual(
+            [('cpu <= 50% for 10s', 2, False, 4)],
+            [(p.text, p.failed, p.violated, p.sensitivity)
+             for p in n2.policies])
+        fired = copy.deepcopy(MODEL)
+        fired['hosts'][1]['policies'][0]['failed'] = 4
+        self.assertTrue(model(fired).hosts['n2'].violated)
+        calm = copy.deepcopy(MODEL)
+        del calm['hosts'][0]['usage'], calm['instances'][1]
+        del calm['in_flight']
+        self.assertFalse(model(calm).hosts['n1'].violated)
+
+    def test_what_is_not_said(self):
+        world = model({'schema': 1, 'hosts': [{'name': 'h', 'capacity': {}}],
+                       'instances': [{'name': 'v', 'state': 'shelved'}]})
+        one = world.instances['v']
+        self.assertEqual((None, 'lease-v', 1, 5),
+                         (one.host, one.lease, one.vcpus, one.priority))
+        self.assertEqual((), world.hosts['h'].policies)
+
+    @given(worlds.clusters())
+    def test_written_and_read(self, world):
+        text = json.dumps(documents.write_model(world))
+        again = documents.read_model(text)
+        full = dataclasses.replace(world, hosts={
+            name: dataclasses.replace(host, total={
+                one: host.total.get(one, 0)
+                for one in vocabulary.RESOURCE_CLASSES})
+            for name, host in world.hosts.items()})
+        # The language writes its texts in a form of its own.
+        self.assertEqual(full, again)
+        self.assertEqual(text, json.dumps(documents.write_model(again)))
+
+    def test_written_and_read_with_leases(self):
+        world = model(MODEL)
+        again = model(documents.write_model(world))
+        self.assertEqual(world.instances, again.instances)
+        self.assertEqual(world.leases, again.leases)
+        self.assertEqual(world.in_flight, again.in_flight)
+        some = dataclasses.replace(world, leases={'l': Lease('l')})
+        self.assertEqual(Lease('m', 7), model(
+            documents.write_model(some)).leases['m'])
+
+
+class TestWrong(unittest.TestCase):
+    """Each error names the field and what is expected there."""
+
+    def refuses(self, read, whole, path, value, *words):
+        """Set what a path names to a value (None: take it out)."""
+        changed = copy.deepcopy(whole)
+        spot = changed
+        for step in path[:-1]:
+            spot = spot[step]
+        if value is None:
+            del spot[path[-1]]
+        else:
+            spot[path[-1]] = value
+        with self.subTest(path=path, value=value), \
+                self.assertRaises(DocumentError) as caught:
+            read(changed)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def test_model(self):
+        host, vm = ('hosts', 0), ('instances', 0)
+        for path, value, *words in (
+                (('schema',), 2, 'schema: expected the version 1, not 2'),
+                (('schema',), None, 'schema: is missing'),
+                (('hosts',), {}, 'hosts: expected a list, not {}'),
+                (('hosts',), None, 'hosts: is missing'),
+                (('colour',), 'red', 'colour: is not known', 'hosts'),
+                ((*host, 'name'), '', 'hosts[0].name: expected a text'),
+                ((*host, 'name'), 'n2', 'hosts[1].name', 'own', '"n2"'),
+                ((*host, 'capacity'), None, 'hosts[0].capacity: is missing'),
+                ((*host, 'capacity', 'vcpus'), '4',
+                 'hosts[0].capacity.vcpus: expected a whole number', '"4"'),
+                ((*host, 'capacity', 'gpus'), 4,
+                 'hosts[0].capacity.gpus: is not known', 'vcpus'),
+                ((*host, 'capacity', 'cpus'), True, 'a number from 0'),
+                (('hosts', 1, 'reserved', 'vcpus'), -1, 'from 0, not -1'),
+                (('hosts', 1, 'reserved', 'ram'), 1, 'reserved.ram: is not'),
+                ((*host, 'usage', 'cpu'), 101, 'usage.cpu', '0 to 100'),
+                ((*host, 'usable'), 1, 'true or false'),
+                ((*host, 'aggregates'), [1], 'hosts[0].aggregates[0]'),
+                ((*host, 'policies'), [{'text': 'cpu'}],
+                 'hosts[0].policies[0].text: column', 'cpu <= 90%'),
+                ((*host, 'policies'), [{'text': 'slots <= 1', 'fail': 1}],
+                 'hosts[0].policies[0].fail: is not known'),
+                ((*host, 'policies'), ['cpu <= 90% for 9s'], 'an object'),
+                (('policies', 1), 'net <= 3', 'policies[1]: column 1',
+                 'cpu or slots'),
+                (('policies', 0), 3, 'policies[0]: expected a text'),
+                ((*vm, 'state'), 'up', 'instances[0].state', 'active'),
+                ((*vm, 'host'), 'n9', 'instances[0].host', 'n9'),
+                ((*vm, 'lease'), 'k', 'instances[0].lease', 'in leases'),
+                ((*vm, 'demand', 'vcpus'), 1.5, 'demand.vcpus', 'whole'),
+                ((*vm, 'demand', 'cpus'), 1, 'demand.cpus: is not known'),
+                ((*vm, 'preempt_policy'), 'kill', 'suspend, shelve'),
+                ((*vm, 'colour'), 1, 'instances[0].colour: is not known'),
+                ((*vm, 'name'), 'v2', 'instances[1].name', 'again'),
+                (('leases', 0, 'owner_priority'), 11, '1 to 10'),
+                (('leases', 0, 'size'), 2, 'leases[0].size: is not known'),
+                (('leases', 1, 'name'), 'l', 'leases[1].name'),
+                (('in_flight', 0, 'instance'), 'v1', 'busy'),
+                (('in_flight', 0, 'instance'), 'v9', 'in instances'),
+                (('in_flight', 0, 'to'), 'n9', 'in_flight[0].to', 'hosts'),
+                (('in_flight', 0, 'kind'), 'move', 'migrate')):
+            self.refuses(model, MODEL, path, value, *words)
+
+    def test_plan(self):
+        one = ('operations', 1)
+        for path, value, *words in (
+                (('schema',), True, 'schema'),
+                (('operations',), None, 'operations: is missing'),
+                ((*one, 'id'), '2', 'operations[1].id: expected a whole'),
+                ((*one, 'kind'), 'move', 'operations[1].kind', 'unshelve'),
+                ((*one, 'kind'), 'kill', 'operations[1].kind', 'an agent'),
+                ((*one, 'kind'), 'freeze', 'never by a plan'),
+                ((*one, 'after'), ['1'], 'operations[1].after[0]'),
+                ((*one, 'after'), 1, 'operations[1].after: expected a list'),
+                ((*one, 'start_s'), -1, 'operations[1].start_s'),
+                ((*one, 'duration_s'), None, 'duration_s: is missing'),
+                ((*one, 'source'), 'h', 'operations[1].source: is not',
+                 'from'),
+                (('unresolved',), ['h', 3], 'unresolved[1]'),
+                (('truncated',), 'no', 'true or false'),
+                (('score',), {'migrate': 7}, 'score: expected what follows'),
+                (('cost',), 3, 'cost: is not known')):
+            self.refuses(plan, PLAN, path, value, *words)
+
+    def test_no_document(self):
+        for text, *words in (
+                ('', 'line 1, column 1: not JSON'),
+                ('{"schema": 1,}', 'line 1', 'not JSON'),
+                ('[]', 'the document: expected an object, not []'),
+                ('{"schema": 1, "schema": 1}', '"schema" is given twice'),
+                ('{"schema": NaN}', 'NaN is no JSON number'),
+                ('[' * 100_000, 'too deeply')):
+            for read in documents.read_model, documents.read_plan:
+                with self.assertRaises(DocumentError) as caught:
+                    read(text)
+                for word in words:
+                    self.assertIn(word, str(caught.exception))
+
+
+class TestPlan(unittest.TestCase):
+
+    def test_read(self):
+        first, second = plan(PLAN).operations
+        self.assertEqual((Kind.SUSPEND, 'n1', None, 4, ()),
+                         (first.kind, first.source, first.target,
+                          first.deadline_s, first.after))
+        self.assertEqual(('n2', None, (1,)), (
+            second.target, second.deadline_s, second.after))
+        self.assertEqual(Plan(unresolved=('h',), truncated=True), plan(
+            {'schema': 1, 'operations': [], 'unresolved': ['h'],
+             'truncated': True}))
+
+    def test_score(self):
+        score = documents.score(plan(PLAN))
+        self.assertEqual((1, 1, 0, 8), tuple(
+            score[name] for name in ('suspend', 'migrate', 'stop',
+                                     'makespan_s')))
+
+    @given(worlds.clusters())
+    def test_written_and_read(self, world):
+        made = GuidedDecision().decide(world, Request('preempt'), Budget(300))
+        self.assertEqual(made, plan(documents.write_plan(made)))
+
+    def test_worked_example(self):
+        world = worked_example.cluster()
+        made = worked_example.decision().decide(
+            model(documents.write_model(world)), Request('preempt'),
+            Budget())
+        self.assertEqual(made, worked_example.decision().decide(
+            world, Request('preempt'), Budget()))

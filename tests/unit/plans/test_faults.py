@@ -1,0 +1,30 @@
+"""Every fault of every kind is found, in plans no planner has made.
+
+SECONDARY_FAULTS is the number of plans of each kind (default 100).
+"""
+
+import os
+import unittest
+
+from secondary_scheduler.plans.checker import check
+from tests.unit.plans import faults
+
+COUNT = int(os.environ.get('SECONDARY_FAULTS', '100'))
+
+
+class TestFaults(unittest.TestCase):
+
+    def test_there_are_many_kinds(self):
+        self.assertGreaterEqual(len(faults.FAULTS), 12)
+
+    def test_every_fault_is_found(self):
+        for name in faults.FAULTS:
+            missed = []
+            for seed in range(COUNT):
+                cluster, good, bad = faults.spoiled(name, seed)
+                found = check(cluster, good)
+                self.assertEqual([], found, f'{name} {seed}')
+                if not check(cluster, bad):
+                    missed.append(seed)
+            with self.subTest(name):
+                self.assertEqual([], missed)
