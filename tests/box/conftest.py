@@ -97,7 +97,7 @@ def fleet(cloud, owner, rates, observer, switch):
     try:
         made.restore()
         services.wait_until(
-            lambda: all(observer.units.count.values()), 120,
+            lambda: all(observer.units.count.values()), 300,
             lambda: f'every guest works: {observer.units.count}')
         yield made
     finally:
@@ -109,7 +109,7 @@ def fleet(cloud, owner, rates, observer, switch):
 def calm_fleet(fleet):
     """The fleet, complete and running."""
     fleet.restore()
-    fleet.wait_all_run(180)
+    fleet.wait_all_run(300)
     return fleet
 
 

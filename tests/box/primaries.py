@@ -1,5 +1,6 @@
 """Primaries booted through Nova by a test."""
 
+import time
 from typing import Any
 
 from layout import LOG
@@ -30,14 +31,24 @@ def delete(cloud: Any, *uuids: str) -> None:
     """Delete servers and wait until they are gone.
 
     How long Nova takes is nothing that we promise: the limit is there to
-    end a test that hangs, with what is needed to see why.
+    end a test that hangs, with what is needed to see why.  Where a scheduler
+    has just been restarted Nova may have to be asked again: nova-compute
+    cannot delete while none listens.
     """
-    for uuid in uuids:
-        cloud.compute.delete_server(uuid, ignore_missing=True)
+    asked = 0.0
 
     def left() -> list[Any]:
         return [server for server in cloud.compute.servers(all_projects=True)
                 if server.id in uuids]
+
+    def gone() -> bool:
+        nonlocal asked
+        again = time.monotonic() > asked + 15
+        found = left()
+        for server in found if again else ():
+            asked = time.monotonic()
+            cloud.compute.delete_server(server.id, ignore_missing=True)
+        return not found
 
     def story() -> str:
         lines = ['servers are deleted']
@@ -48,4 +59,4 @@ def delete(cloud: Any, *uuids: str) -> None:
                       for line in log.read_text(errors='replace').splitlines()
                       if server.id in line][-20:]
         return '\n'.join(lines)
-    wait_until(lambda: not left(), 240, story)
+    wait_until(gone, 240, story)

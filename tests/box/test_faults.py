@@ -39,7 +39,7 @@ class Storm:
 @pytest.fixture(scope='class')
 def storm(fleet, observer, burst):
     fleet.restore()
-    fleet.wait_all_run(180)
+    fleet.wait_all_run(300)
     made = Storm(fleet, observer, burst)
     yield made
     made.end()
@@ -50,7 +50,7 @@ def converges(storm):
     storm.end()
     busiest = max(row.total for row in storm.observer.since(
         storm.host, storm.trial.began))
-    assert busiest > 85, f'the burst was none: {busiest:.0f} %'
+    assert busiest > 80, f'the burst was none: {busiest:.0f} %'
     storm.fleet.wait_all_run(CONVERGES_S)
     storm.trial.check()
 

@@ -4,7 +4,7 @@ import time
 
 import secondaries
 
-BURST_S = 60
+BURST_S = 75
 
 
 def test_a_burst_moves_secondaries_away_and_calm_brings_them_back(
@@ -26,7 +26,7 @@ def test_a_burst_moves_secondaries_away_and_calm_brings_them_back(
     assert not all(row.failed for row in last), last
     trial.check()
 
-    fleet.wait_all_run(90)
+    fleet.wait_all_run(240)
     trial.check()
     assert observer.units.done > units
     done = [row for row in secondaries.operations(cloud, trial.began)

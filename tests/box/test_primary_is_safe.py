@@ -113,7 +113,7 @@ class ControlFiles:
 def nova_primary(fleet, cloud, observer):
     """A primary of Nova's beside most of the secondaries."""
     fleet.restore()
-    fleet.wait_all_run(180)
+    fleet.wait_all_run(300)
     uuid = boot_primary(cloud, 'test-primary', fleet.busiest())
     try:
         server = wait_active(cloud, uuid)
@@ -157,7 +157,7 @@ def test_no_file_of_a_primary_is_written_in_a_burst(
     assert before == after
     assert slice_idle.read_text().strip() == '0'
     # The burst was one: the secondaries beside them were held down.
-    assert max(row.total for row in observer.since(host, began)) > 85
+    assert max(row.total for row in observer.since(host, began)) > 80
     assert [path.read_text() for path in pid_files] == pids
     for domain in by_hand.values():
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
