@@ -114,8 +114,10 @@ def _promises(f: dict) -> list[dict]:
                          if run in values)
 
     def p99_holds(phase, limit):
-        return ratio('p99_ms', phase) <= limit or (
-            None if ratio('p99_ms', 'b', 'machine') > limit else False)
+        value = ratio('p99_ms', phase)
+        if value <= limit:
+            return True
+        return None if value <= ratio('p99_ms', 'b', 'machine') else False
 
     gain = f['usage_with'] - f['usage_alone']
     span = f['seconds_window_to_first_api_call']
