@@ -28,7 +28,7 @@ WORLD = {'asyncio', 'os', 'pathlib', 'random', 'requests', 'socket',
          'subprocess', 'threading', 'time'}
 
 #: From left to right; no package imports one to its right.
-ORDER = ('model', 'policies', 'estimation', 'decisions')
+ORDER = ('model', 'policies', 'estimation', 'plans', 'decisions')
 
 
 def entry_points() -> dict[str, dict[str, str]]:
