@@ -50,10 +50,8 @@ def burner(seconds: int) -> subprocess.Popen:
     (group / 'cpu.cfs_period_us').write_text('20000')
     (group / 'cpu.cfs_quota_us').write_text(
         str(int(SHARE * layout.HOST_CPUS * 20000)))
-    joins = ''.join(f'echo $$ > {path}/cgroup.procs; '
-                    for path in cgroups.groups(name))
-    return subprocess.Popen(['sh', '-c', joins + f'exec timeout {seconds} '
-                             'sh -c "while :; do :; done"'])
+    return subprocess.Popen(cgroups.inside(name, [
+        'timeout', str(seconds), 'sh', '-c', 'while :; do :; done']))
 
 
 def measure(directory: str, seconds: int, rate: int) -> dict[str, float]:

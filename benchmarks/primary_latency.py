@@ -1,7 +1,7 @@
 """What the secondaries of a calm box do to the latency of its primaries.
 
-The demo's calm load of the primaries, over and over, in six conditions that
-take turns, so that what drifts on the machine drifts for all of them:
+The demo's calm load of the primaries, over and over, in conditions
+that take turns, so that what drifts on the machine drifts for all of them:
 
     alone      the guests of all hosts are held still
     again      the same once more: what two equal runs differ by
@@ -9,9 +9,11 @@ take turns, so that what drifts on the machine drifts for all of them:
     others     only the other hosts' guests run; latency of the first host
     all        all guests run; latency of all hosts, as in the demo's (b)
     core       the guests are held still, the first host is bound to one CPU
-               of the machine, and an idle-class process that is no part of
-               the box spins on another CPU; latency of the first host
-    core_free  the same without the process: what "core" is to be held against
+               of the machine, and a guest of no host runs on the other CPU;
+               latency of the first host
+    core_free  the same without that guest: what "core" is to be held against
+    machine    the guests are held still, and a guest of no host runs on each
+               CPU wherever nothing else wants to; latency of all hosts
 
 ``cpu_ms`` is the CPU time that one transaction takes of its host's primary.
 It does not grow by waiting for a CPU, only by slower CPUs: what the machine's
@@ -43,7 +45,8 @@ import seed
 from shell import say
 import workload
 
-CONDITIONS = ('alone', 'own', 'again', 'others', 'core_free', 'all', 'core')
+CONDITIONS = ('alone', 'own', 'again', 'others', 'core_free', 'all', 'core',
+              'machine')
 FIGURES = ('p50', 'p95', 'p99', 'cpu_ms')
 #: Seconds after a change of condition that do not count.
 SETTLE = 3
@@ -106,13 +109,15 @@ def measure(condition: str, directory: str, hosts: list[str], seconds: int,
             rate: int) -> dict[str, float]:
     """Return the figures of one condition."""
     still = {'own': hosts[1:], 'others': hosts[:1], 'all': []}
-    watched = hosts if condition in ('alone', 'again', 'all') else hosts[:1]
+    watched = (hosts if condition in ('alone', 'again', 'all', 'machine')
+               else hosts[:1])
+    cpus = {'core': [1], 'machine': range(os.cpu_count() or 1)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(still.get(condition, hosts)))
         if condition.startswith('core'):
             stack.enter_context(bound(hosts[0], '0'))
-        if condition == 'core':
-            stack.enter_context(workload.neighbours([1]))
+        if condition in cpus:
+            stack.enter_context(workload.neighbours(cpus[condition]))
         return load(directory, hosts, seconds, rate, watched)
 
 
@@ -157,10 +162,14 @@ def main() -> None:
                 rows.append({name: measure(name, directory, hosts,
                                            options.seconds, rate)
                              for name in CONDITIONS})
+                say(str({name: {figure: round(value, 2)
+                                for figure, value in figures.items()}
+                         for name, figures in rows[-1].items()}))
         finally:
             demo.remove(cloud)
     print(table(rows, {'again': 'alone', 'own': 'alone', 'others': 'alone',
-                       'all': 'alone', 'core': 'core_free'}))
+                       'all': 'alone', 'core': 'core_free',
+                       'machine': 'alone'}))
     print(json.dumps({'rate': rate, 'rounds': rows}))
 
 

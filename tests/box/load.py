@@ -26,12 +26,9 @@ while True:
 '''
 
 
-def _joined(groups: list[pathlib.Path], command: list[str]
-            ) -> subprocess.Popen[bytes]:
-    joins = ''.join(f'echo $$ > {path}/cgroup.procs; ' for path in groups)
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        ['sh', '-c', joins + 'exec "$@"', 'sh', *command],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True)
 
 
@@ -52,11 +49,11 @@ def burst(host: str, rates: workload.Rates,
     """Keep a host's PostgreSQL as busy as in the demo's burst."""
     script = directory / 'transaction.sql'
     script.write_text(workload.TRANSACTION)
-    client = _joined(cgroups.groups('clients'), [
+    client = _started(cgroups.inside('clients', [
         workload.pgbench(), '-h', layout.host_address(host),
         '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
         '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
-        '--random-seed=1', 'postgres'])
+        '--random-seed=1', 'postgres']))
     with _running(client):
         yield
         assert client.poll() is None, 'pgbench ended before the burst did'
@@ -88,7 +85,7 @@ class Burner:
 def burner(host: str, percent: float) -> Iterator[Burner]:
     """Run a primary process in a host's system.slice."""
     duty = percent / 100 * layout.HOST_CPUS
-    process = _joined(hosts.system_groups(host),
-                      [sys.executable, '-c', _BURNER, str(duty)])
+    process = _started(cgroups.inside(
+        hosts.system_group(host), [sys.executable, '-c', _BURNER, str(duty)]))
     with _running(process):
         yield Burner(process.pid, duty)

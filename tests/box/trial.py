@@ -31,7 +31,7 @@ class Trial:
     def __init__(self, fleet: Fleet, observer: Observer) -> None:
         self.began = time.time()
         self._fleet, self._observer = fleet, observer
-        self._lost = observer.units.lost
+        self._lost = observer.units.lost_by.copy()
         self._before = {host: agent_status(host) for host in observer.hosts}
 
     def invalidations(self) -> dict[str, int]:
@@ -64,8 +64,8 @@ class Trial:
         broken = [one for one in seen.values() if one.status in (
             'ERROR', 'DELETED', 'SHUTOFF', 'UNKNOWN')]
         assert not broken, broken
-        lost = self._observer.units.lost - self._lost
-        assert not lost, f'{lost} units of work are lost'
+        lost = self._observer.units.lost_by - self._lost
+        assert not lost, f'units of work are lost: {lost}'
 
     def check(self) -> None:
         """Check all of it."""

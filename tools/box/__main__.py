@@ -70,9 +70,9 @@ def _enable(names) -> None:
 
 
 def _start_fake_hosts(number: int) -> None:
-    shell.start('fake-computes', shell.inside_netns(
+    shell.start('fake-computes', cgroups.inside('control', shell.inside_netns(
         [layout.BIN / 'python', layout.HERE / 'fake_computes.py',
-         str(number)]), cgroups=cgroups.groups('control'))
+         str(number)])))
 
 
 def down(arguments) -> None:

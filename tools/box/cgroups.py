@@ -2,6 +2,7 @@
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...
     box/clients          load generators of the primaries
+    box/neighbours       runs where nothing else of the box wants to
     box/hosts/NAME       one compute host: its limit makes it a host
         system.slice     what systemd would start: the primary service, the
                          agent, libvirtd
@@ -21,6 +22,8 @@ ROOT = pathlib.Path('/sys/fs/cgroup')
 #: Weights of the groups: the clients' machines are never short of CPU, the
 #: hosts come next, and the control plane takes what is left.
 SHARES = {'control': 2048, 'clients': 16384, 'hosts': 8192}
+#: The group that gives way to all of these.
+IDLE = 'neighbours'
 #: The whole box against whatever else the machine does: a busy neighbour
 #: must not look like a busy host.
 BOX_SHARES = 131072
@@ -59,6 +62,13 @@ def groups(group: str) -> list[pathlib.Path]:
     return [path(controller, group) for controller in layout.CONTROLLERS]
 
 
+def inside(group: str, command: list) -> list:
+    """Return a command that joins a group and then becomes ``command``."""
+    joins = ''.join(f'echo $$ > {directory}/cgroup.procs; '
+                    for directory in groups(group))
+    return ['sh', '-c', joins + 'exec "$@"', 'sh', *command]
+
+
 def make(group: str) -> None:
     """Make a group, and those above it, in every controller."""
     for controller in layout.CONTROLLERS:
@@ -75,8 +85,9 @@ def make(group: str) -> None:
 
 def make_all(hosts: list[str]) -> None:
     """Make the whole tree and set its weights and limits."""
-    for group in SHARES:
+    for group in (*SHARES, IDLE):
         make(group)
+    (path('cpu', IDLE) / 'cpu.idle').write_text('1')
     (path('cpu') / 'cpu.shares').write_text(str(BOX_SHARES))
     for group, shares in SHARES.items():
         (path('cpu', group) / 'cpu.shares').write_text(str(shares))

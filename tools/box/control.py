@@ -309,20 +309,23 @@ def _install_database() -> None:
          '--skip-test-db'], log='mariadb')
 
 
+def _inside(command: list) -> list:
+    return cgroups.inside('control', shell.inside_netns(command))
+
+
 def start_mariadb() -> None:
     """Start MariaDB with a data directory of the box's own."""
     once('database files', _install_database)
     _socket().parent.mkdir(parents=True, exist_ok=True)
     shutil.chown(_socket().parent, 'mysql', 'mysql')
-    start('mariadb', shell.inside_netns([
+    start('mariadb', _inside([
         'mariadbd', '--no-defaults', '--user=mysql',
         f'--datadir={layout.STATE}/mysql', f'--socket={_socket()}',
         f'--pid-file={_socket().parent}/mysqld.pid',
         f'--bind-address={layout.CONTROL}', '--port=3306',
         '--max-connections=1000', '--innodb-buffer-pool-size=256M',
         '--innodb-flush-log-at-trx-commit=0', '--skip-log-bin',
-        '--skip-name-resolve', '--character-set-server=utf8mb4']),
-        cgroups=cgroups.groups('control'))
+        '--skip-name-resolve', '--character-set-server=utf8mb4']))
 
 
 def start_rabbitmq() -> None:
@@ -343,12 +346,11 @@ def start_rabbitmq() -> None:
         '{127,0,0,1} +S 1:1 +sbwt none"', '']))
     _write(base / 'enabled_plugins', '[].\n')
     run(['chown', '-R', 'rabbitmq:rabbitmq', base])
-    start('rabbitmq', shell.inside_netns([
+    start('rabbitmq', _inside([
         'setpriv', '--reuid=rabbitmq', '--regid=rabbitmq', '--init-groups',
         'env', f'HOME={base}', 'ERL_EPMD_ADDRESS=127.0.0.1',
         f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
-        '/usr/lib/rabbitmq/bin/rabbitmq-server']),
-        cgroups=cgroups.groups('control'), cwd='/')
+        '/usr/lib/rabbitmq/bin/rabbitmq-server']), cwd='/')
 
 
 def rabbitmqctl(*arguments: str) -> str:
@@ -435,14 +437,13 @@ def _wsgi(name: str, port: int, module: str, *extra: str,
           threads: int = 8, env: dict | None = None) -> None:
     # "Connection: close": uwsgi drops a kept-alive connection without saying
     # so, and the client's next POST would fail.
-    start(name, shell.inside_netns([
+    start(name, _inside([
         layout.BIN / 'uwsgi', '--http-socket', f'{layout.CONTROL}:{port}',
         '--module', f'{module}:application', '--virtualenv', layout.VENV,
         '--master', '--die-on-term', '--processes', '1', '--threads',
         str(threads), '--enable-threads', '--lazy-apps', '--buffer-size',
         '65535', '--need-app', '--add-header', 'Connection: close',
         '--thunder-lock', '--listen', '100', '--disable-logging', *extra]),
-        cgroups=cgroups.groups('control'),
         env={'PATH': f'{layout.BIN}:/usr/sbin:/usr/bin:/sbin:/bin',
              **(env or {})})
 
@@ -451,10 +452,9 @@ def _daemon(name: str, program: str, *config) -> None:
     arguments = []
     for path in config:
         arguments += ['--config-file', path]
-    start(name, shell.inside_netns([
+    start(name, _inside([
         layout.BIN / program, *arguments, '--log-file',
         layout.LOG / f'{name}-service.log']),
-        cgroups=cgroups.groups('control'),
         env={'PATH': f'{layout.BIN}:/usr/sbin:/usr/bin:/sbin:/bin'})
 
 

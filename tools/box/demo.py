@@ -138,7 +138,7 @@ def main() -> None:
                                 phases, options.seed, rates)
     # What the machine itself does to a primary that has a neighbour.
     with workload.neighbours(range(os.cpu_count() or 1)):
-        runs['machine'] = one_run('primary beside idle-class processes',
+        runs['machine'] = one_run('primary beside guests of no host',
                                   hosts, burst_host, phases[:1],
                                   options.seed, rates)
     say('booting the secondaries through the Nova API')

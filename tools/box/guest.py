@@ -22,6 +22,16 @@ def console(uuid: str) -> pathlib.Path:
     return layout.SHARED / 'instances' / uuid / 'console.log'
 
 
+def emulated(work: str, console: pathlib.Path) -> list[str]:
+    """Return a command that runs a guest without Nova and libvirt."""
+    return ['qemu-system-x86_64', '-nodefaults', '-no-user-config',
+            '-display', 'none', '-accel', 'tcg,thread=single,tb-size=32',
+            '-m', '128', '-kernel', str(layout.GUEST / 'vmlinuz'),
+            '-initrd', str(layout.GUEST / 'initrd.gz'),
+            '-append', COMMAND_LINE.format(work=work),
+            '-serial', f'file:{console}']
+
+
 def build() -> None:
     """Make kernel, initramfs and disk under the state directory."""
     layout.GUEST.mkdir(parents=True, exist_ok=True)

@@ -100,9 +100,9 @@ def enter(host: str) -> list[str]:
             '-p', '-C', '--']
 
 
-def system_groups(host: str) -> list:
-    """Return the cgroups of a host's system services."""
-    return cgroups.groups(f'hosts/{host}/system.slice')
+def system_group(host: str) -> str:
+    """Return the cgroup of a host's system services."""
+    return f'hosts/{host}/system.slice'
 
 
 def build_shim() -> None:
@@ -167,12 +167,11 @@ def boot(host: str, hosts: list[str]) -> None:
     _configure(host, hosts)
     for name in ('ready', 'pid', 'hold-libvirtd'):
         (state / name).unlink(missing_ok=True)
-    start(f'host-{host}',
-          ['nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
-           'unshare', '-C', '-m', '-u', '-i', '-p', '--fork',
-           '--kill-child', layout.HERE / 'host-init.sh', host, state,
-           layout.SHARED, layout.HOSTS / 'hosts'],
-          cgroups=cgroups.groups(f'hosts/{host}'))
+    start(f'host-{host}', cgroups.inside(f'hosts/{host}', [
+        'nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
+        'unshare', '-C', '-m', '-u', '-i', '-p', '--fork', '--kill-child',
+        layout.HERE / 'host-init.sh', host, state, layout.SHARED,
+        layout.HOSTS / 'hosts']))
 
 
 def wait_booted(host: str) -> None:
@@ -188,22 +187,20 @@ def start_compute(host: str) -> None:
     a host of half a CPU its Python would weigh a hundred times what it
     weighs on a real one.
     """
-    start(f'nova-compute-{host}',
-          [*enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
-           layout.BIN / 'nova-compute',
-           '--config-file', layout.ETC / 'nova/nova.conf',
-           '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf'],
-          cgroups=cgroups.groups('control'))
+    start(f'nova-compute-{host}', cgroups.inside('control', [
+        *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
+        layout.BIN / 'nova-compute',
+        '--config-file', layout.ETC / 'nova/nova.conf',
+        '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf']))
 
 
 def start_agent(host: str) -> None:
     """Start our agent in a host, as a system service of it."""
-    start(f'secondary-agent-{host}',
-          [*enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
-           layout.BIN / 'secondary-agent', 'run',
-           '--config-file', layout.ETC / 'secondary_scheduler/policies.conf',
-           '--config-file', layout.ETC / f'hosts/{host}/agent.conf'],
-          cgroups=system_groups(host))
+    start(f'secondary-agent-{host}', cgroups.inside(system_group(host), [
+        *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
+        layout.BIN / 'secondary-agent', 'run',
+        '--config-file', layout.ETC / 'secondary_scheduler/policies.conf',
+        '--config-file', layout.ETC / f'hosts/{host}/agent.conf']))
 
 
 def start_primary(host: str) -> None:
@@ -224,13 +221,12 @@ def start_primary(host: str) -> None:
              '--no-sync'], log=f'postgresql-{host}', cwd='/')
         with open(data / 'pg_hba.conf', 'a') as out:
             out.write('host all all 10.77.0.0/24 trust\n')
-    start(f'postgresql-{host}',
-          [*enter(host), *as_postgres, f'{server}/postgres', '-D', data,
-           '-c', f'listen_addresses={layout.host_address(host)}',
-           '-c', 'unix_socket_directories=', '-c', 'fsync=off',
-           '-c', 'shared_buffers=64MB', '-c', 'max_connections=40',
-           '-c', 'autovacuum=off', '-c', 'jit=off'],
-          cgroups=system_groups(host), cwd='/')
+    start(f'postgresql-{host}', cgroups.inside(system_group(host), [
+        *enter(host), *as_postgres, f'{server}/postgres', '-D', data,
+        '-c', f'listen_addresses={layout.host_address(host)}',
+        '-c', 'unix_socket_directories=', '-c', 'fsync=off',
+        '-c', 'shared_buffers=64MB', '-c', 'max_connections=40',
+        '-c', 'autovacuum=off', '-c', 'jit=off']), cwd='/')
 
 
 def shut_down(hosts: list[str]) -> None:

@@ -1,6 +1,7 @@
 """The secondaries of the demo, seen from outside: servers, units, operations.
 """
 
+import collections
 import json
 import re
 import threading
@@ -19,15 +20,21 @@ class Units:
     """Counts finished work units of servers from their console logs.
 
     A guest counts in memory and prints the count with the id of its boot.
-    When a new boot begins, or a count goes down, what the guest had counted
-    before is lost: only a restart or a kill does that.
+    When a new boot begins all that the guest had counted before is lost, and
+    when a count goes down what it went down by: only a restart, a kill or an
+    old memory image does that.
     """
 
     def __init__(self, servers: list[str]) -> None:
         self.count = dict.fromkeys(servers, 0)
         self.boot: dict[str, bytes] = {}
-        self.lost = 0
+        self.lost_by: collections.Counter[str] = collections.Counter()
         self.done = 0
+
+    @property
+    def lost(self) -> int:
+        """Units lost by all."""
+        return self.lost_by.total()
 
     def update(self) -> None:
         """Read every console's newest line."""
@@ -43,11 +50,11 @@ class Units:
                 continue
             boot, units = found[-1][0], int(found[-1][1])
             before = self.count[server]
-            if self.boot.get(server, boot) != boot or units < before:
-                self.lost += before
-                before = 0
+            kept = (min(units, before)
+                    if self.boot.get(server, boot) == boot else 0)
+            self.lost_by[server] += before - kept
+            self.done += units - kept
             self.boot[server] = boot
-            self.done += units - before
             self.count[server] = units
 
 

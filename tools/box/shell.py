@@ -105,21 +105,17 @@ def pid_of(name: str) -> int | None:
     return int(pid) if _start_time(int(pid)) == started else None
 
 
-def start(name: str, command: list, *, cgroups: list = (),
-          env: dict | None = None, cwd: str | None = None) -> None:
-    """Start a service in its own session, in the given cgroups."""
+def start(name: str, command: list, *, env: dict | None = None,
+          cwd: str | None = None) -> None:
+    """Start a service in its own session."""
     if pid_of(name):
         return
     layout.RUN.mkdir(parents=True, exist_ok=True)
     layout.LOG.mkdir(parents=True, exist_ok=True)
-    # "exec" after joining: the service, not a shell, is the session's leader.
-    joins = ''.join(f'echo $$ > {path}/cgroup.procs; ' for path in cgroups)
-    argv = ['sh', '-c', joins + 'exec "$@"', 'sh',
-            *[str(part) for part in command]]
     with open(layout.LOG / f'{name}.log', 'ab') as out:
         process = subprocess.Popen(
-            argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
-            start_new_session=True, cwd=cwd,
+            [str(part) for part in command], stdout=out, stderr=out,
+            stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd,
             env={**os.environ, 'PYTHONWARNINGS': 'ignore', **(env or {})})
     _pid_file(name).write_text(f'{process.pid} {_start_time(process.pid)}')
 

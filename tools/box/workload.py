@@ -8,12 +8,15 @@ schedule (Poisson arrivals from a seed, so two runs get the same arrivals).
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import os
 import pathlib
 import subprocess
+import tempfile
 import threading
 import time
 
 import cgroups
+import guest
 import layout
 import shell
 
@@ -23,12 +26,14 @@ TRANSACTION = '''\
 select sum(abalance) from pgbench_accounts
  where aid between :first and :first + 30000;
 '''
-#: What the primary needs of its host, alone, in percent.  Beside busy guests a
-#: transaction takes up to half as long again, since they share the machine's
-#: caches: a burst that needs much more alone would saturate the host by
-#: itself.
-CALM_PERCENT = 22
-BURST_PERCENT = 68
+#: What the primary needs of its host, in percent: when calm alone, in a burst
+#: beside busy guests of other hosts.  They share the machine's caches, so that
+#: a transaction takes up to half as long again: a burst chosen alone would
+#: saturate the host by itself.
+CALM_PERCENT = 16
+BURST_PERCENT = 70
+#: Seconds within which an emulated guest boots with a CPU of its own.
+BOOT_S = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,17 +87,15 @@ class Clients:
 
     def _command(self, phase: Phase, number: int, host: str) -> list[str]:
         burst = phase.burst and host == self.burst_host
-        joins = ''.join(f'echo $$ > {path}/cgroup.procs; '
-                        for path in cgroups.groups('clients'))
-        return ['sh', '-c', joins + 'exec "$@"', 'sh', pgbench(),
-                '-h', layout.host_address(host), '-U', 'postgres', '-n',
-                '-f', str(self.directory / 'transaction.sql'),
-                '-M', 'prepared', '-c', '8', '-j', '1',
-                '-R', str(self.rates.burst if burst else self.rates.calm),
-                '-T', str(phase.seconds), '-l',
-                '--log-prefix', str(self.directory / f'{phase.name}-{host}'),
-                f'--random-seed={self.seed * 1000 + number * 10 + int(burst)}',
-                'postgres']
+        return cgroups.inside('clients', [
+            pgbench(), '-h', layout.host_address(host), '-U', 'postgres',
+            '-n', '-f', str(self.directory / 'transaction.sql'),
+            '-M', 'prepared', '-c', '8', '-j', '1',
+            '-R', str(self.rates.burst if burst else self.rates.calm),
+            '-T', str(phase.seconds), '-l',
+            '--log-prefix', str(self.directory / f'{phase.name}-{host}'),
+            f'--random-seed={self.seed * 1000 + number * 10 + int(burst)}',
+            'postgres'])
 
     def run(self, at_phase) -> dict[str, float]:
         """Run the schedule; return when each phase began (s, epoch)."""
@@ -131,20 +134,26 @@ class Clients:
 
 @contextlib.contextmanager
 def neighbours(cpus) -> Iterator[None]:
-    """Keep CPUs of the machine busy with processes that give way to any other.
+    """Keep CPUs of the machine busy with guests that give way to any other.
 
-    They are no part of the box. What they cost its primaries is what the
-    machine's cores take from each other, whoever schedules them.
+    They do the secondaries' work but are on none of the hosts.  What they
+    cost a primary is what the machine's cores take from each other, whoever
+    schedules them.
     """
-    processes = [subprocess.Popen(
-        ['chrt', '--idle', '0', 'taskset', '-c', str(cpu), 'sh', '-c',
-         'while :; do :; done']) for cpu in cpus]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with tempfile.TemporaryDirectory() as directory:
+        consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
+        processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
+            'taskset', '-c', str(cpu), *guest.emulated('cpu', console)]))
+            for cpu, console in zip(cpus, consoles, strict=True)]
+        try:
+            shell.wait_for('a neighbour', lambda: all(
+                console.exists() and 'UNITS' in console.read_text()
+                for console in consoles), timeout=BOOT_S)
+            yield
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
 
 def calibrate(directory: pathlib.Path, host: str) -> Rates:
@@ -152,7 +161,7 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
 
     So the schedule asks for the same part of a host on any machine.  A busy
     host's caches are warmer and its clock is higher: each rate is chosen by
-    what a transaction costs near that rate.
+    what a transaction costs near that rate, and the burst's beside guests.
     """
     group = cgroups.path('cpuacct', f'hosts/{host}') / 'cpuacct.usage'
 
@@ -172,9 +181,10 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
         return round(percent / 100 * layout.HOST_CPUS / cost)
 
     calm = rate_for(CALM_PERCENT, 20)
-    return Rates(calm, rate_for(
-        BURST_PERCENT, rate_for(BURST_PERCENT,
-                                round(calm * BURST_PERCENT / CALM_PERCENT))))
+    with neighbours(range(os.cpu_count() or 1)):
+        burst = rate_for(BURST_PERCENT,
+                         round(calm * BURST_PERCENT / CALM_PERCENT))
+        return Rates(calm, rate_for(BURST_PERCENT, burst))
 
 
 class Sampler(threading.Thread):
