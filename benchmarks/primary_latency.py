@@ -15,10 +15,6 @@ that take turns, so that what drifts on the machine drifts for all of them:
     machine    the guests are held still, and a guest of no host runs on each
                CPU wherever nothing else wants to; latency of all hosts
 
-``cpu_ms`` is the CPU time that one transaction takes of its host's primary.
-It does not grow by waiting for a CPU, only by slower CPUs: what the machine's
-cores take from each other.
-
 Run it on a box that is up; it boots the demo's secondaries if there are none:
 
     python3 tools/box script benchmarks/primary_latency.py --rounds 5
@@ -47,7 +43,7 @@ import workload
 
 CONDITIONS = ('alone', 'own', 'again', 'others', 'core_free', 'all', 'core',
               'machine')
-FIGURES = ('p50', 'p95', 'p99', 'cpu_ms')
+FIGURES = ('p50', 'p95', 'p99')
 #: Seconds after a change of condition that do not count.
 SETTLE = 3
 
@@ -87,22 +83,14 @@ def bound(host: str, cpus: str) -> Iterator[None]:
 def load(directory: str, hosts: list[str], seconds: int, rate: int,
          watched: list[str]) -> dict[str, float]:
     """Run the calm load; return what was seen of the watched hosts."""
-    def used() -> int:
-        return sum(int((cgroups.path('cpuacct', f'hosts/{host}/system.slice')
-                        / 'cpuacct.usage').read_text()) for host in watched)
     clients = workload.Clients(
         pathlib.Path(directory), (workload.Phase('b', seconds),), hosts,
         hosts[0], 1, workload.Rates(rate, rate))
-    before, began = used(), time.time()
+    began = time.time()
     clients.run(lambda phase: None)
-    cpu = (used() - before) / 1e6
-    rows = [row for host in watched
-            for row in clients.latencies('b', host, began + SETTLE)]
-    everything = sum(len(clients.latencies('b', host)) for host in watched)
-    found = [latency for _, latency in rows]
-    return {**{f'p{q}': report.percentile(found, q / 100)
-               for q in (50, 95, 99)},
-            'cpu_ms': cpu / max(1, everything)}
+    found = [latency for host in watched for _, latency
+             in clients.latencies('b', host, began + SETTLE)]
+    return {f'p{q}': report.percentile(found, q / 100) for q in (50, 95, 99)}
 
 
 def measure(condition: str, directory: str, hosts: list[str], seconds: int,
@@ -125,6 +113,8 @@ def table(rows: list[dict], against: dict[str, str]) -> str:
     """Return the ratios of each condition to the one it is held against."""
     lines = ['ratio to the run without, per round (median):']
     for name, base in against.items():
+        if not {name, base} <= set(rows[0]):
+            continue
         for figure in FIGURES:
             ratios = [row[name][figure] / row[base][figure] for row in rows]
             lines.append(f'  {name:7} {figure:7}' + ' '.join(
@@ -142,6 +132,9 @@ def main() -> None:
                         help='of each measurement (default %(default)s)')
     parser.add_argument('--rounds', type=int, default=5,
                         help='of all conditions (default %(default)s)')
+    parser.add_argument('--conditions', nargs='+', choices=CONDITIONS,
+                        metavar='NAME', default=CONDITIONS,
+                        help='only these (default: all)')
     options = parser.parse_args()
     if os.cpu_count() == 1:
         parser.error('this machine has one CPU; two are needed')
@@ -161,7 +154,7 @@ def main() -> None:
                 say(f'round {number + 1} of {options.rounds}')
                 rows.append({name: measure(name, directory, hosts,
                                            options.seconds, rate)
-                             for name in CONDITIONS})
+                             for name in options.conditions})
                 say(str({name: {figure: round(value, 2)
                                 for figure, value in figures.items()}
                          for name, figures in rows[-1].items()}))

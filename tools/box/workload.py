@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -34,6 +35,8 @@ CALM_PERCENT = 16
 BURST_PERCENT = 70
 #: Seconds within which an emulated guest boots with a CPU of its own.
 BOOT_S = 120
+#: Seconds of one measurement of what a transaction costs.
+CALIBRATION_S = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +145,7 @@ def neighbours(cpus) -> Iterator[None]:
     """
     with tempfile.TemporaryDirectory() as directory:
         consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
-        processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
+        processes = [subprocess.Popen(cgroups.inside('neighbours', [
             'taskset', '-c', str(cpu), *guest.emulated('cpu', console)]))
             for cpu, console in zip(cpus, consoles, strict=True)]
         try:
@@ -163,22 +166,25 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
     host's caches are warmer and its clock is higher: each rate is chosen by
     what a transaction costs near that rate, and the burst's beside guests.
     """
-    group = cgroups.path('cpuacct', f'hosts/{host}') / 'cpuacct.usage'
+    def share(rate: int = 0) -> float:
+        """Return the primary's share of its host, in percent.
 
-    def used(seconds: int, rate: int = 0) -> float:
-        before = int(group.read_text())
+        The median of the seconds: one in which the machine itself was held
+        up says nothing of a transaction.
+        """
+        sampler = Sampler([host])
+        sampler.start()
         if rate:
-            Clients(directory, (Phase('b', seconds),), [host], host, 0,
+            Clients(directory, (Phase('b', CALIBRATION_S),), [host], host, 0,
                     Rates(rate, rate)).run(lambda phase: None)
         else:
-            time.sleep(seconds)
-        return (int(group.read_text()) - before) / 1e9 / seconds
+            time.sleep(CALIBRATION_S)
+        return statistics.median(row[host][0] for row in sampler.stop())
 
-    idle = used(4)
+    idle = share()
 
     def rate_for(percent: float, guess: int) -> int:
-        cost = (used(6, guess) - idle) / guess
-        return round(percent / 100 * layout.HOST_CPUS / cost)
+        return round(percent * guess / (share(guess) - idle))
 
     calm = rate_for(CALM_PERCENT, 20)
     with neighbours(range(os.cpu_count() or 1)):
