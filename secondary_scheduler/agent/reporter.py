@@ -16,6 +16,7 @@ from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
 
@@ -74,7 +75,7 @@ class Reporter:
                  policies: PolicySource, actuator: Actuator,
                  control: Control, trigger: LocalTrigger, floors: Floors,
                  outlook: Outlook,
-                 unallocated: Callable[[], typing.Collection[str]]) -> None:
+                 inventory: Callable[[], typing.Any]) -> None:
         self._conf = conf
         self._host = host
         self._domains = domains
@@ -84,7 +85,7 @@ class Reporter:
         self._trigger = trigger
         self._floors = floors
         self._outlook = outlook
-        self._unallocated = unallocated
+        self._inventory = inventory
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
@@ -97,7 +98,7 @@ class Reporter:
 
     def closed(self) -> str:
         """Say why no secondary may come, apart from room; '' if it may."""
-        resolved = self._policies.current
+        resolved, inventory = self._policies.current, self._inventory()
         failing = [report.policy for report in self._trigger.reports
                    if report.failed]
         floored = [guest.uuid for guest in self._domains.secondaries()
@@ -108,7 +109,7 @@ class Reporter:
             (resolved.limit(language.CPU) is None,
              'no policy on cpu applies to this host'),
             (not self._domains.listed, 'libvirt does not answer'),
-            (self._unallocated(),
+            (inventory and inventory.alarm,
              'secondaries without an allocation in Placement run here'),
             (self._actuator.problems, 'a secondary cannot be limited'),
             (self._outlook.p95 is None, 'the use of CPU is not known'),
@@ -130,9 +131,13 @@ class Reporter:
         """Return the next report."""
         guests = self._domains.secondaries()
         usage, caps = self._control.usage, self._control.caps
-        reason = self.closed()
+        reason, inventory = self.closed(), self._inventory()
         if not reason and self.room() <= len(guests):
             reason = 'no room for another secondary'
+        # Who is sent here before Placement knows of the room is refused.
+        if not reason and inventory and inventory.allowed.get(
+                vocabulary.SLOT, 0) <= len(guests):
+            reason = 'Placement has not been told of room for another'
         with self._lock:
             self._seq += 1
             seq = self._seq

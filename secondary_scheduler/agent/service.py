@@ -124,7 +124,7 @@ class Agent:
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
-            lambda: self._inventory.alarm if self._inventory else ())
+            lambda: self._inventory)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._news = threading.Event()

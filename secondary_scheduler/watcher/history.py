@@ -184,6 +184,11 @@ class History:
         return bool(objects.ActionPlan.list(
             self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
 
+    def has_actions(self, audit_uuid: str) -> bool:
+        """Tell whether an audit has led to anything to do."""
+        return bool(objects.Action.list(
+            self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
+
     def submit(self, request: str, hosts: Iterable[str],
                switch: Switch | None, batch: str) -> str:
         """Create a ONESHOT audit and have a decision engine run it.

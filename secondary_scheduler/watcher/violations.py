@@ -43,6 +43,7 @@ class Window:
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
         self._floored: dict[str, dict[str, float]] = {}
+        self._began: dict[str, float] = {}
         self._last_batch: float | None = None
 
     def note(self, report: reports.HostReport, now: float) -> None:
@@ -56,10 +57,21 @@ class Window:
             else:
                 self._floored.pop(report.host, None)
             if report.violated and report.instances:
+                self._began.setdefault(report.host, now)
                 self._pending.setdefault(
                     report.host, _Pending(now, report.time))
-            elif not floored:
-                self._pending.pop(report.host, None)
+            else:
+                self._began.pop(report.host, None)
+                if not floored:
+                    self._pending.pop(report.host, None)
+
+    def began(self, host: str) -> float:
+        """Return since when a host violates, minus infinity if it does not.
+
+        A host that held its policies in between has begun anew.
+        """
+        with self._lock:
+            return self._began.get(host, float('-inf'))
 
     def relief(self, bound: float, now: float) -> dict[str, float]:
         """Return hosts with an instance floored longer than the bound.
@@ -83,6 +95,8 @@ class Window:
                 del self._pending[host]
             for host in set(self._floored) - set(known):
                 del self._floored[host]
+            for host in set(self._began) - set(known):
+                del self._began[host]
 
     @property
     def waiting(self) -> bool:

@@ -87,8 +87,9 @@ class Watch:
                         max(60.0, options.backoff, options.audit_timeout))
                     if c.request == 'preempt']
         covered = {host for c in children for host in c.hosts
-                   if c.age < options.backoff and not c.failed
-                   and c.state not in _IN_VAIN}
+                   if host in hosts and c.age < options.backoff
+                   and not c.failed and c.state not in _IN_VAIN
+                   and self._still_counts(c, host, now)}
         left = set(hosts) - covered - self._history.locks().hosts
         sent = False
         for switch in self._history.switches():
@@ -109,6 +110,17 @@ class Watch:
             left -= mine
             sent = True
         return sent
+
+    def _still_counts(self, child: histories.Child, host: str,
+                      now: float) -> bool:
+        """Tell whether an audit is a reason to wait with another one.
+
+        One that found nothing to do, since the host held its policies again,
+        says nothing of the next violation.
+        """
+        return (self._seen.window.began(host) <= now - child.age
+                or child.state in _IN_FLIGHT
+                or self._history.has_actions(child.uuid))
 
     def _resolve(self, switch: histories.Switch) -> scopes.Resolved:
         return scopes.resolve(switch.scope, self._seen.snapshot.places)

@@ -171,7 +171,8 @@ def boot(host: str, hosts: list[str]) -> None:
         'nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
         'unshare', '-C', '-m', '-u', '-i', '-p', '--fork', '--kill-child',
         layout.HERE / 'host-init.sh', host, state, layout.SHARED,
-        layout.HOSTS / 'hosts']))
+        layout.HOSTS / 'hosts', *(cgroups.path(controller, 'control')
+                                  for controller in ('cpu', 'cpuacct'))]))
 
 
 def wait_booted(host: str) -> None:

@@ -19,6 +19,7 @@ from secondary_scheduler.agent.floors import Reason
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.policies import language
 from tests.unit.agent import fakes
@@ -258,6 +259,17 @@ class Reports(Base):
         self.assertEqual(7, agent.reporter.room())
         agent.domains._listed_at -= 60
         self.assertIn('libvirt', agent.reporter.build().reason)
+
+    def test_closed_until_placement_knows_of_the_room(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        for allowed, admission in (({}, False), ({vocabulary.SLOT: 1}, False),
+                                   ({vocabulary.SLOT: 2}, True)):
+            agent._inventory = mock.Mock(alarm=(), allowed=allowed)
+            self.assertEqual(admission, agent.reporter.build().admission)
+            self.assertEqual('', agent.reporter.closed())
 
     def test_no_room(self):
         self.host.guest(0)

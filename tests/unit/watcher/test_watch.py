@@ -44,6 +44,11 @@ class Case(fakes.WatcherTestCase):
         self.now += seconds
         return self.watch.tick()
 
+    def later(self, seconds):
+        self.addCleanup(timeutils.clear_time_override)
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(seconds=seconds))
+
     def preempts(self):
         return [a for a in self.audits()
                 if a.parameters['request'] == 'preempt']
@@ -259,6 +264,36 @@ class ViolationsTest(Case):
         self.tick(3)
         self.assertEqual(2, len(self.audits()))
 
+    def test_a_new_violation_waits_for_no_audit_that_did_nothing(self):
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        first, = self.audits()
+        first.state = 'SUCCEEDED'
+        first.save()
+        self.later(3)
+        self.report('h1', violated=True)
+        self.tick(3)
+        self.assertEqual(1, len(self.audits()), 'it goes on')
+        self.report('h1')
+        self.report('h1', violated=True)
+        self.tick()
+        self.assertEqual(2, len(self.audits()), 'it begins anew')
+
+    def test_a_new_violation_waits_for_operations_to_settle(self):
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        first, = self.audits()
+        first.state = 'SUCCEEDED'
+        first.save()
+        self.action(self.plan(first), 'migrate', 1, target='h2')
+        self.later(3)
+        self.report('h1')
+        self.report('h1', violated=True)
+        self.tick(3)
+        self.assertEqual(1, len(self.audits()))
+
     def test_at_most_so_many_a_minute(self):
         self.audit(1)
         for number in range(10):
@@ -288,11 +323,6 @@ class ChoresTest(Case):
     def setUp(self):
         super().setUp()
         self.seen.refresh()
-        self.addCleanup(timeutils.clear_time_override)
-
-    def later(self, seconds):
-        timeutils.set_time_override(
-            timeutils.utcnow() + datetime.timedelta(seconds=seconds))
 
     def test_lost_trigger(self):
         self.audit(1)
