@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 import dataclasses
 import gzip
+import itertools
 import json
 import pathlib
 import random
@@ -143,9 +144,12 @@ def tight(hosts: int, instances: int, violated: float,
 
 
 def _parts(rng: random.Random, total: float, count: int) -> list[int]:
-    """Return ``count`` whole numbers from 1 that sum up to about ``total``."""
-    weights = [rng.uniform(0.3, 1.7) for _one in range(count)]
-    return [max(1, int(total * one / sum(weights))) for one in weights]
+    """Return ``count`` whole numbers from 1 that sum up to ``total``."""
+    sums = list(itertools.accumulate(
+        (rng.uniform(0.3, 1.7) for _one in range(count)), initial=0.0))
+    edges = [round(total * one / sums[-1]) for one in sums]
+    return [max(1, after - before)
+            for before, after in itertools.pairwise(edges)]
 
 
 def _group(rng: random.Random, guests: list[Instance]) -> None:

@@ -15,8 +15,7 @@ import statistics
 import time
 import typing
 
-import clusters
-
+from benchmarks import clusters
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
@@ -159,7 +158,7 @@ def easy(options: argparse.Namespace) -> dict[str, typing.Any]:
     found = report(cluster, options.repeat)
     if not options.watcher:
         return found
-    import stabilization
+    from benchmarks import stabilization
     model = stabilization.watcher_model(cluster)
     values = stabilization.metrics(cluster)
     begun = time.process_time()
@@ -193,7 +192,7 @@ def tight(options: argparse.Namespace) -> dict[str, typing.Any]:
                       if isinstance(value, int | float)})
         total['planted'] += len(planted)
         if options.optimum:
-            import exact
+            from benchmarks import exact
             optimum = exact.least_moves(cluster)
             if optimum is None:
                 unproved += 1

@@ -4,6 +4,7 @@ Steps are appended in an order in which they could run one by one; ``ordering``
 then finds out what may run at the same time.
 """
 
+from collections import ChainMap
 from collections.abc import Collection
 import dataclasses
 
@@ -53,7 +54,7 @@ class Draft:
     """Steps, and what the cluster looks like after them."""
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
-        self.instances = dict(cluster.instances)
+        self.instances = ChainMap[str, Instance]({}, cluster.instances)
         self.hosts = cluster.hosts
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []

@@ -6,6 +6,7 @@ view for questions about all hosts at once; the outlook answers those about a
 single host, at any time, and both count use in the same way.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 import itertools
 
@@ -51,7 +52,8 @@ class Loads:
         self.bounded = tuple(sorted({
             policy.resource for host in hosts for policy in host.policies}))
         self.room = np.array([self._room_of(host) for host in hosts])
-        self.free = self.room - self._held()
+        # Rounded, so that the order in which it is summed up does not show.
+        self.free = np.round(self.room - self._held(), 6)
         self.needs: Lazy[str, Vector] = Lazy(self._need)
         arriving = outlook.overheads.arriving[Kind.MIGRATE]
         self._arrival = np.array([0.0] * len(CLAIMS) + [
@@ -78,15 +80,18 @@ class Loads:
 
         Those on their way hold it on both hosts.
         """
-        cluster, rows = self.outlook.cluster, self._rows
-        there = [one for one in cluster.instances.values()
-                 if one.host in rows]
-        places = [rows[str(one.host)] for one in there]
+        cluster = self.outlook.cluster
+        there: list[Instance] = []
+        places: list[int] = []
+        coming = defaultdict(list)
         for work in cluster.in_flight:
             comer = cluster.instances[work.instance]
-            if work.target in rows and work.target != comer.host:
-                there.append(comer)
-                places.append(rows[work.target])
+            if work.target != comer.host:
+                coming[work.target].append(comer)
+        for row, name in enumerate(self.names):
+            here = [*cluster.by_host.get(name, ()), *coming[name]]
+            there += here
+            places += [row] * len(here)
         running = np.array([one.state in RUNNING for one in there], float)
         columns = [_column(there, 'cores'), _column(there, 'memory'),
                    np.array([one.disk_gb for one in there], float),
@@ -106,8 +111,8 @@ class Loads:
             return np.array([one.usage.get(resource, newcomer)
                              for one in instances], float)
         use = np.array([one.cpu for one in instances], float)
-        return np.where(np.isnan(use), newcomer, np.maximum(
-            use, self.outlook.limits.minimum_share))
+        use = np.maximum(use, self.outlook.limits.minimum_share)
+        return np.nan_to_num(use, nan=newcomer)
 
     def _need(self, uuid: str) -> Vector:
         one = self.outlook.cluster.instances[uuid]

@@ -78,7 +78,9 @@ class Outlook:
         """
         uses: dict[str, float] = {}
         host = self.cluster.hosts.get(name)
-        for policy in () if host is None else host.policies:
+        if host is None:
+            return uses
+        for policy in host.policies:
             resource, use = policy.resource, host.primary_use(policy.resource)
             if policy.static or use is None:
                 continue

@@ -190,7 +190,7 @@ class Cluster:
 
     def residents(self, host: str) -> list[Instance]:
         """Return the instances that a host holds, by UUID."""
-        return sorted(self._by_host.get(host, ()), key=_UUID)
+        return sorted(self.by_host.get(host, ()), key=_UUID)
 
     def members(self, lease: str) -> list[Instance]:
         """Return the instances of a lease, by UUID."""
@@ -201,7 +201,8 @@ class Cluster:
         return self._by_lease.keys()
 
     @functools.cached_property
-    def _by_host(self) -> Mapping[str, list[Instance]]:
+    def by_host(self) -> Mapping[str, list[Instance]]:
+        """The instances that each host holds, in no order."""
         found: dict[str, list[Instance]] = defaultdict(list)
         for instance in self.instances.values():
             if instance.host is not None:

@@ -5,7 +5,7 @@ there cannot hide here (DESIGN.md decision 11).  It knows Nova's facts only:
 what an operation needs, holds and leaves behind, event by event.
 """
 
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterator
 import dataclasses
 import math
@@ -154,6 +154,8 @@ def _repetitions(plan: Plan) -> Iterator[str]:
 def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
     down = {o.instance for o in plan.operations if o.kind in _DOWN}
     up = {o.instance for o in plan.operations if o.kind in _UP}
+    if not down | up:
+        return
     preempted = {cluster.instances[uuid].lease for uuid in down}
     returned = {cluster.instances[uuid].lease for uuid in up}
     for lease in sorted(preempted & returned):
@@ -182,7 +184,7 @@ class _Replay:
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self.plan = plan
         self.hosts = cluster.hosts
-        self.instances = dict(cluster.instances)
+        self.instances = ChainMap({}, cluster.instances)
         self.held = held(cluster, plan)
         self.there = by_host(self.held)
         self.ongoing: dict[str, list[Operation]] = defaultdict(list)

@@ -131,8 +131,9 @@ def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
     """
     touched = {host for one in plan.operations
                for host in (one.source, one.target)} - {None}
-    named = {one.instance for one in (*plan.operations, *cluster.in_flight)}
-    hosts = {uuid: {instance.host} - {None}
+    named = {one.instance for one in plan.operations}
+    named |= {one.instance for one in cluster.in_flight}
+    hosts = {uuid: set() if instance.host is None else {instance.host}
              for uuid, instance in cluster.instances.items()
              if instance.host in touched or uuid in named}
     for one in cluster.in_flight:
