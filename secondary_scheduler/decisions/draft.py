@@ -4,7 +4,6 @@ Steps are appended in an order in which they could run one by one; ``ordering``
 then finds out what may run at the same time.
 """
 
-from collections import ChainMap
 from collections.abc import Collection
 import dataclasses
 
@@ -54,7 +53,7 @@ class Draft:
     """Steps, and what the cluster looks like after them."""
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
-        self.instances = ChainMap[str, Instance]({}, cluster.instances)
+        self.instances = Lazy(cluster.instances.__getitem__)
         self.hosts = cluster.hosts
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []
@@ -166,3 +165,9 @@ def is_open(host: Host, calm: bool = False) -> bool:
     """
     return (host.usable and not host.blocked and not host.violated
             and not (calm and any(p.failed for p in host.policies)))
+
+
+def is_movable(instance: Instance) -> bool:
+    """Tell whether an instance may be migrated now."""
+    return (instance.state is State.ACTIVE and not instance.blocked
+            and not instance.pinned)

@@ -99,8 +99,10 @@ class Loads:
         columns += [running * self._uses(there, resource)
                     for resource in self.bounded]
         at = np.array(places, np.intp)
-        return np.stack([np.bincount(at, column, len(self.names))
-                         for column in columns], axis=1)
+        held: Vector = np.stack([
+            np.bincount(at, column, len(self.names)) for column in columns],
+            axis=1)
+        return held
 
     def _uses(self, instances: Sequence[Instance], resource: str) -> Vector:
         """Return what each instance uses of a resource while it runs (N)."""
@@ -110,9 +112,10 @@ class Loads:
         if resource != 'cpu':
             return np.array([one.usage.get(resource, newcomer)
                              for one in instances], float)
-        use = np.array([one.cpu for one in instances], float)
-        use = np.maximum(use, self.outlook.limits.minimum_share)
-        return np.nan_to_num(use, nan=newcomer)
+        cpu = np.array([one.cpu for one in instances], float)
+        use: Vector = np.where(np.isnan(cpu), newcomer, np.maximum(
+            cpu, self.outlook.limits.minimum_share))
+        return use
 
     def _need(self, uuid: str) -> Vector:
         one = self.outlook.cluster.instances[uuid]
@@ -141,7 +144,8 @@ class Loads:
 
         A migration may use more than the instance that comes.
         """
-        return np.maximum(self.needs[uuid], self._arrival)
+        asked: Vector = np.maximum(self.needs[uuid], self._arrival)
+        return asked
 
     def size(self, uuid: str) -> float:
         """Return how large an instance is, in parts of a middling host."""

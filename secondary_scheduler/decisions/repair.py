@@ -19,12 +19,12 @@ import math
 import typing
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.draft import Draft, is_movable
 from secondary_scheduler.decisions.loads import Loads
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.search import Violation
 from secondary_scheduler.estimation.feasibility import Work
-from secondary_scheduler.model.cluster import Instance, State
+from secondary_scheduler.model.cluster import State
 from secondary_scheduler.model.lazy import Lazy
 
 #: Rounds at most, the first included.
@@ -110,12 +110,6 @@ class Burden:
         return len(uuids) == self.running or all(
             sum(self.use[uuid][resource] for uuid in uuids)
             >= amount - _EPSILON for resource, amount in self.excess.items())
-
-
-def is_movable(instance: Instance) -> bool:
-    """Tell whether an instance may be migrated now."""
-    return (instance.state is State.ACTIVE and not instance.blocked
-            and not instance.pinned)
 
 
 class Repair:

@@ -18,7 +18,7 @@ import typing
 
 from secondary_scheduler.decisions import outlook as outlooks
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.draft import Draft, is_movable
 from secondary_scheduler.estimation.feasibility import Overheads, Work
 from secondary_scheduler.model.cluster import (
     Host,
@@ -358,9 +358,7 @@ class Search:
     def _leavers(self, lease: str) -> list[Instance]:
         """Return as many instances as must leave, the largest first."""
         movable = sorted(
-            (one for one in self.draft.members(lease)
-             if one.state is State.ACTIVE and not one.blocked
-             and not one.pinned),
+            filter(is_movable, self.draft.members(lease)),
             key=lambda one: (-one.vcpus, one.uuid))
         leavers: list[Instance] = []
         for instance in movable:

@@ -34,7 +34,7 @@ DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
 STATIC = frozenset({'slots', 'cores', 'memory'})
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Instance:
     """One secondary instance.
 

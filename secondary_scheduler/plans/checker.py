@@ -5,7 +5,7 @@ there cannot hide here (DESIGN.md decision 11).  It knows Nova's facts only:
 what an operation needs, holds and leaves behind, event by event.
 """
 
-from collections import ChainMap, Counter, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 import dataclasses
 import math
@@ -184,8 +184,8 @@ class _Replay:
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self.plan = plan
         self.hosts = cluster.hosts
-        self.instances = ChainMap({}, cluster.instances)
         self.held = held(cluster, plan)
+        self.instances = {uuid: cluster.instances[uuid] for uuid in self.held}
         self.there = by_host(self.held)
         self.ongoing: dict[str, list[Operation]] = defaultdict(list)
         self.moving: Counter[str | None] = Counter()
