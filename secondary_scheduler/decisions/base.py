@@ -6,6 +6,8 @@ decision to the next.
 """
 
 import abc
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import typing
 
@@ -39,9 +41,9 @@ class Request:
 class Budget:
     """Bounds the search in work units, so that it is the same everywhere.
 
-    A unit is one placement examined.  When the budget is spent a decision
-    still protects the primary, by means that need no search (Boettger 3.13:
-    the meta-check).
+    A unit is one placement examined, or one look for the best.  When the
+    budget is spent a decision still protects the primary, by means that need
+    no search (Boettger 3.13: the meta-check).
     """
 
     def __init__(self, units: int = 100_000) -> None:
@@ -55,6 +57,17 @@ class Budget:
             return False
         self.units -= 1
         return True
+
+    @contextlib.contextmanager
+    def half(self) -> Iterator['Budget']:
+        """Lend half of what is left; what is not spent comes back.
+
+        A borrower that wants more does not make the decision truncated.
+        """
+        lent = self.units // 2
+        part = Budget(lent)
+        yield part
+        self.units -= lent - part.units
 
 
 class Decision(abc.ABC):

@@ -4,7 +4,6 @@ Steps are appended in an order in which they could run one by one; ``ordering``
 then finds out what may run at the same time.
 """
 
-from collections import defaultdict
 from collections.abc import Collection
 import dataclasses
 
@@ -12,6 +11,7 @@ from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.estimation.durations import Job
 from secondary_scheduler.estimation.room import Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import Kind
 
@@ -53,21 +53,19 @@ class Draft:
     """Steps, and what the cluster looks like after them."""
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
-        self.instances = dict(cluster.instances)
+        self.instances = Lazy(cluster.instances.__getitem__)
         self.hosts = cluster.hosts
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []
-        self._leases: dict[str, list[str]] = defaultdict(list)
-        for uuid in sorted(cluster.instances):
-            self._leases[cluster.instances[uuid].lease].append(uuid)
-        self._ranks = {
-            lease: (-min(self.instances[uuid].priority for uuid in uuids),
-                    lease)
-            for lease, uuids in self._leases.items()}
+        self._cluster = cluster
+        #: What leases are sorted by, the highest priority first.
+        self.ranks: Lazy[str, tuple[float, str]] = Lazy(lambda lease: (
+            -min(one.priority for one in cluster.members(lease)), lease))
 
     def members(self, lease: str) -> list[Instance]:
         """Return the instances of a lease as they are now, by UUID."""
-        return [self.instances[uuid] for uuid in self._leases[lease]]
+        return [self.instances[one.uuid]
+                for one in self._cluster.members(lease)]
 
     def leases(self) -> list[str]:
         """Return all leases, the highest priority first.
@@ -75,17 +73,18 @@ class Draft:
         An owner may lower a priority, never raise one: a lease counts as
         its lowest member does.
         """
-        return sorted(self._leases, key=self._ranks.__getitem__)
+        return sorted(self._cluster.named_leases(),
+                      key=self.ranks.__getitem__)
 
     def priority(self, lease: str) -> float:
         """Return the priority of a lease."""
-        return -self._ranks[lease][0]
+        return -self.ranks[lease][0]
 
     def ranked_on(self, host: str) -> list[Instance]:
         """Return the instances on a host, those of higher leases first."""
         return sorted(
-            (self.instances[uuid] for uuid in self.rooms.residents[host]),
-            key=lambda i: (self._ranks[i.lease], i.uuid))
+            self.rooms.residents(host).values(),
+            key=lambda i: (self.ranks[i.lease], i.uuid))
 
     def find_target(self, instance: Instance, budget: Budget,
                     closed: Collection[str] = (),
@@ -98,16 +97,14 @@ class Draft:
         """
         if instance.pinned:
             return None
-        order = sorted(
-            (host for host in self.hosts.values()
-             if is_open(host, calm) and host.name != instance.host
-             and host.name not in closed and self.rooms.welcomes(host.name)),
-            key=lambda host: (-self.rooms.spare(host.name), host.name))
-        for host in order:
+        for name in self.rooms.emptiest():
+            if (name == instance.host or name in closed
+                    or not is_open(self.hosts[name], calm)):
+                continue
             if not budget.spend():
                 return None
-            if self.has_room(host.name, instance):
-                return host.name
+            if self.has_room(name, instance):
+                return name
         return None
 
     def has_room(self, host: str, newcomer: Instance) -> bool:
@@ -168,3 +165,9 @@ def is_open(host: Host, calm: bool = False) -> bool:
     """
     return (host.usable and not host.blocked and not host.violated
             and not (calm and any(p.failed for p in host.policies)))
+
+
+def is_movable(instance: Instance) -> bool:
+    """Tell whether an instance may be migrated now."""
+    return (instance.state is State.ACTIVE and not instance.blocked
+            and not instance.pinned)

@@ -13,6 +13,7 @@ import sys
 from secondary_scheduler.decisions import base, homecoming, ordering
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.repair import Repair
 from secondary_scheduler.decisions.search import Profile, Search, Violation
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
@@ -57,7 +58,12 @@ class GuidedDecision(base.Decision):
         else:
             found, left = self._violations(cluster, hosts)
         search = self.search(cluster, found, budget)
-        search.run()
+        if found and self.profile.moves_first:
+            with budget.half() as part:
+                Repair(search.draft, search.outlook, found, part,
+                       self.profile.preempts).run()
+        if self.profile.preempts:
+            search.run()
         operations = ordering.arrange(cluster, search.draft.steps,
                                       self.limits, self.durations)
         late = search.late(search.outlook.works(search.draft.steps))

@@ -9,7 +9,7 @@ as policies hold with less: so a constant load ends in an empty plan.
 from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft, is_open
+from secondary_scheduler.decisions.draft import Draft, is_movable, is_open
 from secondary_scheduler.model.cluster import DOWN, Instance, State
 
 
@@ -81,8 +81,7 @@ def _take_home(draft: Draft, scope: Collection[str]) -> None:
             if (here is None or origin is None or here == origin
                     or {here, origin} & touched
                     or not {here, origin} <= set(scope)
-                    or instance.state is not State.ACTIVE
-                    or instance.blocked or instance.pinned):
+                    or not is_movable(instance)):
                 continue
             if (all(is_open(draft.hosts[name], calm=True)
                     for name in (here, origin))

@@ -52,8 +52,10 @@ class _Room:
         return set(self.awaited[host])
 
     def _fits(self, step: Step, host: str) -> bool:
-        return self.rooms.bears(host) and (
-            step.old.host == host or self.rooms.stocks(host, step.new))
+        return (self.rooms.bears(host)
+                and self.rooms.sustains(host, step.new)
+                and (step.old.host == host
+                     or self.rooms.stocks(host, step.new)))
 
     def note(self, number: int, step: Step) -> None:
         """Remember what a step brings to its target and takes from its host.

@@ -5,9 +5,7 @@ where, which policies bind a host, what is under way, and at what times the
 steps of a decision begin and end.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-import dataclasses
 import math
 
 from secondary_scheduler.decisions import ordering
@@ -20,12 +18,8 @@ from secondary_scheduler.estimation.feasibility import (
     Work,
 )
 from secondary_scheduler.estimation.room import RUNNING, Limits
-from secondary_scheduler.model.cluster import (
-    Cluster,
-    Host,
-    HostPolicy,
-    Instance,
-)
+from secondary_scheduler.model.cluster import Cluster, Host, HostPolicy
+from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.plans.operations import RETURNS
 
 _EPSILON = 1e-6
@@ -41,41 +35,41 @@ class Outlook:
         self.limits = limits
         self.durations = durations
         self._schedule = schedule
-        self._overheads = overheads or Overheads()
-        self.residents: dict[str, list[Instance]] = defaultdict(list)
-        for uuid in sorted(cluster.instances):
-            instance = cluster.instances[uuid]
-            if instance.host is not None:
-                self.residents[instance.host].append(instance)
+        self.overheads = overheads or Overheads()
         self.ongoing = [
             Work(one.kind, one.instance, one.source, one.target,
                  end_s=one.remaining_s) for one in cluster.in_flight]
-        coming = {one.instance for one in cluster.in_flight
-                  if one.kind in RETURNS}
-        guests = {uuid: self._guest(instance, uuid not in coming)
-                  for uuid, instance in cluster.instances.items()}
-        self._policies = {
-            name: sorted(host.policies, key=lambda policy: not policy.static)
-            for name, host in cluster.hosts.items()}
+        self._coming = {one.instance for one in cluster.in_flight
+                        if one.kind in RETURNS}
+        self.guests = Lazy(self._guest)
+        self._running = Lazy(self._runners)
+        self._policies = Lazy(self._static_first)
         self._estimator = Estimator(
-            {host.name: self._primary(host, guests)
-             for host in cluster.hosts.values()}, guests, self._overheads)
+            Lazy(self._primary), self.guests, self.overheads, self._running)
 
-    def _guest(self, instance: Instance, here: bool) -> Guest:
+    def _guest(self, uuid: str) -> Guest:
         """Let each running instance count with its minimum share at least.
 
         The agent may have taken it there, and would at any time give it no
         less (Boettger 3.9).
         """
+        instance = self.cluster.instances[uuid]
         usage = {'slots': 1.0, 'cores': float(instance.vcpus),
                  'memory': float(instance.memory_mb), **instance.usage}
         if instance.cpu is not None:
             usage['cpu'] = max(instance.cpu, self.limits.minimum_share)
-        runs = here and instance.state in RUNNING
+        runs = uuid not in self._coming and instance.state in RUNNING
         return Guest(instance.host if runs else None, usage)
 
-    def _primary(self, host: Host, guests: dict[str, Guest]
-                 ) -> dict[str, float]:
+    def _runners(self, host: str) -> list[str]:
+        return [one.uuid for one in self.cluster.residents(host)
+                if self.guests[one.uuid].host is not None]
+
+    def _static_first(self, host: str) -> list[HostPolicy]:
+        return sorted(self.cluster.hosts[host].policies,
+                      key=lambda policy: not policy.static)
+
+    def _primary(self, name: str) -> dict[str, float]:
         """Return what is no secondary's use, by resource in percent.
 
         A trigger that has fired is a measurement too: the use is above the
@@ -83,16 +77,18 @@ class Outlook:
         explain is then the primary's.
         """
         uses: dict[str, float] = {}
+        host = self.cluster.hosts.get(name)
+        if host is None:
+            return uses
         for policy in host.policies:
             resource, use = policy.resource, host.primary_use(policy.resource)
             if policy.static or use is None:
                 continue
             if policy.violated and not host.blocked:
                 use = max(use, self.limit(policy) + _EPSILON - sum(
-                    guests[one.uuid].usage.get(
-                        resource, self._overheads.newcomer)
-                    for one in self.residents[host.name]
-                    if guests[one.uuid].host is not None))
+                    self.guests[uuid].usage.get(
+                        resource, self.overheads.newcomer)
+                    for uuid in self._running[name]))
             uses[resource] = max(use, uses.get(resource, use))
         return uses
 
@@ -115,6 +111,17 @@ class Outlook:
         """
         return [*(_work(step, 0.0, 0.0) for step in steps
                   if host in (step.old.host, step.new.host)), *self.ongoing]
+
+    def excess(self, host: str, policy: HostPolicy,
+               works: Iterable[Work]) -> float:
+        """Return by how much a policy's resource is used too much in the end.
+
+        In the resource's unit; 0 or less where the policy will hold.
+        """
+        if self.holds(host, policy, math.inf, works):
+            return 0.0
+        return self._estimator.demand(
+            policy.resource, host, math.inf, works) - self.limit(policy)
 
     def holds(self, host: str, policy: HostPolicy, at_s: float = math.inf,
               works: Iterable[Work] = (),
@@ -180,17 +187,7 @@ def at_once(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
 
 def in_order(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
     """Begin each step after those it depends on, as it will be (X12)."""
-    cluster = outlook.cluster
-    targets = {step.target for step in steps} - {None}
-    near = {one.uuid: one for name in targets
-            for one in outlook.residents[str(name)]}
-    near |= {one.instance: cluster.instances[one.instance]
-             for one in cluster.in_flight}
-    # What is far from all targets is of no account, and it is most of it.
-    region = dataclasses.replace(
-        cluster, instances=near,
-        hosts={str(name): cluster.hosts[str(name)] for name in targets})
-    operations = ordering.arrange(region, steps, outlook.limits,
+    operations = ordering.arrange(outlook.cluster, steps, outlook.limits,
                                   outlook.durations)
     return [_work(step, one.start_s, one.start_s + one.duration_s)
             for step, one in zip(steps, operations, strict=True)]

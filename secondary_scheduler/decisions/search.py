@@ -11,12 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import enum
+import functools
+import itertools
 import math
 import typing
 
 from secondary_scheduler.decisions import outlook as outlooks
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.draft import Draft, is_movable
 from secondary_scheduler.estimation.feasibility import Overheads, Work
 from secondary_scheduler.model.cluster import (
     Host,
@@ -81,12 +83,16 @@ class Profile:
     ``deadline_guard`` seconds are kept between the last operation and the
     timelimit, since the host helps itself one second before it (X15);
     ``schedule`` gives operations their times; the LOW order takes the
-    ``subset_leases`` lowest leases.
+    ``subset_leases`` lowest leases.  ``moves_first`` tries to end violations
+    by migrations alone before anything else; without ``preempts`` that is
+    all that is tried.
     """
 
     deadline_guard: float = 2.0
     schedule: outlooks.Schedule = outlooks.in_order
     subset_leases: int = 10
+    moves_first: bool = True
+    preempts: bool = True
     overheads: Overheads = dataclasses.field(default_factory=Overheads)
 
     def deadline(self, policy: HostPolicy) -> float:
@@ -95,8 +101,10 @@ class Profile:
                 - self.deadline_guard)
 
 
-#: As in the thesis: no guard, and all operations begin at the same time.
-THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once)
+#: As in the thesis: no guard, all operations begin at the same time, and a
+#: higher lease may cost a lower one its place where moving others would do.
+THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once,
+                 moves_first=False)
 
 
 def low_order(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
@@ -155,9 +163,16 @@ class Search:
         self._of_host: dict[str, list[Violation]] = {}
         for one in self.violations:
             self._of_host.setdefault(one.host, []).append(one)
-        hosts = outlook.cluster.hosts
-        self._targets = [hosts[name] for name in sorted(hosts)
-                         if self._takes(hosts[name])]
+
+    @functools.cached_property
+    def _targets(self) -> list[Host]:
+        hosts = self.outlook.cluster.hosts
+        return [hosts[name] for name in sorted(hosts)
+                if self._takes(hosts[name])]
+
+    @functools.cached_property
+    def _lowest(self) -> list[str]:
+        return self.draft.leases()[::-1]
 
     def _takes(self, host: Host) -> bool:
         return (host.usable and not host.blocked and not host.violated
@@ -166,10 +181,15 @@ class Search:
 
     def run(self) -> None:
         """Search until no lease contributes to a violation any more."""
-        high = [lease for lease in self.draft.leases()
-                if self.contributes(lease)]
-        for lease in high:
-            if self.contributes(lease) and not self._settle(lease):
+        near = {one.lease for host in {one.host for one in self.failing()}
+                for one in self.draft.rooms.residents(host).values()}
+        order = sorted(near, key=self.draft.ranks.__getitem__)
+        high = [lease for lease in order if self.contributes(lease)]
+        for place, lease in enumerate(high):
+            # A hard case leaves the others their part of the budget.
+            floor = self._budget.units - self._budget.units // (
+                2 * (len(high) - place))
+            if self.contributes(lease) and not self._settle(lease, floor):
                 break
         for lease in high:
             if self.contributes(lease) and lease not in self._touched():
@@ -212,16 +232,17 @@ class Search:
 
     # one lease
 
-    def _settle(self, lease: str) -> bool:
+    def _settle(self, lease: str, floor: int) -> bool:
         """Find a branch by which a lease contributes no longer.
 
-        False if that must end here, since there is no budget left or what
-        was chosen before would come too late (the meta-check).
+        With less than ``floor`` units left it is the lease's own turn to
+        give way.  False if the search must end here, since there is no budget
+        left or what was chosen before would come too late (the meta-check).
         """
         self._give_up_what_is_lost()
         members = {one.uuid for one in self.draft.members(lease)
                    if one.state is State.ACTIVE}
-        for subset in self._attempts(lease):
+        for subset in self._attempts(lease, floor):
             for actions in low_actions(len(subset)):
                 if self._overtaken() or not self._budget.spend():
                     return False
@@ -237,17 +258,20 @@ class Search:
         self._sacrifice(lease)
         return True
 
-    def _attempts(self, lease: str) -> Iterator[tuple[str, ...]]:
+    def _attempts(self, lease: str, floor: int
+                  ) -> Iterator[tuple[str, ...]]:
         """Yield the sets of leases to preempt: none, lower ones, itself."""
         if self._hopeless(lease):
             return
         yield ()
         touched = self._touched()
         rank = self.draft.priority(lease)
-        lower = [one for one in reversed(self.draft.leases())
+        lower = (one for one in self._lowest
                  if self.draft.priority(one) < rank and one not in touched
-                 and self._may_preempt(one)]
-        yield from low_order(lower[:self._profile.subset_leases])
+                 and self._may_preempt(one))
+        yield from itertools.takewhile(
+            lambda _subset: self._budget.units >= floor, low_order(list(
+                itertools.islice(lower, self._profile.subset_leases))))
         if self._may_preempt(lease):
             yield (lease,)
 
@@ -334,9 +358,7 @@ class Search:
     def _leavers(self, lease: str) -> list[Instance]:
         """Return as many instances as must leave, the largest first."""
         movable = sorted(
-            (one for one in self.draft.members(lease)
-             if one.state is State.ACTIVE and not one.blocked
-             and not one.pinned),
+            filter(is_movable, self.draft.members(lease)),
             key=lambda one: (-one.vcpus, one.uuid))
         leavers: list[Instance] = []
         for instance in movable:

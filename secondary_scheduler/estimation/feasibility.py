@@ -9,7 +9,7 @@ on it has ended.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 
 from secondary_scheduler.model.cluster import STATIC
@@ -93,20 +93,20 @@ class Estimator:
     """Answers for any host and time; all values are given once.
 
     ``primaries`` is the use of what is no secondary, by host and resource in
-    percent; unknown use counts as a full host.  A question costs a pass over
-    the instances of one host and the operations in question.
+    percent; use that is left out counts as a full host.  ``running`` names
+    the guests on each host, for who knows them without a look at all.  A
+    question costs a pass over the instances of one host and the operations
+    in question.
     """
 
     def __init__(self, primaries: Mapping[str, Mapping[str, float]],
                  guests: Mapping[str, Guest],
-                 overheads: Overheads | None = None) -> None:
+                 overheads: Overheads | None = None,
+                 running: Mapping[str, Sequence[str]] | None = None) -> None:
         self.primaries = primaries
         self.guests = guests
         self.overheads = overheads or Overheads()
-        self._running: dict[str, list[str]] = defaultdict(list)
-        for uuid, guest in guests.items():
-            if guest.host is not None:
-                self._running[guest.host].append(uuid)
+        self._running = _by_host(guests) if running is None else running
 
     def predict(self, resource: str, host: str, at_s: float,
                 works: Iterable[Work] = (),
@@ -128,7 +128,7 @@ class Estimator:
         use = sum(self._uses(resource, host, at_s, works, only))
         if resource in STATIC:
             return use
-        use += self.primaries.get(host, {}).get(resource, 100.0)
+        use += self.primaries[host].get(resource, 100.0)
         return use + self._overhead(resource, host, at_s, works)
 
     def holds(self, resource: str, threshold: float, host: str, at_s: float,
@@ -151,7 +151,7 @@ class Estimator:
               ) -> list[float]:
         """Return the use of each instance that will be on the host."""
         there: dict[str, Work | None] = dict.fromkeys(
-            self._running.get(host, ()))
+            self._running[host])
         ended = [work for work in works if work.end_s <= at_s]
         for work in sorted(ended, key=lambda work: work.end_s):
             if work.departs(host):
@@ -177,3 +177,11 @@ class Estimator:
                   works: list[Work]) -> float:
         return sum(self.overheads.on(host, work, resource) for work in works
                    if work.start_s <= at_s < work.end_s)
+
+
+def _by_host(guests: Mapping[str, Guest]) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for uuid, guest in guests.items():
+        if guest.host is not None:
+            found[guest.host].append(uuid)
+    return found

@@ -12,7 +12,9 @@ the hysteresis that makes a constant load lead to no operation (Boettger 3.8,
 R37).
 """
 
+import bisect
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 import dataclasses
 import sys
 
@@ -75,54 +77,74 @@ class Rooms:
     """What the instances of a cluster hold on each host, kept up to date.
 
     Whoever changes an instance takes the old value out and puts the new one
-    in; all questions are then answered without a pass over the instances.
+    in.  A question about a host costs a pass over its instances, and hosts
+    that nobody asks about cost nothing.
     """
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
         self.hosts = cluster.hosts
         self.limits = limits
-        self.residents: dict[str, set[str]] = defaultdict(set)
-        self._running: dict[str, int] = defaultdict(int)
-        self._groups: dict[tuple[str, str], int] = defaultdict(int)
-        self._claimed: dict[tuple[str, str], int] = defaultdict(int)
+        self._cluster = cluster
+        self._changed: dict[str, Mapping[str, Instance]] = {}
+        self._coming: dict[str, list[Instance]] = defaultdict(list)
         self._capacity: dict[tuple[str, float], int] = {}
-        for instance in cluster.instances.values():
-            self.put(instance)
+        self._emptiest: list[tuple[float, str]] | None = None
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
             if one.target is not None and one.target != comer.host:
-                self._count(comer, one.target, 1)
-        #: How many ran on each host whose agent could not hold a policy; a
-        #: host operated on a moment ago has not yet had the time to.
-        self._strained = {
-            name: self._running[name] for name, host in cluster.hosts.items()
-            if not host.blocked and any(
-                policy.violated and policy.resource != 'slots'
-                for policy in host.policies)}
+                self._coming[one.target].append(comer)
 
     def put(self, instance: Instance) -> None:
         """Count an instance on its host."""
         if instance.host is not None:
-            self.residents[instance.host].add(instance.uuid)
-            self._count(instance, instance.host, 1)
+            self._change(instance.host, {
+                **self.residents(instance.host), instance.uuid: instance})
 
     def take(self, instance: Instance) -> None:
         """Count an instance no longer."""
         if instance.host is not None:
-            self.residents[instance.host].discard(instance.uuid)
-            self._count(instance, instance.host, -1)
+            there = dict(self.residents(instance.host))
+            there.pop(instance.uuid, None)
+            self._change(instance.host, there)
 
-    def _count(self, instance: Instance, host: str, sign: int) -> None:
-        if instance.state in RUNNING:
-            self._running[host] += sign
-        if instance.anti_affinity is not None:
-            self._groups[host, instance.anti_affinity] += sign
-        for name, amount in instance.claims.items():
-            self._claimed[host, name] += sign * amount
+    def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
+        before = self._place(host)
+        self._changed[host] = residents
+        if self._emptiest is not None:
+            for place in before:
+                self._emptiest.pop(bisect.bisect_left(self._emptiest, place))
+            for place in self._place(host):
+                bisect.insort(self._emptiest, place)
+
+    def residents(self, host: str) -> Mapping[str, Instance]:
+        """Return the instances that a host holds, by UUID."""
+        if host in self._changed:
+            return self._changed[host]
+        return {one.uuid: one for one in self._cluster.residents(host)}
+
+    def _holders(self, host: str) -> list[Instance]:
+        """Return its instances and those that are on their way to it."""
+        return [*self.residents(host).values(), *self._coming.get(host, ())]
 
     def running(self, host: str) -> int:
         """Return the number of secondaries that may use the host."""
-        return self._running[host]
+        return _running(self._holders(host))
+
+    def emptiest(self) -> Iterator[str]:
+        """Yield the hosts that welcome one more, the emptiest first.
+
+        They are sorted once, and then a host at a time as it changes.
+        """
+        if self._emptiest is None:
+            self._emptiest = sorted(
+                place for name in self.hosts for place in self._place(name))
+        return (name for _spare, name in self._emptiest)
+
+    def _place(self, host: str) -> list[tuple[float, str]]:
+        """Return what a host is sorted by, nothing if it is full."""
+        if host not in self.hosts or not self.welcomes(host):
+            return []
+        return [(-self.spare(host), host)]
 
     def capacity(self, host: str, share: float) -> int:
         """Return how many secondaries the host holds at a share each."""
@@ -140,12 +162,24 @@ class Rooms:
         as the trigger waits, whatever the arithmetic says.  So at least one
         goes, and those that stay get a useful share again.
         """
-        if host not in self._strained:
+        if not self._strained(host):
             return max(0, self.running(host) - self.capacity(
                 host, self.limits.minimum_share))
-        room = min(self._strained[host] - 1,
+        begun_with = _running([*self._cluster.residents(host),
+                               *self._coming.get(host, ())])
+        room = min(begun_with - 1,
                    self.capacity(host, self.limits.entry_share))
         return max(0, self.running(host) - max(0, room))
+
+    def _strained(self, host: str) -> bool:
+        """Tell whether a host's agent could not hold a policy.
+
+        A host operated on a moment ago has not yet had the time to.
+        """
+        values = self.hosts[host]
+        return not values.blocked and any(
+            policy.violated and policy.resource != 'slots'
+            for policy in values.policies)
 
     def bears(self, host: str) -> bool:
         """Tell whether one more would keep its minimum share."""
@@ -175,12 +209,38 @@ class Rooms:
     def stocks(self, host: str, instance: Instance) -> bool:
         """Tell whether the host's inventory has room for a newcomer."""
         values = self.hosts[host]
+        held = [one.claims for one in self._holders(host)]
         return all(
-            self._claimed[host, name] + amount
+            sum(claims[name] for claims in held) + amount
             <= values.total.get(name, 0) - values.reserved.get(name, 0)
             for name, amount in instance.claims.items() if amount)
 
+    def sustains(self, host: str, newcomer: Instance) -> bool:
+        """Tell whether measured use would stay below the thresholds.
+
+        That is the use of those there and a newcomer as it was; what is not
+        known is left to local means.
+        """
+        values = self.hosts[host]
+        there = [one for one in self._holders(host) if one.state in RUNNING]
+        for policy in values.policies:
+            resource = policy.resource
+            primary = values.primary_use(resource)
+            if policy.static or primary is None:
+                continue
+            used = primary + sum(one.use(resource) or 0.0
+                                 for one in (*there, newcomer))
+            margin = self.limits.margin if resource == 'cpu' else 0.0
+            if used > policy.threshold - margin + _EPSILON:
+                return False
+        return True
+
     def separate(self, host: str, instance: Instance) -> bool:
         """Tell whether no peer of its anti-affinity group is on the host."""
-        return (instance.anti_affinity is None
-                or not self._groups[host, instance.anti_affinity])
+        group = instance.anti_affinity
+        return group is None or all(
+            one.anti_affinity != group for one in self._holders(host))
+
+
+def _running(instances: list[Instance]) -> int:
+    return sum(one.state in RUNNING for one in instances)

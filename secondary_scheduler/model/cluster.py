@@ -5,9 +5,12 @@ instance stays on its host and keeps its allocation there, a resume happens
 on that host; only shelving frees the host, and loses memory.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 import dataclasses
 import enum
+import functools
+import operator
 
 from secondary_scheduler.model import vocabulary
 
@@ -31,7 +34,7 @@ DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
 STATIC = frozenset({'slots', 'cores', 'memory'})
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Instance:
     """One secondary instance.
 
@@ -68,6 +71,10 @@ class Instance:
                 vocabulary.MEMORY_MB: self.memory_mb,
                 vocabulary.DISK_GB: self.disk_gb,
                 vocabulary.SLOT: 1}
+
+    def use(self, resource: str) -> float | None:
+        """Use of a measured resource in percent of the host, if known."""
+        return self.cpu if resource == 'cpu' else self.usage.get(resource)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,10 +179,42 @@ class Cluster:
     """Hosts by name, the secondaries on them by UUID, and what goes on.
 
     ``leases`` by name need not name all: one of which nothing is known but
-    its instances has their priority.
+    its instances has their priority.  It is a value: who wants another one
+    makes another one, since what is asked about is worked out only once.
     """
 
     hosts: Mapping[str, Host]
     instances: Mapping[str, Instance]
     leases: Mapping[str, Lease] = dataclasses.field(default_factory=dict)
     in_flight: tuple[InFlight, ...] = ()
+
+    def residents(self, host: str) -> list[Instance]:
+        """Return the instances that a host holds, by UUID."""
+        return sorted(self.by_host.get(host, ()), key=_UUID)
+
+    def members(self, lease: str) -> list[Instance]:
+        """Return the instances of a lease, by UUID."""
+        return sorted(self._by_lease.get(lease, ()), key=_UUID)
+
+    def named_leases(self) -> Collection[str]:
+        """Return the leases that have instances, in no order."""
+        return self._by_lease.keys()
+
+    @functools.cached_property
+    def by_host(self) -> Mapping[str, list[Instance]]:
+        """The instances that each host holds, in no order."""
+        found: dict[str, list[Instance]] = defaultdict(list)
+        for instance in self.instances.values():
+            if instance.host is not None:
+                found[instance.host].append(instance)
+        return found
+
+    @functools.cached_property
+    def _by_lease(self) -> Mapping[str, list[Instance]]:
+        found: dict[str, list[Instance]] = defaultdict(list)
+        for instance in self.instances.values():
+            found[instance.lease].append(instance)
+        return found
+
+
+_UUID = operator.attrgetter('uuid')

@@ -5,7 +5,7 @@ there cannot hide here (DESIGN.md decision 11).  It knows Nova's facts only:
 what an operation needs, holds and leaves behind, event by event.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 import dataclasses
 import math
@@ -18,6 +18,7 @@ from secondary_scheduler.plans.orders import (
     Orders,
     ancestors,
     broken,
+    by_host,
     describe,
     held,
 )
@@ -52,7 +53,7 @@ def check(cluster: Cluster, plan: Plan) -> list[str]:
         faults += _deadlines(cluster, plan)
         faults += _repetitions(plan)
         faults += _leases(cluster, plan)
-        faults += _Replay(cluster).run(plan)
+        faults += _Replay(cluster, plan).run()
         if not faults:
             # The plan is good if all takes as long as expected; and if not?
             faults += Orders(cluster, plan).faults()
@@ -153,6 +154,8 @@ def _repetitions(plan: Plan) -> Iterator[str]:
 def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
     down = {o.instance for o in plan.operations if o.kind in _DOWN}
     up = {o.instance for o in plan.operations if o.kind in _UP}
+    if not down | up:
+        return
     preempted = {cluster.instances[uuid].lease for uuid in down}
     returned = {cluster.instances[uuid].lease for uuid in up}
     for lease in sorted(preempted & returned):
@@ -171,23 +174,27 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
 
 
 class _Replay:
-    """The cluster while the plan goes on.
+    """The hosts that a plan touches, while it goes on.
 
-    ``held`` are the hosts on which an instance holds its claims now: two
-    during a migration.
+    ``held`` are the hosts on which an instance holds its claims now, two
+    during a migration; ``there`` is the same by host.  ``ongoing`` is by
+    instance, ``moving`` counts the moves under way by anti-affinity group.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+        self.plan = plan
         self.hosts = cluster.hosts
-        self.instances = dict(cluster.instances)
-        self.held = held(cluster)
-        self.ongoing: dict[int, Operation] = {}
+        self.held = held(cluster, plan)
+        self.instances = {uuid: cluster.instances[uuid] for uuid in self.held}
+        self.there = by_host(self.held)
+        self.ongoing: dict[str, list[Operation]] = defaultdict(list)
+        self.moving: Counter[str | None] = Counter()
         self.faults: list[str] = []
 
-    def run(self, plan: Plan) -> list[str]:
+    def run(self) -> list[str]:
         """Let the events happen in their order; return the faults."""
         events = []
-        for operation in plan.operations:
+        for operation in self.plan.operations:
             end = operation.start_s + operation.duration_s
             events.append((_tick(operation.start_s), 1, operation))
             events.append((_tick(end), 0, operation))
@@ -196,21 +203,29 @@ class _Replay:
         for _time, starts, operation in events:
             if starts:
                 self._start(operation)
-            elif operation.id in self.ongoing:
+            elif operation in self.ongoing[operation.instance]:
                 self._end(operation)
         return self.faults
+
+    def _hold(self, uuid: str, hosts: set[str]) -> None:
+        for host in self.held[uuid] - hosts:
+            self.there[host].discard(uuid)
+        for host in hosts:
+            self.there[host].add(uuid)
+        self.held[uuid] = hosts
 
     def _start(self, operation: Operation) -> None:
         self.faults += (f'{describe(operation)}: {fault}'
                         for fault in self._obstacles(operation))
-        self.ongoing[operation.id] = operation
+        uuid = operation.instance
+        self.ongoing[uuid].append(operation)
+        self.moving[self._moved_group(operation)] += 1
         if operation.target is not None:
-            self.held[operation.instance].add(operation.target)
+            self._hold(uuid, self.held[uuid] | {operation.target})
 
     def _obstacles(self, operation: Operation) -> Iterator[str]:
         instance = self.instances[operation.instance]
-        if any(other.instance == operation.instance
-               for other in self.ongoing.values()):
+        if self.ongoing[operation.instance]:
             yield 'another operation on it is under way'
         if instance.state is not _NEEDS[operation.kind]:
             yield f'the instance is {instance.state}'
@@ -226,12 +241,13 @@ class _Replay:
             if operation.target not in self.held[instance.uuid]:
                 yield from self._crowded(operation.target, instance)
             yield from self._overrun(operation.target, instance)
-        group = instance.anti_affinity
-        if group is not None and operation.kind in MOVES and any(
-                other.kind in MOVES and group
-                == self.instances[other.instance].anti_affinity
-                for other in self.ongoing.values()):
+        group = self._moved_group(operation)
+        if group is not None and self.moving[group]:
             yield f'another member of group {group} is on the move'
+
+    def _moved_group(self, operation: Operation) -> str | None:
+        return (self.instances[operation.instance].anti_affinity
+                if operation.kind in MOVES else None)
 
     @staticmethod
     def _wrong_hosts(operation: Operation) -> Iterator[str]:
@@ -257,8 +273,7 @@ class _Replay:
 
     def _crowded(self, target: str, newcomer: Instance) -> Iterator[str]:
         host = self.hosts[target]
-        there = [self.instances[uuid] for uuid, names in self.held.items()
-                 if target in names]
+        there = [self.instances[uuid] for uuid in self.there[target]]
         for name, amount in newcomer.claims.items():
             room = host.total.get(name, 0) - host.reserved.get(name, 0)
             if amount and amount + sum(i.claims[name] for i in there) > room:
@@ -270,24 +285,23 @@ class _Replay:
 
     def _overrun(self, target: str, newcomer: Instance) -> Iterator[str]:
         """Name the static policies that one more on the host breaks."""
-        running = {uuid for uuid, names in self.held.items()
-                   if target in names
-                   and self.instances[uuid].state in RUNNING}
-        running |= {one.instance for one in self.ongoing.values()
-                    if one.target == target}
+        running = {uuid for uuid in self.there[target]
+                   if self.instances[uuid].state in RUNNING
+                   or any(one.target == target for one in self.ongoing[uuid])}
         for resource in broken(self.hosts[target], [
                 self.instances[uuid] for uuid in running | {newcomer.uuid}]):
             yield f'a policy of host {target} allows no more {resource}'
 
     def _end(self, operation: Operation) -> None:
-        del self.ongoing[operation.id]
+        self.ongoing[operation.instance].remove(operation)
+        self.moving[self._moved_group(operation)] -= 1
         instance = self.instances[operation.instance]
         host = instance.host
         if operation.kind in (Kind.MIGRATE, Kind.UNSHELVE):
             host = operation.target
         elif operation.kind is Kind.SHELVE:
             host = None
-        self.held[instance.uuid] = set() if host is None else {host}
+        self._hold(instance.uuid, set() if host is None else {host})
         self.instances[instance.uuid] = dataclasses.replace(
             instance, host=host, state=_LEAVES[operation.kind])
 

@@ -50,10 +50,7 @@ class Orders:
         self.cluster = cluster
         self.plan = plan
         self.ancestors = ancestors(plan)
-        self.residents: dict[str, set[str]] = defaultdict(set)
-        for uuid, hosts in held(cluster).items():
-            for host in hosts:
-                self.residents[host].add(uuid)
+        self.residents = by_host(held(cluster, plan))
         self.leave: dict[str, list[Operation]] = defaultdict(list)
         self.arrive: dict[str, list[Operation]] = defaultdict(list)
         for operation in sorted(plan.operations,
@@ -126,14 +123,29 @@ def broken(host: Host, running: list[Instance]) -> Iterator[str]:
             yield policy.resource
 
 
-def held(cluster: Cluster) -> dict[str, set[str]]:
+def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
     """Return the hosts on which instances hold their claims now.
 
-    Those that are being migrated hold them on two.
+    Those that are being migrated hold them on two.  Instances on hosts that
+    the plan does not touch are left out.
     """
-    hosts = {uuid: {instance.host} if instance.host is not None else set()
-             for uuid, instance in cluster.instances.items()}
+    touched = {host for one in plan.operations
+               for host in (one.source, one.target)} - {None}
+    named = {one.instance for one in plan.operations}
+    named |= {one.instance for one in cluster.in_flight}
+    hosts = {uuid: set() if instance.host is None else {instance.host}
+             for uuid, instance in cluster.instances.items()
+             if instance.host in touched or uuid in named}
     for one in cluster.in_flight:
         if one.target is not None:
             hosts[one.instance].add(one.target)
     return hosts
+
+
+def by_host(holding: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the instances that hold something by host."""
+    there: dict[str, set[str]] = defaultdict(set)
+    for uuid, hosts in holding.items():
+        for host in hosts:
+            there[host].add(uuid)
+    return there

@@ -58,7 +58,6 @@ def apply(before, plan):
     An unshelved instance goes where our filter and weigher would put it.
     """
     instances = dict(before.instances)
-    after = Cluster(before.hosts, instances)
     for operation in plan.operations:
         old = instances[operation.instance]
         changes = {'state': State.ACTIVE, 'host': operation.target}
@@ -75,10 +74,11 @@ def apply(before, plan):
         else:
             changes['preempted'] = False
             if operation.kind is Kind.UNSHELVE:
-                changes['host'] = Draft(after, Limits()).find_target(
+                now = Cluster(before.hosts, instances)
+                changes['host'] = Draft(now, Limits()).find_target(
                     old, Budget(), calm=True)
         instances[old.uuid] = dataclasses.replace(old, **changes)
-    return after
+    return Cluster(before.hosts, instances)
 
 
 def on(world, name, *states):

@@ -79,7 +79,7 @@ class TestPredict(Case):
                 self.assertEqual(40 + percent, self.cpu('b', 1, work))
 
     def test_what_is_not_known(self):
-        fe = Estimator({'a': {}, 'b': {'cpu': 0}}, {'v': guest('b')},
+        fe = Estimator({'a': {}, 'b': {'cpu': 0}, 'c': {}}, {'v': guest('b')},
                        Overheads(newcomer=8))
         self.assertEqual(100, fe.predict('cpu', 'a', 0))
         self.assertEqual(100, fe.predict('cpu', 'c', 0))

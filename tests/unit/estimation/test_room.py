@@ -1,11 +1,16 @@
+import dataclasses
 import math
 import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from secondary_scheduler.estimation import room
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import HostPolicy, State
 from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions import worlds
 from tests.unit.decisions.worlds import (
     TOTAL,
     cluster,
@@ -59,7 +64,7 @@ class TestRooms(unittest.TestCase):
             vm(state.value, None if state is State.SHELVED else 'h', state)
             for state in State))
         self.assertEqual(3, rooms.running('h'))
-        self.assertEqual(5, len(rooms.residents['h']))
+        self.assertEqual(5, len(rooms.residents('h')))
 
     def test_put_and_take(self):
         rooms = self.rooms(host('h', 79.0))
@@ -70,7 +75,7 @@ class TestRooms(unittest.TestCase):
         self.assertTrue(rooms.bears('h'))
         rooms.take(one)
         self.assertTrue(rooms.welcomes('h') and rooms.separate('h', one))
-        self.assertEqual(set(), rooms.residents['h'])
+        self.assertFalse(rooms.residents('h'))
 
     def test_useful_share_is_never_below_the_minimum(self):
         rooms = self.rooms(host('h', 80.0), minimum_share=10.0,
@@ -124,6 +129,27 @@ class TestRooms(unittest.TestCase):
         self.assertEqual(39.0, rooms.spare('h', more=2))
         self.assertEqual(-math.inf, rooms.spare('n'))
         self.assertEqual(79.0, rooms.spare('s'))
+
+    @given(worlds.clusters(), st.randoms(use_true_random=False))
+    def test_the_emptiest_first_whatever_changes(self, world, rng):
+        rooms = room.Rooms(world, room.Limits())
+        for instance in [None, *world.instances.values()]:
+            if instance is not None:
+                (rooms.put if rng.random() < 0.3 else rooms.take)(
+                    dataclasses.replace(instance, host=rng.choice(
+                        [instance.host, *world.hosts])))
+            self.assertEqual(
+                sorted((name for name in world.hosts
+                        if rooms.welcomes(name)),
+                       key=lambda name: (-rooms.spare(name), name)),
+                list(rooms.emptiest()))
+
+    def test_sustains(self):
+        newcomer = vm('b', None, cpu=10.0)
+        for use, expected in ((59.0, True), (59.5, False), (None, True)):
+            rooms = self.rooms(host('h'), vm('a', 'h', cpu=use),
+                               vm('c', 'h', State.SUSPENDED, cpu=90.0))
+            self.assertEqual(expected, rooms.sustains('h', newcomer))
 
     def test_inventory(self):
         small = host('h', total={**TOTAL, vocabulary.VCPU: 4},

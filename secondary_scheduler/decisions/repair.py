@@ -1,0 +1,284 @@
+"""Ending violations by migrations only, as few as possible.
+
+It comes before the search over leases: nobody loses anything by a migration,
+so nobody is preempted where some end it all.  A host is relieved whole or not
+at all; what is left is for the search.
+
+An anytime search.  The first round has a plan at once: for each host the
+smallest set of instances whose leaving ends the violation, each to the host
+with most room; where there is none, somebody there moves on first (an
+ejection).  Further rounds begin with the hosts that cost more than the least
+or got nothing (squeaky wheels: Joslin and Clements 1999), and the best round
+counts.  A unit of the budget is one look for a place.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+import itertools
+import math
+import typing
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.draft import Draft, is_movable
+from secondary_scheduler.decisions.loads import Loads
+from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.search import Violation
+from secondary_scheduler.estimation.feasibility import Work
+from secondary_scheduler.model.cluster import State
+from secondary_scheduler.model.lazy import Lazy
+
+#: Rounds at most, the first included.
+ROUNDS = 6
+#: Moves beyond the least with which a host's relief is tried.
+EXTRA = 3
+#: Sets of instances of one size that are made, and that are tried.
+SETS_MADE, SETS_TRIED = 2000, 24
+#: Hosts on which an ejection may make room for one newcomer.
+NEARLY = 24
+
+#: Less than that by which a use is too much because a trigger says so.
+_EPSILON = 1e-9
+
+
+class Move(typing.NamedTuple):
+    """A migration, and the violated host for whose sake it is made."""
+
+    uuid: str
+    source: str
+    target: str
+    relieves: str
+
+
+class Burden:
+    """What is too much on a host, and who could take it away.
+
+    ``excess`` is by resource in its unit, ``use`` the same of each movable
+    instance; ``least`` is the least number of them that must leave, whoever
+    they are.  ``sets`` has, by their number, sets of them that are enough.
+    """
+
+    def __init__(self, host: str, violations: Sequence[Violation],
+                 draft: Draft, outlook: Outlook,
+                 size: Callable[[str], float]) -> None:
+        self._size = size
+        self.excess: dict[str, float] = {}
+        for one in violations:
+            resource = one.policy.resource
+            self.excess[resource] = max(
+                self.excess.get(resource, 0.0),
+                outlook.excess(host, one.policy, outlook.outcome((), host)))
+        there = draft.rooms.residents(host).values()
+        self.running = sum(
+            outlook.guests[one.uuid].host is not None for one in there)
+        newcomer = outlook.overheads.newcomer
+        self.use = {
+            one.uuid: {resource: outlook.guests[one.uuid].usage.get(
+                resource, newcomer) for resource in self.excess}
+            for one in there if is_movable(one)}
+        self.least = max(map(self._fewest, self.excess))
+        self.sets = Lazy(self._sets)
+
+    def _fewest(self, resource: str) -> int:
+        uses = sorted((use[resource] for use in self.use.values()),
+                      reverse=True)
+        sums = itertools.accumulate(uses, initial=0.0)
+        enough = self.excess[resource] - _EPSILON
+        return next((count for count, total in enumerate(sums)
+                     if total >= enough), self.running)
+
+    def _sets(self, count: int) -> list[tuple[str, ...]]:
+        """Return those of the sets that are small, the smallest first.
+
+        Instances that take most away are looked at first.  In each set the
+        largest, which is the hardest to place, is the first.
+        """
+        size = self._size
+        order = sorted(self.use, key=lambda uuid: (-sum(
+            use / max(self.excess[resource], _EPSILON)
+            for resource, use in self.use[uuid].items()), uuid))
+        found = filter(self._enough, itertools.islice(
+            itertools.combinations(order, count), SETS_MADE))
+        ranked = sorted((sum(map(size, uuids)), uuids) for uuids in found)
+        return [tuple(sorted(uuids, key=lambda uuid: (-size(uuid), uuid)))
+                for _size, uuids in ranked[:SETS_TRIED]]
+
+    def _enough(self, uuids: Sequence[str]) -> bool:
+        """Tell whether it helps that some leave.
+
+        It does if nobody stays, whatever the primary uses (R14).
+        """
+        return len(uuids) == self.running or all(
+            sum(self.use[uuid][resource] for uuid in uuids)
+            >= amount - _EPSILON for resource, amount in self.excess.items())
+
+
+class Repair:
+    """Adds the moves to a draft that has no steps yet.
+
+    ``leases`` tells that others will look after the hosts that are left, by
+    leases: then no instance of a lease that runs there is moved.
+    """
+
+    def __init__(self, draft: Draft, outlook: Outlook,
+                 violations: Sequence[Violation], budget: Budget,
+                 leases: bool) -> None:
+        self.draft = draft
+        self.outlook = outlook
+        self.moves: list[Move] = []
+        self._budget = budget
+        self._leases = leases
+        self._of_host: dict[str, list[Violation]] = defaultdict(list)
+        for one in violations:
+            self._of_host[one.host].append(one)
+        self.loads = Loads(outlook, self._of_host)
+        self._burdens = {host: Burden(
+            host, those, draft, outlook, self.loads.size)
+            for host, those in self._of_host.items()}
+        self._floor = 0
+
+    def run(self) -> None:
+        """Relieve as many hosts as can be, in time and with least moves."""
+        hosts = self._wanting()
+        while hosts:
+            self._improve(hosts)
+            unfit = self._unfit()
+            if not unfit:
+                return
+            hosts = [host for host in hosts if host not in unfit]
+        self._undo(0)
+
+    def _wanting(self) -> list[str]:
+        """Return the hosts that someone must leave, urgent ones first."""
+        return sorted(
+            (host for host in self._of_host if self._burdens[host].least),
+            key=lambda host: (min(one.deadline_s
+                                  for one in self._of_host[host]), host))
+
+    def _improve(self, hosts: list[str]) -> None:
+        """Leave the moves of the best of some rounds."""
+        best: tuple[int, int] | None = None
+        chosen: list[Move] = []
+        for _round in range(ROUNDS):
+            self._undo(0)
+            left, dear = [], []
+            for place, host in enumerate(hosts):
+                begun = len(self.moves)
+                # Nobody takes more than a fair part of what is left.
+                self._floor = self._budget.units - math.ceil(
+                    self._budget.units / (2 * (len(hosts) - place)))
+                if not self._relieve(host):
+                    left.append(host)
+                elif len(self.moves) - begun > self._burdens[host].least:
+                    dear.append(host)
+            score = len(left), len(self.moves)
+            if best is None or score < best:
+                best, chosen = score, list(self.moves)
+            squeaky = left + dear
+            order = squeaky + [one for one in hosts if one not in squeaky]
+            if order == hosts:
+                break
+            hosts = order
+        self._undo(0)
+        for move in chosen:
+            self._move(*move)
+
+    def _relieve(self, host: str) -> bool:
+        """Relieve a host with as few moves as can be found."""
+        burden = self._burdens[host]
+        for extra in range(EXTRA + 1):
+            for more in range(extra + 1):
+                for uuids in burden.sets[burden.least + more]:
+                    if self._place_all(uuids, host, extra - more):
+                        return True
+        return False
+
+    def _place_all(self, uuids: Sequence[str], host: str,
+                   ejections: int) -> bool:
+        begun = len(self.moves)
+        for uuid in uuids:
+            used = self._place(uuid, host, ejections)
+            if used is None:
+                self._undo(begun)
+                return False
+            ejections -= used
+        return True
+
+    def _place(self, uuid: str, relieves: str, ejections: int) -> int | None:
+        """Move an instance somewhere; return the ejections that it took."""
+        if self._budget.units <= self._floor:
+            return None
+        self._budget.spend()
+        instance = self.draft.instances[uuid]
+        source = str(instance.host)
+        for target in self.loads.takers(uuid):
+            if (target != source
+                    and self.draft.rooms.separate(target, instance)):
+                self._move(uuid, source, target, relieves)
+                return 0
+        if not ejections:
+            return None
+        begun = len(self.moves)
+        for target in self.loads.nearly(uuid, NEARLY // ejections):
+            for other in self._blockers(uuid, target):
+                used = self._place(other, relieves, ejections - 1)
+                if (used is not None and target != source
+                        and self.draft.rooms.separate(target, instance)):
+                    self._move(uuid, source, target, relieves)
+                    return used + 1
+                self._undo(begun)
+        return None
+
+    def _blockers(self, uuid: str, host: str) -> Iterator[str]:
+        """Yield instances without which a host has room, small ones first."""
+        moved = {move.uuid for move in self.moves}
+        for one in sorted(self.draft.rooms.residents(host),
+                          key=lambda one: (self.loads.size(one), one)):
+            if (one not in moved and is_movable(self.draft.instances[one])
+                    and self.loads.fits(uuid, host, without=one)):
+                yield one
+
+    def _move(self, uuid: str, source: str, target: str,
+              relieves: str) -> None:
+        self.draft.migrate(self.draft.instances[uuid], target)
+        self.loads.move(uuid, source, target)
+        self.moves.append(Move(uuid, source, target, relieves))
+
+    def _undo(self, length: int) -> None:
+        self.draft.rewind(length)
+        while len(self.moves) > length:
+            move = self.moves.pop()
+            self.loads.move(move.uuid, move.target, move.source)
+
+    def _unfit(self) -> set[str]:
+        """Return the relieved hosts that must be relieved in another way.
+
+        Their relief comes too late, or harms another host while it goes on,
+        or moves an instance of a lease that is not to be moved.
+        """
+        works = self.outlook.works(self.draft.steps)
+        here: dict[str | None, list[Work]] = defaultdict(list)
+        for work in works:
+            for host in {work.source, work.target}:
+                here[host].append(work)
+        concerned: dict[str, set[str]] = defaultdict(set)
+        for move in self.moves:
+            concerned[move.source].add(move.relieves)
+            concerned[move.target].add(move.relieves)
+        relieved = {move.relieves for move in self.moves}
+        unfit = {host for host in relieved if not all(
+            self.outlook.holds(host, one.policy, one.deadline_s, here[host])
+            for one in self._of_host[host])}
+        for host, those in concerned.items():
+            if self.outlook.spoils(host, here[host]):
+                unfit |= those
+        if self._leases:
+            unfit |= self._of_leases_left(relieved)
+        return unfit
+
+    def _of_leases_left(self, relieved: set[str]) -> set[str]:
+        leases = {one.lease for host in self._wanting()
+                  if host not in relieved
+                  for one in self.draft.rooms.residents(host).values()
+                  if one.state is State.ACTIVE}
+        return {move.relieves for move in self.moves
+                if self.draft.instances[move.uuid].lease in leases}

@@ -1,0 +1,72 @@
+"""The benchmark of decisions says what it should, in little."""
+
+import argparse
+import dataclasses
+import unittest
+
+from benchmarks import clusters, decisions
+from secondary_scheduler.model.cluster import Cluster
+from tests.unit.decisions.worlds import host, vm
+
+KEYS = {'hosts', 'instances', 'leases', 'violated', 'cpu_s', 'check_cpu_s',
+        'convert_cpu_s', 'rss_mib', 'operations', 'violated_after',
+        'infeasible', 'lower_bound', 'optimum', 'peer'}
+
+
+def options(**values):
+    return argparse.Namespace(**{
+        'hosts': 40, 'instances': 400, 'violated': 0.1, 'seed': 1,
+        'repeat': 1, 'watcher': None, 'count': 2, 'optimum': False, **values})
+
+
+class TestBenchmark(unittest.TestCase):
+
+    def test_easy(self):
+        found = decisions.easy(options())
+        self.assertEqual(KEYS, set(found))
+        self.assertEqual(
+            (40, 400, 40, 4, 0, 0), tuple(found[name] for name in (
+                'hosts', 'instances', 'leases', 'violated', 'violated_after',
+                'infeasible')))
+        self.assertLessEqual(found['lower_bound'],
+                             found['operations']['migrate'])
+
+    def test_tight_sums_up(self):
+        found = decisions.tight(options(instances=240))
+        one, two = (decisions.tight(options(instances=240, count=1,
+                                            seed=seed)) for seed in (1, 2))
+        self.assertEqual(80, found['hosts'])
+        for name in ('violated', 'planted', 'lower_bound'):
+            self.assertEqual(one[name] + two[name], found[name])
+
+    def test_the_same_seed_the_same_cluster(self):
+        for make in (clusters.easy, clusters.tight):
+            self.assertEqual(make(10, 60, 0.2, 5), make(10, 60, 0.2, 5))
+            self.assertNotEqual(make(10, 60, 0.2, 5), make(10, 60, 0.2, 6))
+
+    def test_tight_is_what_it_says(self):
+        world, planted = clusters.tight(200, 1200, 0.05, 1)
+        use = decisions.used(world.instances.values())
+        self.assertAlmostEqual(0.80, use['cores'] / 200 / 64, delta=0.04)
+        self.assertAlmostEqual(0.85, use['memory'] / 200 / 262144, delta=0.04)
+        violated = [one for one in world.hosts.values() if one.violated]
+        self.assertEqual(10, len(violated))
+        for one in violated:
+            self.assertEqual(1, sum(p.violated for p in one.policies))
+        repaired = dataclasses.replace(world, instances={
+            uuid: dataclasses.replace(one, host=planted.get(uuid, one.host))
+            for uuid, one in world.instances.items()})
+        self.assertEqual((0, 0), decisions.replay(
+            world, list(planted.items())))
+        groups = [(one.host, one.anti_affinity)
+                  for one in repaired.instances.values() if one.anti_affinity]
+        self.assertEqual(len(groups), len(set(groups)))
+        self.assertGreater(len(groups), 60)
+
+    def test_replay_counts_what_is_wrong(self):
+        world = Cluster(
+            {name: host(name, 0.0) for name in 'hx'},
+            {one.uuid: one for one in (
+                vm('a', 'h', cpu=95.0), vm('b', 'x', vcpus=8))})
+        self.assertEqual((1, 0), decisions.replay(world, []))
+        self.assertEqual((1, 1), decisions.replay(world, [('a', 'x')]))

@@ -1,0 +1,236 @@
+"""Ending violations by migrations alone: how few, for whom, and when not."""
+
+import dataclasses
+import math
+import unittest
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import clusters
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.loads import Loads
+from secondary_scheduler.decisions.outlook import Outlook, in_order
+from secondary_scheduler.decisions.search import Profile
+from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.room import RUNNING, Limits
+from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
+from secondary_scheduler.plans import checker
+from tests.unit.decisions import worlds
+from tests.unit.decisions.worlds import cluster, cpu_policy, host, kinds, vm
+
+RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
+MOVES_ONLY = Profile(preempts=False)
+
+
+def box(name, cores, violated=False, **values):
+    """Return a host on which so many cores may be used."""
+    return host(name, policies=(HostPolicy(
+        f'cores <= {cores}', 'cores', cores, 60, int(violated), violated),),
+        **values)
+
+
+def decide(world, profile=MOVES_ONLY, units=100_000):
+    budget = Budget(units)
+    return GuidedDecision(RIGID, profile=profile).decide(
+        world, Request('preempt'), budget)
+
+
+class Case(unittest.TestCase):
+
+    def targets(self, *things, **values):
+        """Return the targets by instance of a good plan that only moves."""
+        world = cluster(*things)
+        self.plan = decide(world, **values)
+        self.assertEqual([], checker.check(world, self.plan))
+        found = kinds(self.plan)
+        self.assertLessEqual({kind for kind, _to in found.values()},
+                             {'migrate'})
+        return {uuid: target for uuid, (_kind, target) in found.items()}
+
+
+class TestWho(Case):
+
+    def test_one_large_one_rather_than_two_small_ones(self):
+        self.assertEqual({'c': 'x'}, self.targets(
+            box('h', 4, True), box('x', 8), vm('a', 'h', vcpus=2),
+            vm('b', 'h', vcpus=2), vm('c', 'h', vcpus=3)))
+
+    def test_the_smallest_that_is_enough(self):
+        self.assertEqual({'b': 'x'}, self.targets(
+            box('h', 6, True), box('x', 8), vm('a', 'h', vcpus=1),
+            vm('b', 'h', vcpus=2), vm('c', 'h', vcpus=5)))
+
+    def test_all_resources_that_are_short(self):
+        both = host('h', policies=(
+            HostPolicy('cores <= 4', 'cores', 4, 60, 1, True),
+            HostPolicy('memory <= 500', 'memory', 500, 60, 1, True)))
+        self.assertEqual({'c', 'd'}, set(self.targets(
+            both, box('x', 8), vm('a', 'h', vcpus=3, memory_mb=10),
+            vm('b', 'h', vcpus=1, memory_mb=300),
+            vm('c', 'h', vcpus=1, memory_mb=240),
+            vm('d', 'h', vcpus=2, memory_mb=240))))
+
+    def test_only_who_may_be_moved(self):
+        for values in ({'blocked': True}, {'pinned': True},
+                       {'state': State.BUSY}):
+            self.assertEqual({'b': 'x'}, self.targets(
+                box('h', 1, True), box('x', 8), vm('a', 'h', **values),
+                vm('b', 'h')))
+
+
+class TestWhere(Case):
+
+    def test_to_the_emptiest(self):
+        self.assertEqual({'a': 'y'}, self.targets(
+            box('h', 0, True), box('x', 4), box('y', 8), box('z', 8),
+            vm('a', 'h'), vm('b', 'z')))
+
+    def test_not_beside_a_peer(self):
+        self.assertEqual({'a': 'x'}, self.targets(
+            box('h', 0, True), box('x', 4), box('y', 8),
+            vm('a', 'h', anti_affinity='g'),
+            vm('b', 'y', State.SUSPENDED, anti_affinity='g')))
+
+    def test_not_where_somebody_is_on_the_way_to(self):
+        world = cluster(box('h', 0, True), box('x', 1), box('y', 2),
+                        vm('a', 'h'), vm('b', 'y', State.BUSY))
+        self.assertEqual(['x'], [
+            one.target for one in decide(world).operations])
+        world = dataclasses.replace(world, in_flight=(
+            InFlight('migrate', 'b', 'y', 'x', 3.0),))
+        self.assertEqual(['y'], [
+            one.target for one in decide(world).operations])
+
+    def test_somebody_moves_on(self):
+        self.assertEqual({'b': 'y', 'a': 'x'}, self.targets(
+            box('h', 0, True), box('x', 4), box('y', 3),
+            vm('a', 'h', vcpus=4), vm('b', 'x', vcpus=2)))
+        order = {one.instance: one for one in self.plan.operations}
+        self.assertIn(order['b'].id, order['a'].after)
+
+    def test_somebody_moves_on_whose_place_must_be_made_too(self):
+        self.assertEqual({'c': 'z', 'b': 'y', 'a': 'x'}, self.targets(
+            box('h', 0, True), box('x', 4), box('y', 3), box('z', 2),
+            vm('a', 'h', vcpus=4), vm('b', 'x', vcpus=3),
+            vm('c', 'y', vcpus=2)))
+
+    def test_who_waits_for_cpu_says_so(self):
+        # 70 % on x, and 10 % more when b has left it for y
+        self.assertEqual({'b': 'y', 'a': 'x'}, self.targets(
+            box('h', 0, True), host('x', 40.0), host('y', 65.0),
+            vm('a', 'h', cpu=45.0), vm('b', 'x', cpu=20.0)))
+        order = {one.instance: one for one in self.plan.operations}
+        self.assertIn(order['b'].id, order['a'].after)
+
+    def test_a_host_that_got_nothing_is_first_in_the_next_round(self):
+        # a goes where there is most room, which is all that b could take
+        self.assertEqual({'a': 'y', 'b': 'x'}, self.targets(
+            box('g', 0, True), box('h', 0, True), box('x', 8), box('y', 2),
+            vm('a', 'g', vcpus=2), vm('b', 'h', vcpus=7)))
+
+
+class TestWhenNot(Case):
+
+    def test_a_host_is_relieved_whole_or_not_at_all(self):
+        self.assertEqual({}, self.targets(
+            box('h', 0, True), box('x', 1), vm('a', 'h'), vm('b', 'h')))
+        self.assertEqual(('h',), self.plan.unresolved)
+
+    def test_not_if_it_comes_too_late(self):
+        policy = HostPolicy('', 'cpu', 90.0, 10, 4, True, 4)
+        things = (host('h', 95.0, policies=(policy,)), host('x'),
+                  vm('a', 'h'))
+        self.assertEqual({}, self.targets(*things))
+        self.assertEqual({'a': ('suspend', None)}, kinds(
+            decide(cluster(*things), Profile())))
+
+    def test_not_if_the_migration_itself_is_too_much(self):
+        # 30 % where it leaves: more than the 79 % there bear
+        policies = (cpu_policy(), HostPolicy(
+            'slots <= 0', 'slots', 0, 60, 1, True))
+        for primary, moved in ((50.0, True), (62.0, False)):
+            self.assertEqual(moved, bool(self.targets(
+                host('h', primary, policies=policies), host('x'),
+                vm('a', 'h', cpu=5.0))))
+
+    def test_a_lease_is_not_moved_if_it_may_be_preempted(self):
+        things = (box('g', 0, True), box('h', 0, True), box('x', 2),
+                  vm('a', 'g', lease='l', vcpus=1),
+                  vm('b', 'h', lease='l', vcpus=3))
+        self.assertEqual({'a': 'x'}, self.targets(*things))
+        plan = decide(cluster(*things), Profile())
+        self.assertEqual([], checker.check(cluster(*things), plan))
+        self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
+                         kinds(plan))
+
+    def test_half_the_budget_is_the_searchs(self):
+        budget = Budget(11)
+        with budget.half() as part:
+            self.assertEqual(5, part.units)
+            while part.spend():
+                pass
+        self.assertEqual((6, False), (budget.units, budget.truncated))
+
+
+class TestTight(Case):
+
+    @given(st.integers(0, 2**32), st.integers(4, 24))
+    def test_a_planted_repair_is_never_empty_or_partial(self, seed, hosts):
+        world, planted = clusters.tight(hosts, 6 * hosts, 0.1, seed)
+        plan = decide(world, Profile())
+        self.assertEqual([], checker.check(world, plan))
+        self.assertTrue(planted and plan)
+        self.assertEqual((), plan.unresolved)
+        self.assertEqual(plan, decide(world, Profile()))
+
+    def test_as_few_moves_as_were_planted(self):
+        for seed in range(40):
+            world, planted = clusters.tight(20, 120, 0.05, seed)
+            moved = self.targets(*world.hosts.values(),
+                                 *world.instances.values())
+            self.assertEqual((), self.plan.unresolved, seed)
+            self.assertLessEqual(len(moved), len(planted), seed)
+
+    def test_looks_grow_with_the_violations_only(self):
+        looks = []
+        for hosts in (20, 200):
+            world, _planted = clusters.tight(hosts, 6 * hosts, 1 / hosts, 3)
+            budget = Budget()
+            GuidedDecision(RIGID).decide(world, Request('preempt'), budget)
+            looks.append(Budget().units - budget.units)
+        self.assertLessEqual(looks[1], looks[0])
+
+
+class TestLoads(unittest.TestCase):
+
+    @settings(deadline=None)
+    @given(worlds.clusters())
+    def test_they_say_what_the_outlook_says(self, world):
+        outlook = Outlook(world, Limits(), Durations(), in_order)
+        loads = Loads(outlook, ())
+        for row, name in enumerate(loads.names):
+            there = [one for one in world.residents(name)
+                     if one.state in RUNNING]
+            for policy in world.hosts[name].policies:
+                if (policy.violated or not outlook.known(world.hosts[name])
+                        or not there):
+                    continue
+                column = 4 + loads.bounded.index(policy.resource)
+                fits = loads.free[row, column] >= -1e-6
+                self.assertEqual(fits, all(
+                    outlook.holds(name, one, math.inf)
+                    for one in world.hosts[name].policies
+                    if one.resource == policy.resource))
+
+    @given(worlds.clusters(violations=False))
+    def test_what_moves_and_comes_back_leaves_no_trace(self, world):
+        loads = Loads(Outlook(world, Limits(), Durations(), in_order), ())
+        before = loads.free.copy()
+        for uuid, one in sorted(world.instances.items()):
+            for target in loads.takers(uuid):
+                if one.host is not None:
+                    loads.move(uuid, one.host, target)
+                    loads.move(uuid, target, one.host)
+        self.assertLess(abs(loads.free - before).max(), 1e-9)
