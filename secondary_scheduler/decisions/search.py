@@ -96,7 +96,8 @@ class Profile:
 
 
 #: As in the thesis: no guard, and all operations begin at the same time.
-THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once)
+THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once,
+                 overheads=Overheads(lingers=True))
 
 
 def low_order(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:

@@ -1,0 +1,10 @@
+"""The experiments by name; one module a family."""
+
+from collections.abc import Mapping
+
+from secondary_scheduler.simulation.experiments import efficiency, hlt
+from secondary_scheduler.simulation.experiments.base import Experiment
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    one.name: one for module in (hlt, efficiency)
+    for one in module.EXPERIMENTS}
