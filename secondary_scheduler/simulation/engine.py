@@ -17,6 +17,7 @@ from secondary_scheduler.simulation.admission import Admission
 from secondary_scheduler.simulation.checks import Checks
 from secondary_scheduler.simulation.control import Controllers, fill
 from secondary_scheduler.simulation.loads import STEPS
+from secondary_scheduler.simulation.network import Links
 from secondary_scheduler.simulation.observe import Observer
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
@@ -35,16 +36,18 @@ class Workload:
     """What is to be run, whatever the profile.
 
     ``load`` is (steps, H) in percent of a host, ``net`` what primaries send
-    and receive; ``seeds`` gives each cluster its own random numbers.
-    ``scenario`` is called at the beginning of each second and may change
-    thresholds and the hosts' use.
+    and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
+    own random numbers.  With ``placed`` all instances start at once,
+    spread over the hosts.  ``scenario`` is called at the beginning of each
+    second and may change thresholds.
     """
 
     shape: Shape
     policies: tuple[str, ...]
     load: Floats
     seeds: tuple[tuple[int, ...], ...]
-    net: float = 0.0
+    net: float | Floats = 0.0
+    placed: bool = False
     scenario: 'Callable[[Simulation, int], None] | None' = None
 
     @property
@@ -72,6 +75,7 @@ class Simulation:
         self._admission = Admission(self.world, self.checks, self._observer,
                                     profile)
         self._control = Controllers(profile, hosts, instances)
+        self._links = Links(self.world, profile)
         self._caps = np.zeros(instances)
         self._room_s = np.zeros(hosts)
         self._due = np.full(workload.shape.clusters, np.inf)
@@ -84,7 +88,7 @@ class Simulation:
     def run(self, progress: Callable[[int], object] = lambda second: None
             ) -> None:
         """Run all of it; ``progress`` is told each second that is over."""
-        if self.profile.placed:
+        if self.profile.placed or self.workload.placed:
             self._place()
         for second in range(self.workload.seconds):
             if self.workload.scenario is not None:
@@ -116,11 +120,14 @@ class Simulation:
             rate = np.where(world.booting & self.profile.throttles_boot,
                             use / world.shape.boot, 1.0)
             self.operations.advance(1 / STEPS, rate, now + 1 / STEPS)
-        self._sample(second, load, main, ops, vm, used)
-        nets = self.operations.burden[1:]
-        self._observer.see(np.stack([main, *np.full(
-            nets.shape, self.workload.net)]), used)
-        self._check(main + ops + vm, ops + vm, nets)
+        nets = self._nets(second)
+        wanted = nets[1].copy()
+        nets[1], sent = self._transfer(wanted, used)
+        self._observer.see(np.stack([main, *nets]), used)
+        self._sample(second, {'load': load, 'main': main, 'ops': ops,
+                              'vm': vm, 'net_load': wanted,
+                              'net_main': nets[1]}, used)
+        self._check(main + ops + vm, ops + vm, nets, sent)
         now = second + 1.0
         self._thaw(main)
         self._local_triggers(now)
@@ -164,6 +171,24 @@ class Simulation:
     def _set_point(self) -> Floats:
         return self.checks.set_point('cpu', self.profile.margin)
 
+    def _nets(self, second: int) -> Floats:
+        """Return what primaries want to receive and send, (2, H)."""
+        net = self.workload.net
+        row = net if isinstance(net, float) else net[second]
+        return np.tile(row, (2, 1)) + np.zeros((2, len(
+            self.world.block_until)))
+
+    def _transfer(self, wanted: Floats, used: Floats
+                  ) -> tuple[Floats, Floats]:
+        """Share the links out; return what primaries and guests send."""
+        world = self.world
+        burden = self.operations.burden[2]
+        got, sent = self._links.share(wanted, burden, used)
+        sums = world.sum_by_host(sent, world.host >= 0)
+        self._links.adapt(got + burden + sums, sent, self.checks.set_point(
+            'net_out', self.profile.margin), self._inside & world.running)
+        return got, sums
+
     def _work(self, use: Floats, now: float) -> None:
         """Let instances work; a result is a unit of work in one life."""
         world, shape = self.world, self.world.shape
@@ -181,11 +206,12 @@ class Simulation:
         world = self.world
         held = self._inside & (world.running | self.profile.throttles_boot)
         most = np.where(world.booting, world.shape.boot, world.shape.most)
-        self._caps = self._control.step(total, use, self._set_point,
-                                        world.host, held, most)
+        caps = self._control.step(total, use, self._set_point, world.host,
+                                  held, most)
+        self._caps = np.minimum(caps, self._links.cpu_caps)
 
-    def _sample(self, second: int, load: Floats, main: Floats, ops: Floats,
-                vm: Floats, used: Floats) -> None:
+    def _sample(self, second: int, values: dict[str, Floats], used: Floats
+                ) -> None:
         world, clusters = self.world, self.world.shape.clusters
         there = world.running | world.booting
         caps = np.where(world.frozen, 0.0, self._caps)
@@ -202,8 +228,8 @@ class Simulation:
             return which.reshape(clusters, -1).sum(axis=1).astype(float)
 
         self.record.sample(second, Sample(
-            load, main, ops, vm, self.checks.set_point('cpu', 0.0),
-            count(held), count(held & (caps == 0.0))), shares)
+            values, self.checks.set_point('cpu', 0.0), count(held),
+            count(held & (caps == 0.0))), shares)
 
     def _name(self, instance: int) -> str:
         first = self.world.instances_of(int(
@@ -212,15 +238,17 @@ class Simulation:
 
     # policies
 
-    def _check(self, total: Floats, secondary: Floats, nets: Floats) -> None:
-        """Check all policies; say what fires and what fails."""
+    def _check(self, total: Floats, secondary: Floats, nets: Floats,
+               sent: Floats) -> None:
+        """Check all policies, with what primaries and guests transfer."""
         slots = self._admission.running()
         use = {'cpu': total, 'slots': slots,
                'cores': slots * self.world.shape.vcpus}
         busy = {'cpu': secondary > 0, 'slots': slots > 0, 'cores': slots > 0}
+        others = self.operations.burden[1:] + np.stack((0 * sent, sent))
         for row, resource in enumerate(RESOURCES[1:]):
-            use[resource] = self.workload.net + nets[row]
-            busy[resource] = nets[row] > 0
+            use[resource] = nets[row] + others[row]
+            busy[resource] = others[row] > 0
         self.checks.count(use, busy)
 
     def _each(self, which: Bools) -> list[tuple[int, int]]:
@@ -243,22 +271,28 @@ class Simulation:
         if not self.profile.local_trigger:
             return
         for row, host in self._each(self.checks.local):
-            world = self.world
-            guests = np.flatnonzero(self._inside & (world.host == host))
-            if not len(guests):
-                continue
-            self._event(host, 'trigger', now, kind='local',
-                        policy=policies[row].text)
-            if self.profile.freeze and policies[row].static:
-                guests = guests[int(self.checks.threshold[row, host]):]
+            guests = np.flatnonzero(self._inside
+                                    & (self.world.host == host)).tolist()
+            if self.profile.freeze:
+                if policies[row].static:
+                    guests = guests[int(self.checks.threshold[row, host]):]
+            else:   # what comes is aborted as well (R19)
+                guests = sorted({*guests, *self.operations.on_host(host)})
+            if guests:
+                self._event(host, 'trigger', now, kind='local',
+                            policy=policies[row].text)
             for one in guests:
-                if self.profile.freeze:
-                    world.frozen[one] = True
-                    world.frozen_s[one] = 0.0
-                    self._event(host, 'freeze', now,
-                                instance=self._name(one))
-                elif world.running[one] or world.booting[one]:
-                    self.operations.kill(int(one), now)
+                self._last_resort(one, host, now)
+
+    def _last_resort(self, guest: int, host: int, now: float) -> None:
+        """Take a guest to the floor, or kill it if it is still there."""
+        world = self.world
+        if self.profile.freeze:
+            world.frozen[guest] = True
+            world.frozen_s[guest] = 0.0
+            self._event(host, 'freeze', now, instance=self._name(guest))
+        elif world.running[guest] or world.busy[guest]:
+            self.operations.kill(guest, now)
 
     def _thaw(self, main: Floats) -> None:
         """Lift the floor where there has been room for long enough."""

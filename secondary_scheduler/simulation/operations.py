@@ -83,6 +83,16 @@ class Operations:
         for one in self._ongoing(cluster):
             yield self.flights[one]
 
+    def on_host(self, host: int) -> set[int]:
+        """Return the instances whose operations burden a host.
+
+        What is being stopped uses nothing any more.
+        """
+        cluster = int(self.world.cluster_of_host[host])
+        return {one for one in self._ongoing(cluster)
+                if host in self.flights[one].hosts
+                and self.flights[one].kind is not Kind.STOP}
+
     def _ongoing(self, cluster: int) -> list[int]:
         those = self.world.instances_of(cluster)
         return [those.start + int(one) for one in np.flatnonzero(
@@ -143,9 +153,8 @@ class Operations:
             self._lose(one, 'stop', flight.started)
             world.status[one] = Status.STOPPED
         self._burden(flight, 1)
-        # What is under way is left alone, and so are its hosts.
-        for host in flight.hosts:
-            world.block_until[host] = math.inf
+        if flight.kind is Kind.MIGRATE:     # locked with the instance (3.7)
+            world.block_until[flight.target] = math.inf
 
     def _true_duration(self, flight: Flight) -> float:
         cluster = int(self.world.cluster_of[flight.instance])

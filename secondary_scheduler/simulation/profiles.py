@@ -32,7 +32,8 @@ class Profile:
     instance comes back on its host; ``parallel`` starts all operations of a
     plan at once (Boettger 3.7).  ``forecasts_demand`` predicts that guests
     go on using what they use; otherwise they can be squeezed to
-    ``useful_share``.
+    ``useful_share``.  ``lingers`` predicts that a start or resume burdens its
+    host still when its guest runs already.
 
     ``placed`` and ``clairvoyant`` make the oracle: everything starts at once
     where there is a slot, nothing is ever moved, and the load of each
@@ -55,6 +56,7 @@ class Profile:
     sticky: bool
     parallel: bool
     forecasts_demand: bool
+    lingers: bool
     deadline_guard: float
     gain: float = 1.0
     backoff_s: float = 30.0
@@ -82,11 +84,11 @@ class Profile:
     @property
     def counting(self) -> search.Profile:
         """How the search counts and predicts."""
-        overheads = (search.THESIS.overheads if self.forecasts_demand
+        overheads = (Overheads(lingers=self.lingers) if self.forecasts_demand
                      else _held_by_agents(self.useful_share))
         schedule = outlook.at_once if self.parallel else outlook.in_order
         return search.Profile(self.deadline_guard, schedule,
-                              overheads=overheads)
+                              overheads=overheads, agents_hold=self.freeze)
 
     def change(self, changes: Mapping[str, str]) -> 'Profile':
         """Return the profile with some fields set from text.
@@ -134,14 +136,14 @@ THESIS = Profile(
     'thesis', margin=5, minimum_share=5, useful_share=20, slack=math.inf,
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
     contention=0.69, weight=1, throttles_boot=False, sticky=False,
-    parallel=True, forecasts_demand=True, deadline_guard=0)
+    parallel=True, forecasts_demand=True, lingers=True, deadline_guard=0)
 
 #: All that this project does; Nova's restrictions on.
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=16, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
     contention=0.069, weight=0.01, throttles_boot=True, sticky=True,
-    parallel=False, forecasts_demand=False, deadline_guard=2)
+    parallel=False, forecasts_demand=False, lingers=False, deadline_guard=2)
 
 #: The bound: never moves, loses nothing, knows each instant's load.
 ORACLE = dataclasses.replace(

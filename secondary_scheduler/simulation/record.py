@@ -16,21 +16,23 @@ from secondary_scheduler.simulation.world import Floats, Shape
 
 Event = dict[str, typing.Any]
 
+#: What a sample says of each host; see ``Sample``.
+VALUES = ('load', 'main', 'ops', 'vm', 'net_load', 'net_main')
+
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One second of all hosts, in percent of a host.
+    """One second of all hosts, in percent of a host or its link.
 
-    ``load`` is what primaries want and ``main`` what they get, ``ops`` what
-    operations use, ``vm`` what instances use for their work, ``limit`` the
-    lowest CPU threshold, all (H,); ``capped`` and ``frozen`` (C,) count the
-    instances under control and those of them at the floor.
+    ``values`` has, by name, what primaries want (``load``) and get (``main``),
+    what operations use (``ops``) and instances for their work (``vm``), and
+    what primaries want to send (``net_load``) and do (``net_main``); these
+    and ``limit``, the lowest CPU threshold, are (H,).  ``capped`` and
+    ``frozen`` (C,) count the instances under control and those of them at
+    the floor.
     """
 
-    load: Floats
-    main: Floats
-    ops: Floats
-    vm: Floats
+    values: Mapping[str, Floats]
     limit: Floats
     capped: Floats
     frozen: Floats
@@ -46,7 +48,7 @@ class Tally:
         self.seconds = 0
         #: Host-seconds in percent.
         self.sums = {name: np.zeros(clusters) for name in (
-            'load', 'main', 'ops', 'vm', 'used', 'exploitable')}
+            *VALUES, 'used', 'exploitable')}
         self.capped = np.zeros(clusters)
         self.frozen = np.zeros(clusters)
         self.counts: list[Counter[str]] = [
@@ -58,19 +60,19 @@ class Tally:
 
     def sample(self, one: Sample) -> None:
         """Add a second."""
-        secondary = one.vm + one.ops
-        exploitable = np.maximum(0.0, one.limit - one.main)
-        for name, values in (
-                ('load', one.load), ('main', one.main), ('ops', one.ops),
-                ('vm', one.vm), ('exploitable', exploitable),
-                ('used', np.minimum(secondary, exploitable))):
+        main = one.values['main']
+        secondary = one.values['vm'] + one.values['ops']
+        exploitable = np.maximum(0.0, one.limit - main)
+        for name, values in {
+                **one.values, 'exploitable': exploitable,
+                'used': np.minimum(secondary, exploitable)}.items():
             self.sums[name] += values.reshape(
                 self.shape.clusters, -1).sum(axis=1)
         self.capped += one.capped
         self.frozen += one.frozen
         self.seconds += 1
         if self.series is not None:
-            self.series.append((one.load, one.main + secondary))
+            self.series.append((one.values['load'], main + secondary))
 
     def event(self, cluster: int, kind: str, event: Event) -> None:
         """Add what happened at one instant."""
@@ -121,13 +123,15 @@ class Record:
         if self._log is None:
             return
         hosts = self.tally.shape.hosts
-        for host in range(len(sample.load)):
+        for host in range(len(sample.limit)):
             vm, cap = shares(host)
             self._write(host // hosts, 'sample', {
                 't': time, 'host': host % hosts,
-                **{name: float(getattr(sample, name)[host]) for name in (
-                    'load', 'main', 'ops', 'limit')},
-                'secondary': float(sample.vm[host]), 'vm': vm, 'cap': cap})
+                'limit': float(sample.limit[host]),
+                **{name: float(values[host])
+                   for name, values in sample.values.items()},
+                'work': float(sample.values['vm'][host]), 'vm': vm,
+                'cap': cap})
 
     def event(self, cluster: int, event: str, **fields: typing.Any) -> None:
         """Record what happened at one instant."""
@@ -163,10 +167,9 @@ def replay(lines: Iterator[str], shape: Shape, series: bool = False
 
 
 def _joined(rows: list[Event]) -> Sample:
-    columns = {name: np.array([row[name] for row in rows]) for name in (
-        'load', 'main', 'ops', 'secondary', 'limit')}
+    values = {name: np.array([row['work' if name == 'vm' else name]
+                              for row in rows]) for name in VALUES}
     caps = [cap for row in rows for cap in row['cap'].values()]
     return Sample(
-        columns['load'], columns['main'], columns['ops'],
-        columns['secondary'], columns['limit'],
+        values, np.array([row['limit'] for row in rows]),
         np.array([float(len(caps))]), np.array([float(caps.count(0.0))]))

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping
 
-from secondary_scheduler.simulation.experiments import efficiency, hlt
+from secondary_scheduler.simulation.experiments import (
+    ablations,
+    changes,
+    efficiency,
+    hlt,
+    interference,
+)
 from secondary_scheduler.simulation.experiments.base import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    one.name: one for module in (hlt, efficiency)
+    one.name: one for module in (
+        hlt, efficiency, changes, ablations, interference)
     for one in module.EXPERIMENTS}

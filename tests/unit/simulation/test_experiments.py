@@ -82,9 +82,9 @@ class TestRecord(unittest.TestCase):
             event = json.loads(line)
             if event['event'] == 'sample':
                 self.assertLessEqual(event['main'] + event['ops']
-                                     + event['secondary'], 100 + 1e-6)
+                                     + event['work'], 100 + 1e-6)
                 self.assertLessEqual(len(event['vm']), 4)
-                done += event['secondary'] * 2 / 100
+                done += event['work'] * 2 / 100
             lost += event.get('core_s', 0.0)
         self.assertAlmostEqual(done - lost, tally.kept.sum())
 
