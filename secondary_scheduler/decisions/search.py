@@ -314,6 +314,7 @@ class Search:
         """Stop a lease, in time or not, if that is of any use.
 
         What comes too late by that is lost, and held against nobody else.
+        Where agents hold policies there is no hurry, and work is kept.
         """
         begun = len(self.draft.steps)
         if not self._may_preempt(lease):
@@ -322,9 +323,10 @@ class Search:
         if not any(one.state is State.ACTIVE and one.host in hosts
                    for one in self.draft.members(lease)):
             return
-        self._preempt(lease, Action.STOP)
+        action = Action.SUSP if self._profile.agents_hold else Action.STOP
+        self._preempt(lease, action)
         self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
-        self.chosen += ((lease, Action.STOP),)
+        self.chosen += ((lease, action),)
         self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
 
     def _migrate(self, lease: str) -> bool:

@@ -1,8 +1,7 @@
 """The hosts' outgoing links, in percent of a link.
 
 The thesis could not shape traffic and lowered a guest's CPU until its traffic
-fitted (3.9); where guests are controlled from their boot on, the agent caps
-the traffic itself.
+fitted (3.9).
 """
 
 import numpy as np
@@ -33,7 +32,7 @@ class Links:
         hosts = np.arange(len(primary))
         on = np.flatnonzero(world.running & (cpu > 0))
         demand = shape.net * cpu[on] / shape.most
-        if self._profile.throttles_boot:
+        if self._profile.shapes_traffic:
             demand = np.minimum(demand, self._caps[on])
         got = max_min(
             np.concatenate((primary, burden, demand)),
@@ -48,14 +47,15 @@ class Links:
         """Control for a second."""
         if self._world.shape.net and self._profile.local_control:
             most = np.full(len(sent), self._world.shape.net)
-            self._caps = self._control.step(
+            caps = self._control.step(
                 total, sent, set_point, self._world.host, inside, most)
+            self._caps = np.where(inside, caps, most)
 
     @property
     def cpu_caps(self) -> Floats:
         """Up to which CPU an instance may send what it is allowed to, (N,).
         """
         shape = self._world.shape
-        if not shape.net or self._profile.throttles_boot:
+        if not shape.net or self._profile.shapes_traffic:
             return np.full(len(self._caps), shape.most)
         return shape.most * np.minimum(1.0, self._caps / shape.net)

@@ -28,12 +28,15 @@ class Profile:
 
     ``contention`` is k of EXPERIMENTS 2, ``weight`` of a secondary's CPU
     relative to a primary's.  ``throttles_boot`` lets the controller hold a
-    guest from its first instruction on; ``sticky`` is Nova's rule that an
-    instance comes back on its host; ``parallel`` starts all operations of a
-    plan at once (Boettger 3.7).  ``forecasts_demand`` predicts that guests
-    go on using what they use; otherwise they can be squeezed to
-    ``useful_share``.  ``lingers`` predicts that a start or resume burdens its
-    host still when its guest runs already.
+    guest from its first instruction on, ``shapes_traffic`` caps what guests
+    send instead of the CPU that they need for it.  ``sticky`` is Nova's rule
+    that an instance comes back on its host; ``parallel`` starts all operations
+    of a plan at once (Boettger 3.7), otherwise there are ``lanes`` on each
+    host.
+
+    ``forecasts_demand`` predicts that guests go on using what they use;
+    otherwise they can be squeezed to ``useful_share``.  ``lingers`` predicts
+    that a start or resume burdens its host still when its guest runs already.
 
     ``placed`` and ``clairvoyant`` make the oracle: everything starts at once
     where there is a slot, nothing is ever moved, and the load of each
@@ -52,12 +55,14 @@ class Profile:
     patience_s: float
     contention: float
     weight: float
-    throttles_boot: bool
+    shapes_traffic: bool
     sticky: bool
     parallel: bool
     forecasts_demand: bool
     lingers: bool
     deadline_guard: float
+    lanes: int = 1
+    throttles_boot: bool = True
     gain: float = 1.0
     backoff_s: float = 30.0
     collect_s: float = 2.0
@@ -79,7 +84,8 @@ class Profile:
         The thesis plans up to the threshold itself (3.6).
         """
         return Limits(self.minimum_share, self.useful_share,
-                      0.0 if self.forecasts_demand else self.margin)
+                      0.0 if self.forecasts_demand else self.margin,
+                      self.lanes)
 
     @property
     def counting(self) -> search.Profile:
@@ -135,14 +141,14 @@ def _held_by_agents(share: float) -> Overheads:
 THESIS = Profile(
     'thesis', margin=5, minimum_share=5, useful_share=20, slack=math.inf,
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
-    contention=0.69, weight=1, throttles_boot=False, sticky=False,
+    contention=0.69, weight=1, shapes_traffic=False, sticky=False,
     parallel=True, forecasts_demand=True, lingers=True, deadline_guard=0)
 
 #: All that this project does; Nova's restrictions on.
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=16, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
-    contention=0.069, weight=0.01, throttles_boot=True, sticky=True,
+    contention=0.069, weight=0.01, shapes_traffic=True, sticky=True,
     parallel=False, forecasts_demand=False, lingers=False, deadline_guard=2)
 
 #: The bound: never moves, loses nothing, knows each instant's load.
