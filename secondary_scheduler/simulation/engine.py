@@ -330,7 +330,7 @@ class Simulation:
             cluster = int(self.world.cluster_of_host[host])
             self._due[cluster] = min(self._due[cluster],
                                      now + math.floor(wait))
-        if self.profile.patience_s and now % self.profile.provision_s == 0:
+        if self.profile.patient and now % self.profile.provision_s == 0:
             tired = self._observer.violated().any(axis=0)
             self._due[np.unique(self.world.cluster_of_host[tired])] = now
         if self.profile.reconfigure:

@@ -72,7 +72,7 @@ class Observer:
         An agent that freezes holds dynamic ones for as long as it is patient.
         """
         violated, world = self._checks.violated, self._world
-        if not self._profile.patience_s:
+        if not self._profile.patient:
             return violated
         tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
         relief = world.sum_by_host(

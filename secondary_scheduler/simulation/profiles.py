@@ -78,6 +78,11 @@ class Profile:
     clairvoyant: bool = False
 
     @property
+    def patient(self) -> bool:
+        """Whether the floor comes before the cloud's help."""
+        return self.freeze and self.patience_s > 0
+
+    @property
     def limits(self) -> Limits:
         """The options of the decisions.
 
