@@ -127,7 +127,9 @@ class Simulation:
         self._sample(second, {'load': load, 'main': main, 'ops': ops,
                               'vm': vm, 'net_load': wanted,
                               'net_main': nets[1]}, used)
-        self._check(main + ops + vm, ops + vm, nets, sent)
+        # At the floor a guest contributes to nothing, saving it included.
+        secondary = np.where(self.operations.of_the_frozen(), vm, vm + ops)
+        self._check(main + ops + vm, secondary, nets, sent)
         now = second + 1.0
         self._thaw(main)
         self._local_triggers(now)
@@ -195,7 +197,6 @@ class Simulation:
         world.work += use * shape.cores / 100
         for one in np.flatnonzero(world.work >= shape.unit):
             world.work[one] -= shape.unit
-            world.results[one] += 1
             self.record.event(int(world.cluster_of[one]), 'result', t=now,
                               instance=self._name(one), unit=shape.unit)
 

@@ -19,6 +19,7 @@ from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Record
 from secondary_scheduler.simulation.world import (
     NOWHERE,
+    Bools,
     Floats,
     Status,
     World,
@@ -82,6 +83,17 @@ class Operations:
         yield from self._waiting[cluster]
         for one in self._ongoing(cluster):
             yield self.flights[one]
+
+    def of_the_frozen(self) -> Bools:
+        """Return the hosts where all that goes on is on guests at the floor.
+        """
+        world = self.world
+        found = np.zeros(len(world.block_until), dtype=bool)
+        frozen = np.flatnonzero(world.frozen & world.busy)
+        for host in {host for one in frozen
+                     for host in self.flights[int(one)].hosts}:
+            found[host] = all(world.frozen[one] for one in self.on_host(host))
+        return found
 
     def on_host(self, host: int) -> set[int]:
         """Return the instances whose operations burden a host.

@@ -77,7 +77,6 @@ class World:
         self.frozen = np.zeros(count, dtype=bool)
         self.frozen_s = np.zeros(count)
         self.work = np.zeros(count)         # since the last result
-        self.results = np.zeros(count, dtype=np.int64)
         self.hold_until = np.full(count, -np.inf)       # back-off, remedy
         self.block_until = np.full(hosts, -np.inf)
         #: Hosts that an experiment takes out of use.
