@@ -9,7 +9,10 @@ import numpy as np
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.estimation.durations import ConcurrentDurations
+from secondary_scheduler.estimation.durations import (
+    ConcurrentDurations,
+    Job,
+)
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from secondary_scheduler.policies import language
@@ -367,9 +370,12 @@ class Simulation:
     def _place(self) -> None:
         """Start everything at once, one after the other around the hosts."""
         shape = self.world.shape
+        hosts = [f'{one % shape.hosts:04}' for one in range(shape.instances)]
+        lasting = ConcurrentDurations().of_all(
+            [Job(Kind.START, None, host) for host in hosts])
+        plan = Plan(tuple(
+            Operation(one + 1, Kind.START, f'{one:05}', '', None, host,
+                      duration_s=lasting[one])
+            for one, host in enumerate(hosts)))
         for cluster in range(shape.clusters):
-            self.operations.issue(Plan(tuple(
-                Operation(one + 1, Kind.START, f'{one:05}', '', None,
-                          f'{one % shape.hosts:04}')
-                for one in range(shape.instances))), cluster, 0.0,
-                'provisioner')
+            self.operations.issue(plan, cluster, 0.0, 'provisioner')

@@ -3,7 +3,9 @@ end.
 
 The true duration of the k-th of n parallel operations of a kind is a + b k
 seconds, as storage serves one after the other, times lognormal noise; the
-estimate is that all take as long as the last (EXPERIMENTS 2).
+estimate is that all take as long as the last (EXPERIMENTS 2).  With
+``congestion`` another model holds: an operation slows down while others share
+what it needs, whenever they have begun.
 """
 
 from collections.abc import Iterable, Iterator
@@ -171,16 +173,37 @@ class Operations:
     def _true_duration(self, flight: Flight) -> float:
         cluster = int(self.world.cluster_of[flight.instance])
         others = [self.flights[one] for one in self._ongoing(cluster)]
-        if flight.kind is Kind.MIGRATE:
-            place = 1 + max(sum(host in one.hosts for one in others)
-                            for host in flight.hosts)
-        else:
-            place = 1 + sum(_CLASS.get(one.kind) == _CLASS[flight.kind]
-                            for one in others)
-        base = getattr(self._model, f'{flight.kind}_base')
-        each = getattr(self._model, f'{flight.kind}_each')
+        place = self._place(flight, others)
+        if self._profile.congestion:
+            place = 1   # others slow it down as long as they are there
         noise = self.world.random[cluster].normal(0.0, self._profile.noise)
-        return float((base + each * place) * math.exp(noise))
+        return self._lasts(flight.kind, place) * math.exp(noise)
+
+    def _lasts(self, kind: Kind, place: int) -> float:
+        """Return the duration of the k-th of parallel operations."""
+        base: float = getattr(self._model, f'{kind}_base')
+        each: float = getattr(self._model, f'{kind}_each')
+        return base + each * place
+
+    def _place(self, flight: Flight, others: Iterable[Flight]) -> int:
+        """Return how many share what an operation needs, itself included."""
+        if flight.kind is Kind.MIGRATE:
+            return 1 + max(sum(host in one.hosts for one in others)
+                           for host in flight.hosts)
+        return 1 + sum(_CLASS.get(one.kind) == _CLASS[flight.kind]
+                       for one in others)
+
+    def _crowding(self) -> Floats:
+        """Return how fast operations go on that share what they need."""
+        rate = np.ones(len(self.world.left))
+        for cluster in range(len(self.world.random)):
+            flights = [self.flights[one] for one in self._ongoing(cluster)]
+            for one in flights:
+                place = self._place(one, [
+                    other for other in flights if other is not one])
+                rate[one.instance] = (self._lasts(one.kind, 1)
+                                      / self._lasts(one.kind, place))
+        return rate
 
     def _burden(self, flight: Flight, sign: int) -> None:
         throttled = (flight.kind is Kind.START
@@ -201,6 +224,8 @@ class Operations:
 
     def advance(self, seconds: float, rate: Floats, now: float) -> None:
         """Let operations go on at a rate each (1: undisturbed)."""
+        if self._profile.congestion:
+            rate = rate * self._crowding()
         self.world.left -= seconds * rate
         for instance in np.flatnonzero(self.world.left <= 1e-9):
             flight = self.flights[int(instance)]
@@ -235,7 +260,8 @@ class Operations:
                   lease=int(self.world.lease_of[one]),
                   **{'from': self._host(flight.source)},
                   to=self._host(flight.target), issued=flight.issued,
-                  started=flight.started, ended=now, ok=ok, by=flight.by)
+                  started=flight.started, ended=now, ok=ok, by=flight.by,
+                  estimate_s=flight.estimate_s)
 
     def _leave(self, instance: int, now: float) -> None:
         """See to what follows when an instance does not run (any more)."""

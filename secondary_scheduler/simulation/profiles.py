@@ -71,6 +71,7 @@ class Profile:
     sensitivity_offset: int = 0
     noise: float = 0.1
     failures: float = 0.0
+    congestion: bool = False
     local_control: bool = True
     local_trigger: bool = True
     reconfigure: bool = True

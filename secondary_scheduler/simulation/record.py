@@ -54,6 +54,9 @@ class Tally:
         self.counts: list[Counter[str]] = [
             Counter() for _one in range(clusters)]
         self.lost = np.zeros(clusters)
+        #: Kind, estimated and true duration of what has ended well, in s.
+        self.durations: list[list[tuple[str, float, float]]] = [
+            [] for _one in range(clusters)]
         self.last_operation_s = np.zeros(clusters)
         self.series: list[tuple[Floats, Floats]] | None = (
             [] if series else None)
@@ -81,6 +84,10 @@ class Tally:
             self.last_operation_s[cluster] = max(
                 self.last_operation_s[cluster], event['issued'])
             counts[event['kind'] if event['ok'] else 'failed'] += 1
+            if event['ok']:
+                self.durations[cluster].append((
+                    event['kind'], event['estimate_s'],
+                    event['ended'] - event['started']))
         elif kind == 'trigger':
             counts[event['kind']] += 1
         elif kind == 'work_lost':

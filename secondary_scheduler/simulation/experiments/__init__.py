@@ -6,6 +6,7 @@ from secondary_scheduler.simulation.experiments import (
     ablations,
     changes,
     efficiency,
+    estimator,
     hlt,
     interference,
 )
@@ -13,5 +14,5 @@ from secondary_scheduler.simulation.experiments.base import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     one.name: one for module in (
-        hlt, efficiency, changes, ablations, interference)
+        hlt, efficiency, changes, ablations, interference, estimator)
     for one in module.EXPERIMENTS}

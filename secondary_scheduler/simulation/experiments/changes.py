@@ -109,25 +109,32 @@ class Pattern:
         row[hosts] = np.clip(row[hosts] + sign, 0, CORES)
 
 
+def run_pattern(context: Context, interval: int, timelimit: int, name: str
+                ) -> tuple[Tally, list[float]]:
+    """Run it once for each seed.
+
+    Return also the core-seconds that were there to be used, by seed.
+    """
+    scenario = Pattern(
+        interval, [np.random.default_rng((seed, interval, 1))
+                   for seed in context.seeds], np.zeros(len(context.seeds)))
+    tally = context.simulate(
+        _workload(context, timelimit, LEAD_IN + EVENTS * interval, interval,
+                  scenario),
+        [f'{name} seed={seed}' for seed in context.seeds])
+    return tally, scenario.available.tolist()
+
+
 def pattern(context: Context) -> Values:
     """Change the cores of hosts at each interval, for each timelimit."""
     values: Values = {}
     for one in product(interval=INTERVALS, timelimit=TIMELIMITS):
-        interval, timelimit = one['interval'], one['timelimit']
-        name = f'{interval}_{timelimit}'
-        scenario = Pattern(
-            interval, [np.random.default_rng((seed, interval, 1))
-                       for seed in context.seeds],
-            np.zeros(len(context.seeds)))
-        tally = context.simulate(
-            _workload(context, timelimit, LEAD_IN + EVENTS * interval,
-                      interval, scenario),
-            [f'{name} seed={seed}' for seed in context.seeds])
+        name = f'{one["interval"]}_{one["timelimit"]}'
+        tally, available = run_pattern(context, one['interval'],
+                                       one['timelimit'], name)
         values |= columns([
-            operations(tally, number) | _shares(tally, number, available)
-            for number, available in enumerate(
-                scenario.available.tolist())],
-            f'_{name}')
+            operations(tally, number) | _shares(tally, number, cores)
+            for number, cores in enumerate(available)], f'_{name}')
     return values
 
 
