@@ -134,7 +134,7 @@ class Simulation:
         secondary = np.where(self.operations.of_the_frozen(), vm, vm + ops)
         self._check(main + ops + vm, secondary, nets, sent)
         now = second + 1.0
-        self._thaw(main)
+        self._thaw(main, now)
         self._local_triggers(now)
         self._decide(now)
 
@@ -277,11 +277,12 @@ class Simulation:
         for row, host in self._each(self.checks.local):
             guests = np.flatnonzero(self._inside
                                     & (self.world.host == host)).tolist()
-            if self.profile.freeze:
-                if policies[row].static:
-                    guests = guests[int(self.checks.threshold[row, host]):]
-            else:   # what comes is aborted as well (R19)
-                guests = sorted({*guests, *self.operations.on_host(host)})
+            if self.profile.freeze and policies[row].static:
+                guests = guests[int(self.checks.threshold[row, host]):]
+            else:   # who is on its way is stopped as well (R19)
+                guests = [one for one in sorted({
+                    *guests, *self.operations.on_host(host)})
+                    if not self.world.frozen[one]]
             if guests:
                 self._event(host, 'trigger', now, kind='local',
                             policy=policies[row].text)
@@ -298,7 +299,7 @@ class Simulation:
         elif world.running[guest] or world.busy[guest]:
             self.operations.kill(guest, now)
 
-    def _thaw(self, main: Floats) -> None:
+    def _thaw(self, main: Floats, now: float) -> None:
         """Lift the floor where there has been room for long enough."""
         world = self.world
         world.frozen_s[world.frozen] += 1
@@ -319,7 +320,7 @@ class Simulation:
             if free[host] >= 1:
                 free[host] -= 1
                 world.frozen[one] = False
-                self._event(host, 'thaw', 0.0, instance=self._name(one))
+                self._event(host, 'thaw', now, instance=self._name(one))
 
     # decisions
 

@@ -99,7 +99,6 @@ class Observer:
                 str(name(host)), float(world.shape.cores), _PLENTY,
                 cpu_primary=float(main[0, host]),
                 policies=self._policies(host, violated),
-                usable=bool(world.usable[host]),
                 blocked=bool(world.block_until[host] > now),
                 usage={'net_in': float(main[1, host]),
                        'net_out': float(main[2, host])})

@@ -79,8 +79,6 @@ class World:
         self.work = np.zeros(count)         # since the last result
         self.hold_until = np.full(count, -np.inf)       # back-off, remedy
         self.block_until = np.full(hosts, -np.inf)
-        #: Hosts that an experiment takes out of use.
-        self.usable = np.ones(hosts, dtype=bool)
         #: Seconds that the operation on each instance still takes.
         self.left = np.full(count, np.inf)
         self.booting = np.zeros(count, dtype=bool)
