@@ -1,4 +1,4 @@
-"""``secondary-scheduler``: hosts, flavors and plans, for the operator."""
+"""``secondary-scheduler``: hosts, flavors, plans and experiments."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -9,9 +9,11 @@ from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from secondary_scheduler.cmd import plan, providers
+from secondary_scheduler.cmd import plan, providers, simulate
 from secondary_scheduler.model import vocabulary
 
+#: Commands in which no cloud has a part.
+OFFLINE: tuple[typing.Any, ...] = (plan, simulate)
 #: From 1.2 on an audit may be forced: it then runs beside other plans.
 WATCHER_VERSION = 'infra-optim 1.2'
 
@@ -371,7 +373,8 @@ def build_parser() -> argparse.ArgumentParser:
                                description=CHECK, formatter_class=raw)
     check.add_argument('name', metavar='NAME', nargs='?')
     check.set_defaults(action='flavor_check')
-    plan.add_parser(groups)
+    for module in OFFLINE:
+        module.add_parser(groups)
     return parser
 
 
@@ -380,8 +383,9 @@ def main(arguments: Sequence[str] | None = None,
     """Run a command; return its exit code."""
     options = vars(build_parser().parse_args(arguments))
     action, cloud = options.pop('action'), options.pop('os_cloud')
-    if action in plan.COMMANDS:     # no cloud has a part in it
-        return plan.run(action, options)
+    for module in OFFLINE:
+        if action in module.COMMANDS:
+            return int(module.run(action, options))
     try:
         manager = Manager(connect(cloud=cloud,
                                   app_name='secondary-scheduler'))

@@ -8,7 +8,7 @@ An operation waits for
 * the last one that moved a member of its anti-affinity group (Nova checks
   groups one request at a time: bug 1821755),
 * those that free the room it needs on its target,
-* the one before it in its lane: each host has two lanes.
+* the one before it in its lane, of which each host has some.
 """
 
 from collections import defaultdict
@@ -19,9 +19,6 @@ from secondary_scheduler.estimation.durations import DurationModel, Job
 from secondary_scheduler.estimation.room import Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Kind, Operation
-
-#: Operations at a time on one host.
-LANES = 2
 
 _MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
 
@@ -85,7 +82,8 @@ def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
     ends: dict[int, float] = {}
     last_of: dict[str, int] = {}
     last_move: dict[str, int] = {}
-    lanes: dict[str, list[int | None]] = defaultdict(lambda: [None] * LANES)
+    lanes: dict[str, list[int | None]] = defaultdict(
+        lambda: [None] * limits.lanes)
     operations = []
     for number, (step, duration) in enumerate(
             zip(steps, lasting, strict=True), 1):

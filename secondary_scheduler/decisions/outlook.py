@@ -143,12 +143,16 @@ class Outlook:
         fail without the operations as well.  A policy must hold when its
         trigger could fire first, as often as an operation begins, after all
         have ended (Boettger 3.6), and at the end of each start and resume
-        (X10).
+        (X10).  No operation can be made to wait for one that is under way
+        already, so who is leaving still has its place under a static policy.
         """
-        mine = [work for work in works if host in (work.source, work.target)]
+        here = [work for work in works if host in (work.source, work.target)]
         for policy in self._policies[host]:
             if policy.violated:
                 continue
+            mine = [work for work in here if not (
+                policy.static and work.departs(host)
+                and work in self.ongoing)]
             wait = max(1, policy.sensitivity - policy.failed)
             times = {work.start_s + wait for work in mine} | {math.inf}
             times |= {work.end_s for work in mine

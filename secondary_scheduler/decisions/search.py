@@ -85,7 +85,9 @@ class Profile:
     ``schedule`` gives operations their times; the LOW order takes the
     ``subset_leases`` lowest leases.  ``moves_first`` tries to end violations
     by migrations alone before anything else; without ``preempts`` that is
-    all that is tried.
+    all that is tried.  Where ``agents_hold`` policies in time, by taking
+    instances to the floor at no loss, operations have no deadline, and
+    nothing is stopped for want of time.
     """
 
     deadline_guard: float = 2.0
@@ -94,9 +96,12 @@ class Profile:
     moves_first: bool = True
     preempts: bool = True
     overheads: Overheads = dataclasses.field(default_factory=Overheads)
+    agents_hold: bool = False
 
     def deadline(self, policy: HostPolicy) -> float:
         """Return the seconds left to end a violation (Boettger R22, X15)."""
+        if self.agents_hold:
+            return math.inf
         return (policy.timelimit - max(policy.sensitivity, policy.failed)
                 - self.deadline_guard)
 
@@ -333,6 +338,7 @@ class Search:
         """Stop a lease, in time or not, if that is of any use.
 
         What comes too late by that is lost, and held against nobody else.
+        Where agents hold policies there is no hurry, and work is kept.
         """
         begun = len(self.draft.steps)
         if not self._may_preempt(lease):
@@ -341,9 +347,10 @@ class Search:
         if not any(one.state is State.ACTIVE and one.host in hosts
                    for one in self.draft.members(lease)):
             return
-        self._preempt(lease, Action.STOP)
+        action = Action.SUSP if self._profile.agents_hold else Action.STOP
+        self._preempt(lease, action)
         self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
-        self.chosen += ((lease, Action.STOP),)
+        self.chosen += ((lease, action),)
         self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
 
     def _migrate(self, lease: str) -> bool:

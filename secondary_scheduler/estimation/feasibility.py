@@ -73,7 +73,10 @@ class Overheads:
     By kind and resource, on the host that an instance leaves and on the one
     where it arrives; what is missing is 0 (Boettger Table 4.2: single
     operations on an idle cluster, taken as maxima).  ``newcomer`` is the
-    most that an instance uses that has just begun to run.
+    most that an instance uses that has just begun to run.  With ``lingers``
+    an operation counts up to the instant of its end, at which its instance
+    already counts as well: the thesis calls it ongoing for
+    ``start <= t <= end`` (footnote 34).
     """
 
     leaving: Mapping[str, Mapping[str, float]] = dataclasses.field(
@@ -81,6 +84,12 @@ class Overheads:
     arriving: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=_arriving)
     newcomer: float = 20.0
+    lingers: bool = False
+
+    def ongoing(self, work: Work, at_s: float) -> bool:
+        """Tell whether an operation burdens its hosts at a time."""
+        return work.start_s <= at_s < work.end_s or (
+            self.lingers and at_s == work.end_s)
 
     def on(self, host: str, work: Work, resource: str) -> float:
         """Return what an operation uses on a host while it goes on."""
@@ -142,7 +151,7 @@ class Estimator:
         works = [work for work in works if host in (work.source, work.target)]
         if resource not in STATIC and not (
                 any(self._uses(resource, host, at_s, works, only))
-                or any(work.start_s <= at_s < work.end_s for work in works)):
+                or any(self.overheads.ongoing(work, at_s) for work in works)):
             return True
         return self.predict(resource, host, at_s, works, only) <= threshold
 
@@ -176,7 +185,7 @@ class Estimator:
     def _overhead(self, resource: str, host: str, at_s: float,
                   works: list[Work]) -> float:
         return sum(self.overheads.on(host, work, resource) for work in works
-                   if work.start_s <= at_s < work.end_s)
+                   if self.overheads.ongoing(work, at_s))
 
 
 def _by_host(guests: Mapping[str, Guest]) -> Mapping[str, list[str]]:

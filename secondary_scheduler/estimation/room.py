@@ -36,11 +36,15 @@ _EPSILON = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The options that bound a host's load, all in percent of the host."""
+    """The options that bound a host's load, shares in percent of the host.
+
+    ``lanes`` is how many operations may go on at a time on one host.
+    """
 
     minimum_share: float = 5.0
     useful_share: float = 10.0
     margin: float = 1.0
+    lanes: int = 2
 
     @property
     def entry_share(self) -> float:

@@ -3,16 +3,18 @@
 ::
 
     policy   = resource "<=" limit [ "for" seconds "s" ] [ "on" scope ]
-    resource = "cpu" | "slots"
-    limit    = number "%"        (cpu: percent of the host, 0 to 100)
-             | whole number      (slots: secondaries on the host)
+    resource = "cpu" | "net_in" | "net_out" | "slots" | "cores"
+    limit    = number "%"        (measured ones: percent of the host, to 100)
+             | whole number      (slots: secondaries on the host,
+                                  cores: CPUs that they hold together)
     scope    = "aggregate:" name | "host:" name
 
 It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
 the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
+A reader says which resources it can see to; to promise more would be a lie.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import hashlib
 import re
@@ -22,7 +24,11 @@ CPU = 'cpu'
 SLOTS = 'slots'
 
 #: Resources whose use changes only by an operation (Boettger 3.3, R16).
-STATIC = frozenset({SLOTS})
+STATIC = frozenset({SLOTS, 'cores'})
+#: What the agents on the hosts measure and hold.
+HELD = (CPU, SLOTS)
+#: All that the language knows.
+RESOURCES = (CPU, 'net_in', 'net_out', SLOTS, 'cores')
 
 MIN_TIMELIMIT = 3
 MAX_TIMELIMIT = 3600
@@ -30,7 +36,10 @@ MAX_TIMELIMIT = 3600
 STATIC_TIMELIMIT = 60
 
 EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
-            SLOTS: 'slots <= 3 on host:node1'}
+            'net_in': 'net_in <= 75% for 15s',
+            'net_out': 'net_out <= 75% for 15s',
+            SLOTS: 'slots <= 3 on host:node1',
+            'cores': 'cores <= 4 on host:node1'}
 
 ScopeKind = typing.Literal['all', 'aggregate', 'host']
 
@@ -56,7 +65,7 @@ class PolicyError(ValueError):
 class Policy:
     """One policy.
 
-    ``threshold`` is in percent of the host for cpu and a count for slots,
+    ``threshold`` is in percent of the host, a count for static resources,
     ``timelimit`` in seconds (one check a second); ``scope_name`` is None for
     all hosts; ``text`` is the policy in its canonical form, by which reports
     name it.
@@ -126,8 +135,9 @@ class _Scanner:
 
 
 def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
-    if resource == SLOTS:
-        count = scan.need(r'\d+(?![\d.%])', 'a whole number of secondaries')
+    if resource in STATIC:
+        what = 'secondaries' if resource == SLOTS else 'CPUs'
+        count = scan.need(r'\d+(?![\d.%])', f'a whole number of {what}')
         return float(count[0]), str(int(count[0]))
     number = scan.need(r'(\d+(?:\.\d+)?)\s*%',
                        'a percentage of the host, like 90%')
@@ -161,13 +171,15 @@ def _scope(scan: _Scanner) -> tuple[ScopeKind, str | None]:
     return 'host', scan.need(r'\S+', 'a host\'s name')[0]
 
 
-def parse(text: str) -> Policy:
-    """Read one policy.
+def parse(text: str, resources: Sequence[str] = HELD) -> Policy:
+    """Read one policy on one of some resources.
 
     :raises PolicyError: naming the column and a correct example.
     """
     scan = _Scanner(text)
-    resource = scan.need(r'(?:cpu|slots)\b', 'a resource: cpu or slots')[0]
+    resource = scan.need(
+        rf'(?:{"|".join(resources)})\b', 'a resource: '
+        + ', '.join(resources[:-1]) + f' or {resources[-1]}')[0]
     scan.example = EXAMPLES[resource]
     scan.need(r'<=', '"<="')
     threshold, limit = _limit(scan, resource)
@@ -184,12 +196,13 @@ def parse(text: str) -> Policy:
     return Policy(resource, threshold, timelimit, kind, name, canonical)
 
 
-def parse_all(texts: Iterable[str]) -> tuple[Policy, ...]:
+def parse_all(texts: Iterable[str],
+              resources: Sequence[str] = HELD) -> tuple[Policy, ...]:
     """Read all policies, in their order; one said twice counts once.
 
     :raises PolicyError: for the first that cannot be read.
     """
-    return tuple(dict.fromkeys(parse(text) for text in texts))
+    return tuple(dict.fromkeys(parse(text, resources) for text in texts))
 
 
 def fingerprint(policies: Iterable[Policy]) -> str:

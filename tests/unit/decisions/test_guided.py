@@ -16,6 +16,7 @@ from secondary_scheduler.decisions.search import (
     low_order,
 )
 from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -205,6 +206,24 @@ class TestGuided(Case):
         self.assertEqual({'a': ('stop', None)}, kinds(plan))
         self.assertEqual(('h',), plan.unresolved)
         self.assertIsNone(plan.operations[0].deadline_s)
+
+    def test_nothing_is_stopped_where_agents_hold_policies(self):
+        policy = HostPolicy('', 'cpu', 90.0, 10, 9, True, 4)
+        patient = Profile(agents_hold=True)
+        world = cluster(host('h', 95.0, policies=(policy,)), host('x'),
+                        vm('a', 'h'))
+        self.assertEqual({'a': ('migrate', 'x')},
+                         kinds(self.decide(world, profile=patient)))
+        world = self.crowded(vm('a', 'h'), vm('b', 'h'), threshold=0)
+        plan = self.decide(world, profile=patient, units=0)
+        self.assertEqual({Kind.SUSPEND}, {one.kind for one in
+                                          plan.operations})
+
+    def test_lanes_of_a_host(self):
+        world = self.crowded(vm('a', 'h'), vm('b', 'h'), threshold=0)
+        for lanes, after in ((1, [(), (1,)]), (2, [(), ()])):
+            plan = self.decide(world, limits=Limits(lanes=lanes))
+            self.assertEqual(after, [one.after for one in plan.operations])
 
     def test_one_late_host_costs_no_other(self):
         policy = HostPolicy('', 'cpu', 90.0, 10, 9, True, 4)

@@ -14,7 +14,12 @@ from secondary_scheduler.decisions.provisioning import (
 )
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import HostPolicy, Lease, State
+from secondary_scheduler.model.cluster import (
+    HostPolicy,
+    InFlight,
+    Lease,
+    State,
+)
 from secondary_scheduler.plans import checker
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import COUNTING
@@ -113,6 +118,15 @@ class TestProvisioning(Case):
             *(Lease(name, ord(name)) for name in 'abc'))
         self.assertEqual({'c': ('start', 'h'), 'b': ('start', 'i')},
                          kinds(self.decide(world)))
+
+    def test_who_is_leaving_still_has_its_place(self):
+        # Nothing of a plan can wait for what is under way already.
+        world = leased(cluster(
+            slots('h', 1), slots('i', 1), vm('a', 'h', State.BUSY),
+            new('b', 'l')), Lease('l'))
+        world = dataclasses.replace(world, in_flight=(
+            InFlight('migrate', 'a', 'h', 'i', 3.0),))
+        self.assertEqual({}, kinds(self.decide(world)))
 
     def test_each_in_its_way(self):
         down = {'preempted': True, 'lease': 'l'}

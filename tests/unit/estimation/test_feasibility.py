@@ -68,6 +68,14 @@ class TestPredict(Case):
         self.assertEqual([40, 52, 52, 60, 60], [
             self.cpu('b', at, move) for at in (0, 2, 6, 7, 9)])
 
+    def test_an_operation_may_linger_for_the_instant_of_its_end(self):
+        up = Work('start', 'd', 'b', 'b', 0, 22)
+        for lingers, uses in ((False, [60, 60, 60]), (True, [60, 80, 60])):
+            fe = Estimator(self.fe.primaries, self.fe.guests,
+                           Overheads(lingers=lingers))
+            self.assertEqual(uses, [fe.predict('cpu', 'b', at, [up])
+                                    for at in (21, 22, 23)])
+
     def test_newcomers(self):
         for kind, uuid, percent in (
                 ('start', 'e', 20), ('resume', 'd', 20), ('resume', 'e', 7),

@@ -44,8 +44,20 @@ class TestParse(unittest.TestCase):
 
     def test_canonical_text_reads_back(self):
         for text in (*language.EXAMPLES.values(), 'cpu <= 12.25% for 3s'):
-            policy = language.parse(text)
-            self.assertEqual(policy, language.parse(policy.text))
+            policy = language.parse(text, language.RESOURCES)
+            self.assertEqual(policy, language.parse(
+                policy.text, language.RESOURCES))
+
+    def test_only_who_can_see_to_a_resource_may_promise_it(self):
+        for resource, static in (('net_in', False), ('net_out', False),
+                                 ('cores', True)):
+            text = language.EXAMPLES[resource]
+            policy = language.parse(text, language.RESOURCES)
+            self.assertEqual((resource, static),
+                             (policy.resource, policy.static))
+            with self.assertRaisesRegex(language.PolicyError,
+                                        'column 1: .*cpu or slots'):
+                language.parse(text)
 
     def test_same_policy_twice_counts_once(self):
         both = language.parse_all(

@@ -1,0 +1,97 @@
+"""``secondary-scheduler simulate``: experiments by name, on no cloud."""
+
+import argparse
+from collections.abc import Callable, Mapping
+import sys
+import typing
+
+DESCRIPTION = """\
+Run an experiment in a simulator that drives the code by which agents and
+Watcher decide, and compare what comes out with published figures and with an
+oracle. No cloud is asked. "secondary-scheduler simulate list" names the
+experiments.
+"""
+
+RUN = """\
+Run an experiment and print its figures: measured (the mean of the runs),
+published, and those of an oracle that starts everything at once, never moves
+anything and knows the load of each instant. The same seed gives the same
+figures. A published value that is missed is no error: the exit code is 0, and
+2 only for input that is not right.
+
+  secondary-scheduler simulate run hlt
+  secondary-scheduler simulate run hlt --set profile=thesis --runs 1
+  secondary-scheduler simulate run efficiency --quick --format json
+  secondary-scheduler simulate run hlt --set margin=2 --set freeze=off
+
+"--set profile=NAME" chooses thesis (its algorithms and constants), ours (the
+default) or oracle; "--set algorithm=oracle" is the same as the last. Any other
+"--set KEY=VALUE" changes one knob of the profile; a wrong key prints them all.
+"""
+
+#: The experiment, the option or the file is not right.
+BAD_INPUT = 2
+
+
+def add_parser(groups: typing.Any) -> None:
+    """Add the command group to the command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    simulate = groups.add_parser(
+        'simulate', help='experiments in a simulator',
+        description=DESCRIPTION, formatter_class=raw).add_subparsers(
+            required=True, metavar='list|run')
+    simulate.add_parser('list', help='name the experiments').set_defaults(
+        action='simulate_list')
+    run = simulate.add_parser('run', help='run an experiment',
+                              description=RUN, formatter_class=raw)
+    run.add_argument('name', metavar='NAME')
+    run.add_argument('--set', action='append', default=[], dest='changes',
+                     metavar='KEY=VALUE', help='profile, or a knob of it')
+    run.add_argument('--seed', type=_from(0), default=1, metavar='N',
+                     help='of the first run; the others count on from it '
+                          '(default %(default)s)')
+    run.add_argument('--runs', type=_from(1), metavar='N',
+                     help='number of runs (default: the experiment\'s)')
+    run.add_argument('--quick', action='store_true',
+                     help='a smaller experiment, for a first look')
+    run.add_argument('--format', choices=('table', 'json'), default='table',
+                     dest='style', help='(default %(default)s)')
+    run.add_argument('--plot', metavar='DIR',
+                     help='also draw plots into this directory')
+    run.add_argument('--events', metavar='FILE',
+                     help='also write what happened, as JSON lines')
+    run.add_argument('--leases', metavar='FILE.csv',
+                     help='also write a table of leases; for experiments '
+                          'with leases that end, of which there is none yet')
+    run.set_defaults(action='simulate_run')
+
+
+def _from(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise ValueError
+        return int(text)
+
+    number.__name__ = f'whole number from {least}'
+    return number
+
+
+COMMANDS = frozenset({'simulate_list', 'simulate_run'})
+
+
+def run(action: str, options: Mapping[str, typing.Any]) -> int:
+    """Run one of the commands; return its exit code.
+
+    The simulator is loaded here: who manages hosts needs no NumPy.
+    """
+    try:
+        from secondary_scheduler.simulation import console
+    except ImportError as exc:
+        print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
+              'install "secondary_scheduler[simulator]"', file=sys.stderr)
+        return BAD_INPUT
+    try:
+        return int(getattr(console, action)(**options))
+    except console.InputError as exc:
+        print(f'secondary-scheduler: {exc}', file=sys.stderr)
+        return BAD_INPUT

@@ -1,0 +1,67 @@
+"""Run counters of all policies on all hosts at once.
+
+The same counting as ``policies.triggers``; a test holds the two together.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from secondary_scheduler.policies import language, triggers
+from secondary_scheduler.simulation.world import Bools, Floats
+
+#: Failed checks before the global trigger (Boettger Table 6.3, Mid).
+SENSITIVITY: Mapping[int, int] = {25: 7, 20: 6, 15: 5, 10: 4, 8: 3, 6: 2}
+
+
+class Checks:
+    """P policies on H hosts: thresholds and failed checks, (P, H)."""
+
+    def __init__(self, policies: Sequence[language.Policy], hosts: int,
+                 offset: int = 0) -> None:
+        """``offset`` is added to the sensitivity of dynamic policies."""
+        self.policies = tuple(policies)
+        self.threshold = np.repeat(
+            [[one.threshold] for one in policies], hosts, axis=1)
+        self.failed = np.zeros((len(policies), hosts), dtype=np.int64)
+        self.timelimit = np.array([[one.timelimit] for one in policies])
+        self.sensitivity = np.array([[
+            triggers.Trigger(one, offset + triggers.sensitivity_for(
+                one.timelimit, SENSITIVITY)).sensitivity]
+            for one in policies])
+
+    def count(self, use: Mapping[str, Floats],
+              contributing: Mapping[str, Bools]) -> None:
+        """Check all once; ``use`` and ``contributing`` by resource, (H,)."""
+        for number, policy in enumerate(self.policies):
+            fails = contributing[policy.resource] & (
+                use[policy.resource] > self.threshold[number] + 1e-9)
+            self.failed[number] = np.where(fails, self.failed[number] + 1, 0)
+
+    @property
+    def fired(self) -> Bools:
+        """Where the global trigger fires with this very check."""
+        return np.asarray(self.failed == self.sensitivity)
+
+    @property
+    def violated(self) -> Bools:
+        """Where the global trigger has fired."""
+        return np.asarray(self.failed >= self.sensitivity)
+
+    @property
+    def local(self) -> Bools:
+        """Where the local trigger is due."""
+        return np.asarray(self.failed >= self.timelimit - 1)
+
+    @property
+    def broken(self) -> Bools:
+        """Where a policy becomes invalid with this very check."""
+        return np.asarray(self.failed == self.timelimit + 1)
+
+    def set_point(self, resource: str, margin: float) -> Floats:
+        """Return the lowest threshold less a margin; 100 without any."""
+        rows = [row for row, one in enumerate(self.policies)
+                if one.resource == resource]
+        if not rows:
+            return np.full(self.failed.shape[1], 100.0)
+        return np.asarray(self.threshold[rows].min(axis=0) - margin)

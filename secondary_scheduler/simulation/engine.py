@@ -1,0 +1,382 @@
+"""The loop: loads, sharing, control, checks, decisions, second by second."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
+from secondary_scheduler.estimation.durations import (
+    ConcurrentDurations,
+    Job,
+)
+from secondary_scheduler.plans import checker
+from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.policies import language
+from secondary_scheduler.simulation.admission import Admission
+from secondary_scheduler.simulation.checks import Checks
+from secondary_scheduler.simulation.control import Controllers, fill
+from secondary_scheduler.simulation.loads import STEPS
+from secondary_scheduler.simulation.network import Links
+from secondary_scheduler.simulation.observe import Observer
+from secondary_scheduler.simulation.operations import RESOURCES, Operations
+from secondary_scheduler.simulation.profiles import Profile
+from secondary_scheduler.simulation.record import Record, Sample
+from secondary_scheduler.simulation.sharing import max_min
+from secondary_scheduler.simulation.world import (
+    Bools,
+    Floats,
+    Shape,
+    World,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What is to be run, whatever the profile.
+
+    ``load`` is (steps, H) in percent of a host, ``net`` what primaries send
+    and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
+    own random numbers.  With ``placed`` all instances start at once,
+    spread over the hosts.  ``scenario`` is called at the beginning of each
+    second and may change thresholds.
+    """
+
+    shape: Shape
+    policies: tuple[str, ...]
+    load: Floats
+    seeds: tuple[tuple[int, ...], ...]
+    net: float | Floats = 0.0
+    placed: bool = False
+    scenario: 'Callable[[Simulation, int], None] | None' = None
+
+    @property
+    def seconds(self) -> int:
+        """How long it lasts."""
+        return len(self.load) // STEPS
+
+
+class Simulation:
+    """One workload under one profile."""
+
+    def __init__(self, workload: Workload, profile: Profile, record: Record
+                 ) -> None:
+        self.workload = workload
+        self.profile = profile
+        self.record = record
+        self.world = World(workload.shape, workload.seeds)
+        hosts, instances = workload.load.shape[1], len(self.world.status)
+        self.checks = Checks(language.parse_all(
+            workload.policies, language.RESOURCES), hosts,
+            profile.sensitivity_offset)
+        self.operations = Operations(self.world, profile, record)
+        self._observer = Observer(self.world, self.checks, self.operations,
+                                  profile)
+        self._admission = Admission(self.world, self.checks, self._observer,
+                                    profile)
+        self._control = Controllers(profile, hosts, instances)
+        self._links = Links(self.world, profile)
+        self._caps = np.zeros(instances)
+        self._room_s = np.zeros(hosts)
+        self._due = np.full(workload.shape.clusters, np.inf)
+        durations = ConcurrentDurations()
+        self._guided = GuidedDecision(profile.limits, durations,
+                                      profile.counting)
+        self._provisioner = ProvisioningDecision(profile.limits, durations,
+                                                 profile.counting)
+
+    def run(self, progress: Callable[[int], object] = lambda second: None
+            ) -> None:
+        """Run all of it; ``progress`` is told each second that is over."""
+        if self.profile.placed or self.workload.placed:
+            self._place()
+        for second in range(self.workload.seconds):
+            if self.workload.scenario is not None:
+                self.workload.scenario(self, second)
+            self._second(second)
+            progress(second)
+
+    # one second
+
+    def _second(self, second: int) -> None:
+        world = self.world
+        hosts = len(world.block_until)
+        load, main, ops, vm = (np.zeros(hosts) for _one in range(4))
+        used = np.zeros(len(world.status))
+        for step in range(STEPS):
+            now = second + step / STEPS
+            wanted = self.workload.load[second * STEPS + step]
+            primary, burden, use = self._share(wanted)
+            working = np.where(world.running, use, 0.0)
+            work = world.sum_by_host(working, world.host >= 0)
+            boots = world.sum_by_host(use - working, world.host >= 0)
+            load += wanted / STEPS
+            main += primary / STEPS
+            ops += (burden + boots) / STEPS
+            vm += work / STEPS
+            used += use / STEPS
+            self._work(working / STEPS, now)
+            self._adapt(primary + burden + boots + work, use)
+            rate = np.where(world.booting & self.profile.throttles_boot,
+                            use / world.shape.boot, 1.0)
+            self.operations.advance(1 / STEPS, rate, now + 1 / STEPS)
+        nets = self._nets(second)
+        wanted = nets[1].copy()
+        nets[1], sent = self._transfer(wanted, used)
+        self._observer.see(np.stack([main, *nets]), used)
+        self._sample(second, {'load': load, 'main': main, 'ops': ops,
+                              'vm': vm, 'net_load': wanted,
+                              'net_main': nets[1]}, used)
+        # At the floor a guest contributes to nothing, saving it included.
+        secondary = np.where(self.operations.of_the_frozen(), vm, vm + ops)
+        self._check(main + ops + vm, secondary, nets, sent)
+        now = second + 1.0
+        self._thaw(main, now)
+        self._local_triggers(now)
+        self._decide(now)
+
+    def _share(self, wanted: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what primaries, operations and instances get, in percent.
+        """
+        world, shape = self.world, self.world.shape
+        hosts = len(wanted)
+        on = np.flatnonzero(self._inside)
+        owner = world.host[on]
+        demand = np.where(world.booting, shape.boot
+                          * self.profile.throttles_boot, shape.most)[on]
+        burden = self.operations.burden[0]
+        if self.profile.clairvoyant:
+            room = np.maximum(0.0, self._set_point - wanted - burden)
+            self._caps[:] = 0.0
+            self._caps[on] = fill(room, np.ones(len(on)), demand, owner,
+                                  np.ones(len(on), dtype=bool))
+        if self.profile.local_control or self.profile.clairvoyant:
+            demand = np.minimum(demand, self._caps[on])
+        every = np.arange(hosts)
+        got = max_min(
+            np.concatenate((wanted, burden, demand)),
+            np.concatenate((np.full(hosts, float(shape.cores)),
+                            np.ones(hosts),
+                            np.full(len(on), self.profile.weight))),
+            np.concatenate((every, every, owner)), hosts)
+        use = np.zeros(len(world.status))
+        use[on] = got[2 * hosts:]
+        return got[:hosts], got[hosts:2 * hosts], use
+
+    @property
+    def _inside(self) -> Bools:
+        """Which instances are on a host, and not at the floor."""
+        world = self.world
+        return (world.running | world.booting) & ~world.frozen
+
+    @property
+    def _set_point(self) -> Floats:
+        return self.checks.set_point('cpu', self.profile.margin)
+
+    def _nets(self, second: int) -> Floats:
+        """Return what primaries want to receive and send, (2, H)."""
+        net = self.workload.net
+        row = net if isinstance(net, float) else net[second]
+        return np.tile(row, (2, 1)) + np.zeros((2, len(
+            self.world.block_until)))
+
+    def _transfer(self, wanted: Floats, used: Floats
+                  ) -> tuple[Floats, Floats]:
+        """Share the links out; return what primaries and guests send."""
+        world = self.world
+        burden = self.operations.burden[2]
+        got, sent = self._links.share(wanted, burden, used)
+        sums = world.sum_by_host(sent, world.host >= 0)
+        self._links.adapt(got + burden + sums, sent, self.checks.set_point(
+            'net_out', self.profile.margin), self._inside & world.running)
+        return got, sums
+
+    def _work(self, use: Floats, now: float) -> None:
+        """Let instances work; a result is a unit of work in one life."""
+        world, shape = self.world, self.world.shape
+        world.work += use * shape.cores / 100
+        for one in np.flatnonzero(world.work >= shape.unit):
+            world.work[one] -= shape.unit
+            self.record.event(int(world.cluster_of[one]), 'result', t=now,
+                              instance=self._name(one), unit=shape.unit)
+
+    def _adapt(self, total: Floats, use: Floats) -> None:
+        """Let the agents control for one period."""
+        if self.profile.clairvoyant or not self.profile.local_control:
+            return
+        world = self.world
+        held = self._inside & (world.running | self.profile.throttles_boot)
+        most = np.where(world.booting, world.shape.boot, world.shape.most)
+        caps = self._control.step(total, use, self._set_point, world.host,
+                                  held, most)
+        self._caps = np.minimum(caps, self._links.cpu_caps)
+
+    def _sample(self, second: int, values: dict[str, Floats], used: Floats
+                ) -> None:
+        world, clusters = self.world, self.world.shape.clusters
+        there = world.running | world.booting
+        caps = np.where(world.frozen, 0.0, self._caps)
+        # Who has just come is under no control yet.
+        held = there & (world.frozen | (caps > 0) | self.profile.clairvoyant)
+
+        def shares(host: int) -> tuple[dict[str, float], dict[str, float]]:
+            those = np.flatnonzero(there & (world.host == host))
+            return ({self._name(one): float(used[one]) for one in those},
+                    {self._name(one): float(caps[one]) for one in those
+                     if held[one]})
+
+        def count(which: Bools) -> Floats:
+            return which.reshape(clusters, -1).sum(axis=1).astype(float)
+
+        self.record.sample(second, Sample(
+            values, self.checks.set_point('cpu', 0.0), count(held),
+            count(held & (caps == 0.0))), shares)
+
+    def _name(self, instance: int) -> str:
+        first = self.world.instances_of(int(
+            self.world.cluster_of[instance])).start
+        return f'{instance - first:05}'
+
+    # policies
+
+    def _check(self, total: Floats, secondary: Floats, nets: Floats,
+               sent: Floats) -> None:
+        """Check all policies, with what primaries and guests transfer."""
+        slots = self._admission.running()
+        use = {'cpu': total, 'slots': slots,
+               'cores': slots * self.world.shape.vcpus}
+        busy = {'cpu': secondary > 0, 'slots': slots > 0, 'cores': slots > 0}
+        others = self.operations.burden[1:] + np.stack((0 * sent, sent))
+        for row, resource in enumerate(RESOURCES[1:]):
+            use[resource] = nets[row] + others[row]
+            busy[resource] = others[row] > 0
+        self.checks.count(use, busy)
+
+    def _each(self, which: Bools) -> list[tuple[int, int]]:
+        """Return (policy, host) where something is so."""
+        return [(int(row), int(host)) for row, host in np.argwhere(which)]
+
+    def _event(self, host: int, event: str, now: float, **more: object
+               ) -> None:
+        cluster = int(self.world.cluster_of_host[host])
+        self.record.event(cluster, event, t=now,
+                          host=host % self.world.shape.hosts, **more)
+
+    def _local_triggers(self, now: float) -> None:
+        policies = self.checks.policies
+        for row, host in self._each(self.checks.broken):
+            self._event(host, 'invalid', now, policy=policies[row].text)
+        for row, host in self._each(self.checks.failed > 0):
+            self._event(host, 'check_failed', now, policy=policies[row].text,
+                        f=int(self.checks.failed[row, host]))
+        if not self.profile.local_trigger:
+            return
+        for row, host in self._each(self.checks.local):
+            guests = np.flatnonzero(self._inside
+                                    & (self.world.host == host)).tolist()
+            if self.profile.freeze and policies[row].static:
+                guests = guests[int(self.checks.threshold[row, host]):]
+            else:   # who is on its way is stopped as well (R19)
+                guests = [one for one in sorted({
+                    *guests, *self.operations.on_host(host)})
+                    if not self.world.frozen[one]]
+            if guests:
+                self._event(host, 'trigger', now, kind='local',
+                            policy=policies[row].text)
+            for one in guests:
+                self._last_resort(one, host, now)
+
+    def _last_resort(self, guest: int, host: int, now: float) -> None:
+        """Take a guest to the floor, or kill it if it is still there."""
+        world = self.world
+        if self.profile.freeze:
+            world.frozen[guest] = True
+            world.frozen_s[guest] = 0.0
+            self._event(host, 'freeze', now, instance=self._name(guest))
+        elif world.running[guest] or world.busy[guest]:
+            self.operations.kill(guest, now)
+
+    def _thaw(self, main: Floats, now: float) -> None:
+        """Lift the floor where there has been room for long enough."""
+        world = self.world
+        world.frozen_s[world.frozen] += 1
+        stuck = world.frozen & (world.host >= 0)
+        if not stuck.any():
+            return
+        share = self.profile.useful_share
+        inside = world.sum_by_host(np.ones(len(stuck)), self._inside
+                                   & (world.host >= 0))
+        room = (self._set_point - main - self.operations.burden[0]
+                - share * inside)
+        free = np.minimum(room // share,
+                          self._admission.slots() - inside)
+        self._room_s = np.where(free >= 1, self._room_s + 1, 0)
+        for one in np.flatnonzero(stuck & (self._room_s >= self.profile.calm_s
+                                           )[world.host]):
+            host = int(world.host[one])
+            if free[host] >= 1:
+                free[host] -= 1
+                world.frozen[one] = False
+                self._event(host, 'thaw', now, instance=self._name(one))
+
+    # decisions
+
+    def _decide(self, now: float) -> None:
+        for row, host in self._each(self.checks.fired):
+            policy = self.checks.policies[row]
+            self._event(host, 'trigger', now, kind='global',
+                        policy=policy.text)
+            wait = 0.0 if policy.static else min(
+                self.profile.collect_s, (policy.timelimit - float(
+                    self.checks.sensitivity[row, 0])) / 4)
+            cluster = int(self.world.cluster_of_host[host])
+            self._due[cluster] = min(self._due[cluster],
+                                     now + math.floor(wait))
+        if self.profile.patient and now % self.profile.provision_s == 0:
+            tired = self._observer.violated().any(axis=0)
+            self._due[np.unique(self.world.cluster_of_host[tired])] = now
+        if self.profile.reconfigure:
+            for cluster in np.flatnonzero(self._due <= now):
+                self._reconfigure(int(cluster), now)
+        self._due[self._due <= now] = np.inf
+        if now % self.profile.provision_s == 0 and not self.profile.placed:
+            for one, hosts in self._admission.asking(now):
+                self._provision(one, hosts, now)
+
+    def _reconfigure(self, cluster: int, now: float) -> None:
+        seen = self._observer.cluster(cluster, now)
+        if not any(host.violated for host in seen.hosts.values()):
+            return
+        plan = self._guided.decide(seen, Request('preempt'), Budget())
+        if self.profile.sticky:
+            self._prove(checker.check(seen, plan))
+        self.operations.issue(plan, cluster, now, 'reconfigurator')
+
+    def _provision(self, cluster: int, hosts: Sequence[int], now: float
+                   ) -> None:
+        seen = self._observer.cluster(cluster, now)
+        plan = self._provisioner.decide(seen, Request('return', tuple(
+            f'{host:04}' for host in hosts)), Budget())
+        if self.profile.sticky:
+            self._prove(checker.check(seen, plan))
+        self.operations.issue(plan, cluster, now, 'provisioner')
+
+    def _prove(self, faults: Sequence[str]) -> None:
+        if faults:
+            raise RuntimeError(f'a decision made a bad plan: {faults[0]}')
+
+    def _place(self) -> None:
+        """Start everything at once, one after the other around the hosts."""
+        shape = self.world.shape
+        hosts = [f'{one % shape.hosts:04}' for one in range(shape.instances)]
+        lasting = ConcurrentDurations().of_all(
+            [Job(Kind.START, None, host) for host in hosts])
+        plan = Plan(tuple(
+            Operation(one + 1, Kind.START, f'{one:05}', '', None, host,
+                      duration_s=lasting[one])
+            for one, host in enumerate(hosts)))
+        for cluster in range(shape.clusters):
+            self.operations.issue(plan, cluster, 0.0, 'provisioner')

@@ -1,0 +1,111 @@
+"""How much the primary suffers (Boettger 5.3; EXPERIMENTS 5).
+
+A primary keeps one of two cores busy and sends at a rate that changes all
+the time; secondaries compute and send as much as they can.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secondary_scheduler.simulation import loads, sharing
+from secondary_scheduler.simulation.engine import Workload
+from secondary_scheduler.simulation.experiments.base import (
+    Context,
+    Experiment,
+    Values,
+    product,
+)
+from secondary_scheduler.simulation.experiments.hlt import LEASES
+from secondary_scheduler.simulation.record import Tally
+from secondary_scheduler.simulation.statistics import compare
+from secondary_scheduler.simulation.world import Shape
+
+HOSTS, SECONDS = 24, 420
+THRESHOLDS, TIMELIMITS = (95, 90, 85, 80, 75), (25, 15, 8)
+#: CPU use of the primary, and the mean of what it sends, in percent.
+CPU, NET = 54.0, 50.0
+#: What an instance could send: 250 of 1,000 Mbit/s (footnote to 6.5.2).
+GUEST_NET = 25.0
+#: The primary's own noise from run to run, and the margin, in percent.
+NOISE = {'cpu': 1.2, 'net': 0.2}
+MARGIN = 2.0
+#: Table 6.6 in percent of Table 6.4, by timelimit from 8 to 25.
+_CPU_LOST = {75: (2.21, 4.46, 6.75), 80: (8.33, 14.71, 18.67),
+             85: (21.5, 24.38, 41.25), 90: (34.25, 42.71, 43.88),
+             95: (48.21, 50.08, 51.59)}
+_NET_LOST = {75: (1060, 27, 1701), 80: (5205, 2136, 2257),
+             85: (9172, 4600, 6209), 90: (9901, 8180, 9508),
+             95: (14411, 12425, 14125)}
+
+
+def _run(context: Context, threshold: int, timelimit: int) -> Tally:
+    name = f'{threshold}_{timelimit}'
+    random = [np.random.default_rng((seed, threshold, timelimit))
+              for seed in context.seeds]
+    hosts = HOSTS * len(context.seeds)
+    net = np.concatenate([loads.wave('square', NET, HOSTS, SECONDS, one)
+                          for one in random], axis=1)[::loads.STEPS]
+    return context.simulate(Workload(
+        Shape(len(context.seeds), HOSTS, 2, LEASES, net=GUEST_NET),
+        ('slots <= 2 for 25s', f'cpu <= {threshold}% for {timelimit}s',
+         f'net_out <= {threshold}% for {timelimit}s'),
+        np.full((SECONDS * loads.STEPS, hosts), CPU),
+        tuple((seed, threshold, timelimit, 2) for seed in context.seeds),
+        net=net), [f'{name} seed={seed}' for seed in context.seeds],
+        series=True)
+
+
+def _performance(context: Context, tally: Tally) -> dict[str, Sequence[float]]:
+    """Return what of its undisturbed performance is left, by run."""
+    assert tally.series is not None
+    alone, total = (np.stack(one) for one in zip(*tally.series, strict=True))
+    speed = sharing.speed(total, alone, context.profile.contention)
+    left = speed.mean(axis=0).reshape(len(context.seeds), -1).mean(axis=1)
+    sums = tally.sums
+    return {'cpu': (left * sums['main'] / sums['load']).tolist(),
+            'net': (sums['net_main'] / sums['net_load']).tolist()}
+
+
+def interference(context: Context) -> Values:
+    """Compare runs with secondaries with runs without, under each policy."""
+    values: Values = {}
+    for one in product(threshold=THRESHOLDS, timelimit=TIMELIMITS):
+        threshold, timelimit = one['threshold'], one['timelimit']
+        left = _performance(context, _run(context, threshold, timelimit))
+        random = np.random.default_rng((context.seeds[0], threshold,
+                                        timelimit, 3))
+        for kind, shares in left.items():
+            def noise(kind: str = kind, random: np.random.Generator = random
+                      ) -> np.ndarray:
+                return random.normal(0.0, NOISE[kind], len(context.seeds))
+
+            alone = 100 + noise()
+            both = 100 * np.array(shares) + noise()
+            found = compare(alone.tolist(), both.tolist())
+            suffix = f'{kind}_{threshold}_{timelimit}'
+            values |= {f'loss_pct_{suffix}': [found.difference],
+                       f'p_welch_{suffix}': [found.p],
+                       f'ci_low_pct_{suffix}': [found.low],
+                       f'ci_high_pct_{suffix}': [found.high],
+                       f'equivalent_{suffix}': [
+                           float(found.equivalent(MARGIN))]}
+    return values
+
+
+def _published() -> dict[str, float]:
+    return {
+        f'loss_pct_{kind}_{threshold}_{timelimit}': 100 * value / whole
+        for kind, table, whole in (('cpu', _CPU_LOST, 344.25),
+                                   ('net', _NET_LOST, 666129))
+        for threshold, row in table.items()
+        for timelimit, value in zip(reversed(TIMELIMITS), row, strict=True)}
+
+
+def _unit(name: str) -> str:
+    return '%' if 'pct' in name else 'p' if name[0] == 'p' else '0 or 1'
+
+
+EXPERIMENTS = (Experiment(
+    'interference', 'what the primary loses, under 15 policies (5.3)',
+    interference, _published(), _unit, runs=16, bounds=False),)

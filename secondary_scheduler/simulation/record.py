@@ -1,0 +1,182 @@
+"""What happened: sums from which figures follow, and the log of events.
+
+A ``Tally`` is fed by a simulation or by a log that one has written; both
+give the same figures, since nothing else knows how to sum up.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import json
+import typing
+
+import numpy as np
+
+from secondary_scheduler.simulation.world import Floats, Shape
+
+Event = dict[str, typing.Any]
+
+#: What a sample says of each host; see ``Sample``.
+VALUES = ('load', 'main', 'ops', 'vm', 'net_load', 'net_main')
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One second of all hosts, in percent of a host or its link.
+
+    ``values`` has, by name, what primaries want (``load``) and get (``main``),
+    what operations use (``ops``) and instances for their work (``vm``), and
+    what primaries want to send (``net_load``) and do (``net_main``); these
+    and ``limit``, the lowest CPU threshold, are (H,).  ``capped`` and
+    ``frozen`` (C,) count the instances under control and those of them at
+    the floor.
+    """
+
+    values: Mapping[str, Floats]
+    limit: Floats
+    capped: Floats
+    frozen: Floats
+
+
+class Tally:
+    """Sums over a run of C clusters, one row each."""
+
+    def __init__(self, shape: Shape, series: bool = False) -> None:
+        """``series`` also keeps load and use of each host and second."""
+        clusters = shape.clusters
+        self.shape = shape
+        self.seconds = 0
+        #: Host-seconds in percent.
+        self.sums = {name: np.zeros(clusters) for name in (
+            *VALUES, 'used', 'exploitable')}
+        self.capped = np.zeros(clusters)
+        self.frozen = np.zeros(clusters)
+        self.counts: list[Counter[str]] = [
+            Counter() for _one in range(clusters)]
+        self.lost = np.zeros(clusters)
+        #: Kind, estimated and true duration of what has ended well, in s.
+        self.durations: list[list[tuple[str, float, float]]] = [
+            [] for _one in range(clusters)]
+        self.last_operation_s = np.zeros(clusters)
+        self.series: list[tuple[Floats, Floats]] | None = (
+            [] if series else None)
+
+    def sample(self, one: Sample) -> None:
+        """Add a second."""
+        main = one.values['main']
+        secondary = one.values['vm'] + one.values['ops']
+        exploitable = np.maximum(0.0, one.limit - main)
+        for name, values in {
+                **one.values, 'exploitable': exploitable,
+                'used': np.minimum(secondary, exploitable)}.items():
+            self.sums[name] += values.reshape(
+                self.shape.clusters, -1).sum(axis=1)
+        self.capped += one.capped
+        self.frozen += one.frozen
+        self.seconds += 1
+        if self.series is not None:
+            self.series.append((one.values['load'], main + secondary))
+
+    def event(self, cluster: int, kind: str, event: Event) -> None:
+        """Add what happened at one instant."""
+        counts = self.counts[cluster]
+        if kind == 'operation':
+            self.last_operation_s[cluster] = max(
+                self.last_operation_s[cluster], event['issued'])
+            counts[event['kind'] if event['ok'] else 'failed'] += 1
+            if event['ok']:
+                self.durations[cluster].append((
+                    event['kind'], event['estimate_s'],
+                    event['ended'] - event['started']))
+        elif kind == 'trigger':
+            counts[event['kind']] += 1
+        elif kind == 'work_lost':
+            self.lost[cluster] += event['core_s']
+        else:
+            counts[kind] += 1
+
+    def core_s(self, *names: str) -> Floats:
+        """Return core-seconds of some sums together, (C,)."""
+        total = np.sum([self.sums[name] for name in names], axis=0)
+        return np.asarray(total * self.shape.cores / 100)
+
+    @property
+    def kept(self) -> Floats:
+        """Core-seconds of work that a result or a saved state keeps, (C,)."""
+        return self.core_s('vm') - self.lost
+
+    @property
+    def host_seconds(self) -> int:
+        """Of each cluster."""
+        return self.seconds * self.shape.hosts
+
+
+class Record:
+    """Feeds a tally, and writes a log if one is wanted."""
+
+    def __init__(self, shape: Shape, runs: Sequence[str],
+                 log: typing.TextIO | None = None, series: bool = False
+                 ) -> None:
+        """``runs`` names the cluster of each row in the log."""
+        self.tally = Tally(shape, series)
+        self.runs = tuple(runs)
+        self._log = log
+
+    def sample(self, time: int, sample: Sample,
+               shares: typing.Callable[[int], tuple[
+                   Mapping[str, float], Mapping[str, float]]]) -> None:
+        """Record a second; ``shares(host)`` gives its vm and cap maps."""
+        self.tally.sample(sample)
+        if self._log is None:
+            return
+        hosts = self.tally.shape.hosts
+        for host in range(len(sample.limit)):
+            vm, cap = shares(host)
+            self._write(host // hosts, 'sample', {
+                't': time, 'host': host % hosts,
+                'limit': float(sample.limit[host]),
+                **{name: float(values[host])
+                   for name, values in sample.values.items()},
+                'work': float(sample.values['vm'][host]), 'vm': vm,
+                'cap': cap})
+
+    def event(self, cluster: int, event: str, **fields: typing.Any) -> None:
+        """Record what happened at one instant."""
+        self.tally.event(cluster, event, fields)
+        if self._log is not None:
+            self._write(cluster, event, fields)
+
+    def _write(self, cluster: int, event: str, fields: Event) -> None:
+        json.dump({'event': event, 'run': self.runs[cluster], **fields},
+                  typing.cast(typing.TextIO, self._log))
+        typing.cast(typing.TextIO, self._log).write('\n')
+
+
+def replay(lines: Iterator[str], shape: Shape, series: bool = False
+           ) -> dict[str, Tally]:
+    """Return the tally of each run in a log."""
+    shape = dataclasses.replace(shape, clusters=1)
+    tallies: dict[str, Tally] = {}
+    seconds: dict[str, list[Event]] = {}
+    for line in lines:
+        event = json.loads(line)
+        run, kind = event.pop('run'), event.pop('event')
+        tally = tallies.setdefault(run, Tally(shape, series))
+        if kind != 'sample':
+            tally.event(0, kind, event)
+            continue
+        rows = seconds.setdefault(run, [])
+        rows.append(event)
+        if len(rows) == shape.hosts:
+            tally.sample(_joined(rows))
+            rows.clear()
+    return tallies
+
+
+def _joined(rows: list[Event]) -> Sample:
+    values = {name: np.array([row['work' if name == 'vm' else name]
+                              for row in rows]) for name in VALUES}
+    caps = [cap for row in rows for cap in row['cap'].values()]
+    return Sample(
+        values, np.array([row['limit'] for row in rows]),
+        np.array([float(len(caps))]), np.array([float(caps.count(0.0))]))

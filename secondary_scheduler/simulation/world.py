@@ -1,0 +1,125 @@
+"""The state of the simulated clusters, as arrays.
+
+C clusters of h hosts and n instances each are rows of arrays of H = C h hosts
+and N = C n instances; cluster c has the hosts from c h on and the instances
+from c n on.  Shares are in percent of a host, work in core-seconds.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NOWHERE = -1
+
+
+class Status(enum.IntEnum):
+    """What an instance is, while no operation on it has ended."""
+
+    STOPPED = 0
+    SUSPENDED = 1
+    RUNNING = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What all clusters of a run have in common.
+
+    ``leases`` lists the sizes of the leases of a cluster; every instance has
+    ``vcpus`` and can use all of them, and its boot uses ``boot`` percent of
+    the host.  A result is ``unit`` core-seconds.  ``net`` is what each
+    instance sends, in percent of its host's link.
+    """
+
+    clusters: int
+    hosts: int
+    cores: int
+    leases: tuple[int, ...]
+    vcpus: int = 1
+    boot: float = 20.0
+    unit: float = 150.0
+    net: float = 0.0
+
+    @property
+    def instances(self) -> int:
+        """Instances in each cluster."""
+        return sum(self.leases)
+
+    @property
+    def most(self) -> float:
+        """What an instance can use, in percent of its host."""
+        return min(100.0, 100.0 * self.vcpus / self.cores)
+
+
+class World:
+    """Hosts, instances and leases, and what is going on among them."""
+
+    def __init__(self, shape: Shape, seeds: Sequence[Sequence[int]]) -> None:
+        """Start with all leases waiting, in an order drawn by the seed."""
+        self.shape = shape
+        clusters, hosts = shape.clusters, shape.clusters * shape.hosts
+        count = clusters * shape.instances
+        self.random = [np.random.default_rng(seed) for seed in seeds]
+        self.cluster_of_host = np.repeat(np.arange(clusters), shape.hosts)
+        self.cluster_of = np.repeat(np.arange(clusters), shape.instances)
+        #: Leases in the order of the queue; of each instance, its number.
+        self.lease_of = np.concatenate([self._leases(c) for c in
+                                        range(clusters)]).astype(np.int64)
+        self.queued_since = np.zeros((clusters, len(shape.leases)))
+        self.status = np.full(count, Status.STOPPED, dtype=np.int64)
+        self.host = np.full(count, NOWHERE, dtype=np.int64)
+        self.frozen = np.zeros(count, dtype=bool)
+        self.frozen_s = np.zeros(count)
+        self.work = np.zeros(count)         # since the last result
+        self.hold_until = np.full(count, -np.inf)       # back-off, remedy
+        self.block_until = np.full(hosts, -np.inf)
+        #: Seconds that the operation on each instance still takes.
+        self.left = np.full(count, np.inf)
+        self.booting = np.zeros(count, dtype=bool)
+        #: Whether an operation on it waits for others of its plan.
+        self.reserved = np.zeros(count, dtype=bool)
+
+    def _leases(self, cluster: int) -> Ints:
+        sizes = self.random[cluster].permutation(np.array(self.shape.leases))
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @property
+    def busy(self) -> Bools:
+        """Whether an operation on an instance is under way."""
+        return np.isfinite(self.left)
+
+    @property
+    def running(self) -> Bools:
+        """Whether an instance may do work on its host."""
+        return self.status == Status.RUNNING
+
+    def hosts_of(self, cluster: int) -> range:
+        """Return the numbers of a cluster's hosts."""
+        first = cluster * self.shape.hosts
+        return range(first, first + self.shape.hosts)
+
+    def instances_of(self, cluster: int) -> range:
+        """Return the numbers of a cluster's instances."""
+        first = cluster * self.shape.instances
+        return range(first, first + self.shape.instances)
+
+    def members(self, instance: int) -> list[int]:
+        """Return the instances of an instance's lease, itself included."""
+        those = self.instances_of(int(self.cluster_of[instance]))
+        lease = self.lease_of[instance]
+        return [one for one in those if self.lease_of[one] == lease]
+
+    def sum_by_host(self, values: npt.NDArray[np.generic],
+                    where: Bools) -> Floats:
+        """Return the sums of values of instances on each host, (H,).
+
+        Only instances that have a host may be counted.
+        """
+        return np.bincount(self.host[where], values[where],
+                           minlength=len(self.block_until))
