@@ -8,7 +8,6 @@ schedule (Poisson arrivals from a seed, so two runs get the same arrivals).
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import os
 import pathlib
 import statistics
 import subprocess
@@ -27,12 +26,11 @@ TRANSACTION = '''\
 select sum(abalance) from pgbench_accounts
  where aid between :first and :first + 30000;
 '''
-#: What the primary needs of its host, in percent: when calm alone, in a burst
-#: beside busy guests of other hosts.  They share the machine's caches, so that
-#: a transaction takes up to half as long again: a burst chosen alone would
-#: saturate the host by itself.
+#: What the primary needs of its host, alone, in percent.  Beside busy guests a
+#: transaction takes longer: a burst that needs much more alone would saturate
+#: the host by itself.
 CALM_PERCENT = 16
-BURST_PERCENT = 70
+BURST_PERCENT = 68
 #: Seconds within which an emulated guest boots with a CPU of its own.
 BOOT_S = 120
 #: Seconds of one measurement of what a transaction costs.
@@ -145,7 +143,7 @@ def neighbours(cpus) -> Iterator[None]:
     """
     with tempfile.TemporaryDirectory() as directory:
         consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
-        processes = [subprocess.Popen(cgroups.inside('neighbours', [
+        processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
             'taskset', '-c', str(cpu), *guest.emulated('cpu', console)]))
             for cpu, console in zip(cpus, consoles, strict=True)]
         try:
@@ -164,7 +162,7 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
 
     So the schedule asks for the same part of a host on any machine.  A busy
     host's caches are warmer and its clock is higher: each rate is chosen by
-    what a transaction costs near that rate, and the burst's beside guests.
+    what a transaction costs near that rate.
     """
     def share(rate: int = 0) -> float:
         """Return the primary's share of its host, in percent.
@@ -187,10 +185,8 @@ def calibrate(directory: pathlib.Path, host: str) -> Rates:
         return round(percent * guess / (share(guess) - idle))
 
     calm = rate_for(CALM_PERCENT, 20)
-    with neighbours(range(os.cpu_count() or 1)):
-        burst = rate_for(BURST_PERCENT,
-                         round(calm * BURST_PERCENT / CALM_PERCENT))
-        return Rates(calm, rate_for(BURST_PERCENT, burst))
+    burst = rate_for(BURST_PERCENT, round(calm * BURST_PERCENT / CALM_PERCENT))
+    return Rates(calm, rate_for(BURST_PERCENT, burst))
 
 
 class Sampler(threading.Thread):
