@@ -99,8 +99,10 @@ class Reporter:
     def closed(self) -> str:
         """Say why no secondary may come, apart from room; '' if it may."""
         resolved, inventory = self._policies.current, self._inventory()
+        # One failed check is noise: a host at its set point has them, and the
+        # controller corrects it before the next.
         failing = [report.policy for report in self._trigger.reports
-                   if report.failed]
+                   if report.failed > 1]
         floored = [guest.uuid for guest in self._domains.secondaries()
                    if self._floors.reasons(guest.uuid)
                    & {Reason.POLICY, Reason.SLOTS, Reason.SAFETY}]

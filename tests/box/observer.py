@@ -14,12 +14,11 @@ import time
 
 import cgroups
 import layout
-import report
 import secondaries
 
 #: Percent of a host; two observers that sample at different instants may
 #: differ by some percent in one second.
-THRESHOLD = report.THRESHOLD + 5
+THRESHOLD = layout.THRESHOLD + 5
 
 _SCOPE = re.compile(r'qemu-\d+-(.+)\.libvirt-qemu')
 #: The floor: 1 ms in 100 ms for each vCPU, in percent of a host; and what

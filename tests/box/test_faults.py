@@ -12,6 +12,7 @@ import time
 from openstack import exceptions
 import pytest
 
+import layout
 from tests.box import load, services
 from tests.box import observer as observers
 from tests.box.fleet import AWAY
@@ -50,7 +51,7 @@ def converges(storm):
     storm.end()
     busiest = max(row.total for row in storm.observer.since(
         storm.host, storm.trial.began))
-    assert busiest > 80, f'the burst was none: {busiest:.0f} %'
+    assert busiest > layout.THRESHOLD, f'the burst was none: {busiest:.0f} %'
     storm.fleet.wait_all_run(CONVERGES_S)
     storm.trial.check()
 

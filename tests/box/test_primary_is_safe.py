@@ -157,7 +157,8 @@ def test_no_file_of_a_primary_is_written_in_a_burst(
     assert before == after
     assert slice_idle.read_text().strip() == '0'
     # The burst was one: the secondaries beside them were held down.
-    assert max(row.total for row in observer.since(host, began)) > 80
+    assert max(row.total for row in observer.since(host, began)
+               ) > layout.THRESHOLD
     assert [path.read_text() for path in pid_files] == pids
     for domain in by_hand.values():
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING

@@ -5,7 +5,7 @@ import json
 import time
 
 import hosts as box_hosts
-from report import TIMELIMIT
+from layout import TIMELIMIT
 from tests.box.fleet import Fleet
 from tests.box.observer import Observer
 

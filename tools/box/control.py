@@ -217,10 +217,10 @@ breaker_minimum = 50
 {token}
 '''
 
-POLICIES = '''\
+POLICIES = f'''\
 # One file for agents, schedulers and Watcher (DESIGN.md decision 10).
 [secondary_scheduler]
-policy = cpu <= 80% for 10s on aggregate:secondary
+policy = {layout.POLICY}
 report_interval = 2
 # Hosts this small are noisy: one transaction of the primary is 1 % of a
 # second of a host.

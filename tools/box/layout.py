@@ -42,6 +42,11 @@ HOST_CPUS = 0.4
 #: a host is not throttled before it is busy (doc/source/box.rst says more).
 HOST_PERIOD_US = 50000
 
+#: What the box's policy allows, in percent of a host for so many seconds.
+THRESHOLD = 70
+TIMELIMIT = 10
+POLICY = f'cpu <= {THRESHOLD}% for {TIMELIMIT}s on aggregate:secondary'
+
 #: cgroup v1 controllers, or the single v2 hierarchy.
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',
                'blkio', 'pids')

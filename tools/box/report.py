@@ -7,8 +7,6 @@ import io
 import layout
 import workload
 
-THRESHOLD = 80
-TIMELIMIT = 10
 HOLDS = {True: 'yes', False: 'NO', None: 'n/a'}
 EXPLANATION = '''\
 <p>On each of {hosts} real compute hosts a PostgreSQL server (the
@@ -40,7 +38,7 @@ def _primary(run: dict, hosts: list[str]) -> dict:
     began = run['began']
     names = [name for name in began if name != 'end']
     for name, following in zip(names, [*names[1:], 'end'], strict=True):
-        since = began[name] + (TIMELIMIT if name == 'c' else 0)
+        since = began[name] + (layout.TIMELIMIT if name == 'c' else 0)
         rows = [row for host in hosts
                 for row in run['clients'].latencies(name, host, since)]
         latencies = [latency for _, latency in rows]
@@ -205,7 +203,8 @@ def _plots(hosts, burst_host, runs, watch) -> str:
         guests = [row[host][1] for row in rows]
         axis.stackplot(times, primary, guests, labels=('primary',
                        'secondaries'), colors=('#1f4e79', '#9cc3e6'))
-        axis.axhline(THRESHOLD, color='#c00000', ls='--', lw=1, label='policy')
+        axis.axhline(layout.THRESHOLD, color='#c00000', ls='--', lw=1,
+                     label='policy')
         axis.set_ylim(0, 110)
         axis.set_ylabel(f'{host}\nCPU %')
         seen = [(t - zero, f'{watch.servers[uuid]} {status.lower()}')
@@ -247,8 +246,8 @@ def _plots(hosts, burst_host, runs, watch) -> str:
 def write_html(path, f, hosts, burst_host, runs, watch, servers) -> None:
     """Write the report, one file with its pictures in it."""
     explanation = EXPLANATION.format(
-        hosts=len(hosts), burst=burst_host, threshold=THRESHOLD,
-        timelimit=TIMELIMIT)
+        hosts=len(hosts), burst=burst_host, threshold=layout.THRESHOLD,
+        timelimit=layout.TIMELIMIT)
     promises = ''.join(
         f"<tr><td>{html.escape(line['promise'])}</td>"
         f"<td>{_number(line['value'])}</td>"

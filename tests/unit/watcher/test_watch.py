@@ -169,6 +169,16 @@ class ViolationsTest(Case):
         super().setUp()
         self.seen.refresh()
 
+    def answered(self):
+        """Let h1 violate its policies; return the audit, which is over."""
+        self.audit(1)
+        self.report('h1', violated=True)
+        self.tick()
+        audit, = self.audits()
+        audit.state = 'SUCCEEDED'
+        audit.save()
+        return audit
+
     def test_a_violation_becomes_one_audit(self):
         self.audit(1)
         self.tick()
@@ -247,12 +257,7 @@ class ViolationsTest(Case):
         self.assertEqual(2, len(self.audits()))
 
     def test_a_failed_action_does_not_wait_for_the_backoff(self):
-        self.audit(1)
-        self.report('h1', violated=True)
-        self.tick()
-        first, = self.audits()
-        first.state = 'SUCCEEDED'
-        first.save()
+        first = self.answered()
         plan = self.plan(first)
         self.report('h1', violated=True)
         self.tick(3)
@@ -265,12 +270,7 @@ class ViolationsTest(Case):
         self.assertEqual(2, len(self.audits()))
 
     def test_a_new_violation_waits_for_no_audit_that_did_nothing(self):
-        self.audit(1)
-        self.report('h1', violated=True)
-        self.tick()
-        first, = self.audits()
-        first.state = 'SUCCEEDED'
-        first.save()
+        self.answered()
         self.later(3)
         self.report('h1', violated=True)
         self.tick(3)
@@ -281,12 +281,7 @@ class ViolationsTest(Case):
         self.assertEqual(2, len(self.audits()), 'it begins anew')
 
     def test_a_new_violation_waits_for_operations_to_settle(self):
-        self.audit(1)
-        self.report('h1', violated=True)
-        self.tick()
-        first, = self.audits()
-        first.state = 'SUCCEEDED'
-        first.save()
+        first = self.answered()
         self.action(self.plan(first), 'migrate', 1, target='h2')
         self.later(3)
         self.report('h1')
