@@ -279,8 +279,8 @@ def configure(settings: dict) -> None:
         _write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
             **values('watcher', host=f'control{engine}')))
     policies = etc / 'secondary_scheduler/policies.conf'
-    if not policies.exists():
-        _write(policies, POLICIES)
+    # What a user has changed stays until the box itself has other policies.
+    once('policies', _write, policies, POLICIES, key=POLICIES)
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
         _write(agent, AGENT.format(**values('secondary-agent', host=host)))
