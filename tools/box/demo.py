@@ -22,11 +22,12 @@ from shell import say
 import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
+#: The hosts have room for twelve: of four on one host two at most can migrate.
 FLEET = (('render-1', 'secondary.low', 'render'),
          ('render-2', 'secondary.low', 'render'),
          ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),
-         ('fold-3', 'secondary', None), ('mine-1', 'secondary', None),
-         ('mine-2', 'secondary', None),
+         ('fold-3', 'secondary', None), ('fold-4', 'secondary', None),
+         ('mine-1', 'secondary', None), ('mine-2', 'secondary', None),
          ('train-1', 'secondary.high', None),
          ('train-2', 'secondary.high', None))
 RUN = layout.STATE / 'demo'
