@@ -1,7 +1,7 @@
 """What the secondaries of a calm box do to the latency of its primaries.
 
-The demo's calm load of the primaries, over and over, in conditions
-that take turns, so that what drifts on the machine drifts for all of them:
+The demo's calm load of the primaries, over and over, in conditions that take
+turns, so that what drifts on the machine drifts for all of them:
 
     alone      the guests of all hosts are held still
     again      the same once more: what two equal runs differ by

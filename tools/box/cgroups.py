@@ -5,7 +5,7 @@
     box/neighbours       runs where nothing else of the box wants to
     box/hosts/NAME       one compute host: its limit makes it a host
         system.slice     what systemd would start: the primary service, the
-                         agent, libvirtd
+                         agent, libvirtd (its CPU time is charged to control)
         machine          what libvirt makes for its guests
 
 Weights act only between siblings, which is why the primary and the guests
@@ -20,8 +20,8 @@ from shell import BoxError
 
 ROOT = pathlib.Path('/sys/fs/cgroup')
 #: Weights of the groups: the clients' machines are never short of CPU, the
-#: hosts come next, and the control plane takes what is left. (At once giving
-#: way, as with cpu.idle, would double the time from a trigger to a plan.)
+#: hosts come next, and the control plane takes what is left. (To give way
+#: at once, by cpu.idle, would double the time from a trigger to a plan.)
 SHARES = {'control': 2048, 'clients': 16384, 'hosts': 8192}
 #: The group that gives way to all of these.
 IDLE = 'neighbours'

@@ -271,6 +271,16 @@ class Reports(Base):
             self.assertEqual(admission, agent.reporter.build().admission)
             self.assertEqual('', agent.reporter.closed())
 
+    def test_one_failed_check_closes_nothing(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        for failed, reason in ((1, ''), (2, 'policies fail: p')):
+            agent.reporter._trigger = mock.Mock(
+                reports=[mock.Mock(failed=failed, policy='p')])
+            self.assertEqual(reason, agent.reporter.closed())
+
     def test_no_room(self):
         self.host.guest(0)
         agent = self.make()
