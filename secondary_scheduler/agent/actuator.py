@@ -9,6 +9,7 @@ machine slice while nothing but secondaries is in it.
 from collections.abc import Iterable, Sequence
 import dataclasses
 import errno
+import math
 import os
 import re
 import signal
@@ -236,11 +237,10 @@ class Actuator:
             return self._lift(grip) and bool(done) and all(done)
 
     def _quota(self, ratio: float) -> Limit:
-        for period in (self._period_us, LONG_PERIOD_US):
-            quota = int(ratio * period)
-            if quota >= LEAST_QUOTA_US:
-                return quota, period
-        return LEAST_QUOTA_US, LONG_PERIOD_US
+        """Return the limit of this ratio with the shortest period allowed."""
+        period = max(self._period_us, LEAST_QUOTA_US / max(ratio, 1e-9))
+        period = math.ceil(min(period, LONG_PERIOD_US))
+        return max(int(ratio * period), LEAST_QUOTA_US), period
 
     def floor(self, guest: Secondary, service: bool = True) -> bool:
         """Take a guest to its floor: 1 ms in 100 ms for each vCPU.

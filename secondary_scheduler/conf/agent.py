@@ -103,7 +103,8 @@ split, so that it can grow again. A larger value makes the split more equal.
 Period of the bandwidth limits written for vCPU threads, in milliseconds. A
 short period spreads what a guest may use, so it neither bursts nor stalls
 for long; it costs more timer interrupts. The kernel grants no less than 1 ms
-a period, so for small shares the period is lengthened to 100 ms.
+a period, so the period of a smaller share is as long as that 1 ms takes to be
+its share, up to 100 ms.
 """),
     cfg.IntOpt(
         'service_quota_ms',

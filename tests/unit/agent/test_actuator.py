@@ -41,7 +41,7 @@ class Limits(Base):
         self.assertEqual('8000 20000', self.host.quota(0, 'vcpu1'))
         # 1 % of 4 CPUs: below 1 ms in 20 ms a longer period is needed.
         self.actuator.set_share(guest, 1.0, 4.0)
-        self.assertEqual('2000 100000', self.host.quota(0))
+        self.assertEqual('1000 50000', self.host.quota(0))
         self.actuator.set_share(guest, 0.001, 4.0)
         self.assertEqual('1000 100000', self.host.quota(0))
         self.actuator.set_share(guest, 100.0, 4.0)
