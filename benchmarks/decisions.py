@@ -19,7 +19,7 @@ from benchmarks import clusters
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.decisions.search import Profile
+from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import Cluster, Host, Instance

@@ -10,7 +10,7 @@ import os
 import hypothesis
 
 hypothesis.settings.register_profile(
-    'repeatable', derandomize=True, max_examples=100, deadline=None,
+    'repeatable', derandomize=True, max_examples=300, deadline=None,
     database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile(
     'search', hypothesis.settings.get_profile('repeatable'),

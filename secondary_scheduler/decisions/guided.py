@@ -14,7 +14,8 @@ from secondary_scheduler.decisions import base, homecoming, ordering
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.repair import Repair
-from secondary_scheduler.decisions.search import Profile, Search, Violation
+from secondary_scheduler.decisions.search import Search
+from secondary_scheduler.decisions.violations import Profile, Violation
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster, HostPolicy

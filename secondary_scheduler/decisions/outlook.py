@@ -5,7 +5,13 @@ where, which policies bind a host, what is under way, and at what times the
 steps of a decision begin and end.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 import math
 
 from secondary_scheduler.decisions import ordering
@@ -146,13 +152,7 @@ class Outlook:
         (X10).  No operation can be made to wait for one that is under way
         already, so who is leaving still has its place under a static policy.
         """
-        here = [work for work in works if host in (work.source, work.target)]
-        for policy in self._policies[host]:
-            if policy.violated:
-                continue
-            mine = [work for work in here if not (
-                policy.static and work.departs(host)
-                and work in self.ongoing)]
+        for policy, mine in self._judged(host, works):
             wait = max(1, policy.sensitivity - policy.failed)
             times = {work.start_s + wait for work in mine} | {math.inf}
             times |= {work.end_s for work in mine
@@ -160,6 +160,26 @@ class Outlook:
             if any(self._worse(host, policy, at_s, mine) for at_s in times):
                 return True
         return False
+
+    def bears(self, host: str, steps: Iterable[Step]) -> bool:
+        """Tell whether a host's policies hold when all steps have ended.
+
+        A quick no before ``spoils``, which asks this too: no times are
+        needed for it.
+        """
+        return not any(self._worse(host, policy, math.inf, mine) for
+                       policy, mine in self._judged(host, self.outcome(
+                           steps, host)))
+
+    def _judged(self, host: str, works: Iterable[Work]
+                ) -> Iterator[tuple[HostPolicy, list[Work]]]:
+        """Yield the policies that hold, and the operations that count."""
+        here = [work for work in works if host in (work.source, work.target)]
+        for policy in self._policies[host]:
+            if not policy.violated:
+                yield policy, [work for work in here if not (
+                    policy.static and work.departs(host)
+                    and work in self.ongoing)]
 
     def _worse(self, host: str, policy: HostPolicy, at_s: float,
                works: list[Work]) -> bool:

@@ -18,7 +18,7 @@ import dataclasses
 from secondary_scheduler.decisions import base, ordering
 from secondary_scheduler.decisions.draft import Draft, is_open
 from secondary_scheduler.decisions.outlook import Outlook
-from secondary_scheduler.decisions.search import Profile
+from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import (
@@ -158,7 +158,8 @@ def _place(draft: Draft, outlook: Outlook, instance: Instance,
             continue
         begun = len(draft.steps)
         draft.bring_up(instance, host)
-        if not outlook.spoils(host, outlook.works(draft.steps)):
+        if outlook.bears(host, draft.steps) and not outlook.spoils(
+                host, outlook.works(draft.steps)):
             return True
         draft.rewind(begun)
     return False

@@ -22,7 +22,7 @@ from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft, is_movable
 from secondary_scheduler.decisions.loads import Loads
 from secondary_scheduler.decisions.outlook import Outlook
-from secondary_scheduler.decisions.search import Violation
+from secondary_scheduler.decisions.violations import Violation
 from secondary_scheduler.estimation.feasibility import Work
 from secondary_scheduler.model.cluster import State
 from secondary_scheduler.model.lazy import Lazy

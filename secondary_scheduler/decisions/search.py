@@ -9,23 +9,18 @@ LOW, and each set of them with the actions of LOWACTION, the gentlest first.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-import dataclasses
 import enum
 import functools
 import itertools
 import math
 import typing
 
-from secondary_scheduler.decisions import outlook as outlooks
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft, is_movable
-from secondary_scheduler.estimation.feasibility import Overheads, Work
-from secondary_scheduler.model.cluster import (
-    Host,
-    HostPolicy,
-    Instance,
-    State,
-)
+from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.violations import Profile, Violation
+from secondary_scheduler.estimation.feasibility import Work
+from secondary_scheduler.model.cluster import Host, Instance, State
 from secondary_scheduler.plans.operations import Kind
 
 Item = typing.TypeVar('Item')
@@ -67,51 +62,6 @@ class Tried(typing.NamedTuple):
     verdict: Verdict
 
 
-@dataclasses.dataclass(frozen=True)
-class Violation:
-    """A policy that has to be brought to hold by a time, in seconds."""
-
-    host: str
-    policy: HostPolicy
-    deadline_s: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Profile:
-    """How the search counts.
-
-    ``deadline_guard`` seconds are kept between the last operation and the
-    timelimit, since the host helps itself one second before it (X15);
-    ``schedule`` gives operations their times; the LOW order takes the
-    ``subset_leases`` lowest leases.  ``moves_first`` tries to end violations
-    by migrations alone before anything else; without ``preempts`` that is
-    all that is tried.  Where ``agents_hold`` policies in time, by taking
-    instances to the floor at no loss, operations have no deadline, and
-    nothing is stopped for want of time.
-    """
-
-    deadline_guard: float = 2.0
-    schedule: outlooks.Schedule = outlooks.in_order
-    subset_leases: int = 10
-    moves_first: bool = True
-    preempts: bool = True
-    overheads: Overheads = dataclasses.field(default_factory=Overheads)
-    agents_hold: bool = False
-
-    def deadline(self, policy: HostPolicy) -> float:
-        """Return the seconds left to end a violation (Boettger R22, X15)."""
-        if self.agents_hold:
-            return math.inf
-        return (policy.timelimit - max(policy.sensitivity, policy.failed)
-                - self.deadline_guard)
-
-
-#: As in the thesis: no guard, all operations begin at the same time, and a
-#: higher lease may cost a lower one its place where moving others would do.
-THESIS = Profile(deadline_guard=0.0, schedule=outlooks.at_once,
-                 moves_first=False)
-
-
 def low_order(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Yield all non-empty subsets of items that are in ascending order.
 
@@ -150,7 +100,7 @@ class Search:
     (Boettger R32).
     """
 
-    def __init__(self, draft: Draft, outlook: outlooks.Outlook,
+    def __init__(self, draft: Draft, outlook: Outlook,
                  violations: Sequence[Violation], profile: Profile,
                  budget: Budget,
                  elapsed: Callable[[], float] = lambda: 0.0) -> None:

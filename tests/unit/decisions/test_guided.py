@@ -7,13 +7,15 @@ from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.outlook import at_once, in_order
 from secondary_scheduler.decisions.search import (
-    THESIS,
     Action,
-    Profile,
     Verdict,
-    Violation,
     low_actions,
     low_order,
+)
+from secondary_scheduler.decisions.violations import (
+    THESIS,
+    Profile,
+    Violation,
 )
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import Limits

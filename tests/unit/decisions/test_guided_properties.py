@@ -5,7 +5,7 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondary_scheduler.decisions import search
+from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
@@ -17,7 +17,8 @@ from tests.unit.decisions.test_properties import COUNTING, REQUESTS
 
 DRIVERS = st.sampled_from([
     GuidedDecision(),
-    GuidedDecision(durations=ConcurrentDurations(), profile=search.THESIS)])
+    GuidedDecision(durations=ConcurrentDurations(),
+                   profile=violations.THESIS)])
 #: Enough to end nearly all searches, little enough for many examples.
 UNITS = 2000
 

@@ -104,6 +104,18 @@ class TestPreempt(unittest.TestCase):
                                 running(cluster, name))
                 self.assertIn(name, {o.source for o in plan.operations})
 
+    @given(worlds.planted_clusters(), st.sampled_from([0, 100_000]))
+    def test_what_can_be_repaired_is_repaired_whole(self, planted, units):
+        cluster, repair = planted
+        if not repair:
+            return
+        plan = decide(cluster, Request('preempt'), units)
+        self.assertTrue(plan)
+        self.assertEqual((), plan.unresolved)
+        after = worlds.apply(cluster, plan)
+        for name in cluster.hosts:
+            self.assertEqual(0, surplus(after, name))
+
     @given(worlds.clusters())
     def test_unresolved_only_what_cannot_be_touched(self, cluster):
         plan = decide(cluster, Request('preempt'))

@@ -5,7 +5,7 @@ import unittest
 
 from hypothesis import given
 
-from secondary_scheduler.decisions import outlook, search
+from secondary_scheduler.decisions import outlook, violations
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.provisioning import (
     ProvisioningDecision,
@@ -180,7 +180,7 @@ class TestProvisioning(Case):
         for schedule in (outlook.at_once, outlook.in_order):
             self.assertEqual(3, len(kinds(self.decide(
                 world, limits=Limits(margin=0.0),
-                profile=search.Profile(schedule=schedule)))))
+                profile=violations.Profile(schedule=schedule)))))
 
     def test_scope_and_budget(self):
         world = leased(cluster(slots('h', 9), slots('i', 9), new('a', 'l')),

@@ -12,7 +12,7 @@ from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.loads import Loads
 from secondary_scheduler.decisions.outlook import Outlook, in_order
-from secondary_scheduler.decisions.search import Profile
+from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import RUNNING, Limits
 from secondary_scheduler.model.cluster import HostPolicy, InFlight, State

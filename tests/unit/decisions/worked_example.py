@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from secondary_scheduler.decisions import search
+from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
@@ -48,7 +48,7 @@ def cluster():
     return Cluster(hosts, instances)
 
 
-def decision(profile=search.THESIS, **durations):
+def decision(profile=violations.THESIS, **durations):
     """Return the decision with the thesis's numbers."""
     return GuidedDecision(NO_MARGIN, ConcurrentDurations(**durations),
                           profile)
@@ -60,7 +60,7 @@ def searched(elapsed=None, **durations):
     if elapsed is not None:
         driver.elapsed = elapsed
     world = cluster()
-    found = [search.Violation(host.name, policy, driver.profile.deadline(
+    found = [violations.Violation(host.name, policy, driver.profile.deadline(
         policy)) for host in world.hosts.values()
         for policy in host.policies if policy.violated]
     assert {one.deadline_s for one in found} == {9}
@@ -71,4 +71,4 @@ def searched(elapsed=None, **durations):
 
 def thesis(**values):
     """Return the thesis's profile with something else in it."""
-    return dataclasses.replace(search.THESIS, **values)
+    return dataclasses.replace(violations.THESIS, **values)

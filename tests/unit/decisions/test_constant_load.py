@@ -1,0 +1,84 @@
+"""A load that does not change leads to no operation in the end (R37).
+
+Whatever a cluster looks like, decisions are made, carried out and made again
+on what that has led to, as often as anything is planned.
+"""
+
+import dataclasses
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secondary_scheduler.decisions import violations
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
+from secondary_scheduler.estimation.durations import ConcurrentDurations
+from secondary_scheduler.estimation.room import Limits
+from tests.unit.decisions import worlds
+from tests.unit.decisions.test_properties import COUNTING
+
+LIMITS = Limits()
+_THESIS = {'durations': ConcurrentDurations(), 'profile': violations.THESIS}
+
+#: Who takes away, and who brings back.
+PAIRS = st.sampled_from([
+    (PriorityDecision(), PriorityDecision()),
+    (GuidedDecision(), GuidedDecision()),
+    (GuidedDecision(), ProvisioningDecision()),
+    (GuidedDecision(**_THESIS), ProvisioningDecision(**_THESIS))])
+
+
+def measured(world):
+    """Return a cluster as its agents would see and hold it.
+
+    Each guest has its fair part of what primary and policies leave, and never
+    less than the minimum share; a policy that is violated even so is one for
+    the cloud.
+    """
+    hosts, instances = {}, dict(world.instances)
+    for name, host in world.hosts.items():
+        there = worlds.on(world, name, *COUNTING)
+        room = min(p.threshold for p in host.policies
+                   if p.resource == 'cpu') - LIMITS.margin - host.cpu_primary
+        share = min(50.0, max(LIMITS.minimum_share,
+                              room / max(1, len(there))))
+        for one in there:
+            instances[one.uuid] = dataclasses.replace(one, cpu=share)
+        hosts[name] = dataclasses.replace(host, policies=tuple(
+            _checked(policy, len(there), host.cpu_primary + share
+                     * len(there)) for policy in host.policies))
+    return dataclasses.replace(world, hosts=hosts, instances=instances)
+
+
+def _checked(policy, count, cpu):
+    use = count if policy.static else cpu
+    fails = count > 0 and use > policy.threshold
+    return dataclasses.replace(policy, violated=fails, failed=4 * fails)
+
+
+def known(world):
+    """Return a cluster of which every primary's use is known."""
+    return dataclasses.replace(world, hosts={
+        name: dataclasses.replace(host, cpu_primary=host.cpu_primary or 0.0)
+        for name, host in world.hosts.items()})
+
+
+class TestConstantLoad(unittest.TestCase):
+
+    @given(worlds.clusters(), PAIRS)
+    def test_operations_come_to_an_end(self, world, pair):
+        taking, bringing = pair
+        world = measured(known(world))
+        for _round in range(2 * len(world.instances) + 2):
+            plans = []
+            for decision, kind in ((taking, 'preempt'),
+                                   (bringing, 'return')):
+                plan = decision.decide(world, Request(kind), Budget(2000))
+                world = measured(worlds.apply(world, plan))
+                plans.append(plan)
+            if not any(plans):
+                return
+        self.fail(f'operations for ever: {plans}')
