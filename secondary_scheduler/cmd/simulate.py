@@ -63,6 +63,11 @@ def add_parser(groups: typing.Any) -> None:
     run.add_argument('--leases', metavar='FILE.csv',
                      help='also write a table of leases; for experiments '
                           'with leases that end, of which there is none yet')
+    run.add_argument('--data', metavar='DIR', default='.',
+                     help='folder of public traces, for real-day: '
+                          'planetlab/DAY.csv.gz of CloudSim\'s copy of the '
+                          'CoMon data, and alibaba-openb/openb_pod_list_'
+                          'default.csv.gz (default: this folder)')
     run.set_defaults(action='simulate_run')
 
 

@@ -11,26 +11,34 @@ import numpy as np
 
 from secondary_scheduler.simulation.checks import Checks
 from secondary_scheduler.simulation.observe import Observer
-from secondary_scheduler.simulation.operations import RESOURCES
+from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.world import Floats, Status, World
+from secondary_scheduler.simulation.world import (
+    Floats,
+    Ints,
+    Status,
+    World,
+)
+
+#: Hosts that a decision is asked about at a time: as many as the thesis had.
+LOOKED_AT = 25
 
 
 class Admission:
     """Room on hosts under policies, at its most optimistic."""
 
     def __init__(self, world: World, checks: Checks, observer: Observer,
-                 profile: Profile) -> None:
+                 operations: Operations, profile: Profile) -> None:
         self._world = world
+        self._operations = operations
         self._checks = checks
         self._observer = observer
         self._profile = profile
 
     def running(self) -> Floats:
         """Return how many instances count on each host, (H,)."""
-        world = self._world
-        active = world.running & ~world.frozen
-        return world.sum_by_host(np.ones(len(active)), active)
+        return self._world.count_by_host(
+            self._world.running & ~self._world.frozen)
 
     def slots(self) -> Floats:
         """Return how many instances static policies allow, (H,)."""
@@ -58,11 +66,11 @@ class Admission:
     def _open(self, now: float) -> Floats:
         """Return for how many more there may be room on each host, (H,)."""
         world = self._world
-        here = (world.running | world.booting) & (world.host >= 0)
-        count = world.sum_by_host(np.ones(len(here)), here)
-        free = self.slots() - count
+        coming = self._operations.starts()
+        free = self.slots() - coming - world.count_by_host(world.running)
         main = self._observer.main()
-        use = world.sum_by_host(self._observer.counted(), here)
+        use = world.sum_by_host(self._observer.counted(), world.running)
+        use = use + coming * self._profile.counting.overheads.newcomer
         entry = self._entry()[world.cluster_of_host]
         for row, policy in enumerate(self._checks.policies):
             if not policy.static and policy.resource == 'cpu':
@@ -74,16 +82,23 @@ class Admission:
                 | self._observer.violated().any(axis=0))
         return np.where(shut, 0.0, np.maximum(0.0, free))
 
-    def asking(self, now: float) -> Iterator[tuple[int, list[int]]]:
-        """Yield clusters where a lease might come up, and on which hosts.
+    def asking(self, now: float) -> Iterator[tuple[int, Ints, Ints]]:
+        """Yield clusters where a lease might come up.
 
-        Hosts are counted within the cluster.
+        With each are the hosts that have room, and the instances of leases
+        for which that might do.
         """
         world, shape = self._world, self._world.shape
         room = self._open(now)
-        down = ~world.running & ~world.busy & ~world.reserved
-        held = (world.busy | world.reserved | (world.hold_until > now))
-        homeless = down & ((world.host >= 0) & (room[world.host] < 1))
+        free_mb = shape.memory_mb - world.sum_by_host(
+            world.memory_mb, world.host >= 0)
+        down = ~world.running & ~world.busy & ~world.reserved & world.present
+        held = world.busy | world.reserved | (world.hold_until > now)
+        at_home = room[world.host] >= 1
+        most_mb = np.where(room >= 1, free_mb, -1.0).reshape(
+            shape.clusters, -1).max(axis=1)
+        anywhere = world.memory_mb <= most_mb[world.cluster_of]
+        homeless = down & ~np.where(world.host >= 0, at_home, anywhere)
         lease = world.cluster_of * len(shape.leases) + world.lease_of
         size = shape.clusters * len(shape.leases)
         due, bad = (np.bincount(lease, which, minlength=size).reshape(
@@ -91,6 +106,13 @@ class Admission:
         places = room.reshape(shape.clusters, -1)
         may = (due > 0) & (bad == 0) & (due <= places.sum(
             axis=1, keepdims=True))
-        for cluster in np.flatnonzero(may.any(axis=1)):
-            yield int(cluster), [
-                int(one) for one in np.flatnonzero(places[cluster] >= 1)]
+        for cluster in np.flatnonzero(may.any(axis=1)).tolist():
+            hosts, those = world.hosts_of(cluster), world.instances_of(cluster)
+            asked = those.start + np.flatnonzero(may[cluster][
+                world.lease_of[those.start:those.stop]])
+            least_mb = world.memory_mb[asked].min()
+            fit = hosts.start + np.flatnonzero(
+                (places[cluster] >= 1)
+                & (free_mb[hosts.start:hosts.stop] >= least_mb))
+            emptiest = np.argsort(-free_mb[fit], kind='stable')[:LOOKED_AT]
+            yield cluster, np.sort(fit[emptiest]), asked

@@ -11,7 +11,7 @@ import sys
 import time
 import typing
 
-from secondary_scheduler.simulation import experiments, profiles
+from secondary_scheduler.simulation import experiments, profiles, traces
 from secondary_scheduler.simulation.experiments import base
 
 
@@ -29,7 +29,7 @@ def simulate_list() -> int:
 
 def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
                  quick: bool, style: str, plot: str | None,
-                 events: str | None, leases: str | None) -> int:
+                 events: str | None, leases: str | None, data: str) -> int:
     """Run an experiment and print its figures."""
     experiment = experiments.EXPERIMENTS.get(name)
     if experiment is None:
@@ -44,8 +44,13 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
     begun = time.process_time()
     with contextlib.ExitStack() as stack:
         log = None if events is None else stack.enter_context(_open(events))
-        context = base.Context(profile, seeds, quick, log, _Progress())
-        figures = base.run(experiment, context)
+        context = base.Context(profile, seeds, quick, log, _Progress(),
+                               data=pathlib.Path(data))
+        try:
+            figures = base.run(experiment, context)
+        except traces.TraceError as exc:
+            raise InputError(f'{exc}; --data names the folder of public '
+                             'traces') from None
     document = {
         'schema': 1, 'experiment': name, 'profile': profile.name,
         'seed': seed, 'seeds': list(seeds), 'runs': len(seeds),
@@ -139,9 +144,9 @@ def _cell(value: float | None) -> str:
     return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
-def _draw(folder: pathlib.Path, name: str, profile: str, series: base.Series,
+def _draw(folder: pathlib.Path, name: str, profile: str, charts: base.Charts,
           figures: Mapping[str, base.Figure]) -> None:
-    """Draw each series, and the figures that have something beside them."""
+    """Draw each chart, and the figures that have something beside them."""
     try:
         import matplotlib
         matplotlib.use('Agg')
@@ -153,9 +158,11 @@ def _draw(folder: pathlib.Path, name: str, profile: str, series: base.Series,
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise InputError(f'{folder}: {exc.strerror}') from exc
-    for number, (title, (across, up)) in enumerate(series.items()):
+    for number, (title, lines) in enumerate(charts.items()):
         shown, axes = pyplot.subplots(figsize=(8, 4))
-        axes.plot(across, up, linewidth=0.8)
+        for label, (across, up) in lines.items():
+            axes.plot(across, up, linewidth=0.8, label=label)
+        axes.legend()
         axes.set(title=f'{name}, profile {profile}', xlabel='time (s)',
                  ylabel=title)
         shown.savefig(folder / f'{name}-{profile}-{number + 1}.png', dpi=120)

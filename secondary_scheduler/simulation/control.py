@@ -7,7 +7,7 @@ the two together.
 import numpy as np
 
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.world import Bools, Floats, Ints
+from secondary_scheduler.simulation.world import Floats, Ints
 
 _EPSILON = 1e-9
 
@@ -21,28 +21,26 @@ class Controllers:
         self._members = np.full(instances, -1)
         self.share = np.zeros(hosts)
 
-    def step(self, total: Floats, usage: Floats, set_point: Floats,
-             host: Ints, inside: Bools, most: Floats) -> Floats:
-        """Return the caps of instances after one period, shape (N,).
+    def step(self, total: Floats, use: Floats, set_point: Floats,
+             guests: Ints, on: Ints, most: Floats) -> Floats:
+        """Return the caps of guests after one period, (guests,).
 
-        ``total`` (H,) and ``usage`` (N,) were measured in the period;
-        ``inside`` tells who takes part.  Others get 0.
+        ``guests`` are the numbers of those that take part, ``on`` their
+        hosts, ``most`` what they can use.  ``total`` (H,) and ``use``
+        (guests,) were measured in the period.
         """
-        caps = np.zeros(len(usage))
-        where, on = np.flatnonzero(inside), host[inside]
-        use, most = usage[where], most[where]
         least = np.minimum(self._profile.minimum_share, most)
         floor = self._sum(least, on)
         vms = self._sum(use, on)
         self._integrate(total, vms, set_point, floor)
         if self._profile.proportional:
-            caps[where] = self._proportional(use, vms, on, least)
+            caps = self._proportional(use, vms, on, least)
         else:
-            hungry = self._members[where] == on
-            weight = np.maximum(0.0, use) + self._profile.probe
-            caps[where] = least + fill(
-                self.share - floor, weight, most - least, on, hungry)
-        self._members = np.where(inside, host, -1)
+            caps = least + fill(
+                self.share - floor, use + self._profile.probe, most - least,
+                on, np.flatnonzero(self._members[guests] == on))
+        self._members[:] = -1
+        self._members[guests] = on
         return caps
 
     def _integrate(self, total: Floats, vms: Floats, set_point: Floats,
@@ -69,24 +67,26 @@ class Controllers:
 
 
 def fill(amount: Floats, weight: Floats, most: Floats, on: Ints,
-         hungry: Bools) -> Floats:
+         hungry: Ints) -> Floats:
     """Split each host's amount by weight, up to what each can use.
 
-    ``amount`` is (H,), the others (parties,); what one cannot use goes to
-    the others that are hungry.
+    ``amount`` is (H,), ``weight``, ``most`` and ``on`` are (parties,), and
+    ``hungry`` has the numbers of those that take part; what one cannot use
+    goes to the others.
     """
     given = np.zeros(len(weight))
-    rest, hungry = amount.copy(), hungry.copy()
-    while hungry.any():
-        weights = np.bincount(on, np.where(hungry, weight, 0.0),
-                              minlength=len(rest))
-        unit = np.where(weights > 0, np.maximum(0.0, rest)
-                        / np.where(weights > 0, weights, 1.0), 0.0)
-        wish = unit[on] * weight
-        full = hungry & (wish >= most) & (rest[on] > _EPSILON)
-        last = hungry & ~(np.bincount(on[full], minlength=len(rest)) > 0)[on]
-        given = np.where(last, wish, np.where(full, most, given))
-        rest -= np.bincount(on, np.where(full, most, 0.0),
-                            minlength=len(rest))
-        hungry &= ~full & ~last
+    rest = amount.copy()
+    while len(hungry):
+        at, part, top = on[hungry], weight[hungry], most[hungry]
+        weights = np.bincount(at, part, minlength=len(rest))
+        unit = np.maximum(0.0, rest) / np.where(weights > 0, weights, 1.0)
+        wish = unit[at] * part
+        full = (wish >= top) & (rest > _EPSILON)[at]
+        spent = np.bincount(at[full], top[full], minlength=len(rest))
+        given[hungry] = np.where(full, top, wish)
+        # Where somebody was given all, the others share what is left.
+        again = np.zeros(len(rest), dtype=bool)
+        again[at[full]] = True
+        hungry = hungry[again[at] & ~full]
+        rest -= spent
     return given

@@ -19,17 +19,25 @@ from secondary_scheduler.policies import language
 from secondary_scheduler.simulation.admission import Admission
 from secondary_scheduler.simulation.checks import Checks
 from secondary_scheduler.simulation.control import Controllers, fill
-from secondary_scheduler.simulation.loads import STEPS
+from secondary_scheduler.simulation.leases import Leases
+from secondary_scheduler.simulation.loads import STEPS, Course
 from secondary_scheduler.simulation.network import Links
 from secondary_scheduler.simulation.observe import Observer
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Record, Sample
-from secondary_scheduler.simulation.sharing import max_min
+from secondary_scheduler.simulation.sharing import share_hosts
+from secondary_scheduler.simulation.turnover import (
+    NOBODY,
+    Arrivals,
+    Turnover,
+)
 from secondary_scheduler.simulation.world import (
     Bools,
     Floats,
+    Ints,
     Shape,
+    Status,
     World,
 )
 
@@ -41,16 +49,18 @@ class Workload:
     ``load`` is (steps, H) in percent of a host, ``net`` what primaries send
     and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
     own random numbers.  With ``placed`` all instances start at once,
-    spread over the hosts.  ``scenario`` is called at the beginning of each
-    second and may change thresholds.
+    spread over the hosts.  With ``arrivals`` there are none at first, and as
+    many at a time as the shape has.  ``scenario`` is called at the beginning
+    of each second and may change thresholds.
     """
 
     shape: Shape
     policies: tuple[str, ...]
-    load: Floats
+    load: Course
     seeds: tuple[tuple[int, ...], ...]
     net: float | Floats = 0.0
     placed: bool = False
+    arrivals: Arrivals | None = None
     scenario: 'Callable[[Simulation, int], None] | None' = None
 
     @property
@@ -68,15 +78,17 @@ class Simulation:
         self.profile = profile
         self.record = record
         self.world = World(workload.shape, workload.seeds)
-        hosts, instances = workload.load.shape[1], len(self.world.status)
+        hosts, instances = len(self.world.block_until), len(self.world.status)
         self.checks = Checks(language.parse_all(
             workload.policies, language.RESOURCES), hosts,
             profile.sensitivity_offset)
         self.operations = Operations(self.world, profile, record)
         self._observer = Observer(self.world, self.checks, self.operations,
                                   profile)
+        self._turnover = Turnover(workload.arrivals or NOBODY, self.world)
+        self._leases = Leases(self.world, self._turnover, record)
         self._admission = Admission(self.world, self.checks, self._observer,
-                                    profile)
+                                    self.operations, profile)
         self._control = Controllers(profile, hosts, instances)
         self._links = Links(self.world, profile)
         self._caps = np.zeros(instances)
@@ -91,9 +103,12 @@ class Simulation:
     def run(self, progress: Callable[[int], object] = lambda second: None
             ) -> None:
         """Run all of it; ``progress`` is told each second that is over."""
-        if self.profile.placed or self.workload.placed:
-            self._place()
+        if self.workload.placed:
+            self._place(0.0)
         for second in range(self.workload.seconds):
+            self._turnover.arrive(second)
+            if self.profile.placed:
+                self._place(second)
             if self.workload.scenario is not None:
                 self.workload.scenario(self, second)
             self._second(second)
@@ -109,20 +124,25 @@ class Simulation:
         for step in range(STEPS):
             now = second + step / STEPS
             wanted = self.workload.load[second * STEPS + step]
-            primary, burden, use = self._share(wanted)
-            working = np.where(world.running, use, 0.0)
-            work = world.sum_by_host(working, world.host >= 0)
-            boots = world.sum_by_host(use - working, world.host >= 0)
+            guests = np.flatnonzero(self._inside)
+            on, boots = world.host[guests], world.booting[guests]
+            most = np.where(boots, world.boot[guests]
+                            * self.profile.throttles_boot, world.most[guests])
+            primary, burden, got = self._share(wanted, guests, on, most)
+            use = np.zeros(len(world.status))
+            use[guests] = got
+            burden = burden + np.bincount(on[boots], got[boots],
+                                          minlength=hosts)
+            work = np.bincount(on, np.where(boots, 0.0, got),
+                               minlength=hosts)
             load += wanted / STEPS
             main += primary / STEPS
-            ops += (burden + boots) / STEPS
+            ops += burden / STEPS
             vm += work / STEPS
             used += use / STEPS
-            self._work(working / STEPS, now)
-            self._adapt(primary + burden + boots + work, use)
-            rate = np.where(world.booting & self.profile.throttles_boot,
-                            use / world.shape.boot, 1.0)
-            self.operations.advance(1 / STEPS, rate, now + 1 / STEPS)
+            self._adapt(primary + burden + work, got, guests, on, most)
+            self._work(np.where(world.booting, 0.0, use) / STEPS, now)
+            self.operations.advance(1 / STEPS, use, now + 1 / STEPS)
         nets = self._nets(second)
         wanted = nets[1].copy()
         nets[1], sent = self._transfer(wanted, used)
@@ -137,34 +157,29 @@ class Simulation:
         self._thaw(main, now)
         self._local_triggers(now)
         self._decide(now)
+        if self.record.logs:
+            self._leases.look(now)
 
-    def _share(self, wanted: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return what primaries, operations and instances get, in percent.
+    def _share(self, wanted: Floats, guests: Ints, on: Ints, most: Floats
+               ) -> tuple[Floats, Floats, Floats]:
+        """Return what primaries, operations and guests get, in percent.
+
+        ``most`` is what each guest can use, ``on`` the number of its host.
         """
-        world, shape = self.world, self.world.shape
-        hosts = len(wanted)
-        on = np.flatnonzero(self._inside)
-        owner = world.host[on]
-        demand = np.where(world.booting, shape.boot
-                          * self.profile.throttles_boot, shape.most)[on]
         burden = self.operations.burden[0]
         if self.profile.clairvoyant:
             room = np.maximum(0.0, self._set_point - wanted - burden)
-            self._caps[:] = 0.0
-            self._caps[on] = fill(room, np.ones(len(on)), demand, owner,
-                                  np.ones(len(on), dtype=bool))
+            self._cap(guests, fill(room, np.ones(len(on)), most, on,
+                                   np.arange(len(on))))
         if self.profile.local_control or self.profile.clairvoyant:
-            demand = np.minimum(demand, self._caps[on])
-        every = np.arange(hosts)
-        got = max_min(
-            np.concatenate((wanted, burden, demand)),
-            np.concatenate((np.full(hosts, float(shape.cores)),
-                            np.ones(hosts),
-                            np.full(len(on), self.profile.weight))),
-            np.concatenate((every, every, owner)), hosts)
-        use = np.zeros(len(world.status))
-        use[on] = got[2 * hosts:]
-        return got[:hosts], got[hosts:2 * hosts], use
+            most = np.minimum(most, self._caps[guests])
+        return share_hosts(wanted, burden, most, on, (
+            float(self.world.shape.cores), 1.0, self.profile.weight))
+
+    def _cap(self, guests: Ints, caps: Floats) -> None:
+        """Cap the CPU of some guests; the others are under no control."""
+        self._caps[:] = 0.0
+        self._caps[guests] = caps
 
     @property
     def _inside(self) -> Bools:
@@ -191,28 +206,37 @@ class Simulation:
         got, sent = self._links.share(wanted, burden, used)
         sums = world.sum_by_host(sent, world.host >= 0)
         self._links.adapt(got + burden + sums, sent, self.checks.set_point(
-            'net_out', self.profile.margin), self._inside & world.running)
+            'net_out', self.profile.margin), np.flatnonzero(
+                self._inside & world.running))
         return got, sums
 
     def _work(self, use: Floats, now: float) -> None:
-        """Let instances work; a result is a unit of work in one life."""
-        world, shape = self.world, self.world.shape
-        world.work += use * shape.cores / 100
-        for one in np.flatnonzero(world.work >= shape.unit):
-            world.work[one] -= shape.unit
-            self.record.event(int(world.cluster_of[one]), 'result', t=now,
-                              instance=self._name(one), unit=shape.unit)
+        """Let instances work; a result is a unit of work in one life.
 
-    def _adapt(self, total: Floats, use: Floats) -> None:
+        Who has come to do a unit goes when it is done.
+        """
+        world, shape = self.world, self.world.shape
+        world.work += use * (shape.cores / 100)
+        for one in np.flatnonzero(world.work >= world.unit).tolist():
+            unit = float(world.unit[one])
+            world.work[one] -= unit
+            self.record.event(int(world.cluster_of[one]), 'result', t=now,
+                              instance=world.name(one), unit=unit)
+            if self.workload.arrivals is not None:
+                self.operations.depart(one, now)
+
+    def _adapt(self, total: Floats, use: Floats, guests: Ints, on: Ints,
+               most: Floats) -> None:
         """Let the agents control for one period."""
         if self.profile.clairvoyant or not self.profile.local_control:
             return
-        world = self.world
-        held = self._inside & (world.running | self.profile.throttles_boot)
-        most = np.where(world.booting, world.shape.boot, world.shape.most)
-        caps = self._control.step(total, use, self._set_point, world.host,
-                                  held, most)
-        self._caps = np.minimum(caps, self._links.cpu_caps)
+        if not self.profile.throttles_boot:
+            held = self.world.running[guests]
+            guests, on, most, use = (one[held] for one in (
+                guests, on, most, use))
+        caps = self._control.step(total, use, self._set_point, guests, on,
+                                  most)
+        self._cap(guests, np.minimum(caps, self._links.cpu_caps[guests]))
 
     def _sample(self, second: int, values: dict[str, Floats], used: Floats
                 ) -> None:
@@ -221,11 +245,14 @@ class Simulation:
         caps = np.where(world.frozen, 0.0, self._caps)
         # Who has just come is under no control yet.
         held = there & (world.frozen | (caps > 0) | self.profile.clairvoyant)
+        most = np.where(world.booting, world.boot, world.most)
+        values['able'] = world.sum_by_host(most, there & ~world.frozen)
+        values['floored'] = world.sum_by_host(most, there & world.frozen)
 
         def shares(host: int) -> tuple[dict[str, float], dict[str, float]]:
             those = np.flatnonzero(there & (world.host == host))
-            return ({self._name(one): float(used[one]) for one in those},
-                    {self._name(one): float(caps[one]) for one in those
+            return ({world.name(one): float(used[one]) for one in those},
+                    {world.name(one): float(caps[one]) for one in those
                      if held[one]})
 
         def count(which: Bools) -> Floats:
@@ -235,19 +262,14 @@ class Simulation:
             values, self.checks.set_point('cpu', 0.0), count(held),
             count(held & (caps == 0.0))), shares)
 
-    def _name(self, instance: int) -> str:
-        first = self.world.instances_of(int(
-            self.world.cluster_of[instance])).start
-        return f'{instance - first:05}'
-
     # policies
 
     def _check(self, total: Floats, secondary: Floats, nets: Floats,
                sent: Floats) -> None:
         """Check all policies, with what primaries and guests transfer."""
         slots = self._admission.running()
-        use = {'cpu': total, 'slots': slots,
-               'cores': slots * self.world.shape.vcpus}
+        use = {'cpu': total, 'slots': slots, 'cores': self.world.sum_by_host(
+            self.world.vcpus, self.world.running & ~self.world.frozen)}
         busy = {'cpu': secondary > 0, 'slots': slots > 0, 'cores': slots > 0}
         others = self.operations.burden[1:] + np.stack((0 * sent, sent))
         for row, resource in enumerate(RESOURCES[1:]):
@@ -295,7 +317,7 @@ class Simulation:
         if self.profile.freeze:
             world.frozen[guest] = True
             world.frozen_s[guest] = 0.0
-            self._event(host, 'freeze', now, instance=self._name(guest))
+            self._event(host, 'freeze', now, instance=world.name(guest))
         elif world.running[guest] or world.busy[guest]:
             self.operations.kill(guest, now)
 
@@ -307,8 +329,7 @@ class Simulation:
         if not stuck.any():
             return
         share = self.profile.useful_share
-        inside = world.sum_by_host(np.ones(len(stuck)), self._inside
-                                   & (world.host >= 0))
+        inside = world.count_by_host(self._inside & (world.host >= 0))
         room = (self._set_point - main - self.operations.burden[0]
                 - share * inside)
         free = np.minimum(room // share,
@@ -320,7 +341,7 @@ class Simulation:
             if free[host] >= 1:
                 free[host] -= 1
                 world.frozen[one] = False
-                self._event(host, 'thaw', now, instance=self._name(one))
+                self._event(host, 'thaw', now, instance=world.name(one))
 
     # decisions
 
@@ -343,8 +364,8 @@ class Simulation:
                 self._reconfigure(int(cluster), now)
         self._due[self._due <= now] = np.inf
         if now % self.profile.provision_s == 0 and not self.profile.placed:
-            for one, hosts in self._admission.asking(now):
-                self._provision(one, hosts, now)
+            for one in self._admission.asking(now):
+                self._provision(*one, now)
 
     def _reconfigure(self, cluster: int, now: float) -> None:
         seen = self._observer.cluster(cluster, now)
@@ -355,11 +376,11 @@ class Simulation:
             self._prove(checker.check(seen, plan))
         self.operations.issue(plan, cluster, now, 'reconfigurator')
 
-    def _provision(self, cluster: int, hosts: Sequence[int], now: float
-                   ) -> None:
-        seen = self._observer.cluster(cluster, now)
-        plan = self._provisioner.decide(seen, Request('return', tuple(
-            f'{host:04}' for host in hosts)), Budget())
+    def _provision(self, cluster: int, hosts: Ints, instances: Ints,
+                   now: float) -> None:
+        seen = self._observer.part(cluster, now, hosts, instances)
+        plan = self._provisioner.decide(
+            seen, Request('return', tuple(seen.hosts)), Budget())
         if self.profile.sticky:
             self._prove(checker.check(seen, plan))
         self.operations.issue(plan, cluster, now, 'provisioner')
@@ -368,15 +389,31 @@ class Simulation:
         if faults:
             raise RuntimeError(f'a decision made a bad plan: {faults[0]}')
 
-    def _place(self) -> None:
-        """Start everything at once, one after the other around the hosts."""
-        shape = self.world.shape
-        hosts = [f'{one % shape.hosts:04}' for one in range(shape.instances)]
-        lasting = ConcurrentDurations().of_all(
-            [Job(Kind.START, None, host) for host in hosts])
-        plan = Plan(tuple(
-            Operation(one + 1, Kind.START, f'{one:05}', '', None, host,
-                      duration_s=lasting[one])
-            for one, host in enumerate(hosts)))
-        for cluster in range(shape.clusters):
-            self.operations.issue(plan, cluster, 0.0, 'provisioner')
+    def _place(self, now: float) -> None:
+        """Start whoever is new at once, each where least is held."""
+        world = self.world
+        new = (world.status == Status.STOPPED) & ~world.busy
+        for cluster in np.unique(world.cluster_of[new]).tolist():
+            hosts, those = world.hosts_of(cluster), world.instances_of(cluster)
+            here = slice(those.start, those.stop)
+            at = world.host[here] - hosts.start
+            held = [np.bincount(at[at >= 0], values[here][at >= 0],
+                                minlength=len(hosts))
+                    for values in (world.vcpus, world.memory_mb)]
+            found = []
+            for one in np.flatnonzero(new[here]).tolist():
+                fits = held[1] + world.memory_mb[here][one] <= (
+                    world.shape.memory_mb)
+                if fits.any():
+                    host = int(np.where(fits, held[0], np.inf).argmin())
+                    found.append((one, f'{host:04}'))
+                    held[0][host] += world.vcpus[here][one]
+                    held[1][host] += world.memory_mb[here][one]
+            lasting = ConcurrentDurations().of_all(
+                [Job(Kind.START, None, host) for _one, host in found])
+            self.operations.issue(Plan(tuple(
+                Operation(number, Kind.START, f'{one:05}', '', None, host,
+                          duration_s=lasts)
+                for number, ((one, host), lasts) in enumerate(
+                    zip(found, lasting, strict=True), 1))), cluster, now,
+                'provisioner')

@@ -8,8 +8,8 @@ import numpy as np
 
 from secondary_scheduler.simulation.control import Controllers
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.sharing import max_min
-from secondary_scheduler.simulation.world import Bools, Floats, World
+from secondary_scheduler.simulation.sharing import share_hosts
+from secondary_scheduler.simulation.world import Floats, Ints, World
 
 
 class Links:
@@ -28,34 +28,33 @@ class Links:
 
         ``cpu`` is what instances use: who gets less CPU sends less.
         """
-        world, shape = self._world, self._world.shape
-        hosts = np.arange(len(primary))
-        on = np.flatnonzero(world.running & (cpu > 0))
-        demand = shape.net * cpu[on] / shape.most
+        world, net = self._world, self._world.shape.net
+        on = np.flatnonzero(world.running & (net * cpu > 0))
+        demand = net * cpu[on] / world.most[on]
         if self._profile.shapes_traffic:
             demand = np.minimum(demand, self._caps[on])
-        got = max_min(
-            np.concatenate((primary, burden, demand)),
-            np.ones(2 * len(hosts) + len(on)),
-            np.concatenate((hosts, hosts, world.host[on])), len(hosts))
+        got, _burden, part = share_hosts(primary, burden, demand,
+                                         world.host[on], (1.0, 1.0, 1.0))
         sent = np.zeros(len(cpu))
-        sent[on] = got[2 * len(hosts):]
-        return got[:len(hosts)], sent
+        sent[on] = part
+        return got, sent
 
     def adapt(self, total: Floats, sent: Floats, set_point: Floats,
-              inside: Bools) -> None:
-        """Control for a second."""
-        if self._world.shape.net and self._profile.local_control:
-            most = np.full(len(sent), self._world.shape.net)
+              guests: Ints) -> None:
+        """Control for a second, those that are running and not frozen."""
+        net = self._world.shape.net
+        if net and self._profile.local_control:
             caps = self._control.step(
-                total, sent, set_point, self._world.host, inside, most)
-            self._caps = np.where(inside, caps, most)
+                total, sent[guests], set_point, guests,
+                self._world.host[guests], np.full(len(guests), net))
+            self._caps[:] = net
+            self._caps[guests] = caps
 
     @property
     def cpu_caps(self) -> Floats:
         """Up to which CPU an instance may send what it is allowed to, (N,).
         """
-        shape = self._world.shape
-        if not shape.net or self._profile.shapes_traffic:
-            return np.full(len(self._caps), shape.most)
-        return shape.most * np.minimum(1.0, self._caps / shape.net)
+        most, net = self._world.most, self._world.shape.net
+        if not net or self._profile.shapes_traffic:
+            return most
+        return most * np.minimum(1.0, self._caps / net)

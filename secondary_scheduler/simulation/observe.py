@@ -11,7 +11,7 @@ from secondary_scheduler.model.cluster import (
     Lease,
     State,
 )
-from secondary_scheduler.model.vocabulary import RESOURCE_CLASSES
+from secondary_scheduler.model.vocabulary import MEMORY_MB, RESOURCE_CLASSES
 from secondary_scheduler.simulation.checks import Checks
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
@@ -19,6 +19,7 @@ from secondary_scheduler.simulation.world import (
     NOWHERE,
     Bools,
     Floats,
+    Ints,
     Status,
     World,
 )
@@ -26,7 +27,7 @@ from secondary_scheduler.simulation.world import (
 #: Seconds over which the estimator averages (Boettger Eq. 4.2).
 WINDOW = 5
 
-#: No inventory binds here: policies alone do.
+#: No inventory but that of memory binds here: policies alone do.
 _PLENTY = dict.fromkeys(RESOURCE_CLASSES, 10**6)
 _STATES = {Status.STOPPED: State.STOPPED, Status.SUSPENDED: State.SUSPENDED,
            Status.RUNNING: State.ACTIVE}
@@ -42,6 +43,7 @@ class Observer:
         self._operations = operations
         self._profile = profile
         hosts, instances = len(world.block_until), len(world.status)
+        self._inventory = _PLENTY | {MEMORY_MB: world.shape.memory_mb}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
@@ -56,12 +58,12 @@ class Observer:
         """Return the mean use of primaries, (resources, H)."""
         return np.asarray(self._main[:min(self._seen, WINDOW)].mean(axis=0))
 
-    def counted(self) -> Floats:
-        """Return what a decision counts for each instance, in percent.
+    def counted(self, instances: Ints | slice = slice(None)) -> Floats:
+        """Return what a decision counts for some instances, in percent.
 
         What an agent can squeeze counts with its useful share at most.
         """
-        use = self._use[:min(self._seen, WINDOW)].mean(axis=0)
+        use = self._use[:min(self._seen, WINDOW), instances].mean(axis=0)
         if self._profile.forecasts_demand:
             return np.asarray(use)
         return np.minimum(use, self._profile.useful_share)
@@ -83,46 +85,89 @@ class Observer:
 
     def cluster(self, number: int, now: float) -> Cluster:
         """Return a cluster as it is known now; names are numbers."""
+        those = self._world.instances_of(number)
+        return self._seen_as(
+            number, now, np.array(self._world.hosts_of(number)), those.start
+            + np.flatnonzero(self._world.present[those.start:those.stop]))
+
+    def part(self, number: int, now: float, hosts: Ints, instances: Ints
+             ) -> Cluster:
+        """Return what a decision needs that is about some hosts only.
+
+        That is who is there, the ``instances`` in question, and all that is
+        under way in the cluster.
+        """
         world = self._world
-        hosts = world.hosts_of(number)
-        main, violated = self.main(), self.violated()
-        counted = self.counted()
+        those = world.instances_of(number)
+        there = those.start + np.flatnonzero(np.isin(
+            world.host[those.start:those.stop], hosts))
+        under_way = [one.instance for one in
+                     self._operations.of_cluster(number)]
+        return self._seen_as(number, now, hosts, np.unique(
+            np.concatenate((there, instances, under_way))).astype(np.int64))
+
+    def _seen_as(self, number: int, now: float, hosts: Ints, instances: Ints
+                 ) -> Cluster:
+        world = self._world
+        violated = self.violated()
+        resting_hosts, resting = self._resting(violated, now)
         flights = list(self._operations.of_cluster(number))
+        busy = {one.instance for one in flights}
+        first_host = world.hosts_of(number).start
         first = world.instances_of(number).start
 
         def name(host: int) -> str | None:
-            return None if host == NOWHERE else f'{host - hosts.start:04}'
+            return None if host == NOWHERE else f'{host - first_host:04}'
 
+        main = self._main[:min(self._seen, WINDOW), :, hosts].mean(axis=0)
         seen_hosts = {}
-        for host in hosts:
+        for host, (cpu, net_in, net_out) in zip(
+                hosts.tolist(), main.T.tolist(), strict=True):
             one = Host(
-                str(name(host)), float(world.shape.cores), _PLENTY,
-                cpu_primary=float(main[0, host]),
-                policies=self._policies(host, violated),
-                blocked=bool(world.block_until[host] > now),
-                usage={'net_in': float(main[1, host]),
-                       'net_out': float(main[2, host])})
+                str(name(host)), float(world.shape.cores), self._inventory,
+                cpu_primary=cpu, policies=self._policies(host, violated),
+                blocked=bool(resting_hosts[host]),
+                usage={'net_in': net_in, 'net_out': net_out})
             seen_hosts[one.name] = one
-        busy = {one.instance for one in flights}
-        seen = {}
-        for one in world.instances_of(number):
-            instance = Instance(
-                f'{one - first:05}', f'{world.lease_of[one]:05}',
-                name(int(world.host[one])),
-                State.BUSY if one in busy
-                else _STATES[Status(world.status[one])],
-                world.shape.vcpus, 0, 0, cpu=float(counted[one]),
-                blocked=bool(world.hold_until[one] > now),
-                usage={'net_in': 0.0, 'net_out': world.shape.net})
-            seen[instance.uuid] = instance
-        leases = {f'{lease:05}': Lease(f'{lease:05}', queued=True,
-                                       waited_s=now - float(since),
-                                       priority=5.0)
-                  for lease, since in enumerate(world.queued_since[number])}
+        usage = {'net_in': 0.0, 'net_out': world.shape.net}
+        seen, leases = {}, {}
+        columns = (world.host, world.lease_of, world.status, world.vcpus,
+                   world.memory_mb, resting)
+        for instance, host, lease, status, vcpus, memory_mb, held, cpu in zip(
+                instances.tolist(), *(column[instances].tolist()
+                                      for column in columns),
+                self.counted(instances).tolist(), strict=True):
+            guest = Instance(
+                f'{instance - first:05}', f'{lease:05}', name(host),
+                State.BUSY if instance in busy else _STATES[status],
+                vcpus, int(memory_mb), 0, cpu=cpu, blocked=held, usage=usage)
+            seen[guest.uuid] = guest
+            leases[guest.lease] = Lease(
+                guest.lease, queued=True, priority=5.0, waited_s=now - float(
+                    world.queued_since[number, lease]))
         return Cluster(seen_hosts, seen, leases, tuple(
             InFlight(one.kind, f'{one.instance - first:05}',
                      name(one.source), name(one.target),
                      one.remaining_s(now)) for one in flights))
+
+    def _resting(self, violated: Bools, now: float) -> tuple[Bools, Bools]:
+        """Return which hosts and instances are to be left alone, (H,), (N,).
+
+        Where ``rests`` is off, what was operated on a moment ago is left
+        alone only until a violation calls for it: it would be killed in the
+        end, and with it its work (X35).
+        """
+        world = self._world
+        hosts, instances = world.block_until > now, world.hold_until > now
+        if not self._profile.rests:
+            called = violated.any(axis=0)
+            # A migration that is under way locks its target for good.
+            hosts &= ~called | np.isinf(world.block_until)
+            lease = (world.cluster_of * len(world.shape.leases)
+                     + world.lease_of)
+            here = world.running & called[world.host]
+            instances &= ~(world.running & np.isin(lease, lease[here]))
+        return hosts, instances
 
     def _policies(self, host: int, violated: Bools
                   ) -> tuple[HostPolicy, ...]:

@@ -23,6 +23,7 @@ from secondary_scheduler.simulation.world import (
     NOWHERE,
     Bools,
     Floats,
+    Ints,
     Status,
     World,
 )
@@ -85,6 +86,13 @@ class Operations:
         yield from self._waiting[cluster]
         for one in self._ongoing(cluster):
             yield self.flights[one]
+
+    def starts(self) -> Floats:
+        """Return how many are to come up from scratch on each host, (H,)."""
+        return np.bincount(
+            [one.target for cluster in range(len(self._waiting))
+             for one in self.of_cluster(cluster) if one.kind is Kind.START],
+            minlength=len(self.world.block_until)).astype(float)
 
     def of_the_frozen(self) -> Bools:
         """Return the hosts where all that goes on is on guests at the floor.
@@ -193,7 +201,7 @@ class Operations:
         return 1 + sum(_CLASS.get(one.kind) == _CLASS[flight.kind]
                        for one in others)
 
-    def _crowding(self) -> Floats:
+    def _crowding(self, busy: Ints) -> Floats:
         """Return how fast operations go on that share what they need."""
         rate = np.ones(len(self.world.left))
         for cluster in range(len(self.world.random)):
@@ -203,7 +211,7 @@ class Operations:
                     other for other in flights if other is not one])
                 rate[one.instance] = (self._lasts(one.kind, 1)
                                       / self._lasts(one.kind, place))
-        return rate
+        return rate[busy]
 
     def _burden(self, flight: Flight, sign: int) -> None:
         throttled = (flight.kind is Kind.START
@@ -222,14 +230,23 @@ class Operations:
 
     # ending
 
-    def advance(self, seconds: float, rate: Floats, now: float) -> None:
-        """Let operations go on at a rate each (1: undisturbed)."""
+    def advance(self, seconds: float, use: Floats, now: float) -> None:
+        """Let operations go on.
+
+        A boot that an agent throttles goes on as the guest's ``use`` (N,) of
+        CPU lets it, in percent of the host.
+        """
+        world = self.world
+        busy = np.array(sorted(self.flights), dtype=np.int64)
+        rate = np.where(
+            world.booting[busy] & self._profile.throttles_boot,
+            use[busy] / world.boot[busy], 1.0)
         if self._profile.congestion:
-            rate = rate * self._crowding()
-        self.world.left -= seconds * rate
-        for instance in np.flatnonzero(self.world.left <= 1e-9):
+            rate *= self._crowding(busy)
+        world.left[busy] -= seconds * rate
+        for instance in busy[world.left[busy] <= 1e-9]:
             flight = self.flights[int(instance)]
-            cluster = int(self.world.cluster_of[instance])
+            cluster = int(world.cluster_of[instance])
             fails = (flight.kind is not Kind.STOP and self._profile.failures
                      and self.world.random[cluster].random()
                      < self._profile.failures)
@@ -257,7 +274,7 @@ class Operations:
         self.world.booting[one] = False
         self._burden(flight, -1)
         self._say(one, 'operation', id=flight.id, kind=str(flight.kind),
-                  lease=int(self.world.lease_of[one]),
+                  lease=int(self.world.lease_number[one]),
                   **{'from': self._host(flight.source)},
                   to=self._host(flight.target), issued=flight.issued,
                   started=flight.started, ended=now, ok=ok, by=flight.by,
@@ -296,6 +313,14 @@ class Operations:
         self.world.status[instance] = Status.STOPPED
         self._leave(instance, now)
 
+    def depart(self, instance: int, now: float) -> None:
+        """Let an instance go for good, by itself, whatever is under way."""
+        if self.world.busy[instance]:
+            self._abort(instance, now)
+        waiting = self._waiting[int(self.world.cluster_of[instance])]
+        waiting[:] = [one for one in waiting if one.instance != instance]
+        self.world.remove(instance)
+
     def _abort(self, instance: int, now: float) -> None:
         flight = self.flights[instance]
         self._finish(flight, now, False)
@@ -310,10 +335,8 @@ class Operations:
         self.world.work[instance] = 0.0
 
     def _say(self, instance: int, event: str, **fields: object) -> None:
-        cluster = int(self.world.cluster_of[instance])
-        first = self.world.instances_of(cluster).start
-        self._record.event(cluster, event, instance=f'{instance - first:05}',
-                           **fields)
+        self._record.event(int(self.world.cluster_of[instance]), event,
+                           instance=self.world.name(instance), **fields)
 
     def _host(self, host: int) -> int | None:
         return None if host == NOWHERE else host % self.world.shape.hosts

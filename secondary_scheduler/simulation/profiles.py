@@ -9,7 +9,7 @@ import dataclasses
 import math
 import typing
 
-from secondary_scheduler.decisions import outlook, search
+from secondary_scheduler.decisions import outlook, violations
 from secondary_scheduler.estimation.feasibility import Overheads
 from secondary_scheduler.estimation.room import Limits
 
@@ -32,7 +32,8 @@ class Profile:
     send instead of the CPU that they need for it.  ``sticky`` is Nova's rule
     that an instance comes back on its host; ``parallel`` starts all operations
     of a plan at once (Boettger 3.7), otherwise there are ``lanes`` on each
-    host.
+    host.  ``rests`` leaves what was operated on alone for ``backoff_s`` even
+    if a policy is violated (3.8).
 
     ``forecasts_demand`` predicts that guests go on using what they use;
     otherwise they can be squeezed to ``useful_share``.  ``lingers`` predicts
@@ -58,6 +59,7 @@ class Profile:
     shapes_traffic: bool
     sticky: bool
     parallel: bool
+    rests: bool
     forecasts_demand: bool
     lingers: bool
     deadline_guard: float
@@ -94,13 +96,14 @@ class Profile:
                       self.lanes)
 
     @property
-    def counting(self) -> search.Profile:
+    def counting(self) -> violations.Profile:
         """How the search counts and predicts."""
         overheads = (Overheads(lingers=self.lingers) if self.forecasts_demand
                      else _held_by_agents(self.useful_share))
         schedule = outlook.at_once if self.parallel else outlook.in_order
-        return search.Profile(self.deadline_guard, schedule,
-                              overheads=overheads, agents_hold=self.freeze)
+        return violations.Profile(
+            self.deadline_guard, schedule, overheads=overheads,
+            agents_hold=self.freeze)
 
     def change(self, changes: Mapping[str, str]) -> 'Profile':
         """Return the profile with some fields set from text.
@@ -148,14 +151,16 @@ THESIS = Profile(
     'thesis', margin=5, minimum_share=5, useful_share=20, slack=math.inf,
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
     contention=0.69, weight=1, shapes_traffic=False, sticky=False,
-    parallel=True, forecasts_demand=True, lingers=True, deadline_guard=0)
+    parallel=True, rests=True, forecasts_demand=True, lingers=True,
+    deadline_guard=0)
 
 #: All that this project does; Nova's restrictions on.
 OURS = Profile(
-    'ours', margin=1, minimum_share=2, useful_share=16, slack=10, probe=2,
+    'ours', margin=1, minimum_share=2, useful_share=13, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
     contention=0.069, weight=0.01, shapes_traffic=True, sticky=True,
-    parallel=False, forecasts_demand=False, lingers=False, deadline_guard=2)
+    parallel=False, rests=False, forecasts_demand=False, lingers=False,
+    deadline_guard=2)
 
 #: The bound: never moves, loses nothing, knows each instant's load.
 ORACLE = dataclasses.replace(

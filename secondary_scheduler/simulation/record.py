@@ -17,7 +17,12 @@ from secondary_scheduler.simulation.world import Floats, Shape
 Event = dict[str, typing.Any]
 
 #: What a sample says of each host; see ``Sample``.
-VALUES = ('load', 'main', 'ops', 'vm', 'net_load', 'net_main')
+VALUES = ('load', 'main', 'ops', 'vm', 'able', 'floored', 'net_load',
+          'net_main')
+
+#: Why something that secondaries may use is not used: those who are there
+#: are held short, they are at the floor, or nobody is there (yet).
+UNUSED = ('held', 'frozen', 'absent')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +30,10 @@ class Sample:
     """One second of all hosts, in percent of a host or its link.
 
     ``values`` has, by name, what primaries want (``load``) and get (``main``),
-    what operations use (``ops``) and instances for their work (``vm``), and
-    what primaries want to send (``net_load``) and do (``net_main``); these
+    what operations use (``ops``) and instances for their work (``vm``), what
+    instances could use at most (``able``, and those at the floor
+    ``floored``), and what primaries want to send (``net_load``) and do
+    (``net_main``); these
     and ``limit``, the lowest CPU threshold, are (H,).  ``capped`` and
     ``frozen`` (C,) count the instances under control and those of them at
     the floor.
@@ -48,7 +55,7 @@ class Tally:
         self.seconds = 0
         #: Host-seconds in percent.
         self.sums = {name: np.zeros(clusters) for name in (
-            *VALUES, 'used', 'exploitable')}
+            *VALUES, 'used', 'exploitable', *UNUSED)}
         self.capped = np.zeros(clusters)
         self.frozen = np.zeros(clusters)
         self.counts: list[Counter[str]] = [
@@ -66,9 +73,17 @@ class Tally:
         main = one.values['main']
         secondary = one.values['vm'] + one.values['ops']
         exploitable = np.maximum(0.0, one.limit - main)
+        used = np.minimum(secondary, exploitable)
+        # Up to where there could have been use, cause by cause.
+        reach = [used]
+        for could in np.cumsum([one.values['able'], one.values['floored'],
+                                exploitable], axis=0):
+            reach.append(np.maximum(reach[-1],
+                                    np.minimum(could, exploitable)))
         for name, values in {
-                **one.values, 'exploitable': exploitable,
-                'used': np.minimum(secondary, exploitable)}.items():
+                **one.values, 'exploitable': exploitable, 'used': used,
+                **dict(zip(UNUSED, np.diff(reach, axis=0), strict=True))
+                }.items():
             self.sums[name] += values.reshape(
                 self.shape.clusters, -1).sum(axis=1)
         self.capped += one.capped
@@ -122,12 +137,17 @@ class Record:
         self.runs = tuple(runs)
         self._log = log
 
+    @property
+    def logs(self) -> bool:
+        """Whether events are written, and not just summed up."""
+        return self._log is not None
+
     def sample(self, time: int, sample: Sample,
                shares: typing.Callable[[int], tuple[
                    Mapping[str, float], Mapping[str, float]]]) -> None:
         """Record a second; ``shares(host)`` gives its vm and cap maps."""
         self.tally.sample(sample)
-        if self._log is None:
+        if not self.logs:
             return
         hosts = self.tally.shape.hosts
         for host in range(len(sample.limit)):
@@ -143,7 +163,7 @@ class Record:
     def event(self, cluster: int, event: str, **fields: typing.Any) -> None:
         """Record what happened at one instant."""
         self.tally.event(cluster, event, fields)
-        if self._log is not None:
+        if self.logs:
             self._write(cluster, event, fields)
 
     def _write(self, cluster: int, event: str, fields: Event) -> None:

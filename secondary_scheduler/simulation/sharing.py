@@ -20,6 +20,36 @@ def speed(total: Floats, primary: Floats, contention: float) -> Floats:
     return np.asarray(1.0 - contention * np.maximum(0.0, over - own))
 
 
+def share_hosts(primary: Floats, burden: Floats, guests: Floats,
+                owner: Ints, weights: tuple[float, float, float]
+                ) -> tuple[Floats, Floats, Floats]:
+    """Return what primaries, operations and guests get, in percent.
+
+    What primaries and operations demand is (H,), what guests do (guests,)
+    with the number of their host in ``owner``; ``weights`` has one for each
+    of the three.
+    """
+    hosts = len(primary)
+    total = primary + burden + np.bincount(owner, guests, minlength=hosts)
+    full = np.flatnonzero(total > 100.0)
+    if not len(full):
+        return primary, burden, guests
+    row = np.full(hosts, -1)
+    row[full] = every = np.arange(len(full))
+    there = np.flatnonzero(row[owner] >= 0)
+    demand = (primary[full], burden[full], guests[there])
+    got = np.split(max_min(
+        np.concatenate(demand),
+        np.repeat(weights, [len(one) for one in demand]),
+        np.concatenate((every, every, row[owner[there]])), len(full)),
+        (len(full), 2 * len(full)))
+    shares = primary.copy(), burden.copy(), guests.copy()
+    for share, where, part in zip(shares, (full, full, there), got,
+                                  strict=True):
+        share[where] = part
+    return shares
+
+
 def max_min(demand: Floats, weight: Floats, owner: Ints, count: int,
             capacity: float = 100.0) -> Floats:
     """Share the capacity of each of ``count`` hosts among parties.

@@ -20,8 +20,12 @@ NOWHERE = -1
 
 
 class Status(enum.IntEnum):
-    """What an instance is, while no operation on it has ended."""
+    """What an instance is, while no operation on it has ended.
 
+    Who is absent has not come yet, or is gone for good.
+    """
+
+    ABSENT = -1
     STOPPED = 0
     SUSPENDED = 1
     RUNNING = 2
@@ -31,10 +35,11 @@ class Status(enum.IntEnum):
 class Shape:
     """What all clusters of a run have in common.
 
-    ``leases`` lists the sizes of the leases of a cluster; every instance has
-    ``vcpus`` and can use all of them, and its boot uses ``boot`` percent of
-    the host.  A result is ``unit`` core-seconds.  ``net`` is what each
-    instance sends, in percent of its host's link.
+    ``leases`` lists the sizes of the leases of a cluster; an instance has
+    ``vcpus``, unless it is one of those that come and go, and can use all of
+    them; its boot uses ``boot`` percent of the host.  A result is ``unit``
+    core-seconds.  ``net`` is what each instance sends, in percent of its
+    host's link, and ``memory_mb`` what instances may hold on a host.
     """
 
     clusters: int
@@ -45,16 +50,16 @@ class Shape:
     boot: float = 20.0
     unit: float = 150.0
     net: float = 0.0
+    memory_mb: int = 10**6
 
     @property
     def instances(self) -> int:
         """Instances in each cluster."""
         return sum(self.leases)
 
-    @property
-    def most(self) -> float:
-        """What an instance can use, in percent of its host."""
-        return min(100.0, 100.0 * self.vcpus / self.cores)
+    def percent(self, cores: float | Floats) -> Floats:
+        """Return what so many cores are of a host, in percent."""
+        return np.minimum(100.0, 100.0 * np.asarray(cores) / self.cores)
 
 
 class World:
@@ -72,10 +77,20 @@ class World:
         self.lease_of = np.concatenate([self._leases(c) for c in
                                         range(clusters)]).astype(np.int64)
         self.queued_since = np.zeros((clusters, len(shape.leases)))
-        self.status = np.full(count, Status.STOPPED, dtype=np.int64)
+        self.status = np.full(count, Status.STOPPED, dtype=np.int8)
         self.host = np.full(count, NOWHERE, dtype=np.int64)
         self.frozen = np.zeros(count, dtype=bool)
         self.frozen_s = np.zeros(count)
+        #: What each is: its number and its lease's in the log, what it can
+        #: use (percent of a host) and boot with, its vCPUs and memory, and
+        #: the work that is a result.
+        self.number = np.arange(count) % max(1, shape.instances)
+        self.lease_number = self.lease_of.copy()
+        self.most = np.full(count, shape.percent(shape.vcpus))
+        self.boot = np.minimum(shape.boot, self.most)
+        self.vcpus = np.full(count, shape.vcpus)
+        self.memory_mb = np.zeros(count)
+        self.unit = np.full(count, shape.unit)
         self.work = np.zeros(count)         # since the last result
         self.hold_until = np.full(count, -np.inf)       # back-off, remedy
         self.block_until = np.full(hosts, -np.inf)
@@ -99,6 +114,22 @@ class World:
         """Whether an instance may do work on its host."""
         return self.status == Status.RUNNING
 
+    @property
+    def present(self) -> Bools:
+        """Whether there is an instance, wherever it is."""
+        return self.status != Status.ABSENT
+
+    def name(self, instance: int) -> str:
+        """Return what the log calls an instance."""
+        return f'{self.number[instance]:05}'
+
+    def remove(self, instance: int) -> None:
+        """Let an instance be there no longer."""
+        self.status[instance] = Status.ABSENT
+        self.host[instance] = NOWHERE
+        self.frozen[instance] = self.reserved[instance] = False
+        self.work[instance] = 0.0
+
     def hosts_of(self, cluster: int) -> range:
         """Return the numbers of a cluster's hosts."""
         first = cluster * self.shape.hosts
@@ -121,5 +152,11 @@ class World:
 
         Only instances that have a host may be counted.
         """
-        return np.bincount(self.host[where], values[where],
+        those = np.flatnonzero(where)
+        return np.bincount(self.host[those], values[those],
                            minlength=len(self.block_until))
+
+    def count_by_host(self, where: Bools) -> Floats:
+        """Return how many of some instances are on each host, (H,)."""
+        return np.bincount(self.host[where], minlength=len(
+            self.block_until)).astype(float)

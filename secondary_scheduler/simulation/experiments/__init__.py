@@ -9,10 +9,12 @@ from secondary_scheduler.simulation.experiments import (
     estimator,
     hlt,
     interference,
+    realday,
 )
 from secondary_scheduler.simulation.experiments.base import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     one.name: one for module in (
-        hlt, efficiency, changes, ablations, interference, estimator)
+        hlt, efficiency, changes, ablations, interference, estimator,
+        realday)
     for one in module.EXPERIMENTS}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
+import pathlib
 import statistics
 import typing
 
@@ -12,8 +13,8 @@ from secondary_scheduler.simulation.record import Record, Tally
 
 #: Figures by name, a value for each run.
 Values = dict[str, list[float]]
-#: Lines of a plot by name: x and y.
-Series = dict[str, tuple[Sequence[float], Sequence[float]]]
+#: Charts by what they show; in each lines by name: seconds and values.
+Charts = dict[str, dict[str, tuple[Sequence[float], Sequence[float]]]]
 
 
 def _silent(what: str, share: float) -> None:
@@ -25,7 +26,7 @@ class Context:
     """How an experiment is to be run.
 
     ``log`` takes the events; ``progress`` is told what goes on and which
-    share of it is done.
+    share of it is done; ``data`` is the folder of public traces.
     """
 
     profile: Profile
@@ -33,7 +34,8 @@ class Context:
     quick: bool = False
     log: typing.TextIO | None = None
     progress: Callable[[str, float], object] = _silent
-    plots: Series = dataclasses.field(default_factory=dict)
+    plots: Charts = dataclasses.field(default_factory=dict)
+    data: pathlib.Path = pathlib.Path()
 
     def simulate(self, workload: Workload, runs: Sequence[str],
                  series: bool = False) -> Tally:

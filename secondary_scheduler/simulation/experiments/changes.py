@@ -11,20 +11,10 @@ import numpy as np
 
 from secondary_scheduler.simulation import loads
 from secondary_scheduler.simulation.engine import Simulation, Workload
-from secondary_scheduler.simulation.experiments.base import (
-    Context,
-    Experiment,
-    Values,
-    columns,
-    operations,
-    product,
-)
-from secondary_scheduler.simulation.experiments.hlt import LEASES
+from secondary_scheduler.simulation.experiments import base, testbed
+from secondary_scheduler.simulation.experiments.testbed import CORES, HOSTS
 from secondary_scheduler.simulation.record import Tally
-from secondary_scheduler.simulation.world import Shape
 
-HOSTS = 24
-CORES = 2
 TIMELIMITS = (5, 10, 25, 50)
 CLEARED = (6, 12, 24)
 INTERVALS = (20, 40, 60)
@@ -34,10 +24,11 @@ LEAD_IN = 120
 FOLLOW_UP = 120
 
 
-def _workload(context: Context, timelimit: int, seconds: int, what: int,
-              scenario: Callable[[Simulation, int], None]) -> Workload:
+def _workload(context: base.Context, timelimit: int, seconds: int,
+              what: int, scenario: Callable[[Simulation, int], None]
+              ) -> Workload:
     return Workload(
-        Shape(len(context.seeds), HOSTS, CORES, LEASES),
+        testbed.shape(len(context.seeds)),
         (f'cores <= {CORES} for {timelimit}s',),
         np.zeros((seconds * loads.STEPS, len(context.seeds) * HOSTS)),
         tuple((seed, what) for seed in context.seeds), placed=True,
@@ -65,10 +56,10 @@ class Clearing:
             self.cleared_s[first] = second - LEAD_IN
 
 
-def clearing(context: Context) -> Values:
+def clearing(context: base.Context) -> base.Values:
     """Clear hosts at once, within each timelimit."""
-    values: Values = {}
-    for one in product(hosts=CLEARED, timelimit=TIMELIMITS):
+    values: base.Values = {}
+    for one in base.product(hosts=CLEARED, timelimit=TIMELIMITS):
         name = f'{one["hosts"]}_{one["timelimit"]}'
         scenario = Clearing(one['hosts'],
                             np.full(len(context.seeds), np.nan))
@@ -76,8 +67,8 @@ def clearing(context: Context) -> Values:
             _workload(context, one['timelimit'], LEAD_IN + FOLLOW_UP,
                       one['hosts'], scenario),
             [f'{name} seed={seed}' for seed in context.seeds])
-        values |= columns([
-            operations(tally, number) | {'clear_s': float(seconds)}
+        values |= base.columns([
+            base.operations(tally, number) | {'clear_s': float(seconds)}
             for number, seconds in enumerate(np.nan_to_num(
                 scenario.cleared_s, nan=FOLLOW_UP))], f'_{name}')
     return values
@@ -109,8 +100,8 @@ class Pattern:
         row[hosts] = np.clip(row[hosts] + sign, 0, CORES)
 
 
-def run_pattern(context: Context, interval: int, timelimit: int, name: str
-                ) -> tuple[Tally, list[float]]:
+def run_pattern(context: base.Context, interval: int, timelimit: int,
+                name: str) -> tuple[Tally, list[float]]:
     """Run it once for each seed.
 
     Return also the core-seconds that were there to be used, by seed.
@@ -125,15 +116,15 @@ def run_pattern(context: Context, interval: int, timelimit: int, name: str
     return tally, scenario.available.tolist()
 
 
-def pattern(context: Context) -> Values:
+def pattern(context: base.Context) -> base.Values:
     """Change the cores of hosts at each interval, for each timelimit."""
-    values: Values = {}
-    for one in product(interval=INTERVALS, timelimit=TIMELIMITS):
+    values: base.Values = {}
+    for one in base.product(interval=INTERVALS, timelimit=TIMELIMITS):
         name = f'{one["interval"]}_{one["timelimit"]}'
         tally, available = run_pattern(context, one['interval'],
                                        one['timelimit'], name)
-        values |= columns([
-            operations(tally, number) | _shares(tally, number, cores)
+        values |= base.columns([
+            base.operations(tally, number) | _shares(tally, number, cores)
             for number, cores in enumerate(available)], f'_{name}')
     return values
 
@@ -170,8 +161,10 @@ def _published() -> dict[str, float]:
 
 
 EXPERIMENTS = (
-    Experiment('clearing', 'hosts are cleared at once (5.1a)', clearing,
-               {f'invalidations_{hosts}_{limit}': 0.0 for hosts in CLEARED
-                for limit in TIMELIMITS}, _unit, runs=3, bounds=False),
-    Experiment('pattern', 'cores come and go at random (5.1b)', pattern,
-               _published(), _unit, runs=3, bounds=False))
+    base.Experiment(
+        'clearing', 'hosts are cleared at once (5.1a)', clearing,
+        {f'invalidations_{hosts}_{limit}': 0.0 for hosts in CLEARED
+         for limit in TIMELIMITS}, _unit, runs=3, bounds=False),
+    base.Experiment(
+        'pattern', 'cores come and go at random (5.1b)', pattern,
+        _published(), _unit, runs=3, bounds=False))

@@ -10,19 +10,9 @@ import numpy as np
 
 from secondary_scheduler.simulation import loads
 from secondary_scheduler.simulation.engine import Workload
-from secondary_scheduler.simulation.experiments.base import (
-    Context,
-    Experiment,
-    Values,
-    columns,
-    operations,
-    product,
-)
-from secondary_scheduler.simulation.experiments.hlt import LEASES
-from secondary_scheduler.simulation.record import Tally
-from secondary_scheduler.simulation.world import Shape
+from secondary_scheduler.simulation.experiments import base, testbed
+from secondary_scheduler.simulation.record import UNUSED, Tally
 
-HOSTS = 24
 SECONDS = 1200
 MEANS = tuple(range(4, 93, 4))
 #: Threshold (%) and timelimit (s) of the policies on CPU.
@@ -35,13 +25,13 @@ def workload(kind: str, threshold: int, timelimit: int,
              means: Sequence[float], seeds: Sequence[int],
              unit: float = 150.0, seconds: int = SECONDS) -> Workload:
     """Return a cluster for each mean load and seed, the seeds outermost."""
-    each = product(seed=seeds, mean=means)
+    each = base.product(seed=seeds, mean=means)
     load = np.concatenate([loads.wave(
-        kind, one['mean'], HOSTS, seconds,
+        kind, one['mean'], testbed.HOSTS, seconds,
         np.random.default_rng((one['seed'], int(one['mean']), 1)))
         for one in each], axis=1)
     return Workload(
-        Shape(len(each), HOSTS, 2, LEASES, unit=unit),
+        testbed.shape(len(each), unit=unit),
         ('slots <= 2 for 25s', f'cpu <= {threshold}% for {timelimit}s'),
         load, tuple((one['seed'], int(one['mean']), 2) for one in each))
 
@@ -56,7 +46,7 @@ def figures(tally: Tally, rows: slice) -> dict[str, float]:
 
     counts = tally.counts[rows]
     used = total(tally.core_s('vm', 'ops'))
-    each = [operations(tally, one) for one in range(
+    each = [base.operations(tally, one) for one in range(
         *rows.indices(len(tally.counts)))]
     means = {name: sum(one[name] for one in each) / len(each)
              for name in each[0]}
@@ -72,24 +62,26 @@ def figures(tally: Tally, rows: slice) -> dict[str, float]:
         'global_triggers': sum(one['global'] for one in counts) / len(each),
         'local_triggers': sum(one['local'] for one in counts) / len(each),
         'frozen_share': total(tally.frozen) / max(1.0, total(tally.capped)),
+        **{f'unused_{cause}': total(tally.sums[cause])
+           / total(tally.sums['exploitable']) for cause in UNUSED},
         'mean_load': total(tally.sums['load']) / len(each)
         / tally.host_seconds}
 
 
-def efficiency(context: Context) -> Values:
+def efficiency(context: base.Context) -> base.Values:
     """Run all policies and shapes."""
     means = MEANS[::5] if context.quick else MEANS
     policies = ((90, 20), (90, 6)) if context.quick else POLICIES
     shapes = SHAPES[:1] if context.quick else SHAPES
-    values: Values = {}
-    for one in product(kind=shapes, policy=policies):
+    values: base.Values = {}
+    for one in base.product(kind=shapes, policy=policies):
         kind, (threshold, timelimit) = one['kind'], one['policy']
         name = f'{kind}_{threshold}_{timelimit}'
         tally = context.simulate(
             workload(kind, threshold, timelimit, means, context.seeds),
             [f'{name} load={each["mean"]} seed={each["seed"]}'
-             for each in product(seed=context.seeds, mean=means)])
-        values |= columns([
+             for each in base.product(seed=context.seeds, mean=means)])
+        values |= base.columns([
             figures(tally, slice(number * len(means),
                                  (number + 1) * len(means)))
             for number in range(len(context.seeds))], f'_{name}')
@@ -99,7 +91,8 @@ def efficiency(context: Context) -> Values:
 def _unit(name: str) -> str:
     for start, unit in (('work_lost', 'core-s'), ('mean', '%'),
                         ('res_usage', 'share'), ('vm_conv', 'share'),
-                        ('work_conv', 'share'), ('frozen', 'share')):
+                        ('work_conv', 'share'), ('frozen', 'share'),
+                        ('unused', 'share')):
         if name.startswith(start):
             return unit
     return 'count'
@@ -127,6 +120,6 @@ def _published() -> dict[str, float]:
     return found
 
 
-EXPERIMENTS = (Experiment(
+EXPERIMENTS = (base.Experiment(
     'efficiency', 'how much of the idle CPU is used, and to what avail (5.2)',
     efficiency, _published(), _unit, runs=3),)

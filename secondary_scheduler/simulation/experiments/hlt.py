@@ -10,6 +10,7 @@ import numpy as np
 
 from secondary_scheduler.simulation import loads, queueing, sharing
 from secondary_scheduler.simulation.engine import Simulation, Workload
+from secondary_scheduler.simulation.experiments import testbed
 from secondary_scheduler.simulation.experiments.base import (
     Context,
     Experiment,
@@ -18,15 +19,13 @@ from secondary_scheduler.simulation.experiments.base import (
     operations,
 )
 from secondary_scheduler.simulation.record import Tally
-from secondary_scheduler.simulation.world import Floats, Shape
+from secondary_scheduler.simulation.world import Floats
 
 #: Mean load of the primary on each host, shuffled by the seed.
 LOADS = np.array([
     14.1, 20.6, 24.8, 28.1, 31.0, 33.6, 36.0, 38.2, 40.4, 42.5, 44.5, 46.6,
     48.4, 50.6, 52.6, 54.7, 56.8, 59.0, 61.3, 63.7, 66.4, 69.3, 72.8, 77.2,
     84.1])
-#: Sizes of the leases of all experiments of the thesis.
-LEASES = (1,) * 12 + (2,) * 6 + (4,) * 2 + (8,) * 2
 POLICIES = ('slots <= 2 for 10s', 'cpu <= 95% for 15s',
             'net_out <= 75% for 15s', 'net_in <= 75% for 15s')
 #: Seconds before the queue is sampled.
@@ -77,7 +76,7 @@ def _measure(context: Context, course: Course, sequence: bool
 
     The last has the shape (seconds, seeds), in percent of the cluster.
     """
-    shape = Shape(len(context.seeds), len(LOADS), 2, LEASES)
+    shape = testbed.shape(len(context.seeds), len(LOADS))
     random = [np.random.default_rng((seed, 1)) for seed in context.seeds]
     means = [course(one.permutation(LOADS)) for one in random]
     load = np.concatenate([loads.noisy(mean, len(mean), one, cv=0.05)
@@ -97,8 +96,8 @@ def _measure(context: Context, course: Course, sequence: bool
         rows.append(_figures(tally, number)
                     | _queues(means[number], speed, (seed, 3)))
     cluster = total.reshape(len(total), len(rows), -1).mean(axis=2)
-    context.plots['cluster CPU (%)'] = (range(len(cluster)),
-                                        cluster[:, 0].tolist())
+    context.plots['cluster CPU (%)'] = {'with secondaries': (
+        range(len(cluster)), cluster[:, 0].tolist())}
     return tally, rows, cluster
 
 

@@ -10,18 +10,17 @@ import numpy as np
 
 from secondary_scheduler.simulation import loads, sharing
 from secondary_scheduler.simulation.engine import Workload
+from secondary_scheduler.simulation.experiments import testbed
 from secondary_scheduler.simulation.experiments.base import (
     Context,
     Experiment,
     Values,
     product,
 )
-from secondary_scheduler.simulation.experiments.hlt import LEASES
 from secondary_scheduler.simulation.record import Tally
 from secondary_scheduler.simulation.statistics import compare
-from secondary_scheduler.simulation.world import Shape
 
-HOSTS, SECONDS = 24, 420
+SECONDS = 420
 THRESHOLDS, TIMELIMITS = (95, 90, 85, 80, 75), (25, 15, 8)
 #: CPU use of the primary, and the mean of what it sends, in percent.
 CPU, NET = 54.0, 50.0
@@ -30,6 +29,9 @@ GUEST_NET = 25.0
 #: The primary's own noise from run to run, and the margin, in percent.
 NOISE = {'cpu': 1.2, 'net': 0.2}
 MARGIN = 2.0
+#: So many that a loss of 1.4 %, as the model has under 90 %, is found to be
+#: within the margin in nine cases out of ten; 16 runs do in four.
+RUNS = 64
 #: Table 6.6 in percent of Table 6.4, by timelimit from 8 to 25.
 _CPU_LOST = {75: (2.21, 4.46, 6.75), 80: (8.33, 14.71, 18.67),
              85: (21.5, 24.38, 41.25), 90: (34.25, 42.71, 43.88),
@@ -39,21 +41,27 @@ _NET_LOST = {75: (1060, 27, 1701), 80: (5205, 2136, 2257),
              95: (14411, 12425, 14125)}
 
 
-def _run(context: Context, threshold: int, timelimit: int) -> Tally:
+def run_policy(context: Context, threshold: int, timelimit: int) -> Tally:
+    """Run under one policy.
+
+    The leases are submitted with the primary, so that their starts are decided
+    before there is a mean of its use; Table 6.6 is of guests on all hosts.
+    """
     name = f'{threshold}_{timelimit}'
     random = [np.random.default_rng((seed, threshold, timelimit))
               for seed in context.seeds]
-    hosts = HOSTS * len(context.seeds)
-    net = np.concatenate([loads.wave('square', NET, HOSTS, SECONDS, one)
-                          for one in random], axis=1)[::loads.STEPS]
+    hosts = testbed.HOSTS * len(context.seeds)
+    net = np.concatenate([
+        loads.wave('square', NET, testbed.HOSTS, SECONDS, one)
+        for one in random], axis=1)[::loads.STEPS]
     return context.simulate(Workload(
-        Shape(len(context.seeds), HOSTS, 2, LEASES, net=GUEST_NET),
+        testbed.shape(len(context.seeds), net=GUEST_NET),
         ('slots <= 2 for 25s', f'cpu <= {threshold}% for {timelimit}s',
          f'net_out <= {threshold}% for {timelimit}s'),
         np.full((SECONDS * loads.STEPS, hosts), CPU),
         tuple((seed, threshold, timelimit, 2) for seed in context.seeds),
-        net=net), [f'{name} seed={seed}' for seed in context.seeds],
-        series=True)
+        net=net, placed=True),
+        [f'{name} seed={seed}' for seed in context.seeds], series=True)
 
 
 def _performance(context: Context, tally: Tally) -> dict[str, Sequence[float]]:
@@ -72,7 +80,8 @@ def interference(context: Context) -> Values:
     values: Values = {}
     for one in product(threshold=THRESHOLDS, timelimit=TIMELIMITS):
         threshold, timelimit = one['threshold'], one['timelimit']
-        left = _performance(context, _run(context, threshold, timelimit))
+        left = _performance(
+            context, run_policy(context, threshold, timelimit))
         random = np.random.default_rng((context.seeds[0], threshold,
                                         timelimit, 3))
         for kind, shares in left.items():
@@ -108,4 +117,4 @@ def _unit(name: str) -> str:
 
 EXPERIMENTS = (Experiment(
     'interference', 'what the primary loses, under 15 policies (5.3)',
-    interference, _published(), _unit, runs=16, bounds=False),)
+    interference, _published(), _unit, runs=RUNS, bounds=False),)

@@ -28,7 +28,10 @@ class TestControl(unittest.TestCase):
             primary = np.array([draw.uniform(0, 100) for _host in range(3)])
             total = primary + np.bincount(host, use, minlength=3)
             point = np.array([94.0, 89.0, 69.0])
-            caps = many.step(total, use, point, host, inside, most)
+            there = np.flatnonzero(inside)
+            caps = np.zeros(len(host))
+            caps[there] = many.step(total, use[there], point, there,
+                                    host[there], most[there])
             for number, one in enumerate(each):
                 guests = np.flatnonzero(inside & (host == number))
                 expected = one.step(total[number], [
@@ -42,8 +45,8 @@ class TestControl(unittest.TestCase):
     def test_thesis_splits_by_use_above_a_floor(self):
         one = control.Controllers(profiles.THESIS, 1, 2)
         caps = one.step(np.array([50.0]), np.array([40.0, 0.0]),
-                        np.array([90.0]), np.array([0, 0]),
-                        np.array([True, True]), np.array([50.0, 50.0]))
+                        np.array([90.0]), np.array([0, 1]),
+                        np.array([0, 0]), np.array([50.0, 50.0]))
         np.testing.assert_allclose([40, 5], caps)
 
 

@@ -30,3 +30,35 @@ class TestLoads(unittest.TestCase):
         np.testing.assert_allclose([40, 50], values.mean(axis=0), rtol=0.01)
         np.testing.assert_allclose(0.05, (values.std(axis=0)
                                           / values.mean(axis=0)), rtol=0.1)
+
+
+class TestSquares(unittest.TestCase):
+
+    MEANS = np.array([[0.0, 5, 50, 97, 100], [3.0, 40, 2, 60, 50]])
+    SPREAD = np.array([10.0, 10, 20, 10, 0])
+
+    def load(self):
+        return loads.Squares(self.MEANS, self.SPREAD, (1, 2))
+
+    def test_each_window_has_its_mean(self):
+        load = self.load()
+        rows = np.array([load[step] for step in range(len(load))])
+        self.assertEqual((1200, 5), rows.shape)
+        np.testing.assert_allclose(self.MEANS, rows.reshape(2, 600, 5).mean(
+            axis=1), atol=1e-9)
+        self.assertTrue((rows >= 0).all() and (rows <= 100).all())
+
+    def test_two_values_as_far_apart_as_asked_for(self):
+        load = self.load()
+        column = np.array([load[step][2] for step in range(600)])
+        low, high = np.unique(column)
+        self.assertAlmostEqual(40, high - low)
+        changes = np.flatnonzero(np.diff(column))
+        self.assertGreaterEqual(np.diff(changes).min(), 5 * loads.STEPS - 1)
+        self.assertGreater(len(changes), 3)
+
+    def test_the_same_in_any_order(self):
+        one, other = self.load(), self.load()
+        last = one[1199].tolist()
+        self.assertEqual(other[0].tolist(), one[0].tolist())
+        self.assertEqual(last, other[1199].tolist())

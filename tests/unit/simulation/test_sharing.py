@@ -45,6 +45,22 @@ class TestMaxMin(unittest.TestCase):
         np.testing.assert_allclose([60, 30, 10, 90], share)
 
 
+    @given(PARTIES, st.floats(0, 120), st.floats(0, 40))
+    def test_hosts_share_like_their_parties(self, parties, primary, burden):
+        demand, _weight, owner = (np.array(one) for one in zip(
+            *parties, strict=True))
+        wants = (np.array([primary, 10, 0]), np.array([0, burden, burden]),
+                 demand)
+        every = np.arange(3)
+        together = sharing.max_min(
+            np.concatenate(wants),
+            np.repeat([2.0, 1, 0.1], [3, 3, len(owner)]),
+            np.concatenate((every, every, owner)), 3)
+        apart = sharing.share_hosts(*wants, owner, (2.0, 1.0, 0.1))
+        np.testing.assert_allclose(together, np.concatenate(apart),
+                                   atol=1e-6)
+
+
 class TestSpeed(unittest.TestCase):
 
     def test_alone_nothing_is_lost(self):

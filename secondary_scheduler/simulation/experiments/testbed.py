@@ -1,0 +1,14 @@
+"""The thesis's cluster: hosts of two cores, and 48 secondaries (6.1, 6.3)."""
+
+import typing
+
+from secondary_scheduler.simulation.world import Shape
+
+HOSTS, CORES = 24, 2
+#: Sizes of the leases of all experiments.
+LEASES = (1,) * 12 + (2,) * 6 + (4,) * 2 + (8,) * 2
+
+
+def shape(clusters: int, hosts: int = HOSTS, **values: typing.Any) -> Shape:
+    """Return the shape of clusters side by side."""
+    return Shape(clusters, hosts, CORES, LEASES, **values)
