@@ -53,8 +53,9 @@ def _debian() -> None:
 
 
 def _environment() -> None:
-    if not (layout.BIN / 'python').exists():
-        run([python(), '-m', 'venv', layout.VENV], log='venv')
+    # Anew: what an interrupted step, or a cleaned disk, left half there would
+    # count as installed.
+    run([python(), '-m', 'venv', '--clear', layout.VENV], log='venv')
     run([layout.BIN / 'pip', 'install', '-q', '-c', CONSTRAINTS,
          '-r', REQUIREMENTS], log='pip')
 
