@@ -34,8 +34,8 @@ def up(arguments) -> None:
     layout.save_settings(settings)
     names = layout.host_names(settings)
     install.install()
-    once('guest image', guest.build,
-         key=(layout.HERE / 'guest-init.sh').read_text())
+    guest_init = (layout.HERE / 'guest-init.sh').read_text()
+    once('guest image', guest.build, key=guest_init)
     once('shared-storage shim', hosts.build_shim)
     once('keys of the hosts', hosts.make_keys)
     network.up(names)
@@ -48,7 +48,7 @@ def up(arguments) -> None:
         hosts.start_compute(name)
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
-         key=' '.join(names))
+         key=' '.join(names) + guest_init)
     once('secondaries enabled', _enable, names, key='4 ' + ' '.join(names))
     for name in names:
         hosts.start_agent(name)
@@ -131,8 +131,13 @@ def logs(arguments) -> None:
 
 
 def _inside(program, arguments, **more) -> int:
-    """Run a program of the environment inside the box, in the foreground."""
-    command = shell.inside_netns([str(layout.BIN / program), *arguments])
+    """Run a program of the environment inside the box, in the foreground.
+
+    Who asks or measures has a machine of his own: a busy box is not to starve
+    him.
+    """
+    command = cgroups.inside('clients', shell.inside_netns(
+        [str(layout.BIN / program), *arguments]))
     return shell.subprocess.run(
         command, env={**os.environ, **layout.credentials(), **more}
     ).returncode

@@ -1,7 +1,7 @@
 """The box's own part of the machine's cgroup tree (v1 controllers).
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...
-    box/clients          load generators of the primaries
+    box/clients          load generators of the primaries; who asks or measures
     box/neighbours       runs where nothing else of the box wants to
     box/hosts/NAME       one compute host: its limit makes it a host
         system.slice     what systemd would start: the primary service, the

@@ -12,8 +12,9 @@ import hosts as box_hosts
 import layout
 import seed
 
-#: Whole lines only: the last one may be half written.
-UNITS = re.compile(rb'UNITS (\S+) (\d+)\r?\n')
+#: Whole lines only: the last one may be half written, and a character may
+#: have got lost when the guest was moved or saved.
+UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
 
 
 class Units:

@@ -7,6 +7,7 @@
 Each part may be repeated; it adds what is missing.
 """
 
+import hashlib
 import json
 import sys
 import time
@@ -62,15 +63,25 @@ def identity(cloud) -> None:
 
 
 def images(cloud) -> dict[str, str]:
-    """Upload kernel, initramfs and one image for each kind of work."""
+    """Upload kernel, initramfs and one image for each kind of work.
+
+    An image whose file has changed since is replaced.
+    """
     def image(name, path, kind, **properties):
         found = cloud.image.find_image(name)
+        with open(path, 'rb') as file:
+            digest = hashlib.file_digest(file, 'sha512').hexdigest()
+        if found is not None and found.hash_value != digest:
+            cloud.image.delete_image(found)
+            found = None
         if found is None:
             container = kind if kind in ('aki', 'ari') else 'bare'
             found = cloud.create_image(
                 name, filename=str(path), disk_format=kind, wait=True,
                 container_format=container, visibility='public',
                 allow_duplicates=True, **properties)
+        elif properties:
+            cloud.image.update_image(found, **properties)
         return found.id
 
     kernel = image('box-kernel', layout.GUEST / 'vmlinuz', 'aki')
