@@ -35,7 +35,7 @@ DOMAIN = '''\
   <name>{name}</name>{metadata}
   <memory unit="MiB">128</memory>
   <vcpu>1</vcpu>
-  <cputune><shares>777</shares><period>50000</period><quota>20000</quota>
+  <cputune><shares>777</shares><period>50000</period><quota>15000</quota>
   </cputune>
   <os>
     <type arch="x86_64" machine="pc">hvm</type>

@@ -140,7 +140,7 @@ def main() -> None:
     # What the machine itself does to a primary that has a neighbour.
     with workload.neighbours(range(os.cpu_count() or 1)):
         runs['machine'] = one_run('primary beside guests of no host',
-                                  hosts, burst_host, phases[:1],
+                                  hosts, burst_host, phases[:2],
                                   options.seed, rates)
     say('booting the secondaries through the Nova API')
     servers = boot(user)
@@ -157,7 +157,7 @@ def main() -> None:
     runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
                            options.seed, rates)
     # The last returns may still be under way; they are given some seconds.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while watch.running() < started_running and time.monotonic() < deadline:
         time.sleep(1)
     watch.stop()

@@ -30,8 +30,8 @@ select sum(abalance) from pgbench_accounts
 #: policy with the secondaries at their minimum shares, while its own peaks do
 #: not saturate the host: beside busy guests a transaction takes longer, and a
 #: limit, unlike a CPU, does not know who goes first.
-CALM_PERCENT = 16
-BURST_PERCENT = 57
+CALM_PERCENT = 12
+BURST_PERCENT = 50
 #: Seconds within which an emulated guest boots with a CPU of its own.
 BOOT_S = 120
 #: Seconds of one measurement of what a transaction costs.
