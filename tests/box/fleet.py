@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection
 import dataclasses
-import time
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions
 
+import secondaries
 from tests.box.primaries import delete
 from tests.box.services import wait_until
 
@@ -47,37 +47,12 @@ class Fleet:
         self.servers: dict[str, str] = {}
 
     def restore(self) -> None:
-        """Boot what is missing, all at once; closed hosts open in time."""
-        deadline = time.monotonic() + 400
-        while missing := [one for one in MEMBERS
-                          if one[0] not in self.servers.values()]:
-            booted = [(one[0], self._boot(*one)) for one in missing]
-            for name, uuid in booted:
-                status = wait_until(
-                    lambda uuid=uuid: self._built(uuid), 240,
-                    f'{name} is built')
-                if status == 'ACTIVE':
-                    self.servers[uuid] = name
-                    self._note(uuid)
-                else:
-                    self.cloud.compute.delete_server(uuid)
-            if len(self.servers) < len(MEMBERS):
-                assert time.monotonic() < deadline, (
-                    f'no host for one of {[one[0] for one in missing]}')
-                time.sleep(3)
-
-    def _boot(self, name: str, flavor: str, lease: str | None) -> str:
-        more = {'scheduler_hints': {'secondary_lease': lease},
-                'metadata': {'secondary:lease': lease}} if lease else {}
-        compute = self.owner.compute
-        return str(compute.create_server(
-            name=name, networks='none',
-            image_id=self.owner.image.find_image('worker-cpu').id,
-            flavor_id=compute.find_flavor(flavor).id, **more).id)
-
-    def _built(self, uuid: str) -> str | None:
-        status = self.cloud.compute.get_server(uuid).status
-        return status if status != 'BUILD' else None
+        """Boot what is missing."""
+        booted = secondaries.boot(self.owner, [
+            one for one in MEMBERS if one[0] not in self.servers.values()])
+        self.servers |= booted
+        for uuid in booted:
+            self._note(uuid)
 
     def look(self) -> dict[str, Seen]:
         """Return the members that exist; nothing while Nova is away."""

@@ -48,7 +48,7 @@ def up(arguments) -> None:
         hosts.start_compute(name)
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
-         key=' '.join(names) + guest_init)
+         key=' '.join(names) + guest_init + guest.COMMAND_LINE)
     once('secondaries enabled', _enable, names, key='4 ' + ' '.join(names))
     for name in names:
         hosts.start_agent(name)

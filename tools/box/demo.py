@@ -18,7 +18,7 @@ import layout
 import report
 import secondaries
 import seed as seeding
-from shell import say
+from shell import BoxError, say
 import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
@@ -31,52 +31,6 @@ FLEET = (('render-1', 'secondary.low', 'render'),
          ('train-1', 'secondary.high', None),
          ('train-2', 'secondary.high', None))
 RUN = layout.STATE / 'demo'
-
-
-def boot(cloud) -> dict[str, str]:
-    """Boot the fleet as the user "demo"; return {uuid: name}."""
-    image = cloud.image.find_image('worker-cpu')
-    deadline = time.monotonic() + 300
-    pending = list(FLEET)
-    servers: dict[str, str] = {}
-    while pending:
-        name, flavor, lease = pending[0]
-        hints = {'secondary_lease': lease} if lease else {}
-        metadata = {'secondary:lease': lease} if lease else {}
-        server = cloud.compute.create_server(
-            name=name, image_id=image.id, networks='none',
-            flavor_id=cloud.compute.find_flavor(flavor).id,
-            scheduler_hints=hints, metadata=metadata)
-        while True:
-            server = cloud.compute.get_server(server.id)
-            if server.status != 'BUILD':
-                break
-            time.sleep(0.3)
-        if server.status == 'ACTIVE':
-            pending.pop(0)
-            servers[server.id] = name
-            continue
-        # Closed for now: hosts open admission after some calm seconds.
-        reason = (server.fault or {}).get('message', 'no reason given')
-        cloud.compute.delete_server(server.id)
-        if time.monotonic() > deadline:
-            raise SystemExit(f'demo: {name} found no host: {reason}')
-        time.sleep(3)
-    return servers
-
-
-def wait_working(servers: dict[str, str], seconds: float = 120) -> None:
-    """Wait until every guest has booted and counts."""
-    units = secondaries.Units(list(servers))
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        units.update()
-        if all(units.count.values()):
-            return
-        time.sleep(1)
-    silent = [servers[s] for s, n in units.count.items() if not n]
-    raise SystemExit(f'demo: no work seen from {silent}; their consoles are '
-                     f'in {layout.SHARED}/instances')
 
 
 def one_run(name: str, hosts, burst_host, phases, seed, rates) -> dict:
@@ -136,15 +90,15 @@ def main() -> None:
                              options.seed, rates)}
     if not options.quick:
         runs['again'] = one_run('primary alone again', hosts, burst_host,
-                                phases, options.seed, rates)
+                                phases[:2], options.seed, rates)
     # What the machine itself does to a primary that has a neighbour.
     with workload.neighbours(range(os.cpu_count() or 1)):
         runs['machine'] = one_run('primary beside guests of no host',
                                   hosts, burst_host, phases[:2],
                                   options.seed, rates)
     say('booting the secondaries through the Nova API')
-    servers = boot(user)
-    wait_working(servers)
+    servers = secondaries.boot(user, FLEET)
+    secondaries.wait_working(servers)
     placed = fleet_hosts(cloud, servers)
     say('  ' + ', '.join(f'{host}: {len(found)}'
                          for host, found in sorted(placed.items())))
@@ -180,4 +134,7 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    try:
+        main()
+    except BoxError as exc:
+        sys.exit(f'demo: {exc}')

@@ -11,6 +11,7 @@ import guest
 import hosts as box_hosts
 import layout
 import seed
+from shell import BoxError
 
 #: Whole lines only: the last one may be half written, and a character may
 #: have got lost when the guest was moved or saved.
@@ -57,6 +58,62 @@ class Units:
             self.done += units - kept
             self.boot[server] = boot
             self.count[server] = units
+
+
+def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
+    """Boot members, (name, flavor, lease or None), all at once.
+
+    Who finds no host, since hosts open only after some calm seconds, is asked
+    for again.
+
+    :returns: {uuid: name}
+    :raises BoxError: if that takes too long.
+    """
+    deadline = time.monotonic() + seconds
+    image = cloud.image.find_image('worker-cpu').id
+    servers: dict[str, str] = {}
+    while missing := [one for one in members
+                      if one[0] not in servers.values()]:
+        for server in [_request(cloud, image, *one) for one in missing]:
+            while server.status == 'BUILD':
+                time.sleep(0.3)
+                server = cloud.compute.get_server(server.id)
+            if server.status == 'ACTIVE':
+                servers[server.id] = server.name
+                continue
+            reason = (server.fault or {}).get('message', 'no reason given')
+            cloud.compute.delete_server(server.id)
+            if time.monotonic() > deadline:
+                raise BoxError(f'{server.name} found no host in '
+                               f'{seconds:g} s: {reason}')
+        if len(servers) < len(members):
+            time.sleep(3)
+    return servers
+
+
+def _request(cloud, image: str, name: str, flavor: str, lease: str | None):
+    more = {'scheduler_hints': {'secondary_lease': lease},
+            'metadata': {'secondary:lease': lease}} if lease else {}
+    return cloud.compute.create_server(
+        name=name, networks='none', image_id=image,
+        flavor_id=cloud.compute.find_flavor(flavor).id, **more)
+
+
+def wait_working(servers: dict[str, str], seconds: float = 300) -> None:
+    """Wait until every guest, {uuid: name}, has booted and counts.
+
+    :raises BoxError: if that takes too long.
+    """
+    units = Units(list(servers))
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        units.update()
+        if all(units.count.values()):
+            return
+        time.sleep(1)
+    silent = [servers[s] for s, n in units.count.items() if not n]
+    raise BoxError(f'no work seen from {silent} in {seconds:g} s; their '
+                   f'consoles are in {layout.SHARED}/instances')
 
 
 class Watch(threading.Thread):
