@@ -74,10 +74,10 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     servers: dict[str, str] = {}
     while missing := [one for one in members
                       if one[0] not in servers.values()]:
-        for server in [_request(cloud, image, *one) for one in missing]:
-            while server.status == 'BUILD':
+        for uuid in [_request(cloud, image, *one) for one in missing]:
+            while (server := cloud.compute.get_server(uuid)
+                   ).status == 'BUILD':
                 time.sleep(0.3)
-                server = cloud.compute.get_server(server.id)
             if server.status == 'ACTIVE':
                 servers[server.id] = server.name
                 continue
@@ -91,12 +91,13 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     return servers
 
 
-def _request(cloud, image: str, name: str, flavor: str, lease: str | None):
+def _request(cloud, image: str, name: str, flavor: str,
+             lease: str | None) -> str:
     more = {'scheduler_hints': {'secondary_lease': lease},
             'metadata': {'secondary:lease': lease}} if lease else {}
     return cloud.compute.create_server(
         name=name, networks='none', image_id=image,
-        flavor_id=cloud.compute.find_flavor(flavor).id, **more)
+        flavor_id=cloud.compute.find_flavor(flavor).id, **more).id
 
 
 def wait_working(servers: dict[str, str], seconds: float = 300) -> None:
