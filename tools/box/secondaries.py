@@ -61,10 +61,11 @@ class Units:
 
 
 def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
-    """Boot members, (name, flavor, lease or None), all at once.
+    """Boot members, (name, flavor, lease or None), side by side.
 
-    Who finds no host, since hosts open only after some calm seconds, is asked
-    for again.
+    Each is asked for when the one before it has its host: schedulers that
+    choose at the same time would not spread them. Who finds none, since hosts
+    open only after some calm seconds, is asked for again.
 
     :returns: {uuid: name}
     :raises BoxError: if that takes too long.
@@ -74,10 +75,12 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     servers: dict[str, str] = {}
     while missing := [one for one in members
                       if one[0] not in servers.values()]:
-        for uuid in [_request(cloud, image, *one) for one in missing]:
-            while (server := cloud.compute.get_server(uuid)
-                   ).status == 'BUILD':
-                time.sleep(0.3)
+        asked = []
+        for one in missing:
+            asked.append(_request(cloud, image, *one))
+            _wait(cloud, asked[-1], lambda s: s.task_state != 'scheduling')
+        for uuid in asked:
+            server = _wait(cloud, uuid, lambda s: s.status != 'BUILD')
             if server.status == 'ACTIVE':
                 servers[server.id] = server.name
                 continue
@@ -98,6 +101,13 @@ def _request(cloud, image: str, name: str, flavor: str,
     return cloud.compute.create_server(
         name=name, networks='none', image_id=image,
         flavor_id=cloud.compute.find_flavor(flavor).id, **more).id
+
+
+def _wait(cloud, uuid: str, reached):
+    """Return a server as soon as it is as wanted."""
+    while not reached(server := cloud.compute.get_server(uuid)):
+        time.sleep(0.3)
+    return server
 
 
 def wait_working(servers: dict[str, str], seconds: float = 300) -> None:
