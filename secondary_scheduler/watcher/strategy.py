@@ -1,6 +1,8 @@
 """The strategy: from the collector's snapshot to a solution's actions."""
 
+from collections import Counter
 import dataclasses
+import textwrap
 import time
 from typing import Any, cast
 
@@ -10,6 +12,7 @@ from stevedore import driver
 from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
+from secondary_scheduler.decisions import draft
 from secondary_scheduler.estimation import room
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import vocabulary
@@ -235,11 +238,23 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 decisions.Budget(units))
             unresolved.update(plan.unresolved)
             if plan:
-                LOG.info('Decision %(kind)s: %(count)d operations.',
-                         {'kind': kind, 'count': len(plan.operations)})
+                self._tell(kind, cluster, plan)
                 break
         # A return does not end what could not be preempted.
         return dataclasses.replace(plan, unresolved=tuple(sorted(unresolved)))
+
+    @staticmethod
+    def _tell(kind: str, cluster: model.Cluster,
+              plan: operations.Plan) -> None:
+        count = Counter(str(one.kind) for one in plan.operations)
+        closed = sorted(name for name, host in cluster.hosts.items()
+                        if not draft.is_open(host))
+        LOG.info('Decision %(kind)s: %(what)s; hosts that take nobody at the '
+                 'moment: %(closed)s.', {
+                     'kind': kind, 'what': ', '.join(
+                         f'{number} x {one}' for one, number in count.items()),
+                     'closed': textwrap.shorten(' '.join(closed), 200)
+                     or 'none'})
 
     @staticmethod
     def _breaker(history: histories.History, cluster: model.Cluster,
