@@ -131,8 +131,9 @@ def _promises(f: dict) -> list[dict]:
     """Return what is promised, and whether it holds.
 
     ``holds`` is None where this machine cannot show it: a p99 is above its
-    limit, but not surely so, or not surely to either of two equal runs of the
-    primary alone, or to one beside guests of no host that give way to all.
+    limit, but the 95 % interval of its ratio to some run without secondaries
+    begins below: to the primary alone, to that once more, or to the primary
+    beside guests of no host that give way to everything.
     """
     def ratio(figure, phase, run='with'):
         values = f[f'primary_{figure}'][phase]
@@ -198,12 +199,12 @@ def table(f: dict) -> str:
                      f"{HOLDS[line['holds']]:5}  "
                      f"{line['noise']}")
     if any(line['holds'] is None for line in f['promises']):
-        lines += ['', 'n/a: this machine cannot show it. In 95 of 100 cases '
-                  'the p99 is not above the limit when it is',
-                  'compared with the primary alone, with that once more '
-                  '("A/A"), or with the primary beside guests',
-                  'on none of the hosts, which give way to everything '
-                  '("machine").']
+        lines += ['', 'n/a: this machine cannot show it. The p99 is above its '
+                  'limit, but the 95 % interval is not:',
+                  'not that of its ratio to the primary alone, or to that '
+                  'once more ("A/A"), or to the primary',
+                  'beside guests on none of the hosts, which give way to '
+                  'everything ("machine").']
     runs = list(f['primary_tps']['b'])
     lines += ['', f"{'':24}" + ''.join(f'{run:>12}' for run in runs)]
     for phase in f['primary_tps']:

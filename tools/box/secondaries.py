@@ -103,9 +103,17 @@ def _request(cloud, image: str, name: str, flavor: str,
         flavor_id=cloud.compute.find_flavor(flavor).id, **more).id
 
 
-def _wait(cloud, uuid: str, reached):
-    """Return a server as soon as it is as wanted."""
+def _wait(cloud, uuid: str, reached, seconds: float = 240):
+    """Return a server as soon as it is as wanted.
+
+    :raises BoxError: if that takes too long.
+    """
+    deadline = time.monotonic() + seconds
     while not reached(server := cloud.compute.get_server(uuid)):
+        if time.monotonic() > deadline:
+            raise BoxError(f'{server.name} is still {server.status} '
+                           f'({server.task_state}) after {seconds:g} s; read '
+                           '"python3 tools/box logs nova"')
         time.sleep(0.3)
     return server
 

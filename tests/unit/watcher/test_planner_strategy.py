@@ -115,6 +115,14 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
 
+    def test_the_log_says_why_nobody_moves(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        with self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
+            self.oneshot(hosts=['h1'])
+        self.assertIn('Decision preempt: 3 x suspend; hosts that take nobody '
+                      'at the moment: h1 h2.', '\n'.join(logs.output))
+
     def test_servers_are_asked_for_right_before(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
