@@ -1,7 +1,7 @@
 """What the agent tells: the report to the cloud, and its status."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import os
 import threading
 import time
@@ -22,50 +22,60 @@ from secondary_scheduler.policies import language
 
 #: How long the primary's use is remembered for admission, in seconds.
 WINDOW_S = 60.0
-#: How long it counts for decisions, in seconds: no longer than the shortest
-#: wait of a trigger, so that the calm before a burst is not in it.
+#: Over how many seconds its use is averaged: no longer than the shortest wait
+#: of a trigger, so that the calm before a burst is not in it.
 RECENT_S = 3.0
 
 
 class Outlook:
     """What the primary has used lately, in percent of the host.
 
-    The 95th percentile of a minute says whom to let in; the mean of the last
-    seconds, which is what the cloud is told, who has to leave.
+    One sample of a busy host says little: a decision on it would keep too
+    many secondaries one time and too few the next, and the peak of half a
+    second violates no policy, since policies hold means of seconds.  So both
+    answers are about means over ``RECENT_S`` (Boettger 4.3.2 takes five
+    seconds): the last one says who has to leave, and the 95th percentile of
+    a minute whom to let in.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: deque[tuple[float, float]] = deque()
+        self._recent: deque[tuple[float, float]] = deque()
+        self._means: deque[tuple[float, float]] = deque()
         self._lock = threading.Lock()
 
     def push(self, primary: float | None) -> None:
         """Take in the primary's use, in percent of the host."""
         now = self._clock()
         with self._lock:
+            _forget(self._recent, now - RECENT_S)
+            _forget(self._means, now - WINDOW_S)
             if primary is not None:
-                self._seen.append((now, primary))
-            while self._seen and self._seen[0][0] < now - WINDOW_S:
-                self._seen.popleft()
+                self._recent.append((now, primary))
+                self._means.append((now, _mean(self._recent)))
 
     @property
     def recent(self) -> float | None:
-        """The mean of the last seconds (Boettger 4.3.2 takes five).
-
-        One sample of a busy host says little: a decision on it would keep
-        too many secondaries one time and too few the next.
-        """
+        """The mean of the last seconds, None if nothing is known of them."""
         with self._lock:
-            since = self._clock() - RECENT_S
-            values = [value for t, value in self._seen if t >= since]
-        return sum(values) / len(values) if values else None
+            _forget(self._recent, self._clock() - RECENT_S)
+            return _mean(self._recent) if self._recent else None
 
     @property
     def p95(self) -> float | None:
-        """The use that is exceeded in one of twenty samples."""
+        """The mean that is exceeded one time in twenty."""
         with self._lock:
-            values = sorted(value for _, value in self._seen)
+            values = sorted(mean for _, mean in self._means)
         return values[int(0.95 * (len(values) - 1))] if values else None
+
+
+def _forget(seen: deque[tuple[float, float]], before: float) -> None:
+    while seen and seen[0][0] < before:
+        seen.popleft()
+
+
+def _mean(seen: Collection[tuple[float, float]]) -> float:
+    return sum(value for _, value in seen) / len(seen)
 
 
 class Reporter:

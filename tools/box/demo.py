@@ -22,12 +22,13 @@ from shell import BoxError, say
 import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
-#: The hosts have room for twelve: of four on one host two at most can migrate.
+#: The hosts have places for twelve, so of those on one host as many can migrate
+#: as places are left on the others: all but one, if there are one to three.
 FLEET = (('render-1', 'secondary.low', 'render'),
          ('render-2', 'secondary.low', 'render'),
          ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),
          ('fold-3', 'secondary', None), ('fold-4', 'secondary', None),
-         ('mine-1', 'secondary', None), ('mine-2', 'secondary', None),
+         ('mine-1', 'secondary', None),
          ('train-1', 'secondary.high', None),
          ('train-2', 'secondary.high', None))
 RUN = layout.STATE / 'demo'

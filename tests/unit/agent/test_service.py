@@ -404,13 +404,23 @@ class Reports(Base):
         sent = self.send_for(1.2, lambda: 'the same')
         self.assertIn(len(sent), (2, 3))
 
-    def test_p95(self):
+    def use(self, outlook, *values):
+        for value in values:
+            outlook.push(value)
+            self.now += 0.5
+
+    def test_a_peak_of_half_a_second_closes_nothing(self):
         outlook = reporter.Outlook(lambda: self.now)
         self.assertIsNone(outlook.p95)
-        for value in range(101):
-            outlook.push(float(value))
-        outlook.push(None)
-        self.assertEqual(95.0, outlook.p95)
+        self.use(outlook, *([20.0] * 6 + [90.0]) * 17, None)
+        self.assertEqual(30.0, outlook.p95)
+
+    def test_p95_is_what_lasts_longer_than_one_time_in_twenty(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        self.use(outlook, *[20.0] * 100, *[90.0] * 18)
+        self.assertEqual(90.0, outlook.p95)
+        self.use(outlook, *[20.0] * 126)
+        self.assertEqual(20.0, outlook.p95)
         self.now += 61
         outlook.push(None)
         self.assertIsNone(outlook.p95)
@@ -430,7 +440,7 @@ class Reports(Base):
         self.assertEqual(22.5, outlook.recent)
         self.now += 3
         self.assertIsNone(outlook.recent)
-        self.assertEqual(30.0, outlook.p95)     # still remembered
+        self.assertEqual(60.0, outlook.p95)     # still remembered
 
     def test_the_cloud_is_told_the_mean(self):
         self.host.guest(0)
