@@ -225,7 +225,7 @@ report_interval = 2
 # Hosts this small are noisy: one transaction of the primary is 1 % of a
 # second of a host.
 set_point_margin = 4
-useful_share = 5.5
+useful_share = 6
 '''
 
 AGENT = '''\
