@@ -27,6 +27,7 @@ def up(arguments) -> None:
     """Install what is missing and start everything."""
     shell.need_root()
     cgroups.check()
+    _stop_old_code()
     settings = layout.load_settings()
     for name in ('hosts', 'fake_hosts', 'engines'):
         if getattr(arguments, name, None) is not None:
@@ -75,8 +76,26 @@ def _start_fake_hosts(number: int) -> None:
          str(number)])))
 
 
+def _stop_old_code() -> None:
+    """Stop what runs if it was started with other code than today's."""
+    stamp, code = layout.STAMPS / 'code', install.code_key()
+    if shell.running() and not (stamp.exists() and stamp.read_text() == code):
+        say('what runs was started with other code: stopping it; its servers '
+            'will be off')
+        _stop_all()
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(code)
+
+
 def down(arguments) -> None:
     """Stop everything; with --purge also remove all state."""
+    _stop_all()
+    if arguments.purge:
+        shutil.rmtree(layout.STATE, ignore_errors=True)
+    say('down' + (', and all state removed' if arguments.purge else ''))
+
+
+def _stop_all() -> None:
     settings = layout.load_settings()
     names = layout.host_names(settings)
     hosts.shut_down(names)
@@ -93,9 +112,6 @@ def down(arguments) -> None:
     time.sleep(0.3)
     network.down()
     cgroups.remove()
-    if arguments.purge:
-        shutil.rmtree(layout.STATE, ignore_errors=True)
-    say('down' + (', and all state removed' if arguments.purge else ''))
 
 
 def status(arguments) -> None:

@@ -22,8 +22,8 @@ from shell import BoxError, say
 import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
-#: The hosts have places for twelve, so of those on one host as many can migrate
-#: as places are left on the others: all but one, if there are one to three.
+#: The hosts have places for twelve: if the burst's host holds two to four of
+#: them, the others have places for all of those but one.
 FLEET = (('render-1', 'secondary.low', 'render'),
          ('render-2', 'secondary.low', 'render'),
          ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),

@@ -74,6 +74,14 @@ def _key(*paths: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
+def code_key() -> str:
+    """Return what changes when the services have to be started anew."""
+    return str(layout.SOURCE) + _key(*sorted(
+        path for directory in (layout.SOURCE / 'secondary_scheduler',
+                               layout.HERE)
+        for path in directory.rglob('*') if path.suffix in ('.py', '.txt')))
+
+
 def install() -> None:
     """Install whatever is missing; quick when nothing is."""
     once('debian packages', _debian, key=' '.join(PACKAGES))
