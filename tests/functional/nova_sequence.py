@@ -35,12 +35,16 @@ from nova import exception
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional import integrated_helpers
 from nova.virt import fake
+from oslo_config import cfg
+from oslo_messaging import opts as messaging_options
 import sqlalchemy.exc
 
 from secondary_scheduler.cmd import providers
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.nova import snapshot
 from tests.unit.nova import fakes
+
+CONF = cfg.CONF
 
 #: An image that Nova's Glance fixture knows.
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
@@ -114,6 +118,13 @@ class Stock(integrated_helpers.ProviderUsageBaseTestCase):
                    initial_ram_allocation_ratio=1.0,
                    initial_disk_allocation_ratio=1.0,
                    reserved_host_memory_mb=0)
+        # One request at a time needs few threads; Nova's 64 a service, each
+        # of which looks for work once a second, end up doing nothing else.
+        pool_size = 'executor_thread_pool_size'
+        CONF.register_opts(
+            one for one in dict(messaging_options.list_opts())[None]
+            if one.name == pool_size)
+        self.flags(**{pool_size: 8})
         super().setUp()
         warnings.filterwarnings(
             'ignore', category=sqlalchemy.exc.SADeprecationWarning)
