@@ -26,7 +26,8 @@ class Record:
     """What the resource tracker counts for one instance.
 
     ``memory_mb`` in MiB, ``disk_gb`` in GiB; ``born`` is when its host
-    claimed it, as well as the database tells.
+    claimed it, as well as the database tells, and ``number`` its row there,
+    which tells apart what was born in the same second.
     """
 
     uuid: str
@@ -35,6 +36,7 @@ class Record:
     memory_mb: int = 0
     disk_gb: int = 0
     born: datetime.datetime | None = None
+    number: int = 0
 
 
 def readable(instance: typing.Any) -> bool:
@@ -61,7 +63,8 @@ def read(instance: typing.Any) -> Record | None:
         uuid=instance.uuid,
         secondary=vocabulary.is_marked(request.extra_specs(flavor)),
         vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=disk_gb,
-        born=max(times, default=None))
+        born=max(times, default=None),
+        number=instance.id if 'id' in instance else 0)
 
 
 class Records:
@@ -140,6 +143,6 @@ def _last_failures(context: typing.Any, limit: int
 
 def newest(records: Iterable[Record], count: int) -> list[Record]:
     """Return the records that were born last."""
-    known = [(r.born, r.uuid, r) for r in records if r.born is not None]
-    known.sort(reverse=True)
-    return [record for _, _, record in known[:count]]
+    known = [(one.born, one.number, one.uuid, one) for one in records
+             if one.born is not None]
+    return [one[-1] for one in sorted(known, reverse=True)[:count]]

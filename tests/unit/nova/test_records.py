@@ -1,6 +1,7 @@
 """What is read from Nova's tables, on a database in memory."""
 
 import contextlib
+import dataclasses
 import unittest
 from unittest import mock
 
@@ -135,3 +136,10 @@ class RecordsTest(unittest.TestCase):
         self.assertEqual(['3', '2'],
                          [r.uuid for r in records.newest(made, 2)])
         self.assertEqual([], records.newest(made, 0))
+
+    def test_of_the_same_second_the_last_row_is_the_newest(self):
+        uuids = [self.boot(fakes.flavor()).uuid for _number in range(4)]
+        found = [dataclasses.replace(one, born=fakes.moment(1)) for one
+                 in self.records.on_hosts('cell', ['node1'])['node1']]
+        self.assertEqual(uuids[:1:-1], [
+            one.uuid for one in records.newest(found, 2)])
