@@ -24,7 +24,11 @@ from shell import BoxError, once, run, say
 
 
 def up(arguments) -> None:
-    """Install what is missing and start everything."""
+    """Install what is missing and start everything.
+
+    What runs is left alone, unless the code has changed since: then it is
+    stopped first, and servers on it have to be started again.
+    """
     shell.need_root()
     cgroups.check()
     _stop_old_code()

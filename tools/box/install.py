@@ -76,10 +76,12 @@ def _key(*paths: pathlib.Path) -> str:
 
 def code_key() -> str:
     """Return what changes when the services have to be started anew."""
-    return str(layout.SOURCE) + _key(*sorted(
-        path for directory in (layout.SOURCE / 'secondary_scheduler',
-                               layout.HERE)
-        for path in directory.rglob('*') if path.suffix in ('.py', '.txt')))
+    files = (path for directory in (layout.SOURCE / 'secondary_scheduler',
+                                    layout.HERE)
+             for path in directory.rglob('*')
+             if path.is_file() and path.suffix != '.pyc')
+    return str(layout.SOURCE) + _key(layout.SOURCE / 'setup.cfg',
+                                     *sorted(files))
 
 
 def install() -> None:
