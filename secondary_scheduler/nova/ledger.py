@@ -13,6 +13,11 @@ Nova's own database, in one batch for all hosts of a decision:
 * ``num_io_ops`` counts a build until the host's next periodic update, long
   after it has ended.  That update settles all older ones, so the ``n`` that
   are counted are the ``n`` youngest instances on the host;
+* free disk is the smaller of what the flavors leave and what the host
+  measured at its last periodic update.  Without secondaries both would be
+  larger, the measured one only by those that were there at that update: not
+  by those among the ``n`` youngest.  (One that has ended since then still
+  lacks in what was measured; which ones these are cannot be told.)
 * ``failed_builds`` counts failures since the last success, so the ``n`` that
   are counted are the last ``n`` builds that failed there and had begun when
   the host reported the number.  (A success of a secondary does reset the
@@ -54,11 +59,16 @@ _ATTRIBUTE = 'secondary_record'
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """What secondaries add to the numbers of one host."""
+    """What secondaries add to the numbers of one host.
+
+    ``memory_mb`` and ``disk_mb`` are MiB.  ``disk_mb`` is how much more
+    would be free without them, which is less than their disks where Nova
+    goes by what the host measured before they came.
+    """
 
     vcpus: int = 0
     memory_mb: int = 0
-    disk_gb: int = 0
+    disk_mb: int = 0
     instances: int = 0
     io_ops: int = 0
     failed_builds: int = 0
@@ -143,6 +153,7 @@ class _Inquiry:
         self._deadline = deadline
         self._clock = clock
         self._fresh: dict[str, list[Record]] = {}
+        self._measured: dict[_Node, int | None] = {}
         self._failures: dict[str, dict[str, list[
             tuple[datetime.datetime, str]]]] = {}
 
@@ -155,6 +166,8 @@ class _Inquiry:
             moving = [h.host for h in states if _in_motion(h)]
             for names in self._batches(moving):
                 self._fresh.update(self._records.on_hosts(cell, names))
+                self._measured.update(
+                    self._records.measured_disk(cell, names))
             unknown = [uuid for host in states
                        if host.host not in self._fresh
                        for uuid, instance in host.instances.items()
@@ -181,10 +194,27 @@ class _Inquiry:
         return Use(
             vcpus=sum(r.vcpus for r in ours),
             memory_mb=sum(r.memory_mb for r in ours),
-            disk_gb=sum(r.disk_gb for r in ours),
+            disk_mb=1024 * self._disk_gb(
+                host, sum(r.disk_gb for r in ours),
+                sum(r.disk_gb for r in io_ops if r.secondary)),
             instances=len(ours),
             io_ops=sum(r.secondary for r in io_ops),
             failed_builds=sum(r is not None and r.secondary for r in failed))
+
+    def _disk_gb(self, host: HostState, all_ours: int, came: int) -> int:
+        """Return how much more disk would be free without secondaries.
+
+        ``came`` is the disk of those that the host has not measured yet.
+        """
+        measured = self._measured.get((host.host, host.nodename))
+        if host.hypervisor_type == 'fake':
+            # Nova's fake driver measures 0, whatever is there.
+            measured, came = 0, all_ours
+        if measured is None:
+            return all_ours
+        left = host.total_usable_disk_gb - host.disk_mb_used // 1024
+        return int(min(left + all_ours, measured + all_ours - came)
+                   - min(left, measured))
 
     def _on(self, host: HostState) -> list[Record] | None:
         if host.host in self._fresh:

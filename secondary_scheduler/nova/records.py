@@ -96,6 +96,16 @@ class Records:
                 records.setdefault(instance.host, []).append(record)
         return records
 
+    def measured_disk(self, cell: str, hosts: Collection[str]
+                      ) -> dict[tuple[str, str], int | None]:
+        """Return the free disk (GiB) that hosts measured last.
+
+        :returns: by (host, nodename), None where the driver measures none.
+        """
+        with self._target(cell) as context:
+            return {(host, node): measured for host, node, measured
+                    in _measured_disk(context, hosts)}
+
     def failures(self, cell: str) -> dict[str, list[
             tuple[datetime.datetime, str]]]:
         """Return builds that came to nothing by host, the newest first.
@@ -114,6 +124,15 @@ class Records:
         if cell not in self._cells:
             self._cells[cell] = objects.CellMapping.get_by_uuid(admin, cell)
         return nova_context.target_cell(admin, self._cells[cell])
+
+
+@db.pick_context_manager_reader
+def _measured_disk(context: typing.Any, hosts: Collection[str]
+                   ) -> Sequence[typing.Any]:
+    row = models.ComputeNode
+    return context.session.query(
+        row.host, row.hypervisor_hostname, row.disk_available_least).filter(
+            row.host.in_(hosts), row.deleted == 0).all()
 
 
 @db.pick_context_manager_reader

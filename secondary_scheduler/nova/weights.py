@@ -11,7 +11,7 @@ by subclasses that take the secondaries' part out of a host's numbers
 sums of floats are the same as without us.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 import operator
 import typing
 
@@ -50,7 +50,7 @@ def all_weighers() -> list[type]:
 
 
 class _WithoutSecondaries(weights.BaseHostWeigher):
-    """Adds ``corrections`` to what Nova's own weigher says of the hosts.
+    """Takes secondaries out of what Nova's own weigher says of the hosts.
 
     Where the secondaries' part is not known, or anything of ours fails,
     Nova's own numbers stand.  Nova's weigher runs first and as it is, and
@@ -84,23 +84,13 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
             stock = [weight if weight != self.minval
                      else self._weigh_object(one.obj, properties)
                      for weight, one in zip(stock, weighed, strict=True)]
-        corrected = list(map(operator.add, stock,
-                             self.corrections(weighed, amounts)))
+        if self.counted is not None:
+            amounts = [-min(amount, self.counted(one.obj))
+                       for one, amount in zip(weighed, amounts, strict=True)]
+        corrected = list(map(operator.add, stock, amounts))
         if self.minval is not None and min(corrected) < self.minval:
             return [max(weight, self.minval) for weight in corrected]
         return corrected
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return what the weigher would say more without secondaries.
-
-        ``amounts`` are the secondaries' on each of the hosts ``weighed``.
-        """
-        counted = self.counted
-        if counted is None:
-            return amounts
-        return [-min(amount, counted(one.obj))
-                for one, amount in zip(weighed, amounts, strict=True)]
 
 
 def _find_uses(weighed: Sequence[typing.Any]) -> list[Use]:
@@ -136,27 +126,7 @@ class RAMWeigher(_WithoutSecondaries, ram.RAMWeigher):
 class DiskWeigher(_WithoutSecondaries, disk.DiskWeigher):
     """Free disk (MiB), were there no secondaries."""
 
-    amount = operator.attrgetter('disk_gb')
-
-    def corrections(self, weighed: Sequence[typing.Any],
-                    amounts: Sequence[int]) -> Iterable[float]:
-        """Return the secondaries' disk.
-
-        ``free_disk_mb`` is the smaller of what the flavors leave and what
-        the driver measures.  Both leave out the secondaries' disks alike,
-        but for Nova's fake driver, which always measures 0.  (Between the
-        end of a secondary and the host's next periodic update the measured
-        figure still lacks its disk: which disks it lacks cannot be told.)
-        """
-        return [_fake_disk(one.obj, amount * 1024)
-                if one.obj.hypervisor_type == 'fake' else amount * 1024
-                for one, amount in zip(weighed, amounts, strict=True)]
-
-
-def _fake_disk(host_state: typing.Any, more: int) -> int:
-    left = (host_state.total_usable_disk_gb * 1024
-            - host_state.disk_mb_used)
-    return int(min(0, left + more) - min(0, left))
+    amount = operator.attrgetter('disk_mb')
 
 
 class IoOpsWeigher(_WithoutSecondaries, io_ops.IoOpsWeigher):

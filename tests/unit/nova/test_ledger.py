@@ -21,6 +21,7 @@ class FakeRecords:
         self.asked = []
         self.instances = {}
         self.hosts = {}
+        self.measured = {}
         self.failed = {}
         self.broken = False
 
@@ -36,6 +37,9 @@ class FakeRecords:
     def on_hosts(self, cell, hosts):
         self._ask('hosts', *hosts)
         return {host: self.hosts.get(host, []) for host in hosts}
+
+    def measured_disk(self, cell, hosts):
+        return {(host, host): self.measured.get(host) for host in hosts}
 
     def failures(self, cell):
         self._ask('failures')
@@ -62,7 +66,8 @@ class LedgerTest(unittest.TestCase):
             fakes.instance(2, fakes.secondary_flavor(1, 256)),
             fakes.instance(3, fakes.flavor(4, 1024, 9))])
         self.assertEqual(
-            ledger.Use(vcpus=3, memory_mb=768, disk_gb=5, instances=2),
+            ledger.Use(vcpus=3, memory_mb=768, disk_mb=5 * 1024,
+                       instances=2),
             self.use(host))
         self.assertEqual([], self.records.asked)
 
@@ -109,6 +114,26 @@ class LedgerTest(unittest.TestCase):
         for counted, ours in ((1, 1), (2, 1), (3, 2)):
             self.assertEqual(ours, self.use(fakes.host(
                 instances=instances, io_workload=counted)).io_ops)
+
+    def test_free_disk_lacks_what_was_there_when_the_host_measured(self):
+        # Of 100 GiB, 30 are a primary's; since the host measured, another
+        # primary's 10 have gone, and the second secondary's have come.
+        for came in (5, 10, 25):
+            disks = (30, 20, came)
+            instances = [
+                fakes.instance(1, fakes.flavor(disk=30)),
+                fakes.instance(2, fakes.secondary_flavor(disk=20)),
+                fakes.instance(3, fakes.secondary_flavor(disk=came))]
+            self.records.hosts['node1'] = [
+                record(n, secondary=n > 1, disk=disk, born=n)
+                for n, disk in enumerate(disks, 1)]
+            self.records.measured['node1'] = 100 - 30 - 10 - 20
+            with self.subTest(came):
+                host = fakes.host(instances=instances, updated=came,
+                                  io_workload=1)
+                free = min(host.free_disk_mb, 1024 * 40)
+                # Without the two, the host would have measured 60.
+                self.assertEqual(60 * 1024, free + self.use(host).disk_mb)
 
     def test_failures_are_those_of_the_last_builds(self):
         self.records.failed['node1'] = [

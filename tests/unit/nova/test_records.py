@@ -11,6 +11,7 @@ from nova.compute import vm_states
 from nova.db.main import api as db
 from nova.db.main import models
 from oslo_db.sqlalchemy import enginefacade
+from oslo_utils import uuidutils
 
 from secondary_scheduler.nova import records
 from tests.unit.nova import fakes
@@ -119,6 +120,19 @@ class RecordsTest(unittest.TestCase):
         self.assertEqual([failed.uuid], [u for _, u in found['node2']])
         began = [when for when, _ in found['node1']]
         self.assertEqual(sorted(began, reverse=True), began)
+
+    def test_free_disk_as_hosts_measured_it(self):
+        for host, measured in (('node1', 7), ('node2', None), ('node3', 5)):
+            objects.ComputeNode(
+                self.context, host=host, hypervisor_hostname=host + '.a',
+                uuid=uuidutils.generate_uuid(), vcpus=1, memory_mb=1,
+                local_gb=9, vcpus_used=0, memory_mb_used=0, local_gb_used=0,
+                hypervisor_type='QEMU', hypervisor_version=1, cpu_info='',
+                **{} if measured is None
+                else {'disk_available_least': measured}).create()
+        self.assertEqual(
+            {('node1', 'node1.a'): 7, ('node2', 'node2.a'): None},
+            self.records.measured_disk('cell', ['node1', 'node2']))
 
     def test_the_cell_is_looked_up_once(self):
         for _ in range(3):

@@ -79,7 +79,20 @@ class StockTest(WeightsCase):
                 io_workload=min(io_ops, len(primaries)) + more_io))
             self.remember(f'node{n}', primaries, ours, more_io, failed,
                           more_failed)
+            if hypervisor != 'fake':
+                # Primaries of so many GiB left after the last measurement.
+                gone = rng.choice((0, 10, 100))
+                for host, young in ((without[-1], 0),
+                                    (with_them[-1], more_io)):
+                    self.measure(host, gone, ours[:young])
         return without, with_them
+
+    def measure(self, host, gone, later):
+        """Let a host measure its disk before some secondaries came."""
+        measured = (host.free_disk_mb // 1024 - gone
+                    + sum(one.flavor.root_gb for one in later))
+        self.records.measured[host.host] = measured
+        host.free_disk_mb = min(host.free_disk_mb, measured * 1024)
 
     def remember(self, name, primaries, ours, young, failed, more_failed):
         """Put into the database what the scheduler does not know."""
