@@ -27,9 +27,9 @@ What was worked out holds until the host's numbers change, so that a decision
 in a quiet cloud asks nothing.
 """
 
-from collections.abc import Callable, Iterable
-import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 import datetime
+import operator
 import threading
 import time
 import typing
@@ -56,9 +56,16 @@ MEMORY = 200_000
 #: Attribute of an Instance: its Record.
 _ATTRIBUTE = 'secondary_record'
 
+#: With the instances, what changes when anything that we work out may change.
+#: The time of the host's last update alone would not do: it has whole
+#: seconds.  Each decision compares this for each host, so it takes things as
+#: they are; what the request has consumed changes it as well.
+_NUMBERS = operator.attrgetter(
+    'updated', 'num_instances', 'num_io_ops', 'failed_builds', 'vcpus_used',
+    'free_ram_mb')
 
-@dataclasses.dataclass(frozen=True)
-class Use:
+
+class Use(typing.NamedTuple):
     """What secondaries add to the numbers of one host.
 
     ``memory_mb`` and ``disk_mb`` are MiB.  ``disk_mb`` is how much more
@@ -78,6 +85,9 @@ class Use:
 HostState = typing.Any
 _Node = tuple[str, str]
 
+#: What is known of a host that nobody has asked about.
+_UNKNOWN: tuple[object, Use | None] = (None, None)
+
 
 class Ledger:
     """Works out the secondaries' part for the hosts of a decision.
@@ -92,39 +102,31 @@ class Ledger:
         self._records = records or Records()
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[_Node, tuple[object, Use]] = {}
+        self._known: dict[_Node, tuple[object, Use | None]] = {}
         self._instances: dict[str, Record] = {}
         self._silent_until = 0.0
 
-    def uses(self, hosts: Iterable[HostState]) -> dict[_Node, Use]:
-        """Return the secondaries' part by (host, nodename).
+    def uses(self, hosts: Sequence[HostState]) -> list[Use | None]:
+        """Return the secondaries' part of each host.
 
-        A host of which it is not known is left out: it is to be weighed with
-        Nova's own numbers.
+        None where it is not known: such a host is to be weighed with Nova's
+        own numbers.
         """
-        found: dict[_Node, Use] = {}
-        changed = []
-        for host in hosts:
-            node, key = (host.host, host.nodename), _numbers(host)
-            if host.hypervisor_type == 'ironic':
-                # Its nodes share one host name, and hold no secondaries.
-                found[node] = Use()
-                continue
-            known = self._known.get(node)
-            if known is not None and known[0] == key:
-                found[node] = known[1]
-            else:
-                changed.append((node, key, host))
+        known, found, changed = self._known, [], []
+        for place, host in enumerate(hosts):
+            then, use = known.get((host.host, host.nodename), _UNKNOWN)
+            now = (*_NUMBERS(host), *host.instances)
+            if then != now:
+                changed.append((place, now, host))
+            found.append(use)
         if changed:
             # One thread asks; the next finds the answers.
             with self._lock:
-                for node, key, use in self._work_out(changed):
-                    found[node] = use
-                    self._known[node] = (key, use)
+                self._work_out(changed, found)
         return found
 
-    def _work_out(self, changed: list[tuple[_Node, object, HostState]]
-                  ) -> list[tuple[_Node, object, Use]]:
+    def _work_out(self, changed: list[tuple[int, object, HostState]],
+                  found: list[Use | None]) -> None:
         inquiry = _Inquiry(self._records, self._instances,
                            self._clock() + self._budget(), self._clock)
         if self._clock() >= self._silent_until:
@@ -135,12 +137,12 @@ class Ledger:
                 COMPLAINTS.exception(
                     'ledger', 'Secondary instances cannot be told from '
                     'primaries; hosts are weighed with Nova\'s own numbers.')
-        worked_out = [(node, key, inquiry.use(host))
-                      for node, key, host in changed]
+        for place, key, host in changed:
+            found[place] = use = inquiry.use(host)
+            if use is not None:
+                self._known[host.host, host.nodename] = key, use
         if len(self._instances) > MEMORY:
             self._instances.clear()
-        return [(node, key, use) for node, key, use in worked_out
-                if use is not None]
 
 
 class _Inquiry:
@@ -161,7 +163,8 @@ class _Inquiry:
         """Ask the databases for what the hosts do not tell themselves."""
         by_cell: dict[str, list[HostState]] = {}
         for host in hosts:
-            by_cell.setdefault(host.cell_uuid, []).append(host)
+            if not _bare_metal(host):
+                by_cell.setdefault(host.cell_uuid, []).append(host)
         for cell, states in by_cell.items():
             moving = [h.host for h in states if _in_motion(h)]
             for names in self._batches(moving):
@@ -182,6 +185,8 @@ class _Inquiry:
 
     def use(self, host: HostState) -> Use | None:
         """Return the answer for a host, None if something lacks."""
+        if _bare_metal(host):
+            return Use()
         records = self._on(host)
         if records is None:
             return None
@@ -258,15 +263,9 @@ class _Inquiry:
             yield items[start:start + BATCH]
 
 
-def _numbers(host: HostState) -> object:
-    """Return what changes when anything that we work out may change.
-
-    The time of the host's last update alone would not do: it has whole
-    seconds.  Each decision compares this for each host, so it takes things
-    as they are.
-    """
-    return (host.updated, getattr(host, 'stats', None), host.vcpus_used,
-            host.free_ram_mb, tuple(host.instances))
+def _bare_metal(host: HostState) -> bool:
+    # Its nodes share one host name, and hold no secondaries.
+    return bool(host.hypervisor_type == 'ironic')
 
 
 def _in_motion(host: HostState) -> bool:

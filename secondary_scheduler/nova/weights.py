@@ -13,6 +13,7 @@ sums of floats are the same as without us.
 
 from collections.abc import Callable, Sequence
 import operator
+import threading
 import typing
 
 from nova.scheduler import utils, weights
@@ -33,12 +34,23 @@ from secondary_scheduler.nova.settings import CONF
 
 NAMESPACE = 'secondary_scheduler.weighers'
 
-#: Attribute of a HostState: its Use.  A HostState lives as long as one
-#: request, so six weighers ask once.
-_ATTRIBUTE = 'secondary_use'
-
 #: The Use of a host whose secondaries are not known.
 _NOTHING = Use()
+
+
+class _Decision(threading.local):
+    """What six weighers of a thread ask for, worked out once.
+
+    ``columns`` are a Use of sequences, each in the order of the hosts.  Nova
+    hands the same objects, made for one decision, to each weigher; the
+    ``first`` tells which decision it is.
+    """
+
+    first: typing.Any = None
+    columns: typing.Any = None
+
+
+_LAST = _Decision()
 
 LEDGER = Ledger(lambda: float(CONF.secondary_scheduler.lookup_budget))
 
@@ -57,8 +69,8 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
     lists are added to lists, since a scheduler looks at thousands of hosts.
     """
 
-    #: What of a Use concerns this weigher.
-    amount: typing.ClassVar[Callable[[Use], int]]
+    #: What of the columns concerns this weigher.
+    amount: typing.ClassVar[Callable[[typing.Any], Sequence[int]]]
     #: What of a HostState it counts; None where it goes by what is free.
     counted: typing.ClassVar[Callable[[typing.Any], int] | None] = None
 
@@ -76,7 +88,7 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
     def _corrected(self, stock: Sequence[float],
                    weighed: Sequence[typing.Any], properties: typing.Any
                    ) -> Sequence[float]:
-        amounts = list(map(self.amount, _find_uses(weighed)))
+        amounts = self.amount(_find_uses(weighed))
         if not any(amounts):
             return stock
         if self.minval is not None and self.minval in stock:
@@ -93,22 +105,17 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
         return corrected
 
 
-def _find_uses(weighed: Sequence[typing.Any]) -> list[Use]:
-    """Return the secondaries' part of each host, nothing if not known."""
-    hosts = [one.obj for one in weighed]
-    try:
-        return [getattr(host, _ATTRIBUTE) for host in hosts]
-    except AttributeError:
-        pass    # the first weigher of a request
-    # Also here, where every request passes: a process that never forks
-    # listens from its first request on, whatever it is for.
-    snapshot.book()
-    found = LEDGER.uses(h for h in hosts if not hasattr(h, _ATTRIBUTE))
-    for host in hosts:
-        if not hasattr(host, _ATTRIBUTE):
-            setattr(host, _ATTRIBUTE,
-                    found.get((host.host, host.nodename), _NOTHING))
-    return [getattr(host, _ATTRIBUTE) for host in hosts]
+def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
+    """Return the secondaries' part of all hosts, nothing where not known."""
+    if _LAST.first is not weighed[0]:
+        # Also here, where every request passes: a process that never forks
+        # listens from its first request on, whatever it is for.
+        snapshot.book()
+        _LAST.columns = Use(*zip(*(
+            use or _NOTHING for use in LEDGER.uses(
+                [one.obj for one in weighed])), strict=True))
+        _LAST.first = weighed[0]
+    return _LAST.columns
 
 
 class CPUWeigher(_WithoutSecondaries, cpu.CPUWeigher):
