@@ -37,6 +37,7 @@ import cgroups
 import demo
 import layout
 import report
+import secondaries
 import seed
 from shell import say
 import workload
@@ -147,8 +148,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         rate = workload.calibrate(pathlib.Path(directory), hosts[0]).calm
         say('booting the secondaries')
-        demo.wait_working(demo.boot(
-            openstack.connect(username='demo', project_name='demo')))
+        secondaries.wait_working(secondaries.boot(openstack.connect(
+            username='demo', project_name='demo'), demo.FLEET))
         try:
             for number in range(options.rounds):
                 say(f'round {number + 1} of {options.rounds}')

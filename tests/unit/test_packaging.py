@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import subprocess
+import symtable
 import sys
 import unittest
 from unittest import mock
@@ -196,6 +197,38 @@ class SampleTest(unittest.TestCase):
             for option in options:
                 with self.subTest(option.name):
                     self.assertIn(f'\n#{option.name} =', samples)
+
+
+def taken(path: pathlib.Path, modules: set[str]) -> set[tuple[str, str]]:
+    """Return what a script takes from modules: (module, name)."""
+    names: dict[str, str] = {}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {one.asname or one.name: one.name for one in node.names
+                      if one.name in modules}
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            found |= {(str(node.module), one.name) for one in node.names}
+        elif (isinstance(node, ast.Attribute)
+              and isinstance(node.value, ast.Name)
+              and node.value.id in names):
+            found.add((names[node.value.id], node.attr))
+    return found
+
+
+class BoxTest(unittest.TestCase):
+
+    def test_what_scripts_take_from_the_box_is_there(self) -> None:
+        # Nothing else tells before they run, on a box that is up.
+        there = {path.stem: {symbol.get_name() for symbol in symtable.symtable(
+            path.read_text(), str(path), 'exec').get_symbols()
+            if symbol.is_assigned() or symbol.is_imported()}
+            for path in (ROOT / 'tools/box').glob('*.py')}
+        for place in ('tools/box', 'benchmarks', 'tests/box'):
+            for path in sorted((ROOT / place).glob('*.py')):
+                for module, name in sorted(taken(path, set(there))):
+                    with self.subTest(f'{path.name}: {module}.{name}'):
+                        self.assertIn(name, there[module])
 
 
 class ShellTest(unittest.TestCase):
