@@ -20,6 +20,7 @@ from secondary_scheduler.decisions.draft import Draft, is_open
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.durations import DurationModel
+from secondary_scheduler.estimation.feasibility import Work
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import (
     DOWN,
@@ -137,29 +138,35 @@ def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
     (Boettger R28).
     """
     begun = len(draft.steps)
-    if all(_place(draft, outlook, one, hosts, budget) for one in lease.due):
-        works = outlook.works(draft.steps)
-        touched = {str(step.new.host) for step in draft.steps}
-        if not any(outlook.spoils(host, works) for host in sorted(touched)):
-            return
-    draft.rewind(begun)
+    works: list[Work] | None = None
+    for one in lease.due:
+        works = _place(draft, outlook, one, hosts, budget)
+        if works is None:
+            break
+    touched = sorted({str(step.new.host) for step in draft.steps})
+    if works is None or any(outlook.spoils(host, works) for host in touched):
+        draft.rewind(begun)
 
 
 def _place(draft: Draft, outlook: Outlook, instance: Instance,
-           hosts: list[str], budget: base.Budget) -> bool:
-    """Bring an instance up on the first host that bears it."""
+           hosts: list[str], budget: base.Budget) -> list[Work] | None:
+    """Bring an instance up on the first host that bears it.
+
+    :returns: all operations with their times, None if no host does.
+    """
     # Nova resumes, starts and unshelves in place what still has a host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
-            return False
+            return None
         if host not in hosts or (instance.host is None and not (
                 draft.rooms.stocks(host, instance)
                 and draft.rooms.separate(host, instance))):
             continue
         begun = len(draft.steps)
         draft.bring_up(instance, host)
-        if outlook.bears(host, draft.steps) and not outlook.spoils(
-                host, outlook.works(draft.steps)):
-            return True
+        if outlook.bears(host, draft.steps):
+            works = outlook.works(draft.steps)
+            if not outlook.spoils(host, works):
+                return works
         draft.rewind(begun)
-    return False
+    return None

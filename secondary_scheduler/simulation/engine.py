@@ -368,9 +368,10 @@ class Simulation:
                 self._provision(*one, now)
 
     def _reconfigure(self, cluster: int, now: float) -> None:
-        seen = self._observer.cluster(cluster, now)
-        if not any(host.violated for host in seen.hosts.values()):
+        hosts = self.world.hosts_of(cluster)
+        if not self._observer.violated()[:, hosts.start:hosts.stop].any():
             return
+        seen = self._observer.cluster(cluster, now)
         plan = self._guided.decide(seen, Request('preempt'), Budget())
         if self.profile.sticky:
             self._prove(checker.check(seen, plan))
