@@ -62,7 +62,7 @@ _ATTRIBUTE = 'secondary_record'
 #: they are; what the request has consumed changes it as well.
 _NUMBERS = operator.attrgetter(
     'updated', 'num_instances', 'num_io_ops', 'failed_builds', 'vcpus_used',
-    'free_ram_mb')
+    'free_ram_mb', 'free_disk_mb')
 
 
 class Use(typing.NamedTuple):

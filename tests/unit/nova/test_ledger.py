@@ -135,6 +135,17 @@ class LedgerTest(unittest.TestCase):
                 # Without the two, the host would have measured 60.
                 self.assertEqual(60 * 1024, free + self.use(host).disk_mb)
 
+    def test_disk_measured_anew_within_a_second_is_noticed(self):
+        ours = fakes.instance(1, fakes.secondary_flavor(disk=20))
+        self.records.hosts['node1'] = [record(1, disk=20, born=1)]
+        for measured in (60, 40):
+            self.records.measured['node1'] = measured
+            host = fakes.host(instances=[ours], io_workload=1)
+            host.free_disk_mb = measured * 1024
+            with self.subTest(measured):
+                self.assertEqual(0, self.use(host).disk_mb)
+        self.assertEqual(2, len(self.records.asked))
+
     def test_failures_are_those_of_the_last_builds(self):
         self.records.failed['node1'] = [
             (90, fakes.uuid(4)), (50, fakes.uuid(3)), (40, fakes.uuid(2)),
