@@ -1,6 +1,7 @@
 """What a decision engine knows: the agents' reports and Nova's facts."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+import contextlib
 import dataclasses
 import threading
 import time
@@ -43,6 +44,7 @@ class Observer:
             lambda: conf.secondary_scheduler.report_stale_after)
         self.window = violations.Window()
         self.arrived = threading.Event()
+        self.batches: set[str] = set()   # audits that are being decided
         self.snapshot = snapshots.Snapshot()
         self._strangers: set[str] = set()   # reported, but no secondaries
         self._lock = threading.Lock()
@@ -66,6 +68,15 @@ class Observer:
             return {}
         return {'aggregates': sorted(host.place.aggregates),
                 'total': dict(host.total)}
+
+    @contextlib.contextmanager
+    def batch(self, audit: str) -> Iterator[None]:
+        """Note that an audit is being decided, to which rounds give way."""
+        self.batches.add(audit)
+        try:
+            yield
+        finally:
+            self.batches.discard(audit)
 
     # Snapshot
 

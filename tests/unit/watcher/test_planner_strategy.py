@@ -210,6 +210,28 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([], self.run_audit(audit).actions)
         self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
 
+    def test_a_round_gives_way_to_a_batch(self):
+        switch = self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        rounds = []
+
+        def servers_on(name):
+            rounds.append(self.run_audit(switch).actions)
+            return {s.uuid: s for s in self.servers if s.host == name}
+
+        with mock.patch.object(self.cloud, 'servers_on', servers_on):
+            self.assertEqual(3, len(self.oneshot(hosts=['h1']).actions))
+        self.assertEqual([[]], rounds)
+        self.assertEqual(3, len(self.run_audit(switch).actions))
+
+    def test_a_failed_batch_stops_no_round(self):
+        switch = self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        self.cloud.down = True
+        self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
+        self.cloud.down = False
+        self.assertEqual(3, len(self.run_audit(switch).actions))
+
     def test_locked_instances_are_left_alone(self):
         audit = self.audit(1)
         self.report('h1', 10.0)
