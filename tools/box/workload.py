@@ -233,6 +233,26 @@ class Sampler(threading.Thread):
         return self.rows
 
 
+class Stolen:
+    """What others took of a virtual machine's CPUs since its creation."""
+
+    def __init__(self) -> None:
+        self._before = self._ticks()
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        """Return ticks of all CPUs: stolen, and in all (proc(5))."""
+        ticks = [int(n) for n in pathlib.Path('/proc/stat').read_text()
+                 .splitlines()[0].split()[1:9]]
+        return ticks[7], sum(ticks)
+
+    def percent(self) -> float:
+        """Return the stolen part in percent."""
+        stolen, total = self._ticks()
+        return (100 * (stolen - self._before[0])
+                / max(1, total - self._before[1]))
+
+
 def mean_usage(rows: list[dict], hosts: list[str], begin: float,
                end: float) -> float:
     """Return the mean usage of all hosts in percent over an interval."""
