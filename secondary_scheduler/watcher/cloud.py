@@ -100,7 +100,9 @@ class Cloud:
     def servers_on(self, host: str) -> dict[str, snapshot.Server]:
         """Return the secondaries on one host, by UUID, with one call."""
         with _errors():
-            return self._list(host=host)
+            # As "host" the SDK would look for it again, in what the answer
+            # calls otherwise, and keep nothing.
+            return self._list(compute_host=host)
 
     def _list(self, **query: str) -> dict[str, snapshot.Server]:
         listed = map(snapshot.Server.from_sdk, self._compute.servers(

@@ -7,6 +7,7 @@ from unittest import mock
 
 from keystoneauth1 import exceptions as ksa_exceptions
 from openstack import exceptions as sdk_exceptions
+from openstack.compute.v2 import _proxy
 
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud, collector
@@ -19,7 +20,7 @@ def thing(**values):
 
 def response(body, status=200):
     return mock.Mock(status_code=status, json=lambda: body, headers={},
-                     url='u')
+                     links={}, url='u')
 
 
 class Placement:
@@ -85,12 +86,21 @@ class CloudTest(fakes.TestCase):
             self.assertRaises(cloud.CloudError, self.cloud.servers)
 
     def test_servers_on_a_host_take_one_call(self):
-        self.compute.servers.return_value = [
-            fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={})]
-        self.assertEqual({fakes.uid(1)}, set(self.cloud.servers_on('h1')))
-        self.compute.servers.assert_called_once_with(
-            details=True, all_projects=True, host='h1')
-        self.compute.flavors.assert_not_called()
+        def answer(number, **extra_specs):
+            return {'id': fakes.uid(number), 'OS-EXT-SRV-ATTR:host': 'h1',
+                    'flavor': {'vcpus': 1, 'extra_specs': extra_specs}}
+
+        compute = _proxy.Proxy(mock.Mock(), default_microversion='2.100')
+        listed = {'servers': [answer(1, **{vocabulary.MARKER: 'true'}),
+                              answer(2)]}
+        with mock.patch.object(compute, 'get') as get:
+            get.return_value = response(listed)
+            found = cloud.Cloud(mock.Mock(compute=compute)).servers_on('h1')
+        self.assertEqual([(fakes.uid(1), 'h1')],
+                         [(s.uuid, s.host) for s in found.values()])
+        get.assert_called_once()
+        self.assertEqual({'host': 'h1', 'all_tenants': True},
+                         get.call_args.kwargs['params'])
 
     def test_errors(self):
         for raised, expected in (
