@@ -12,8 +12,9 @@ turns, so that what drifts on the machine drifts for all of them:
                of the machine, and a guest of no host runs on the other CPU;
                latency of the first host
     core_free  the same without that guest: what "core" is to be held against
-    machine    the guests are held still, and a guest of no host runs on each
-               CPU wherever nothing else wants to; latency of all hosts
+    machine    the guests are held still, and guests of no host use as much
+               CPU as they may, where nothing else wants to; latency of all
+               hosts
 
 Run it on a box that is up; it boots the demo's secondaries if there are none:
 
@@ -100,13 +101,15 @@ def measure(condition: str, directory: str, hosts: list[str], seconds: int,
     still = {'own': hosts[1:], 'others': hosts[:1], 'all': []}
     watched = (hosts if condition in ('alone', 'again', 'all', 'machine')
                else hosts[:1])
-    cpus = {'core': [1], 'machine': range(os.cpu_count() or 1)}
+    foreign = {'core': ([1], 1.0),
+               'machine': (range(os.cpu_count() or 1),
+                           workload.left_to_secondaries(hosts))}
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(still.get(condition, hosts)))
         if condition.startswith('core'):
             stack.enter_context(bound(hosts[0], '0'))
-        if condition in cpus:
-            stack.enter_context(workload.neighbours(cpus[condition]))
+        if condition in foreign:
+            stack.enter_context(workload.neighbours(*foreign[condition]))
         return load(directory, hosts, seconds, rate, watched)
 
 

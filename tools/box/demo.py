@@ -94,7 +94,8 @@ def main() -> None:
         runs['again'] = one_run('primary alone, to compare with', hosts,
                                 burst_host, phases[:2], options.seed, rates)
     # What the machine itself does to a primary that has a neighbour.
-    with workload.neighbours(range(os.cpu_count() or 1)):
+    with workload.neighbours(range(os.cpu_count() or 1),
+                             workload.left_to_secondaries(hosts)):
         runs['machine'] = one_run('primary beside guests of no host',
                                   hosts, burst_host, phases[:2],
                                   options.seed, rates)

@@ -205,8 +205,9 @@ def table(f: dict) -> str:
                   'limit, but the 95 % interval is not:',
                   'not that of its ratio to the primary alone, or to that '
                   'once more ("A/A"), or to the primary',
-                  'beside guests on none of the hosts, which give way to '
-                  'everything ("machine").']
+                  'beside guests on none of the hosts, which have as much CPU '
+                  'as the policy leaves',
+                  'to secondaries, and give way to everything ("machine").']
     runs = list(f['primary_tps']['b'])
     lines += ['', f"{'':24}" + ''.join(f'{run:>12}' for run in runs)]
     for phase in f['primary_tps']:

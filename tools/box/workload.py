@@ -134,14 +134,22 @@ class Clients:
         return rows
 
 
-@contextlib.contextmanager
-def neighbours(cpus) -> Iterator[None]:
-    """Keep CPUs of the machine busy with guests that give way to any other.
+def left_to_secondaries(hosts: list[str]) -> float:
+    """Return how many CPUs the policy leaves to secondaries when calm."""
+    return (len(hosts) * layout.HOST_CPUS
+            * (layout.THRESHOLD - CALM_PERCENT) / 100)
 
-    They do the secondaries' work but are on none of the hosts.  What they
-    cost a primary is what the machine's cores take from each other, whoever
-    schedules them.
+
+@contextlib.contextmanager
+def neighbours(cpus, limit: float) -> Iterator[None]:
+    """Run a guest on each CPU of the machine that gives way to any other.
+
+    They do the secondaries' work, with at most ``limit`` CPUs in all, but
+    are on none of the hosts.  What they cost a primary is what the machine's
+    cores take from each other, whoever schedules them.  (With no limit they
+    would use up what this machine itself is given, which holds it up.)
     """
+    bandwidth = cgroups.path('cpu', cgroups.IDLE) / 'cpu.cfs_quota_us'
     with tempfile.TemporaryDirectory() as directory:
         consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
         processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
@@ -151,8 +159,10 @@ def neighbours(cpus) -> Iterator[None]:
             shell.wait_for('a neighbour', lambda: all(
                 console.exists() and 'UNITS' in console.read_text()
                 for console in consoles), timeout=BOOT_S)
+            bandwidth.write_text(str(int(limit * layout.HOST_PERIOD_US)))
             yield
         finally:
+            bandwidth.write_text('-1')
             for process in processes:
                 process.kill()
                 process.wait()
