@@ -199,8 +199,10 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
             if not request.is_secondary(weight_properties):
                 return nothing
             reports = snapshot.book().hosts()
-            return [_share(weighed.obj, reports.get(weighed.obj.host))
-                    for weighed in weighed_obj_list]
+            return [_share(weighed.obj, reports.get(weighed.obj.host), known)
+                    for weighed, known in zip(
+                        weighed_obj_list,
+                        _find_uses(weighed_obj_list).instances, strict=True)]
         except Exception:
             COMPLAINTS.exception('headroom', 'Hosts are not weighed by what '
                                  'they have left for secondary instances.')
@@ -211,10 +213,13 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
         return _share(host_state, snapshot.book().get(host_state.host))
 
 
-def _share(host_state: typing.Any, report: HostReport | None) -> float:
+def _share(host_state: typing.Any, report: HostReport | None,
+           known: int = 0) -> float:
     """Return the CPUs that one more secondary would get below the policy.
 
-    Those that this request has put there already count as well.
+    Those that this request has put there already count as well, and so do
+    those that Nova knows of: its agent reports one only when it runs, seconds
+    after it was sent there, and a suspended one will be back.
     """
     thresholds = [p.threshold for p in report.policies
                   if p.resource == 'cpu'] if report else []
@@ -224,4 +229,4 @@ def _share(host_state: typing.Any, report: HostReport | None) -> float:
     consumed = host_state.num_instances - int(
         host_state.stats.get('num_instances', 0))
     return (report.cpus * room / 100
-            / (len(report.instances) + max(0, consumed) + 1))
+            / (max(len(report.instances), known) + max(0, consumed) + 1))

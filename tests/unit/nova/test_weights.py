@@ -178,6 +178,17 @@ class HeadroomTest(WeightsCase):
             found, key=found.__getitem__, reverse=True))
         self.assertEqual((1.0, 0.0), (found['calm'], found['over']))
 
+    def test_who_is_on_the_way_counts_before_its_agent_sees_it(self):
+        for name in ('same', 'sent', 'seen'):
+            self.snapshot.book.accept(fakes.report(
+                name, primary=10.0, instances=int(name == 'seen')))
+        one = [fakes.instance(1, fakes.secondary_flavor())]
+        hosts = [fakes.host('same'), fakes.host('sent', instances=one),
+                 fakes.host('seen', instances=one)]
+        found = dict(self.weigh([weights.SecondaryHeadroomWeigher], hosts,
+                                fakes.spec(fakes.secondary_flavor())))
+        self.assertEqual({'same': 1.0, 'sent': 0.0, 'seen': 0.0}, found)
+
     def test_nothing_for_a_primary(self):
         self.assertEqual({0.0}, set(self.headroom(
             spec=fakes.spec(fakes.flavor()),
