@@ -17,6 +17,10 @@ from shell import BoxError
 #: have got lost when the guest was moved or saved.
 UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
 
+#: Seconds after the start of a guest in which its host looks busy: the agent
+#: averages over three.
+SETTLE_S = 4
+
 
 class Units:
     """Counts finished work units of servers from their console logs.
@@ -61,11 +65,12 @@ class Units:
 
 
 def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
-    """Boot members, (name, flavor, lease or None), side by side.
+    """Boot members, (name, flavor, lease or None), one after the other.
 
-    Each is asked for when the one before it has its host: schedulers that
-    choose at the same time would not spread them. Who finds none, since hosts
-    open only after some calm seconds, is asked for again.
+    The next is asked for when the host of the one before has settled:
+    starting a guest is the host's own work, for which its agent reports it
+    busy, so the scheduler would send the next ones past it.  Who finds no
+    host, since hosts open only after some calm seconds, is asked for again.
 
     :returns: {uuid: name}
     :raises BoxError: if that takes too long.
@@ -73,14 +78,11 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     deadline = time.monotonic() + seconds
     image = cloud.image.find_image('worker-cpu').id
     servers: dict[str, str] = {}
-    while missing := [one for one in members
-                      if one[0] not in servers.values()]:
-        asked = []
-        for one in missing:
-            asked.append(_request(cloud, image, *one))
-            _wait(cloud, asked[-1], lambda s: s.task_state != 'scheduling')
-        for uuid in asked:
-            server = _wait(cloud, uuid, lambda s: s.status != 'BUILD')
+    for one in members:
+        while one[0] not in servers.values():
+            server = _wait(cloud, _request(cloud, image, *one),
+                           lambda s: s.status != 'BUILD')
+            time.sleep(SETTLE_S)
             if server.status == 'ACTIVE':
                 servers[server.id] = server.name
                 continue
@@ -89,8 +91,6 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
             if time.monotonic() > deadline:
                 raise BoxError(f'{server.name} found no host in '
                                f'{seconds:g} s: {reason}')
-        if len(servers) < len(members):
-            time.sleep(3)
     return servers
 
 
