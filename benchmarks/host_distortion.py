@@ -30,15 +30,12 @@ PERIODS_US = (2000, 5000, 20000, 50000, 100000)
 def limit(period: int | None, burst: bool) -> None:
     """Set or take off the bandwidth limit of the host."""
     group = cgroups.path('cpu', f'hosts/{HOST}')
-    steps = [('burst', 0), ('quota', -1)]
-    if period:
-        quota = int(layout.HOST_CPUS * period)
-        # The kernel refuses a quota below 1 ms.
-        quota, period = max(quota, 1000), max(period, 2500)
-        steps += [('period', period), ('quota', quota),
-                  ('burst', quota if burst else 0)]
-    for name, value in steps:
-        (group / f'cpu.cfs_{name}_us').write_text(str(value))
+    if period is None:
+        cgroups.limit(group, None)
+        return
+    # The kernel refuses a quota below 1 ms.
+    quota = max(int(layout.HOST_CPUS * period), 1000)
+    cgroups.limit(group, quota, max(period, 2500), quota if burst else 0)
 
 
 def burner(seconds: int) -> subprocess.Popen:
@@ -47,9 +44,7 @@ def burner(seconds: int) -> subprocess.Popen:
     cgroups.make(name)
     group = cgroups.path('cpu', name)
     (group.parent / 'cpu.idle').write_text('1')
-    (group / 'cpu.cfs_period_us').write_text('20000')
-    (group / 'cpu.cfs_quota_us').write_text(
-        str(int(SHARE * layout.HOST_CPUS * 20000)))
+    cgroups.limit(group, int(SHARE * layout.HOST_CPUS * 20000), 20000)
     return subprocess.Popen(cgroups.inside(name, [
         'timeout', str(seconds), 'sh', '-c', 'while :; do :; done']))
 

@@ -115,9 +115,7 @@ class Facts:
             f'qemu-*-{domain}.libvirt-qemu/vcpu*'))
         assert vcpus, f'{domain} has no vCPU on {host}'
         for group in vcpus:
-            for name, value in (('quota', -1), ('period', 100000),
-                                ('quota', 1000)):
-                (group / f'cpu.cfs_{name}_us').write_text(str(value))
+            cgroups.limit(group, 1000, 100_000)
 
     def lifecycle(self, floor: bool = False) -> None:
         """Try what an owner or an operator does with a running server."""

@@ -53,10 +53,8 @@ SETTLE = 3
 @contextlib.contextmanager
 def held(hosts: list[str]) -> Iterator[None]:
     """Hold the guests of hosts still."""
-    pids = {int(pid) for host in hosts
-            for procs in cgroups.path('cpu', f'hosts/{host}/machine').rglob(
-                'cgroup.procs')
-            for pid in procs.read_text().split()}
+    pids = set().union(*(cgroups.processes(f'hosts/{host}/machine')
+                         for host in hosts))
     try:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)

@@ -5,7 +5,8 @@ and what limits these have.  From that follows a check of the policy that is
 independent of the agents' own.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -56,23 +57,21 @@ class _Counters:
     unlimited: frozenset[str]
 
 
-def _read(path: pathlib.Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:     # the group has just gone
-        return ''
+def _vcpus(host: str, controller: str) -> Iterator[tuple[str, pathlib.Path]]:
+    """Yield each vCPU's domain and control group."""
+    for group in cgroups.path(controller, f'hosts/{host}/machine').glob(
+            'qemu-*'):
+        if match := _SCOPE.fullmatch(group.name):
+            for vcpu in sorted(group.glob('vcpu*')):
+                yield match[1], vcpu
 
 
-def vcpu_limits(host: str) -> dict[str, dict[str, str]]:
+def vcpu_limits(host: str) -> dict[str, dict[str, cgroups.Limit]]:
     """Return the vCPUs' limits of each domain on a host."""
-    found = {}
-    for group in cgroups.path('cpu', f'hosts/{host}/machine').glob('qemu-*'):
-        match = _SCOPE.fullmatch(group.name)
-        if match:
-            found[match[1]] = {
-                vcpu.name: _read(vcpu / 'cpu.cfs_quota_us') + ' '
-                + _read(vcpu / 'cpu.cfs_period_us')
-                for vcpu in sorted(group.glob('vcpu*'))}
+    found: dict[str, dict[str, cgroups.Limit]] = {}
+    for domain, vcpu in _vcpus(host, 'cpu'):
+        with contextlib.suppress(OSError):  # the group has just gone
+            found.setdefault(domain, {})[vcpu.name] = cgroups.limit_of(vcpu)
     return found
 
 
@@ -113,21 +112,17 @@ class Observer(threading.Thread):
             self.units.update()
 
     def _counters(self, host: str) -> _Counters:
-        group = cgroups.path('cpuacct', f'hosts/{host}')
         vcpu_ns = {}
-        for scope in (group / 'machine').glob('qemu-*'):
-            match = _SCOPE.fullmatch(scope.name)
-            if match and match[1] not in self.primaries:
-                for vcpu in scope.glob('vcpu*'):
-                    used = _read(vcpu / 'cpuacct.usage')
-                    if used:
-                        vcpu_ns[f'{scope.name}/{vcpu.name}'] = int(used)
+        for domain, vcpu in _vcpus(host, 'cpuacct'):
+            if domain not in self.primaries:
+                with contextlib.suppress(OSError):
+                    vcpu_ns[str(vcpu)] = cgroups.usage_ns(vcpu)
         unlimited = frozenset(
             name for name, limits in vcpu_limits(host).items()
             if name not in self.primaries
-            and any(limit.startswith('-1') for limit in limits.values()))
-        return _Counters(time.monotonic(), int(
-            (group / 'cpuacct.usage').read_text()), vcpu_ns, unlimited)
+            and any(quota is None for quota, _ in limits.values()))
+        return _Counters(time.monotonic(), cgroups.usage_ns(
+            cgroups.path('cpuacct', f'hosts/{host}')), vcpu_ns, unlimited)
 
     @staticmethod
     def _row(old: _Counters, new: _Counters) -> Row:

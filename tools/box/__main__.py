@@ -44,7 +44,7 @@ def up(arguments) -> None:
     once('shared-storage shim', hosts.build_shim)
     once('keys of the hosts', hosts.make_keys)
     network.up(names)
-    cgroups.make_all(names)
+    cgroups.make_all()
     for name in names:
         hosts.boot(name, names)
     control.up(settings)

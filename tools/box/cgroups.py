@@ -1,4 +1,4 @@
-"""The box's own part of the machine's cgroup tree (v1 controllers).
+"""The box's own part of the machine's cgroup tree, versions 1 and 2.
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...
     box/clients          load generators of the primaries; who asks or measures
@@ -10,15 +10,20 @@
 
 Weights act only between siblings, which is why the primary and the guests
 are laid out as systemd lays them out (see doc/source/box.rst).
+
+In version 2 a group has either processes or controllers for groups below:
+the box is at the top there, not below the caller's group, and a host has
+processes in its system.slice and in its guests only.
 """
 
+import functools
 import os
 import pathlib
 
 import layout
 from shell import BoxError
 
-ROOT = pathlib.Path('/sys/fs/cgroup')
+NAME = 'secondary-box'
 #: Weights of the groups: the clients' machines are never short of CPU, the
 #: hosts come next, and the control plane takes what is left. (To give way
 #: at once, by cpu.idle, would double the time from a trigger to a plan.)
@@ -29,38 +34,57 @@ IDLE = 'neighbours'
 #: must not look like a busy host.
 BOX_SHARES = 131072
 
+#: Quota (None: no limit) and period, in microseconds.
+Limit = tuple[int | None, int]
 
-def _own(controller: str) -> str:
-    for line in pathlib.Path('/proc/self/cgroup').read_text().splitlines():
-        _, names, path = line.split(':', 2)
-        if controller in names.split(','):
-            # Repeated calls from inside the box must not nest.
-            return path.split('/secondary-box')[0].rstrip('/')
-    raise BoxError(f'no cgroup v1 controller "{controller}" is mounted here; '
-                   'the box needs each on its own, at '
-                   f'{ROOT}/CONTROLLER (the plug-in itself does not). See '
-                   '"grep cgroup /proc/mounts"')
+
+@functools.cache
+def _tops(proc: str = '/proc/self') -> dict[str, pathlib.Path]:
+    """Return the box's topmost group in the tree of each controller."""
+    own = {}
+    for line in pathlib.Path(proc, 'cgroup').read_text().splitlines():
+        _, names, group = line.split(':', 2)
+        # Repeated calls from inside the box must not nest.
+        own |= dict.fromkeys(names.split(','), group.split(f'/{NAME}')[0])
+    tops = {}
+    for line in pathlib.Path(proc, 'mountinfo').read_text().splitlines():
+        left, _, right = line.partition(' - ')
+        point = left.split()[4]
+        kind, _, options = right.split(None, 2)
+        if kind == 'cgroup':
+            for name in set(options.split(',')) & set(own):
+                tops[name] = pathlib.Path(f'{point}{own[name]}', NAME)
+        elif kind == 'cgroup2':
+            names = pathlib.Path(
+                point, 'cgroup.controllers').read_text().split()
+            # Version 2 counts CPU time without a controller.
+            names += ['cpuacct'] if 'cpu' in names else []
+            tops |= dict.fromkeys(names, pathlib.Path(point, NAME))
+    return {name: tops[name] for name in layout.CONTROLLERS if name in tops}
+
+
+def _is_v2(group: pathlib.Path) -> bool:
+    return (group / 'cgroup.controllers').exists()
 
 
 def check() -> None:
     """Refuse a machine whose control groups the box cannot use."""
-    for controller in layout.CONTROLLERS:
-        _own(controller)
-        if not (ROOT / controller / 'cgroup.procs').exists():
-            raise BoxError(
-                f'{ROOT / controller} is no control group: the box needs '
-                'each cgroup v1 controller mounted on its own')
+    if missing := {'cpu', 'cpuset', 'memory'} - set(_tops()):
+        raise BoxError(
+            f'the box needs the cgroup controllers {", ".join(missing)}: '
+            'neither version 1 nor version 2 has them here. See "grep '
+            'cgroup /proc/mounts"; in a container, give it a cgroup '
+            'namespace of its own and write access to /sys/fs/cgroup')
 
 
 def path(controller: str, group: str = '') -> pathlib.Path:
     """Return the directory of a group of the box in one controller."""
-    base = pathlib.Path(f'{ROOT}/{controller}{_own(controller)}')
-    return base / 'secondary-box' / group
+    return _tops()[controller] / group
 
 
 def groups(group: str) -> list[pathlib.Path]:
-    """Return a group's directories in every controller."""
-    return [path(controller, group) for controller in layout.CONTROLLERS]
+    """Return a group's directories in every tree of controllers."""
+    return [top / group for top in dict.fromkeys(_tops().values())]
 
 
 def inside(group: str, command: list) -> list:
@@ -71,60 +95,129 @@ def inside(group: str, command: list) -> list:
 
 
 def make(group: str) -> None:
-    """Make a group, and those above it, in every controller."""
-    for controller in layout.CONTROLLERS:
-        directory = path(controller)
+    """Make a group, and those above it, in every tree of controllers."""
+    for top in groups(''):
+        directory = top
         for part in ('', *pathlib.PurePath(group).parts):
             directory = directory / part
             directory.mkdir(exist_ok=True)
-            if controller == 'cpuset':
+            if top == _tops()['cpuset'] and not _is_v2(top):
                 for name in ('cpuset.cpus', 'cpuset.mems'):
                     if not (directory / name).read_text().strip():
                         inherited = (directory.parent / name).read_text()
                         (directory / name).write_text(inherited)
 
 
-def make_all(hosts: list[str]) -> None:
-    """Make the whole tree and set its weights and limits."""
+def _delegate(group: pathlib.Path) -> None:
+    """Let the groups below one of version 2 have all its controllers."""
+    if not _is_v2(group):
+        return
+    names = set((group / 'cgroup.controllers').read_text().split())
+    try:
+        for name in sorted(names & set(layout.CONTROLLERS)):
+            (group / 'cgroup.subtree_control').write_text(f'+{name}')
+    except OSError as exc:
+        raise BoxError(
+            f'cannot hand cgroup controllers on in {group}: {exc}. It may '
+            'have processes of its own; in a container, move them to a group '
+            'below it') from exc
+
+
+def share(group: pathlib.Path, shares: int) -> None:
+    """Set a group's weight, in shares: 1024 is what a new group has."""
+    if _is_v2(group):
+        (group / 'cpu.weight').write_text(str(min(shares * 100 // 1024,
+                                                  10_000)))
+    else:
+        (group / 'cpu.shares').write_text(str(shares))
+
+
+def limit(group: pathlib.Path, quota: int | None,
+          period: int = layout.HOST_PERIOD_US, burst: int = 0) -> None:
+    """Limit a group's CPU time, all in microseconds; None: no limit."""
+    if _is_v2(group):
+        steps = [('cpu.max.burst', 0), ('cpu.max', f'{quota or "max"} '
+                                                   f'{period}')]
+        name = 'cpu.max.burst'
+    else:
+        # A burst above the quota is refused: take the old limit off first.
+        steps = [('cpu.cfs_burst_us', 0), ('cpu.cfs_quota_us', -1),
+                 ('cpu.cfs_period_us', period),
+                 ('cpu.cfs_quota_us', quota or -1)]
+        name = 'cpu.cfs_burst_us'
+    for file, value in (*steps, (name, burst)):
+        (group / file).write_text(str(value))
+
+
+def limit_of(group: pathlib.Path) -> Limit:
+    """Return a group's quota (None: no limit) and period, in microseconds."""
+    if _is_v2(group):
+        quota, period = (group / 'cpu.max').read_text().split()
+    else:
+        quota, period = ((group / f'cpu.cfs_{name}_us').read_text().strip()
+                         for name in ('quota', 'period'))
+    return (None if quota in ('max', '-1') else int(quota)), int(period)
+
+
+def usage_ns(group: pathlib.Path) -> int:
+    """Return the CPU time that a group of cpuacct has used."""
+    if _is_v2(group):
+        stat = dict(line.split() for line in
+                    (group / 'cpu.stat').read_text().splitlines())
+        return int(stat['usage_usec']) * 1000
+    return int((group / 'cpuacct.usage').read_text())
+
+
+def make_all() -> None:
+    """Make the groups but the hosts', and set their weights."""
+    make('')
+    for top in groups(''):
+        _delegate(top.parent)
+        _delegate(top)
     for group in (*SHARES, IDLE):
         make(group)
+    for hosts in groups('hosts'):
+        _delegate(hosts)
     (path('cpu', IDLE) / 'cpu.idle').write_text('1')
-    (path('cpu') / 'cpu.shares').write_text(str(BOX_SHARES))
+    share(path('cpu'), BOX_SHARES)
     for group, shares in SHARES.items():
-        (path('cpu', group) / 'cpu.shares').write_text(str(shares))
-    for host in hosts:
-        make(f'hosts/{host}/system.slice')
-        limits = path('cpu', f'hosts/{host}')
-        quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
-        # A burst above the quota is refused, so take the old limit off first.
-        for name, value in (('burst', 0), ('quota', -1),
-                            ('period', layout.HOST_PERIOD_US),
-                            ('quota', quota), ('burst', quota)):
-            (limits / f'cpu.cfs_{name}_us').write_text(str(value))
+        share(path('cpu', group), shares)
+
+
+def make_host(host: str) -> None:
+    """Make the groups of a host that is to boot, and set its limit."""
+    remove(f'hosts/{host}')
+    make(f'hosts/{host}/system.slice')
+    quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
+    limit(path('cpu', f'hosts/{host}'), quota, burst=quota)
+
+
+def processes(group: str) -> set[int]:
+    """Return the processes in a group and in those below it."""
+    found: set[int] = set()
+    for file in path('cpu', group).rglob('cgroup.procs'):
+        try:
+            found.update(map(int, file.read_text().split()))
+        except OSError:     # gone, or it has threads only
+            continue
+    return found
 
 
 def kill_all(group: str) -> None:
     """Kill every process in a group; only ours can be in it."""
-    for directory in sorted(path('cpu', group).rglob('cgroup.procs')):
-        for pid in directory.read_text().split():
-            try:
-                os.kill(int(pid), 9)
-            except ProcessLookupError:
-                pass
+    for pid in processes(group):
+        try:
+            os.kill(pid, 9)
+        except ProcessLookupError:
+            pass
 
 
-def remove() -> None:
-    """Remove the whole tree, deepest groups first."""
-    for controller in layout.CONTROLLERS:
-        top = path(controller)
-        for directory in sorted(top.rglob('*'), reverse=True):
+def remove(group: str = '') -> None:
+    """Remove a group, or the whole tree, deepest groups first."""
+    for top in groups(group):
+        for directory in (*sorted(top.rglob('*'), reverse=True), top):
             if directory.is_dir():
                 try:
                     directory.rmdir()
                 except OSError:
                     pass
-        if top.exists():
-            try:
-                top.rmdir()
-            except OSError:
-                pass

@@ -41,12 +41,10 @@ def one_run(name: str, hosts, burst_host, phases, seed, rates) -> dict:
                                burst_host, seed, rates)
     sampler = workload.Sampler(hosts)
     sampler.start()
-    stolen = workload.Stolen()
     began = clients.run(lambda phase: say(
         f'  ({phase.name}) ' + (f'burst on {burst_host}' if phase.burst
                                 else 'calm')))
-    return {'began': began, 'rows': sampler.stop(), 'clients': clients,
-            'stolen': stolen.percent()}
+    return {'began': began, 'rows': sampler.stop(), 'clients': clients}
 
 
 def fleet_hosts(cloud, servers) -> dict[str, list[str]]:

@@ -83,6 +83,12 @@ lock_path = {state}/nova/locks
 '''
 
 
+#: What a host's libvirtd needs of the outside: the cgroups that its CPU time
+#: is charged to, and the cgroup namespace they are in.
+_OUTSIDE = ('exec 7< /proc/self/ns/cgroup 8> "$1" 9> "$2"; shift 2; '
+            'exec "$@"')
+
+
 def directory(host: str):
     """Return the state directory of a host."""
     return layout.HOSTS / host
@@ -167,12 +173,17 @@ def boot(host: str, hosts: list[str]) -> None:
     _configure(host, hosts)
     for name in ('ready', 'pid', 'hold-libvirtd'):
         (state / name).unlink(missing_ok=True)
+    cgroups.make_host(host)
+    # Its cgroup is the topmost that the host sees, but no process stays there.
     start(f'host-{host}', cgroups.inside(f'hosts/{host}', [
-        'nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
-        'unshare', '-C', '-m', '-u', '-i', '-p', '--fork', '--kill-child',
-        layout.HERE / 'host-init.sh', host, state, layout.SHARED,
-        layout.HOSTS / 'hosts', *(cgroups.path(controller, 'control')
-                                  for controller in ('cpu', 'cpuacct'))]))
+        'sh', '-c', _OUTSIDE, 'sh',
+        *(cgroups.path(controller, 'control') / 'cgroup.procs'
+          for controller in ('cpu', 'cpuacct')),
+        'unshare', '-C', *cgroups.inside(system_group(host), [
+            'nsenter', f'--net=/run/netns/{network.host_netns(host)}', '--',
+            'unshare', '-m', '-u', '-i', '-p', '--fork', '--kill-child',
+            layout.HERE / 'host-init.sh', host, state, layout.SHARED,
+            layout.HOSTS / 'hosts'])]))
 
 
 def wait_booted(host: str) -> None:

@@ -48,9 +48,9 @@ THRESHOLD = 60
 TIMELIMIT = 10
 POLICY = f'cpu <= {THRESHOLD}% for {TIMELIMIT}s on aggregate:secondary'
 
-#: cgroup v1 controllers, or the single v2 hierarchy.
+#: The cgroup controllers that hosts have, of either version.
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',
-               'blkio', 'pids')
+               'blkio', 'io', 'pids')
 
 
 def host_names(settings: dict) -> list[str]:

@@ -98,8 +98,6 @@ def figures(hosts, burst_host, runs, watch, started_running, counters,
                                primary[run][phase]['p99_resampled'])
                 for run in primary if run != 'with' and phase in primary[run]}
         for phase in primary['alone']}
-    result['machine_stolen'] = {name: round(run['stolen'], 2)
-                                for name, run in runs.items()}
     done = {}
     for operation in operations:
         if operation['state'] == 'SUCCEEDED':
@@ -217,8 +215,6 @@ def table(f: dict) -> str:
                 f'{values[run]:12.2f}' if run in values else f"{'-':>12}"
                 for run in runs))
     lines += [
-        f"{'stolen from the machine, %':24}" + ''.join(
-            f"{f['machine_stolen'][run]:12.2f}" for run in runs),
         '', f"mean CPU of all hosts: {f['usage_alone']:.1f} % alone, "
         f"{f['usage_with']:.1f} % with secondaries",
         f"secondary work units: {f['secondary_work_units']}, lost: "

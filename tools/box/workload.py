@@ -149,7 +149,7 @@ def neighbours(cpus, limit: float) -> Iterator[None]:
     cores take from each other, whoever schedules them.  (With no limit they
     would use up what this machine itself is given, which holds it up.)
     """
-    bandwidth = cgroups.path('cpu', cgroups.IDLE) / 'cpu.cfs_quota_us'
+    group = cgroups.path('cpu', cgroups.IDLE)
     with tempfile.TemporaryDirectory() as directory:
         consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
         processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
@@ -159,10 +159,10 @@ def neighbours(cpus, limit: float) -> Iterator[None]:
             shell.wait_for('a neighbour', lambda: all(
                 console.exists() and 'UNITS' in console.read_text()
                 for console in consoles), timeout=BOOT_S)
-            bandwidth.write_text(str(int(limit * layout.HOST_PERIOD_US)))
+            cgroups.limit(group, int(limit * layout.HOST_PERIOD_US))
             yield
         finally:
-            bandwidth.write_text('-1')
+            cgroups.limit(group, None)
             for process in processes:
                 process.kill()
                 process.wait()
@@ -216,9 +216,9 @@ class Sampler(threading.Thread):
     @staticmethod
     def _counters(host: str) -> tuple[int, int]:
         group = cgroups.path('cpuacct', f'hosts/{host}')
-        guests = group / 'machine/cpuacct.usage'
-        return (int((group / 'cpuacct.usage').read_text()),
-                int(guests.read_text()) if guests.exists() else 0)
+        guests = group / 'machine'
+        return (cgroups.usage_ns(group),
+                cgroups.usage_ns(guests) if guests.exists() else 0)
 
     def run(self) -> None:
         """Sample until stopped."""
@@ -241,26 +241,6 @@ class Sampler(threading.Thread):
         self._ended.set()
         self.join()
         return self.rows
-
-
-class Stolen:
-    """What others took of a virtual machine's CPUs since its creation."""
-
-    def __init__(self) -> None:
-        self._before = self._ticks()
-
-    @staticmethod
-    def _ticks() -> tuple[int, int]:
-        """Return ticks of all CPUs: stolen, and in all (proc(5))."""
-        ticks = [int(n) for n in pathlib.Path('/proc/stat').read_text()
-                 .splitlines()[0].split()[1:9]]
-        return ticks[7], sum(ticks)
-
-    def percent(self) -> float:
-        """Return the stolen part in percent."""
-        stolen, total = self._ticks()
-        return (100 * (stolen - self._before[0])
-                / max(1, total - self._before[1]))
 
 
 def mean_usage(rows: list[dict], hosts: list[str], begin: float,

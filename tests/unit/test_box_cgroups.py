@@ -1,0 +1,64 @@
+"""Where the one-machine cloud puts its control groups."""
+
+import importlib
+import pathlib
+
+import pytest
+
+BOX = pathlib.Path(__file__).parents[2] / 'tools/box'
+
+
+@pytest.fixture
+def tops(monkeypatch, tmp_path):
+    """Return a function that answers for a machine's mounts and groups."""
+    monkeypatch.syspath_prepend(str(BOX))
+    cgroups = importlib.import_module('cgroups')
+    cgroups._tops.cache_clear()
+
+    def ask(own, *mounts):
+        lines = []
+        for point, kind, names in mounts:
+            directory = tmp_path / point
+            directory.mkdir(parents=True, exist_ok=True)
+            if kind == 'cgroup2':
+                (directory / 'cgroup.controllers').write_text(
+                    names.replace(',', ' ') + '\n')
+                names = 'nsdelegate'
+            lines.append(f'32 31 0:29 / {directory} rw - {kind} {kind} '
+                         f'rw,{names}')
+        (tmp_path / 'cgroup').write_text(own)
+        (tmp_path / 'mountinfo').write_text('\n'.join(
+            ['23 1 0:1 / / rw - ext4 /dev/vda rw', *lines]) + '\n')
+        return {name: str(top.relative_to(tmp_path))
+                for name, top in cgroups._tops(str(tmp_path)).items()}
+    yield ask
+    cgroups._tops.cache_clear()
+
+
+def test_version_2_is_at_the_top(tops):
+    found = tops('0::/user.slice/session-3.scope\n',
+                 ('fs', 'cgroup2', 'cpuset,cpu,io,memory,pids,rdma'))
+    assert found == dict.fromkeys(
+        ('cpu', 'cpuacct', 'cpuset', 'memory', 'io', 'pids'),
+        'fs/secondary-box')
+
+
+def test_version_1_is_below_the_caller(tops):
+    found = tops('4:memory:/one/secondary-box/control\n2:cpu,cpuacct:/a\n'
+                 '1:name=systemd:/b\n0::/\n',
+                 ('fs/cpu,cpuacct', 'cgroup', 'cpu,cpuacct'),
+                 ('fs/memory', 'cgroup', 'memory'),
+                 ('fs/systemd', 'cgroup', 'name=systemd'),
+                 ('fs/unified', 'cgroup2', ''))
+    assert found == {'cpu': 'fs/cpu,cpuacct/a/secondary-box',
+                     'cpuacct': 'fs/cpu,cpuacct/a/secondary-box',
+                     'memory': 'fs/memory/one/secondary-box'}
+
+
+def test_some_controllers_of_each_version(tops):
+    found = tops('4:memory:/\n0::/\n', ('fs/memory', 'cgroup', 'memory'),
+                 ('fs/unified', 'cgroup2', 'cpu,cpuset'))
+    assert found == {'cpu': 'fs/unified/secondary-box',
+                     'cpuacct': 'fs/unified/secondary-box',
+                     'cpuset': 'fs/unified/secondary-box',
+                     'memory': 'fs/memory/secondary-box'}
