@@ -1,9 +1,10 @@
 """How long operations are expected to take.
 
-Two models behind one interface.  ``Durations`` is a profile of constants, in
-the order of magnitude of small guests on shared storage.
-``ConcurrentDurations`` is Boettger's (Eq. 4.3-4.8): shared storage serialises
-what goes on at the same time, so each operation of a set takes longer.
+Models behind one interface.  ``Durations`` is a profile of constants, in the
+order of magnitude of small guests on shared storage.  ``ConcurrentDurations``
+is Boettger's (Eq. 4.3-4.8): shared storage serialises what goes on at the
+same time, so each operation of a set takes longer.  ``learning`` has a third,
+fitted to what was seen.
 """
 
 from collections import Counter
@@ -101,6 +102,22 @@ class Concurrency:
                    arriving)
 
 
+def rivals(job: Job, counts: Concurrency, count_stops: bool = False) -> int:
+    """Return how many share what an operation needs, itself included.
+
+    ``count_stops`` as in ``ConcurrentDurations``.
+    """
+    if job.kind == 'stop':
+        return counts.writes + counts.stops
+    if job.kind in _WRITES:
+        return counts.writes + (counts.stops if count_stops else 0)
+    if job.kind in _READS:
+        return counts.reads
+    return max(counts.leaving[job.source]
+               + (counts.stopping[job.source] if count_stops else 0),
+               counts.arriving[job.target])
+
+
 @dataclasses.dataclass(frozen=True)
 class ConcurrentDurations:
     """Boettger's regressions, in whole seconds (Eq. 4.3-4.8, spec 3.4).
@@ -151,17 +168,5 @@ class ConcurrentDurations:
         base = float(getattr(self, job.kind + '_base'))
         each = float(getattr(self, job.kind + '_each'))
         # Rounding up must not turn 8.000000000000002 into 9.
-        return float(math.ceil(base + each * self._rivals(job, counts)
-                               - 1e-9))
-
-    def _rivals(self, job: Job, counts: Concurrency) -> int:
-        counted = self.count_stops
-        if job.kind == 'stop':
-            return counts.writes + counts.stops
-        if job.kind in _WRITES:
-            return counts.writes + (counts.stops if counted else 0)
-        if job.kind in _READS:
-            return counts.reads
-        return max(counts.leaving[job.source]
-                   + (counts.stopping[job.source] if counted else 0),
-                   counts.arriving[job.target])
+        return float(math.ceil(
+            base + each * rivals(job, counts, self.count_stops) - 1e-9))

@@ -19,6 +19,7 @@ from watcher.common import context, exception
 from secondary_scheduler.plans import operations
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import perprocess, poller, snapshot, stages
 from secondary_scheduler.watcher.settings import CONF
 
@@ -58,6 +59,7 @@ class SecondaryAction(base.BaseAction):
                                 'minLength': 36, 'maxLength': 36},
                 'operation_id': {'type': 'integer'},
                 'after': {'type': 'array', 'items': {'type': 'integer'}},
+                'action': {'type': 'string', 'format': 'uuid'},
                 'parents': _UUIDS,
                 'lease': _TEXT, 'source': _TEXT, 'target': _TEXT,
                 'request': _TEXT, 'batch': _TEXT,
@@ -151,10 +153,23 @@ class SecondaryAction(base.BaseAction):
             self._fail(str(exc))
         except clouds.CloudError as exc:
             self._fail(str(exc))
-        LOG.info('%(kind)s of %(uuid)s took %(seconds).1f s.', {
-            'kind': self.KIND.value, 'uuid': self.uuid,
-            'seconds': time.monotonic() - began})
+        self._record(time.monotonic() - began)
         return True
+
+    def _record(self, seconds: float) -> None:
+        """Note how long it took, of which estimates are made later."""
+        LOG.info('%(kind)s of %(uuid)s took %(seconds).1f s.', {
+            'kind': self.KIND.value, 'uuid': self.uuid, 'seconds': seconds})
+        own = self.input_parameters.get('action')
+        if own is None:
+            return
+        try:
+            action = objects.Action.get_by_uuid(
+                context.make_context(is_admin=True), own)
+            action.status_message = histories.took(seconds)
+            action.save()
+        except Exception as exc:    # the operation itself has succeeded
+            LOG.warning('How long it took cannot be noted: %s', exc)
 
     def _operate(self, cloud: clouds.Cloud) -> None:
         self._hand_over()

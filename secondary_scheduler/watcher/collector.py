@@ -66,6 +66,10 @@ before it as well.
             self.observer.refresh()
         except clouds.CloudError as exc:
             LOG.warning('The collector could not look at the cloud: %s', exc)
+        try:
+            self.observer.learn()
+        except Exception as exc:    # the last estimates stay
+            LOG.warning('Nothing was learned of durations: %s', exc)
         return model_root.ModelRoot()
 
     def start(self) -> None:

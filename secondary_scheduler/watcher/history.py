@@ -9,6 +9,7 @@ and how many instances were preempted lately. All engines see the same.
 from collections.abc import Iterable, Mapping
 import dataclasses
 import datetime
+import re
 from typing import Any
 import uuid
 
@@ -19,6 +20,7 @@ from watcher import objects
 from watcher.common import context
 from watcher.decision_engine import rpcapi
 
+from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import perprocess, stages
@@ -37,6 +39,9 @@ _LAUNCH_GRACE = 30
 #: How long Watcher takes to bring its database in line with the goals and
 #: strategies that are installed.
 _SYNC = datetime.timedelta(seconds=30)
+#: Succeeded actions that estimates are made of, and what they say.
+_OBSERVED = 300
+_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +122,12 @@ def _age(moment: datetime.datetime | None) -> float:
         return 0.0
     return (timeutils.utcnow() - timeutils.normalize_time(moment)
             ).total_seconds()
+
+
+def took(seconds: float) -> str:
+    """Return what an action that ends now says of its duration."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f'Took {seconds:.2f} s until {now:%Y-%m-%dT%H:%M:%S.%f%z}'
 
 
 def _is_orphaned(audit: Any) -> bool:
@@ -290,6 +301,26 @@ class History:
             frozenset().union(*map(_hosts_of, busy)),
             stuck.union(p['resource_id'] for p in resting),
             frozenset().union(*map(_hosts_of, resting)), frozenset(pinned))
+
+    def observed(self) -> list[learning.Observed]:
+        """Return the last operations that have succeeded, oldest first.
+
+        ``begin`` and ``end`` are seconds since the epoch.
+        """
+        found = []
+        for action in objects.Action.list(
+                self._context(), limit=_OBSERVED, sort_key='id',
+                sort_dir='desc', filters={'state': 'SUCCEEDED'}):
+            said = _TOOK.fullmatch(action.status_message or '')
+            if said and action.action_type.startswith(PREFIX):
+                end = datetime.datetime.fromisoformat(said[2]).timestamp()
+                parameters = action.input_parameters
+                found.append(learning.Observed(
+                    durations.Job(action.action_type.removeprefix(PREFIX),
+                                  parameters.get('source'),
+                                  parameters.get('target')),
+                    end - float(said[1]), end))
+        return found[::-1]
 
     def preempted_lately(self) -> set[str]:
         """Return the instances preempted within the breaker's period.

@@ -10,6 +10,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import cluster, reports
 from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
@@ -47,6 +48,8 @@ class Observer:
         self.batches: set[str] = set()   # audits that are being decided
         self.snapshot = snapshots.Snapshot()
         self._strangers: set[str] = set()   # reported, but no secondaries
+        self.durations = learning.LearnedDurations()
+        self._observed: list[learning.Observed] = []
         self._lock = threading.Lock()
 
     # Reports
@@ -142,6 +145,19 @@ class Observer:
             self._strangers |= set(unknown) - set(extra)
             self.snapshot = dataclasses.replace(
                 self.snapshot, servers=servers)
+
+    def learn(self) -> None:
+        """Fit the estimates of durations to the last operations."""
+        observed = self.history.observed()
+        if observed == self._observed:
+            return
+        self._observed = observed
+        self.durations = learning.fit(learning.points(observed))
+        LOG.info('Operations are expected to take: %s.', ', '.join(
+            f'{kind} {line.base:.1f} + {line.each:.1f} x n s '
+            f'({line.operations})'
+            for kind, line in self.durations.lines.items())
+            or 'what few guests on shared storage take')
 
     def note_switched(self, name: str, off: bool) -> None:
         """Note that a host was switched off or on, until the next look."""

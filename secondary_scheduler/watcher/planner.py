@@ -76,10 +76,12 @@ class SecondaryPlanner(weight.WeightPlanner):
                  utils.generate_uuid() for action in actions}
         for action in actions:
             parameters = action['input_parameters']
+            own = uuids[parameters['operation_id']]
             parents = [uuids[i] for i in parameters['after']]
             objects.Action(
-                context, uuid=uuids[parameters['operation_id']],
-                action_plan_id=plan.id, action_type=action['action_type'],
-                input_parameters={**parameters, 'parents': parents},
+                context, uuid=own, action_plan_id=plan.id,
+                action_type=action['action_type'],
+                input_parameters={**parameters, 'action': own,
+                                  'parents': parents},
                 parents=parents).create()
         return plan

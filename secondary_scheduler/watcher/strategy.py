@@ -13,10 +13,11 @@ from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.decisions import draft
-from secondary_scheduler.estimation import room
+from secondary_scheduler.estimation import durations, room
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import checker, operations
+from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import collector, goal, observer, stages
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import scope as scopes
@@ -66,11 +67,12 @@ def breaker_limit(options: Any, secondaries: int) -> int:
                int(secondaries * options.breaker_percent / 100))
 
 
-def load_decision(name: str, limits: room.Limits) -> decisions.Decision:
+def load_decision(name: str, limits: room.Limits,
+                  lasting: durations.DurationModel) -> decisions.Decision:
     """Return the decision driver of that name."""
     loaded: Any = driver.DriverManager(
         decisions.NAMESPACE, name, invoke_on_load=True,
-        invoke_kwds={'limits': limits}).driver
+        invoke_kwds={'limits': limits, 'durations': lasting}).driver
     return cast(decisions.Decision, loaded)
 
 
@@ -171,6 +173,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 LOG.info('A batch is being decided; the next round looks.')
                 return
             self._solve(audit)
+        except clouds.CloudError as exc:
+            LOG.warning('No decision on secondaries: %s', exc)
         except Exception as exc:
             LOG.exception('No decision on secondaries: %s', exc)
 
@@ -235,7 +239,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             self.input_parameters.get('decision') or 'priority',
             room.Limits(minimum_share=options.minimum_share,
                         useful_share=options.useful_share,
-                        margin=options.set_point_margin))
+                        margin=options.set_point_margin),
+            self.observer.durations)
         units = CONF.secondary_watcher.decision_budget
         plan, unresolved = operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():

@@ -78,6 +78,16 @@ class OperationsTest(ActionCase):
                          [c[0] for c in self.cloud.calls])
         self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0)
 
+    def test_its_duration_is_noted(self):
+        noted = self.action(self.plan(self.audit(1)))
+        self.run_action(actions.Suspend, action=noted.uuid)
+        noted.refresh()
+        self.assertRegex(noted.status_message, r'^Took \d\.\d\d s until 2')
+
+    def test_a_duration_that_cannot_be_noted_is_no_failure(self):
+        server = self.run_action(actions.Suspend, action=fakes.uid(99))
+        self.assertEqual('SUSPENDED', server.status)
+
     def test_resume_unmarks_last(self):
         self.cloud.change(1, status='SUSPENDED',
                           metadata={snapshot.PREEMPTED: 'x'})

@@ -9,6 +9,7 @@ from keystoneauth1 import exceptions as ksa_exceptions
 from openstack import exceptions as sdk_exceptions
 from openstack.compute.v2 import _proxy
 
+from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud, collector
 from tests.unit.watcher import fakes
@@ -284,6 +285,22 @@ class CollectorTest(fakes.WatcherTestCase):
                                side_effect=cloud.CloudError('away')):
             self.collector.synchronize()
         self.assertFalse(self.collector.cluster_data_model.stale)
+
+    def test_a_database_that_is_away_is_no_error(self):
+        observer = self.collector.observer
+        with mock.patch.object(observer, 'refresh'), mock.patch.object(
+                observer.history, 'observed', side_effect=OSError('away')):
+            self.collector.synchronize()
+        self.assertEqual({}, observer.durations.lines)
+
+    def test_durations_are_learned(self):
+        observer = self.collector.observer
+        seen = [learning.Observed(durations.Job('suspend', 'h1'),
+                                  10.0 * n, 10.0 * n + 4) for n in range(9)]
+        with mock.patch.object(observer, 'refresh'), mock.patch.object(
+                observer.history, 'observed', return_value=seen):
+            self.collector.synchronize()
+        self.assertEqual(4.0, observer.durations.of('suspend'))
 
     def test_plug_in(self):
         self.assertEqual([], self.collector.notification_endpoints)

@@ -1,13 +1,14 @@
 """What is read from Watcher's database, and audits made there."""
 
 import datetime
+import time
 from unittest import mock
 
 from oslo_utils import timeutils
 from watcher import objects
 from watcher.decision_engine import sync
 
-from secondary_scheduler.watcher import settings
+from secondary_scheduler.watcher import history, settings
 from tests.unit.watcher import fakes
 
 
@@ -157,6 +158,22 @@ class HistoryTest(fakes.WatcherTestCase):
         lease = settings.CONF.secondary_watcher.operation_timeout + 61
         timeutils.set_time_override(now + datetime.timedelta(seconds=lease))
         self.assertEqual(frozenset(), self.history.locks().hosts)
+
+    def test_observed(self):
+        plan = self.plan(self.audit(1))
+        done = [self.action(plan, 'migrate', number, target='h2')
+                for number in range(4)]
+        for action, state, text in zip(
+                done, ('SUCCEEDED', 'SUCCEEDED', 'FAILED', 'SUCCEEDED'),
+                (history.took(2.5), history.took(1.25), history.took(9), None),
+                strict=True):
+            action.state, action.status_message = state, text
+            action.save()
+        first, second = self.history.observed()
+        self.assertEqual(('migrate', 'h1', 'h2'), first.job)
+        self.assertAlmostEqual(2.5, first.end - first.begin, places=3)
+        self.assertAlmostEqual(1.25, second.end - second.begin, places=3)
+        self.assertAlmostEqual(time.time(), second.end, delta=60)
 
     def test_preempted_lately(self):
         plan = self.plan(self.audit(1))

@@ -5,9 +5,11 @@ import json
 import tempfile
 from unittest import mock
 
+from stevedore.driver import DriverManager
 from watcher import objects
 from watcher.decision_engine.solution import default as solutions
 
+from secondary_scheduler.estimation import learning
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     cloud,
@@ -114,6 +116,21 @@ class StrategyTest(fakes.WatcherTestCase):
         first = solution.actions[0]['input_parameters']
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
+
+    def test_decisions_expect_what_was_learned(self):
+        self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        self.seen.durations = learning.LearnedDurations(
+            {'suspend': learning.Line(1.0, 6.0, 1.1, 60)})
+        loaded = []
+
+        def load(*args, **kwargs):
+            manager = DriverManager(*args, **kwargs)
+            loaded.append(manager.driver)
+            return manager
+        with mock.patch.object(strategy.driver, 'DriverManager', load):
+            self.oneshot(hosts=['h1'])
+        self.assertEqual(7.0, loaded[0].durations.of('suspend'))
 
     def test_the_log_says_why_nobody_moves(self):
         self.audit(1)
@@ -322,6 +339,8 @@ class PlannerTest(fakes.WatcherTestCase):
         self.assertEqual([], found[7].parents)
         parents = [found[7].uuid, found[8].uuid]
         self.assertEqual(parents, found[9].parents)
+        self.assertEqual(found[9].uuid,
+                         found[9].input_parameters['action'])
         self.assertEqual(parents, found[9].input_parameters['parents'])
         self.assertEqual('RECOMMENDED', plan.state)
 

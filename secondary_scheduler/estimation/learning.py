@@ -1,0 +1,165 @@
+"""Durations learned from operations that were carried out.
+
+As in Boettger's regressions (Eq. 4.3-4.8) each kind has a line ``base + each
+* n`` in the number of operations that go on at the same time and share what
+it needs (``durations.rivals``).  His were fitted once, on his testbed, by
+hand; these are fitted again and again to what the cloud at hand did.  The
+lines are Theil and Sen's, made of medians: an operation that took minutes
+because something was down moves nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import itertools
+import math
+import statistics
+import typing
+
+from secondary_scheduler.estimation.durations import (
+    Concurrency,
+    DurationModel,
+    Durations,
+    Job,
+    rivals,
+)
+
+#: Operations of a kind below which the prior stands.
+FEWEST = 8
+#: Part of the operations that are to end within the bound.
+BOUND = 0.9
+#: Rivals by which two operations must differ to tell of a slope.
+_APART = 0.5
+_PRIOR = Durations()
+
+
+class Observed(typing.NamedTuple):
+    """An operation that has succeeded; times in seconds of one clock."""
+
+    job: Job
+    begin: float
+    end: float
+
+
+class Point(typing.NamedTuple):
+    """What a line is fitted to: how long it took among how many."""
+
+    kind: str
+    rivals: float
+    seconds: float
+
+
+class Line(typing.NamedTuple):
+    """A kind's duration in seconds; the bound is a factor above it."""
+
+    base: float
+    each: float
+    bound: float
+    operations: int
+
+    def at(self, crowd: float) -> float:
+        """Return the expected duration among so many, itself included."""
+        return self.base + self.each * crowd
+
+
+class Score(typing.NamedTuple):
+    """How far held-out operations were from the fit to the others.
+
+    ``error`` is the median of ``|estimate / true - 1|``, ``coverage`` the
+    part that ended within the bound.
+    """
+
+    operations: int
+    error: float
+    coverage: float
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedDurations:
+    """A ``DurationModel``: lines where enough was seen, else the prior."""
+
+    lines: Mapping[str, Line] = dataclasses.field(default_factory=dict)
+    prior: DurationModel = _PRIOR
+
+    def of(self, kind: str) -> float:
+        """Return the expected duration of an operation that is alone."""
+        return self.of_all([Job(kind)])[0]
+
+    def of_all(self, proposed: Sequence[Job],
+               ongoing: Iterable[Job] = ()) -> list[float]:
+        """Return the duration of each proposed operation."""
+        ongoing = list(ongoing)
+        counts = Concurrency.of([*proposed, *ongoing])
+        return [
+            self.lines[job.kind].at(rivals(job, counts))
+            if job.kind in self.lines else otherwise
+            for job, otherwise in zip(
+                proposed, self.prior.of_all(proposed, ongoing), strict=True)]
+
+
+def points(observed: Iterable[Observed]) -> list[Point]:
+    """Count for each operation its rivals, as the mean over its time."""
+    ordered = sorted(observed, key=lambda one: one.begin)
+    found = []
+    for one in ordered:
+        if one.end <= one.begin:
+            continue    # a clock was set
+        among = [other for other in ordered
+                 if other.begin < one.end and other.end > one.begin]
+        borders = sorted({one.begin, one.end}.union(
+            moment for other in among for moment in (other.begin, other.end)
+            if one.begin < moment < one.end))
+        crowd = sum(
+            (end - begin) * rivals(one.job, Concurrency.of(
+                other.job for other in among
+                if other.begin < end and other.end > begin))
+            for begin, end in itertools.pairwise(borders))
+        seconds = one.end - one.begin
+        found.append(Point(one.job.kind, crowd / seconds, seconds))
+    return found
+
+
+def fit(seen: Iterable[Point],
+        prior: DurationModel = _PRIOR) -> LearnedDurations:
+    """Fit a line to each kind of which at least ``FEWEST`` were seen."""
+    rows = defaultdict(list)
+    for point in seen:
+        rows[point.kind].append((point.rivals, point.seconds))
+    return LearnedDurations({kind: _line(pairs)
+                             for kind, pairs in sorted(rows.items())
+                             if len(pairs) >= FEWEST}, prior)
+
+
+def _line(pairs: Sequence[tuple[float, float]]) -> Line:
+    slopes = [(y2 - y1) / (x2 - x1)
+              for (x1, y1), (x2, y2) in itertools.combinations(pairs, 2)
+              if abs(x2 - x1) >= _APART]
+    # More of them at a time never makes one faster.
+    each = max(0.0, statistics.median(slopes)) if slopes else 0.0
+    base = statistics.median(y - each * x for x, y in pairs)
+    if base < 0:    # as many as were seen at a time cannot tell the two apart
+        base, each = 0.0, statistics.median(y / x for x, y in pairs)
+    ratios = sorted(y / (base + each * x) for x, y in pairs)
+    rank = min(len(ratios), math.ceil(BOUND * (len(ratios) + 1)))
+    return Line(base, each, ratios[rank - 1], len(ratios))
+
+
+def held_out(seen: Sequence[Point], folds: int = 3) -> dict[str, Score]:
+    """Fit to all folds but one, look at that one, and so on; by kind.
+
+    Neighbours in time are in different folds.
+    """
+    errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for fold in range(folds):
+        lines = fit(point for number, point in enumerate(seen)
+                    if number % folds != fold).lines
+        for kind, crowd, seconds in seen[fold::folds]:
+            if kind in lines:
+                estimate = lines[kind].at(crowd)
+                errors[kind].append((abs(estimate / seconds - 1),
+                                     seconds <= estimate
+                                     * lines[kind].bound))
+    return {kind: Score(len(rows),
+                        statistics.median(error for error, _ in rows),
+                        statistics.fmean(within for _, within in rows))
+            for kind, rows in sorted(errors.items())}

@@ -1,0 +1,116 @@
+"""Durations learned from what operations took."""
+
+import random
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secondary_scheduler.estimation import learning
+from secondary_scheduler.estimation.durations import (
+    ConcurrentDurations,
+    Durations,
+    Job,
+)
+from secondary_scheduler.estimation.learning import Observed, Point
+
+
+def drawn(rng, kind, base, each, noise, count=60):
+    """Draw operations among 1 to 4 whose times spread log-normally."""
+    return [Point(kind, n, (base + each * n) * rng.lognormvariate(0, noise))
+            for n in (rng.randint(1, 4) for _ in range(count))]
+
+
+class TestPoints(unittest.TestCase):
+
+    def test_rivals_are_the_mean_over_the_time(self):
+        seen = [Observed(Job('suspend', 'a'), 0.0, 10.0),
+                Observed(Job('suspend', 'b'), 5.0, 10.0),
+                Observed(Job('resume', 'a', 'a'), 0.0, 10.0),
+                Observed(Job('suspend', 'c'), 12.0, 13.0)]
+        found = {(p.kind, p.seconds): p.rivals for p in learning.points(seen)}
+        self.assertEqual({('suspend', 10.0): 1.5, ('suspend', 5.0): 2.0,
+                          ('resume', 10.0): 1.0, ('suspend', 1.0): 1.0},
+                         found)
+
+    def test_migrations_share_a_host(self):
+        seen = [Observed(Job('migrate', 'a', 'b'), 0.0, 4.0),
+                Observed(Job('migrate', 'c', 'b'), 0.0, 4.0),
+                Observed(Job('migrate', 'd', 'e'), 0.0, 4.0)]
+        self.assertEqual([2.0, 2.0, 1.0],
+                         [p.rivals for p in learning.points(seen)])
+
+    def test_time_that_runs_backwards_tells_nothing(self):
+        self.assertEqual([], learning.points(
+            [Observed(Job('stop', 'a'), 5.0, 4.0)]))
+
+    @given(st.lists(st.tuples(st.sampled_from(('stop', 'resume', 'migrate')),
+                              st.floats(0, 100), st.floats(0.1, 20)),
+                    max_size=12))
+    def test_each_counts_itself(self, rows):
+        seen = [Observed(Job(kind, 'a', 'b'), begin, begin + seconds)
+                for kind, begin, seconds in rows]
+        for point in learning.points(seen):
+            self.assertGreaterEqual(point.rivals, 1 - 1e-6)
+            self.assertLessEqual(point.rivals, len(seen) + 1e-6)
+
+
+class TestFit(unittest.TestCase):
+
+    def test_a_line_is_found_again(self):
+        learned = learning.fit(drawn(random.Random(1), 'migrate', 0.85, 3.75,
+                                     0.0))
+        line = learned.lines['migrate']
+        self.assertAlmostEqual(0.85, line.base)
+        self.assertAlmostEqual(3.75, line.each)
+        self.assertAlmostEqual(1.0, line.bound)
+        self.assertAlmostEqual(0.85 + 2 * 3.75, learned.of_all(
+            [Job('migrate', 'a', 'b')], [Job('migrate', 'c', 'b')])[0])
+        self.assertAlmostEqual(4.6, learned.of('migrate'))
+
+    def test_accidents_move_nothing(self):
+        rng = random.Random(2)
+        seen = drawn(rng, 'suspend', 3.0, 1.0, 0.05, 50)
+        calm = learning.fit(seen).of('suspend')
+        seen += [Point('suspend', 1.0, 600.0)] * 5
+        self.assertAlmostEqual(calm, learning.fit(seen).of('suspend'),
+                               delta=0.15)
+
+    def test_too_few_leave_the_prior(self):
+        prior = ConcurrentDurations()
+        learned = learning.fit(drawn(random.Random(3), 'start', 1, 1, 0.1,
+                                     learning.FEWEST - 1), prior)
+        self.assertEqual(prior.of('start'), learned.of('start'))
+        self.assertEqual(Durations().of('stop'),
+                         learning.fit([]).of('stop'))
+
+    def test_never_negative_and_never_faster_in_a_crowd(self):
+        rng = random.Random(4)
+        for base, each in ((9.0, -2.0), (-3.0, 4.0)):
+            seen = [Point('resume', n, max(0.5, base + each * n)
+                          * rng.lognormvariate(0, 0.1))
+                    for n in (1, 2, 3, 4) * 10]
+            line = learning.fit(seen).lines['resume']
+            self.assertGreaterEqual(line.each, 0)
+            self.assertGreater(line.at(1), 0)
+
+
+class TestHeldOut(unittest.TestCase):
+
+    def test_error_and_coverage(self):
+        rng = random.Random(5)
+        seen = [point for kind, base, each in (('migrate', 0.85, 3.75),
+                                               ('suspend', 5.3, 1.0))
+                for point in drawn(rng, kind, base, each, 0.1, 240)]
+        rng.shuffle(seen)
+        for score in learning.held_out(seen).values():
+            self.assertEqual(240, score.operations)
+            # The median of |lognormal(0, 0.1) - 1| is 0.067.
+            self.assertAlmostEqual(0.067, score.error, delta=0.02)
+            self.assertAlmostEqual(0.9, score.coverage, delta=0.05)
+
+    def test_what_is_not_known_is_seen(self):
+        rng = random.Random(6)
+        seen = [Point('stop', 1.0, rng.uniform(1.0, 10.0))
+                for _ in range(90)]
+        self.assertGreater(learning.held_out(seen)['stop'].error, 0.3)
