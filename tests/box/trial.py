@@ -5,7 +5,7 @@ import json
 import time
 
 import hosts as box_hosts
-from layout import TIMELIMIT
+import layout
 from tests.box.fleet import Fleet
 from tests.box.observer import Observer
 
@@ -53,7 +53,7 @@ class Trial:
         since = self.began if since is None else since
         assert self._observer.is_alive(), 'the observer has died'
         run = self._observer.longest_failure(since, hosts)
-        assert run <= TIMELIMIT, (
+        assert run <= layout.TIMELIMIT, (
             f'cpu was above the policy for {run} s while secondaries ran')
 
     def check_nothing_lost(self) -> None:
@@ -65,7 +65,8 @@ class Trial:
             'ERROR', 'DELETED', 'SHUTOFF', 'UNKNOWN')]
         assert not broken, broken
         lost = self._observer.units.lost_by - self._lost
-        assert not lost, f'units of work are lost: {lost}'
+        assert not lost, (f'units of work are lost: {lost}; their consoles '
+                          f'are {layout.LOG}/lost-*.console')
 
     def check(self) -> None:
         """Check all of it."""

@@ -2,8 +2,10 @@
 """
 
 import collections
+import contextlib
 import json
 import re
+import shutil
 import threading
 import time
 
@@ -27,8 +29,9 @@ class Units:
 
     A guest counts in memory and prints the count with the id of its boot.
     When a new boot begins all that the guest had counted before is lost, and
-    when a count goes down what it went down by: only a restart, a kill or an
-    old memory image does that.
+    when a count goes down what it went down by: only a restart, a kill, an
+    old memory image or a crash of the guest does that.  Its console is kept
+    among the logs then.
     """
 
     def __init__(self, servers: list[str]) -> None:
@@ -58,6 +61,10 @@ class Units:
             before = self.count[server]
             kept = (min(units, before)
                     if self.boot.get(server, boot) == boot else 0)
+            if kept < before:   # the console says why, until it moves
+                with contextlib.suppress(OSError):
+                    shutil.copy(guest.console(server),
+                                layout.LOG / f'lost-{server}.console')
             self.lost_by[server] += before - kept
             self.done += units - kept
             self.boot[server] = boot

@@ -1,0 +1,193 @@
+"""How well durations of operations are learned, on operations of the box.
+
+Action plans of one kind each, of one to three operations at a time, go
+through Watcher's applier to Nova, on nine secondaries; the primaries are
+calm.  What the actions note of their durations is then what estimates are
+learned from (``secondary_scheduler.estimation.learning``): a third of the
+operations is held out, the lines are fitted to the other two, and so on in
+turn.
+
+Run it on a box that is up; it boots its own secondaries:
+
+    python3 tools/box script benchmarks/operation_durations.py
+"""
+
+import argparse
+import collections
+import json
+import random
+import time
+import uuid
+
+import openstack
+from watcher import objects
+from watcher.applier import rpcapi
+from watcher.common import context
+
+import demo
+import layout
+import secondaries
+from secondary_scheduler.estimation import learning
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher.settings import CONF
+import seed
+from shell import BoxError, say
+
+#: What is done to some, and then what brings them back.
+ROUNDS = (('suspend', 'resume'), ('stop', 'start'), ('shelve', 'unshelve'),
+          ('migrate',))
+#: How many at a time; alone is what happens most.
+CROWDS = (1, 1, 2, 3)
+#: Secondaries, and how many of them a host may hold.
+MEMBERS, SLOTS = 9, 4
+#: Seconds between two plans: agents see what has changed.
+SETTLE_S = 2
+TIMEOUT_S = 300
+
+
+class Operator:
+    """Has action plans carried out, and collects their durations."""
+
+    def __init__(self, cloud, servers: list[str]) -> None:
+        self.cloud, self.servers = cloud, servers
+        self.context = context.make_context(is_admin=True)
+        self.strategy = objects.Strategy.get_by_name(self.context,
+                                                     vocabulary.STRATEGY)
+        self.audit = objects.Audit(
+            self.context, uuid=str(uuid.uuid4()), scope=[],
+            name=f'durations-{time.time():.0f}', audit_type='ONESHOT',
+            state='SUCCEEDED', goal_id=self.strategy.goal_id,
+            strategy_id=self.strategy.id, auto_trigger=False, force=True,
+            parameters={'request': 'drain'})
+        self.audit.create()
+        self.history = histories.History(CONF)
+        self.seen: set[learning.Observed] = set()
+        self.failed: collections.Counter[str] = collections.Counter()
+
+    def hosts(self) -> dict[str, str]:
+        """Return the host of each secondary."""
+        return {server.id: server.compute_host for server
+                in self.cloud.compute.servers(all_projects=True)
+                if server.id in self.servers}
+
+    def carry_out(self, kind: str, members: list[str]) -> None:
+        """Carry out one plan and wait for its end.
+
+        :raises BoxError: if that takes too long.
+        """
+        hosts, began = self.hosts(), time.time()
+        plan = objects.ActionPlan(
+            self.context, uuid=str(uuid.uuid4()), audit_id=self.audit.id,
+            strategy_id=self.strategy.id, state='PENDING',
+            global_efficacy=[])
+        plan.create()
+        for member in members:
+            own, source = str(uuid.uuid4()), hosts[member]
+            parameters = {'resource_id': member, 'action': own,
+                          'request': 'drain'}
+            if kind == 'migrate':
+                held = collections.Counter(hosts.values())
+                target = min((host for host in held if host != source),
+                             key=lambda host: (held[host], host))
+                if held[target] >= SLOTS:
+                    continue
+                hosts[member] = parameters['target'] = target
+            if source:
+                parameters['source'] = source
+            objects.Action(
+                self.context, uuid=own, action_plan_id=plan.id,
+                action_type=histories.PREFIX + kind, parents=[],
+                input_parameters=parameters, state='PENDING').create()
+        rpcapi.ApplierAPI().launch_action_plan(self.context, plan.uuid)
+        while plan.state in ('PENDING', 'ONGOING'):
+            time.sleep(0.5)
+            plan.refresh()
+            if time.time() > began + TIMEOUT_S:
+                raise BoxError(f'a plan of {kind} takes too long; read '
+                               '"python3 tools/box logs watcher-applier"')
+        self.failed[kind] += sum(
+            action.state != 'SUCCEEDED' for action in objects.Action.list(
+                self.context, filters={'action_plan_id': plan.id}))
+        self.seen.update(one for one in self.history.observed()
+                         if one.end >= began)
+        time.sleep(SETTLE_S)
+
+    def count(self, kind: str) -> int:
+        """Return how many of a kind have been seen."""
+        return sum(one.job.kind == kind for one in self.seen)
+
+
+def pause(cloud) -> None:
+    """Pause what would bring the instances back itself."""
+    api = seed.watcher(cloud)
+    for audit in api.get('/audits').json()['audits']:
+        if (audit['goal_name'] == vocabulary.GOAL
+                and audit['audit_type'] == 'CONTINUOUS'
+                and audit['state'] in ('PENDING', 'ONGOING')):
+            answer = api.patch(f"/audits/{audit['uuid']}", json=[
+                {'op': 'replace', 'path': '/state', 'value': 'SUSPENDED'}])
+            if not answer.ok:
+                raise BoxError(f'cannot pause the switch: {answer.text}')
+
+
+def table(seen: list[learning.Point]) -> tuple[str, dict]:
+    """Return the scores as text and as values."""
+    learned, values = learning.fit(seen), {}
+    lines = [f"{'':10}{'count':>6}{'base s':>8}{'each s':>8}{'error':>8}"
+             f"{'in bound':>10}{'bound':>7}"]
+    for kind, score in learning.held_out(seen).items():
+        line = learned.lines[kind]
+        values[kind] = {**line._asdict(), 'median_error': score.error,
+                        'coverage90': score.coverage}
+        lines.append(f'{kind:10}{score.operations:6}{line.base:8.2f}'
+                     f'{line.each:8.2f}{score.error:8.1%}'
+                     f'{score.coverage:10.1%}{line.bound:7.2f}')
+    return '\n'.join(lines), values
+
+
+def main() -> None:
+    """Measure, print a table and JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--each', type=int, default=60, metavar='N',
+                        help='operations of each kind (default %(default)s)')
+    parser.add_argument('--seed', type=int, default=1,
+                        help='of the choice of members (default %(default)s)')
+    options = parser.parse_args()
+    CONF(['--config-file', str(layout.ETC / 'watcher/watcher-1.conf'),
+          '--config-file',
+          str(layout.ETC / 'secondary_scheduler/policies.conf')],
+         project='watcher', default_config_files=[])
+    objects.register_all()
+    rng = random.Random(options.seed)
+    cloud = openstack.connect()
+    demo.remove(cloud)
+    pause(cloud)
+    say('booting the secondaries')
+    servers = secondaries.boot(openstack.connect(
+        username='demo', project_name='demo'), [
+            (f'durations-{n}', 'secondary', None) for n in range(MEMBERS)])
+    try:
+        secondaries.wait_working(servers)
+        operator = Operator(cloud, list(servers))
+        for kinds in ROUNDS:
+            while operator.count(kinds[0]) < options.each:
+                members = rng.sample(operator.servers, rng.choice(CROWDS))
+                for kind in kinds:
+                    operator.carry_out(kind, members)
+            say(', '.join(f'{operator.count(kind)} x {kind}'
+                          for kind in kinds))
+    finally:
+        for server in servers:
+            cloud.compute.delete_server(server)
+    seen = learning.points(operator.seen)
+    text, values = table(seen)
+    print(f'{text}\nfailed: {dict(operator.failed)}')
+    print(json.dumps({'kinds': values, 'failed': operator.failed,
+                      'points': seen}))
+
+
+if __name__ == '__main__':
+    main()
