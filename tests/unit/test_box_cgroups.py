@@ -49,7 +49,7 @@ def test_version_1_is_below_the_caller(tops):
                  ('fs/cpu,cpuacct', 'cgroup', 'cpu,cpuacct'),
                  ('fs/memory', 'cgroup', 'memory'),
                  ('fs/systemd', 'cgroup', 'name=systemd'),
-                 ('fs/unified', 'cgroup2', ''))
+                 ('fs/unified', 'cgroup2', 'hugetlb,pids'))
     assert found == {'cpu': 'fs/cpu,cpuacct/a/secondary-box',
                      'cpuacct': 'fs/cpu,cpuacct/a/secondary-box',
                      'memory': 'fs/memory/one/secondary-box'}

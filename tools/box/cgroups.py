@@ -57,9 +57,11 @@ def _tops(proc: str = '/proc/self') -> dict[str, pathlib.Path]:
         elif kind == 'cgroup2':
             names = pathlib.Path(
                 point, 'cgroup.controllers').read_text().split()
-            # Version 2 counts CPU time without a controller.
-            names += ['cpuacct'] if 'cpu' in names else []
-            tops |= dict.fromkeys(names, pathlib.Path(point, NAME))
+            # With the CPU elsewhere nothing of ours is in version 2.  It
+            # counts CPU time without a controller.
+            if 'cpu' in names:
+                tops |= dict.fromkeys([*names, 'cpuacct'],
+                                      pathlib.Path(point, NAME))
     return {name: tops[name] for name in layout.CONTROLLERS if name in tops}
 
 
