@@ -165,7 +165,7 @@ class SecondaryAction(base.BaseAction):
             return
         try:
             action = objects.Action.get_by_uuid(
-                context.make_context(is_admin=True), own)
+                context.make_context(is_admin=True), own, eager=True)
             action.status_message = histories.took(seconds)
             action.save()
         except Exception as exc:    # the operation itself has succeeded

@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import datetime
 import json
 import re
 import shutil
@@ -22,6 +23,8 @@ UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
 #: Seconds after the start of a guest in which its host looks busy: the agent
 #: averages over three.
 SETTLE_S = 4
+#: Time that two looks for changes have in common.
+OVERLAP = datetime.timedelta(seconds=5)
 
 
 class Units:
@@ -152,6 +155,7 @@ class Watch(threading.Thread):
         self.units = Units(list(servers))
         self.history: list[tuple[float, str, str, str]] = []
         self._last: dict[str, tuple] = {}
+        self._looked: datetime.datetime | None = None
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -160,11 +164,20 @@ class Watch(threading.Thread):
             self.poll()
 
     def poll(self) -> None:
-        """Note each change of state or host."""
+        """Note each change of state or host.
+
+        Nova is asked for what has changed since the last look only: a list
+        of all would delay what is measured.
+        """
         self.units.update()
+        since, self._looked = self._looked, datetime.datetime.now(
+            datetime.UTC) - OVERLAP
         try:
-            found = list(self.cloud.compute.servers(all_projects=True))
+            found = list(self.cloud.compute.servers(
+                all_projects=True,
+                **{'changes_since': since.isoformat()} if since else {}))
         except Exception as problem:
+            self._looked = since
             print(f'  (Nova did not answer: {problem})', flush=True)
             return
         for server in found:
@@ -226,20 +239,19 @@ def stages(since: float) -> list[dict]:
 
 def operations(cloud, since: float) -> list[dict]:
     """Return Watcher's actions since an instant, newest plan last."""
-    from datetime import UTC, datetime
     answer = seed.watcher(cloud).get('/actions/detail',
                                      params={'limit': 1000})
     found = []
     for action in answer.json().get('actions', ()):
-        created = datetime.fromisoformat(action['created_at']).replace(
-            tzinfo=UTC).timestamp()
+        created = datetime.datetime.fromisoformat(
+            action['created_at']).replace(tzinfo=datetime.UTC).timestamp()
         kind = action['action_type']
         if created >= since - 1 and kind.startswith('secondary_'):
             ended = action['updated_at']
             found.append({
                 'kind': kind.removeprefix('secondary_'),
                 'state': action['state'], 'created': created,
-                'ended': ended and datetime.fromisoformat(ended).replace(
-                    tzinfo=UTC).timestamp(),
+                'ended': ended and datetime.datetime.fromisoformat(
+                    ended).replace(tzinfo=datetime.UTC).timestamp(),
                 'parameters': action['input_parameters']})
     return sorted(found, key=lambda row: row['created'])

@@ -5,6 +5,7 @@ import time
 from unittest import TestCase, mock
 
 import jsonschema
+from watcher import objects
 from watcher.common import exception
 
 from secondary_scheduler.reports import bus
@@ -80,7 +81,11 @@ class OperationsTest(ActionCase):
 
     def test_its_duration_is_noted(self):
         noted = self.action(self.plan(self.audit(1)))
-        self.run_action(actions.Suspend, action=noted.uuid)
+        with mock.patch.object(objects.Action, 'get_by_uuid',
+                               side_effect=objects.Action.get_by_uuid) as got:
+            self.run_action(actions.Suspend, action=noted.uuid)
+        # Saving it sends a notification with its plan.
+        self.assertTrue(got.call_args.kwargs['eager'])
         noted.refresh()
         self.assertRegex(noted.status_message, r'^Took \d\.\d\d s until 2')
 
