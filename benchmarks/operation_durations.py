@@ -14,6 +14,8 @@ Run it on a box that is up; it boots its own secondaries:
 
 import argparse
 import collections
+from collections.abc import Iterator
+import contextlib
 import json
 import random
 import time
@@ -113,22 +115,50 @@ class Operator:
                          if one.end >= began)
         time.sleep(SETTLE_S)
 
+    def repeat(self, kinds: tuple[str, ...], wanted: int,
+               rng: random.Random) -> None:
+        """Carry out plans of some kinds until there are enough of each.
+
+        :raises BoxError: if most of them fail.
+        """
+        while min(map(self.count, kinds)) < wanted:
+            if sum(self.failed[kind] for kind in kinds) > wanted:
+                raise BoxError(f'too many have failed: {dict(self.failed)}; '
+                               'read "python3 tools/box logs nova-compute"')
+            members = rng.sample(self.servers, rng.choice(CROWDS))
+            for kind in kinds:
+                self.carry_out(kind, members)
+        say(', '.join(f'{self.count(kind)} x {kind}' for kind in kinds))
+
     def count(self, kind: str) -> int:
         """Return how many of a kind have been seen."""
         return sum(one.job.kind == kind for one in self.seen)
 
 
-def pause(cloud) -> None:
-    """Pause what would bring the instances back itself."""
+@contextlib.contextmanager
+def paused(cloud) -> Iterator[None]:
+    """Pause what would bring the instances back itself.
+
+    :raises BoxError: if Watcher does not let us.
+    """
     api = seed.watcher(cloud)
-    for audit in api.get('/audits').json()['audits']:
-        if (audit['goal_name'] == vocabulary.GOAL
+
+    def become(switch: str, state: str) -> None:
+        answer = api.patch(f'/audits/{switch}', json=[
+            {'op': 'replace', 'path': '/state', 'value': state}])
+        if not answer.ok:
+            raise BoxError(f'cannot set the switch to {state}: {answer.text}')
+    switches = [audit['uuid'] for audit in api.get('/audits').json()['audits']
+                if audit['goal_name'] == vocabulary.GOAL
                 and audit['audit_type'] == 'CONTINUOUS'
-                and audit['state'] in ('PENDING', 'ONGOING')):
-            answer = api.patch(f"/audits/{audit['uuid']}", json=[
-                {'op': 'replace', 'path': '/state', 'value': 'SUSPENDED'}])
-            if not answer.ok:
-                raise BoxError(f'cannot pause the switch: {answer.text}')
+                and audit['state'] == 'ONGOING']
+    for switch in switches:
+        become(switch, 'SUSPENDED')
+    try:
+        yield
+    finally:
+        for switch in switches:
+            become(switch, 'ONGOING')
 
 
 def table(seen: list[learning.Point]) -> tuple[str, dict]:
@@ -164,7 +194,6 @@ def main() -> None:
     rng = random.Random(options.seed)
     cloud = openstack.connect()
     demo.remove(cloud)
-    pause(cloud)
     say('booting the secondaries')
     servers = secondaries.boot(openstack.connect(
         username='demo', project_name='demo'), [
@@ -172,13 +201,9 @@ def main() -> None:
     try:
         secondaries.wait_working(servers)
         operator = Operator(cloud, list(servers))
-        for kinds in ROUNDS:
-            while operator.count(kinds[0]) < options.each:
-                members = rng.sample(operator.servers, rng.choice(CROWDS))
-                for kind in kinds:
-                    operator.carry_out(kind, members)
-            say(', '.join(f'{operator.count(kind)} x {kind}'
-                          for kind in kinds))
+        with paused(cloud):
+            for kinds in ROUNDS:
+                operator.repeat(kinds, options.each, rng)
     finally:
         for server in servers:
             cloud.compute.delete_server(server)

@@ -335,7 +335,7 @@ def main() -> int:
                         help='hosts that sent an update since the last '
                         'decision (17: 1,000 hosts, one decision a second)')
     parser.add_argument('--repeat', type=int, default=101,
-                        help='decisions of each kind (31)')
+                        help='decisions of each kind (%(default)s)')
     print(json.dumps(run(parser.parse_args()), indent=2))
     return 0
 

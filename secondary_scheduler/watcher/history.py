@@ -312,14 +312,18 @@ class History:
                 self._context(), limit=_OBSERVED, sort_key='id',
                 sort_dir='desc', filters={'state': 'SUCCEEDED'}):
             said = _TOOK.fullmatch(action.status_message or '')
-            if said and action.action_type.startswith(PREFIX):
+            if not said or not (action.action_type or '').startswith(PREFIX):
+                continue
+            try:
                 end = datetime.datetime.fromisoformat(said[2]).timestamp()
-                parameters = action.input_parameters
-                found.append(learning.Observed(
-                    durations.Job(action.action_type.removeprefix(PREFIX),
-                                  parameters.get('source'),
-                                  parameters.get('target')),
-                    end - float(said[1]), end))
+            except ValueError:      # somebody else has written there
+                continue
+            parameters = action.input_parameters or {}
+            found.append(learning.Observed(
+                durations.Job(action.action_type.removeprefix(PREFIX),
+                              parameters.get('source'),
+                              parameters.get('target')),
+                end - float(said[1]), end))
         return found[::-1]
 
     def preempted_lately(self) -> set[str]:

@@ -138,17 +138,16 @@ def limit(group: pathlib.Path, quota: int | None,
           period: int = layout.HOST_PERIOD_US, burst: int = 0) -> None:
     """Limit a group's CPU time, all in microseconds; None: no limit."""
     if _is_v2(group):
-        steps = [('cpu.max.burst', 0), ('cpu.max', f'{quota or "max"} '
-                                                   f'{period}')]
-        name = 'cpu.max.burst'
+        bursts = 'cpu.max.burst'
+        steps = [('cpu.max', f'{quota or "max"} {period}')]
     else:
-        # A burst above the quota is refused: take the old limit off first.
-        steps = [('cpu.cfs_burst_us', 0), ('cpu.cfs_quota_us', -1),
-                 ('cpu.cfs_period_us', period),
-                 ('cpu.cfs_quota_us', quota or -1)]
-        name = 'cpu.cfs_burst_us'
-    for file, value in (*steps, (name, burst)):
-        (group / file).write_text(str(value))
+        bursts = 'cpu.cfs_burst_us'
+        steps = [('cpu.cfs_quota_us', '-1'),
+                 ('cpu.cfs_period_us', str(period)),
+                 ('cpu.cfs_quota_us', str(quota or -1))]
+    # A burst above the quota is refused: take the old one off first.
+    for file, value in ((bursts, '0'), *steps, (bursts, str(burst))):
+        (group / file).write_text(value)
 
 
 def limit_of(group: pathlib.Path) -> Limit:

@@ -162,11 +162,12 @@ class HistoryTest(fakes.WatcherTestCase):
     def test_observed(self):
         plan = self.plan(self.audit(1))
         done = [self.action(plan, 'migrate', number, target='h2')
-                for number in range(4)]
+                for number in range(5)]
         for action, state, text in zip(
-                done, ('SUCCEEDED', 'SUCCEEDED', 'FAILED', 'SUCCEEDED'),
-                (history.took(2.5), history.took(1.25), history.took(9), None),
-                strict=True):
+                done, ('SUCCEEDED', 'SUCCEEDED', 'FAILED', 'SUCCEEDED',
+                       'SUCCEEDED'),
+                (history.took(2.5), history.took(1.25), history.took(9), None,
+                 'Took 1.00 s until tea'), strict=True):
             action.state, action.status_message = state, text
             action.save()
         first, second = self.history.observed()
