@@ -24,7 +24,7 @@ import uuid
 import openstack
 from watcher import objects
 from watcher.applier import rpcapi
-from watcher.common import context
+from watcher.common import context, rpc
 
 import demo
 import layout
@@ -90,8 +90,9 @@ class Operator:
                           'request': 'drain'}
             if kind == 'migrate':
                 held = collections.Counter(hosts.values())
-                target = min((host for host in held if host != source),
-                             key=lambda host: (held[host], host))
+                target = min((host for host in layout.host_names(
+                    layout.load_settings()) if host != source),
+                    key=lambda host: (held[host], host))
                 if held[target] >= SLOTS:
                     continue
                 hosts[member] = parameters['target'] = target
@@ -191,6 +192,7 @@ def main() -> None:
           str(layout.ETC / 'secondary_scheduler/policies.conf')],
          project='watcher', default_config_files=[])
     objects.register_all()
+    rpc.init(CONF)
     rng = random.Random(options.seed)
     cloud = openstack.connect()
     demo.remove(cloud)
