@@ -24,6 +24,10 @@ LOG = log.getLogger(__name__)
 
 #: Most servers that are looked up one by one in a refresh.
 _LOOK_UPS = 20
+#: Seconds in which the plan of a batch makes its first calls.
+_FIRST_CALLS_S = 2.0
+#: Longest time in seconds for which a refresh gives way to batches.
+_PATIENCE_S = 10.0
 
 
 class Observer:
@@ -45,7 +49,8 @@ class Observer:
             lambda: conf.secondary_scheduler.report_stale_after)
         self.window = violations.Window()
         self.arrived = threading.Event()
-        self.batches: set[str] = set()   # audits that are being decided
+        self._batches: set[str] = set()  # audits that are being decided
+        self._acting_until = clock()
         self.snapshot = snapshots.Snapshot()
         self._strangers: set[str] = set()   # reported, but no secondaries
         self.durations = learning.LearnedDurations()
@@ -74,20 +79,32 @@ class Observer:
 
     @contextlib.contextmanager
     def batch(self, audit: str) -> Iterator[None]:
-        """Note that an audit is being decided, to which rounds give way."""
-        self.batches.add(audit)
+        """Note that an audit is being decided, to which others give way."""
+        self._batches.add(audit)
         try:
             yield
+            self._acting_until = self.clock() + _FIRST_CALLS_S
         finally:
-            self.batches.discard(audit)
+            self._batches.discard(audit)
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether a batch is being decided, or makes its first calls.
+
+        What others ask Nova meanwhile makes a busy host wait.
+        """
+        return bool(self._batches) or self.clock() < self._acting_until
 
     # Snapshot
 
     def refresh(self) -> None:
-        """Ask Nova and Placement for everything.
+        """Ask Nova and Placement for everything, when no batch is on.
 
         :raises CloudError: if they do not answer; the old facts stay.
         """
+        until = self.clock() + _PATIENCE_S
+        while self.in_batch and self.clock() < until:
+            time.sleep(0.1)
         cloud = self.connect()
         hosts, groups = cloud.hosts(), cloud.anti_affinity()
         with self._lock:

@@ -168,9 +168,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 self._solve(audit)
             return
         try:
-            if self.observer.batches:
-                # Its questions would make the batch wait for Nova's API.
-                LOG.info('A batch is being decided; the next round looks.')
+            if self.observer.in_batch:
+                LOG.info('A batch is being handled; the next round looks.')
                 return
             self._solve(audit)
         except clouds.CloudError as exc:

@@ -66,8 +66,10 @@ class StrategyTest(fakes.WatcherTestCase):
         self.servers = [fakes.server(i, 'h1') for i in (1, 2, 3)]
         self.cloud = fakes.FakeCloud(
             self.servers, [fakes.host('h1'), fakes.host('h2')])
+        self.now = 1000.0
         self.seen = observer.Observer(
-            settings.CONF, lambda: self.cloud, self.history)
+            settings.CONF, lambda: self.cloud, self.history,
+            clock=lambda: self.now)
         self.seen.refresh()
         self.time = 0.0
 
@@ -239,7 +241,26 @@ class StrategyTest(fakes.WatcherTestCase):
         with mock.patch.object(self.cloud, 'servers_on', servers_on):
             self.assertEqual(3, len(self.oneshot(hosts=['h1']).actions))
         self.assertEqual([[]], rounds)
+        # The plan's first calls are made before anybody else's.
+        self.assertEqual([], self.run_audit(switch).actions)
+        self.now += 2
         self.assertEqual(3, len(self.run_audit(switch).actions))
+
+    def test_a_look_at_everything_gives_way_to_a_batch(self):
+        pauses = []
+
+        def sleep(seconds):
+            pauses.append(seconds)
+            self.now += 1
+
+        with mock.patch.object(observer.time, 'sleep', sleep):
+            with self.seen.batch('b'):
+                self.seen.refresh()     # not for ever
+            self.assertEqual(10, len(pauses))
+            self.seen.refresh()
+            self.assertEqual(12, len(pauses))
+            self.seen.refresh()
+        self.assertEqual(12, len(pauses))
 
     def test_a_failed_batch_stops_no_round(self):
         switch = self.audit(1)
