@@ -20,7 +20,7 @@ import layout
 import seed
 import shell
 from tests.box import fleet as fleets
-from tests.box import load, services, trial
+from tests.box import load, machine, services, trial
 from tests.box.observer import Observer
 import workload
 
@@ -31,8 +31,10 @@ def box():
     if not shell.pid_of('nova-api'):
         pytest.fail('the box is not up: python3 tools/box test tests/box',
                     pytrace=False)
+    machine.watch()
     yield
     services.start_missing()
+    machine.watch().stop()
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ import time
 import cgroups
 import layout
 import secondaries
+from tests.box import machine
 
 #: Percent of a host; two observers that sample at different instants may
 #: differ by some percent in one second.
@@ -35,9 +36,11 @@ class Row:
     ``secondary`` is what the secondaries' vCPUs took, ``floor`` what they
     may take at the floor, ``unlimited`` the domains of secondaries that had
     no limit at the end of this second and had none a second before.
+    ``held_up`` is for how much of the second the machine was.
     """
 
     t: float
+    held_up: float
     total: float
     secondary: float
     floor: float
@@ -129,7 +132,8 @@ class Observer(threading.Thread):
         scale = 100 / ((new.t - old.t) * 1e9 * layout.HOST_CPUS)
         both = old.vcpu_ns.keys() & new.vcpu_ns.keys()
         return Row(
-            time.time(), (new.host_ns - old.host_ns) * scale,
+            time.time(), machine.held_up(time.time() - (new.t - old.t)),
+            (new.host_ns - old.host_ns) * scale,
             sum(new.vcpu_ns[k] - old.vcpu_ns[k] for k in both) * scale,
             _FLOOR * len(both) + _SLOP, old.unlimited & new.unlimited)
 
@@ -138,13 +142,16 @@ class Observer(threading.Thread):
         return [row for row in list(self.rows[host]) if row.t >= since]
 
     def longest_failure(self, since: float,
-                        hosts: Collection[str] | None = None) -> int:
-        """Return the longest run of failed seconds, on any host."""
-        longest = 0
+                        hosts: Collection[str] | None = None) -> float:
+        """Return the longest run of failed seconds, on any host.
+
+        Of a second only that part counts in which the machine ran.
+        """
+        longest = 0.0
         for host in hosts or self.hosts:
-            run = 0
+            run = 0.0
             for row in self.since(host, since):
-                run = run + 1 if row.failed else 0
+                run = run + max(0.0, 1 - row.held_up) if row.failed else 0.0
                 longest = max(longest, run)
         return longest
 

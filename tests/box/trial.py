@@ -54,7 +54,7 @@ class Trial:
         assert self._observer.is_alive(), 'the observer has died'
         run = self._observer.longest_failure(since, hosts)
         assert run <= layout.TIMELIMIT, (
-            f'cpu was above the policy for {run} s while secondaries ran')
+            f'cpu was above the policy for {run:.1f} s while secondaries ran')
 
     def check_nothing_lost(self) -> None:
         """Every member is there, none is broken, no unit of work is lost."""

@@ -15,6 +15,7 @@ import time
 import openstack
 
 import layout
+import pauses
 import report
 import secondaries
 import seed as seeding
@@ -39,12 +40,13 @@ def one_run(name: str, hosts, burst_host, phases, seed, rates) -> dict:
     say(f'{name}: {sum(p.seconds for p in phases)} s')
     clients = workload.Clients(RUN / name.replace(' ', '-'), phases, hosts,
                                burst_host, seed, rates)
-    sampler = workload.Sampler(hosts)
+    sampler, watch = workload.Sampler(hosts), pauses.Pauses()
     sampler.start()
     began = clients.run(lambda phase: say(
         f'  ({phase.name}) ' + (f'burst on {burst_host}' if phase.burst
                                 else 'calm')))
-    return {'began': began, 'rows': sampler.stop(), 'clients': clients}
+    return {'began': began, 'rows': sampler.stop(), 'clients': clients,
+            'pauses': watch.stop()}
 
 
 def fleet_hosts(cloud, servers) -> dict[str, list[str]]:

@@ -1,0 +1,63 @@
+"""What the demo's report says of a machine that was itself held up."""
+
+import importlib
+import os
+import pathlib
+
+import pytest
+
+BOX = pathlib.Path(__file__).parents[2] / 'tools/box'
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(str(BOX))
+    return importlib.import_module
+
+
+def promises(load, *, p99=10.0, tps=24.0, held_up=0.0):
+    """Return what is said of phase c, by the figure's name."""
+    phases = {'b': (10.0, 24.0, 0.0), 'c': (p99, tps, held_up)}
+    figures = {
+        'usage_with': 50.0, 'usage_alone': 20.0, 'invalidations': 0,
+        'work_units_lost': 0, 'returned': 1.0, 'operations': {},
+        'seconds_window_to_first_api_call': None,
+        'primary_p99_with_to': {
+            phase: {'alone': [0.9 * value / 10, 1.1 * value / 10]}
+            for phase, (value, _, _) in phases.items()},
+        'primary_p99_ms': {phase: {'alone': 10.0, 'with': value}
+                           for phase, (value, _, _) in phases.items()},
+        'primary_tps': {phase: {'alone': 24.0, 'with': value}
+                        for phase, (_, value, _) in phases.items()},
+        'machine_held_up': {phase: {'alone': 0.0, 'with': value}
+                            for phase, (_, _, value) in phases.items()}}
+    return {line['promise'].split()[0]: line['holds']
+            for line in load('report')._promises(figures)
+            if '(c)' in line['promise']}
+
+
+def test_a_machine_that_ran_shows_what_it_shows(load):
+    assert promises(load) == {'p99': True, 'tps': True}
+    assert promises(load, p99=90.0, tps=22.0, held_up=.002) == {
+        'p99': False, 'tps': False}
+
+
+def test_one_that_was_held_up_cannot_show_it(load):
+    assert promises(load, p99=90.0, held_up=.01)['p99'] is None
+    assert promises(load, tps=22.0, held_up=.04)['tps'] is None
+    assert promises(load, tps=18.0, held_up=.04)['tps'] is False
+
+
+def test_pauses_within_a_time(load):
+    held_up = load('pauses').held_up
+    pauses = [(1.0, 5.0), (2.0, 0.5), (9.0, 0.5)]
+    assert held_up(pauses, 1.0, 9.0) == 1
+    assert held_up(pauses) == 6
+
+
+def test_the_watch_of_this_machine(load):
+    watch = load('pauses').Pauses()
+    os.pwrite(watch._out.fileno(), b'5.000 1.500\n', 0)
+    assert watch.read() == [(5.0, 1.5 / os.cpu_count())]
+    assert watch.read() == watch.stop()
+    assert watch._watch.poll() is not None
