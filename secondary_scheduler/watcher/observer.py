@@ -95,6 +95,14 @@ class Observer:
         """
         return bool(self._batches) or self.clock() < self._acting_until
 
+    @property
+    def complete(self) -> bool:
+        """Whether every host that could take secondaries has reported."""
+        fresh = self.book.hosts()
+        return self.snapshot.hosts_time is not None and all(
+            name in fresh for name, host in self.snapshot.hosts.items()
+            if host.up and host.total)
+
     # Snapshot
 
     def refresh(self) -> None:

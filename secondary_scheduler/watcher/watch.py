@@ -39,6 +39,7 @@ class Watch:
         self._seen = seen
         self._history = seen.history
         self._coordination = coordination
+        self._began = seen.clock()
         self._blocked_until = 0.0
         self._next_chores = 0.0
         self._triggered_again: set[str] = set()
@@ -68,7 +69,7 @@ class Watch:
             window.note_relief(host, now, time.time() - (now - since))
         if not self._coordination.am_i_leader():
             return False
-        if now >= self._blocked_until:
+        if now >= self._blocked_until and self._knows(now):
             hosts = window.due(
                 self._conf.secondary_watcher.collect_window, now)
             if hosts and not self._send(hosts, now):
@@ -77,6 +78,15 @@ class Watch:
             self._next_chores = now + _CHORES
             self._chores()
         return window.waiting
+
+    def _knows(self, now: float) -> bool:
+        """Tell whether every host has had the time to report to us.
+
+        An engine that has just begun takes those it has not heard of for
+        closed, and would suspend where there is room to migrate.
+        """
+        stale_after = self._conf.secondary_scheduler.report_stale_after
+        return bool(now >= self._began + stale_after or self._seen.complete)
 
     # Violations
 

@@ -25,13 +25,14 @@ class Case(fakes.WatcherTestCase):
         self.servers = [fakes.server(1, 'h1'), fakes.server(2, 'h2')]
         self.cloud = fakes.FakeCloud(
             self.servers, [fakes.host('h1'), fakes.host('h2')])
-        self.now = 1000.0
+        self.now = 985.0
         self.seen = observer.Observer(
             settings.CONF, lambda: self.cloud, self.history,
             clock=lambda: self.now)
         self.leading = mock.Mock()
         self.leading.am_i_leader.return_value = True
         self.watch = watch.Watch(settings.CONF, self.seen, self.leading)
+        self.now = 1000.0       # each host has had the time to report
         self.seq = 0
 
     def report(self, name, **changes):
@@ -191,6 +192,26 @@ class ViolationsTest(Case):
         for _ in range(5):
             self.report('h1', violated=True)
             self.tick(3)
+        self.assertEqual(1, len(self.audits()))
+
+    def test_a_new_engine_hears_every_host_first(self):
+        self.audit(1)
+        self.watch = watch.Watch(settings.CONF, self.seen, self.leading)
+        self.report('h1', violated=True)
+        self.assertTrue(self.tick())
+        self.assertEqual([], self.audits())
+        self.report('h2')
+        self.assertFalse(self.tick())
+        self.assertEqual(1, len(self.audits()))
+
+    def test_a_new_engine_waits_for_no_dead_agent(self):
+        self.audit(1)
+        self.watch = watch.Watch(settings.CONF, self.seen, self.leading)
+        self.report('h1', violated=True)
+        self.tick(14)
+        self.assertEqual([], self.audits())
+        self.report('h1', violated=True)
+        self.tick()
         self.assertEqual(1, len(self.audits()))
 
     def test_nothing_without_the_switch(self):
