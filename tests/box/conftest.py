@@ -95,7 +95,7 @@ def observer(hosts):
 @pytest.fixture(scope='session')
 def fleet(cloud, owner, rates, observer, switch):
     """The secondaries; deleted at the end."""
-    made = fleets.Fleet(cloud, owner, observer.follow)
+    made = fleets.Fleet(cloud, owner, observer.hosts, observer.follow)
     try:
         made.restore()
         services.wait_until(
@@ -109,9 +109,9 @@ def fleet(cloud, owner, rates, observer, switch):
 
 @pytest.fixture
 def calm_fleet(fleet):
-    """The fleet, complete and running."""
+    """The fleet, complete and running on hosts that are open."""
     fleet.restore()
-    fleet.wait_all_run(300)
+    fleet.wait_calm(300)
     return fleet
 
 

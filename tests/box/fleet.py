@@ -9,7 +9,7 @@ from openstack import exceptions
 
 import secondaries
 from tests.box.primaries import delete
-from tests.box.services import wait_until
+from tests.box.services import agent_status, wait_until
 
 #: (name, flavor, lease label): more than two hosts of the box can hold, so
 #: that a burst on the third leads to migrations and to suspends.
@@ -40,9 +40,9 @@ class Fleet:
     ``servers`` maps the UUID of each one to its name.
     """
 
-    def __init__(self, cloud: Any, owner: Any,
+    def __init__(self, cloud: Any, owner: Any, hosts: list[str],
                  note: Callable[[str], object]) -> None:
-        self.cloud, self.owner = cloud, owner
+        self.cloud, self.owner, self.hosts = cloud, owner, hosts
         self._note = note
         self.servers: dict[str, str] = {}
 
@@ -93,6 +93,20 @@ class Fleet:
             [one for one in self.look().values()
              if one.status != 'ACTIVE' or one.task or one.preempted]),
             period=1)
+
+    def wait_calm(self, timeout: float) -> None:
+        """Wait until it runs and each host would take one more.
+
+        Who boots, resumes or arrives keeps a host busy for a moment, for
+        which its agent closes it; a burst that begins then finds no target.
+        """
+        self.wait_all_run(timeout)
+        wait_until(
+            lambda: all(agent_status(host).get('admission')
+                        for host in self.hosts), timeout,
+            lambda: 'hosts are open: ' + str(
+                {host: agent_status(host).get('reason')
+                 for host in self.hosts}), period=1)
 
     def wait_one(self, timeout: float, what: str,
                  which: Callable[[Seen], bool], period: float = 0.3) -> str:

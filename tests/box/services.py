@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import json
 import os
 import signal
 import time
@@ -35,6 +36,16 @@ def wait_until(predicate: Callable[[], Any], timeout: float,
             text = message() if callable(message) else message
             raise AssertionError(f'not within {timeout:g} s: {text}')
         time.sleep(period)
+
+
+def agent_status(host: str) -> dict:
+    """Return what an agent last said of itself; empty if it cannot be read.
+    """
+    try:
+        return dict(json.loads((
+            hosts.directory(host) / 'agent/status.json').read_text()))
+    except (OSError, ValueError):
+        return {}
 
 
 @contextlib.contextmanager

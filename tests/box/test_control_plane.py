@@ -114,13 +114,14 @@ def messages():
     """Return the messages that wait in each queue.
 
     Nova's own notifications are for Watcher's compute model and wait for it
-    with or without us.
+    with or without us; each engine has a queue for them by its own name.
     """
     found = {}
     for line in control.rabbitmqctl('list_queues', 'name',
                                     'messages').splitlines():
         name, _, count = line.rpartition('\t')
-        if count.isdigit() and 'notifications' not in name:
+        if count.isdigit() and not re.search(r'notifications|^control\d+$',
+                                             name):
             found[name] = int(count)
     return found
 

@@ -17,7 +17,7 @@ from tests.box import load, services
 from tests.box import observer as observers
 from tests.box.fleet import AWAY
 from tests.box.services import wait_until
-from tests.box.trial import Trial, agent_is_fresh, agent_status
+from tests.box.trial import Trial, agent_is_fresh
 
 CONVERGES_S = 120
 
@@ -40,7 +40,7 @@ class Storm:
 @pytest.fixture(scope='class')
 def storm(fleet, observer, burst):
     fleet.restore()
-    fleet.wait_all_run(300)
+    fleet.wait_calm(300)
     made = Storm(fleet, observer, burst)
     yield made
     made.end()
@@ -135,7 +135,7 @@ class TestOnTheHost:
 
 def agent_instances(host):
     """Return the instances an agent knows."""
-    return {one['uuid'] for one in agent_status(host)['instances']}
+    return {one['uuid'] for one in services.agent_status(host)['instances']}
 
 
 @pytest.mark.soak

@@ -18,7 +18,6 @@ import shell
 from tests.box import services
 from tests.box.primaries import boot_primary, delete, wait_active
 from tests.box.services import wait_until
-from tests.box.trial import agent_status
 
 #: Defined by hand: one without metadata, and one with metadata of Nova's
 #: that does not say what it is.
@@ -167,7 +166,7 @@ def test_no_file_of_a_primary_is_written_in_a_burst(
         'ACTIVE', None, host)
     assert not any(key.startswith('secondary:') for key in now.metadata)
     # The agent counts them as what they are.
-    known = {one['uuid'] for one in agent_status(host)['instances']}
+    known = {one['uuid'] for one in services.agent_status(host)['instances']}
     strangers = {nova_primary.id, *(domain.UUIDString()
                                     for domain in by_hand.values())}
     assert not known & strangers

@@ -1,23 +1,12 @@
 """What must hold whatever happens: no invalidation, and nothing is lost."""
 
 from collections.abc import Collection
-import json
 import time
 
-import hosts as box_hosts
 import layout
 from tests.box.fleet import Fleet
 from tests.box.observer import Observer
-
-
-def agent_status(host: str) -> dict:
-    """Return what an agent last said of itself; empty if it cannot be read.
-    """
-    try:
-        return dict(json.loads((
-            box_hosts.directory(host) / 'agent/status.json').read_text()))
-    except (OSError, ValueError):
-        return {}
+from tests.box.services import agent_status
 
 
 def agent_is_fresh(host: str, than: float) -> bool:
