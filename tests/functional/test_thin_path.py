@@ -48,6 +48,7 @@ class ThinPath(fakes.WatcherTestCase):
         self.triggers = {name: triggers.Trigger(self.policy, 4)
                          for name in ('h1', 'h2', 'h3')}
         self.seq = 0
+        self.passed = 0.0       # seconds that nobody has to wait
         # Slots leave room for one more on h2 and none on h3.
         self.cloud = fakes.FakeCloud(
             [fakes.server(n, 'h1', priority=n) for n in (2, 4, 6)]
@@ -57,7 +58,8 @@ class ThinPath(fakes.WatcherTestCase):
                                      'CUSTOM_SECONDARY_SLOT': 3})
              for name in self.triggers])
         self.seen = observer.Observer(
-            settings.CONF, lambda: self.cloud, self.history)
+            settings.CONF, lambda: self.cloud, self.history,
+            clock=lambda: time.monotonic() + self.passed)
         self.patch(strategy.SecondaryWorkloads, 'get_goal',
                    return_value=goal.SecondaryWorkloads({}))
         self.patch(strategy.SecondaryWorkloads, 'observer', self.seen)
@@ -189,6 +191,7 @@ class ThinPath(fakes.WatcherTestCase):
 
     def test_calm_brings_all_back(self):
         self.preempt()
+        self.passed += 2.0           # rounds give way to a plan's first calls
         self.report_all(h1=10.0)     # home is the emptier host
         # Their rest after the operation must be over.
         settings.CONF.set_override('backoff', 0.0, 'secondary_watcher')
