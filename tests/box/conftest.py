@@ -109,7 +109,7 @@ def fleet(cloud, owner, rates, observer, switch):
 
 @pytest.fixture
 def calm_fleet(fleet):
-    """The fleet, complete and running on hosts that are open."""
+    """The fleet, complete and running, with room on another host."""
     fleet.restore()
     fleet.wait_calm(300)
     return fleet
