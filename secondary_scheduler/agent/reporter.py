@@ -135,9 +135,14 @@ class Reporter:
         if primary is None or set_point is None:
             return 0
         useful = max(self._conf.secondary_scheduler.useful_share, 0.1)
-        slots = self._policies.current.limit(language.SLOTS)
-        room = max(0, int((set_point - primary) // useful))
-        return room if slots is None else min(room, int(slots))
+        limits = [int((set_point - primary) // useful)]
+        slots, inventory = (self._policies.current.limit(language.SLOTS),
+                            self._inventory())
+        if slots is not None:
+            limits.append(int(slots))
+        if inventory and inventory.slots():
+            limits.append(inventory.slots())
+        return max(0, min(limits))
 
     def build(self) -> HostReport:
         """Return the next report."""

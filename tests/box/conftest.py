@@ -15,6 +15,7 @@ import pytest
 sys.path.append(str(pathlib.Path(__file__).parents[2] / 'tools/box'))
 
 # ruff: noqa: E402
+import control
 import demo
 import layout
 import seed
@@ -70,9 +71,10 @@ def switch(cloud):
 
 @pytest.fixture(scope='session')
 def empty_cloud(cloud):
-    """No server of a demo or of an earlier run is left."""
+    """Nothing of a demo or of an earlier run is left."""
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)
+    control.forget_orphans()
     seed.demo_objects(cloud)
 
 

@@ -14,6 +14,7 @@ import time
 
 import openstack
 
+import control
 import layout
 import pauses
 import report
@@ -82,6 +83,7 @@ def main() -> None:
     cloud = openstack.connect()
     user = openstack.connect(username='demo', project_name='demo')
     remove(cloud)
+    control.forget_orphans()
     seeding.demo_objects(cloud)
     workload.prepare(hosts)
 

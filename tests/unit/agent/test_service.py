@@ -267,9 +267,22 @@ class Reports(Base):
         self.steps(agent, 5, 20.0, g0=5.0)
         for allowed, admission in (({}, False), ({vocabulary.SLOT: 1}, False),
                                    ({vocabulary.SLOT: 2}, True)):
-            agent._inventory = mock.Mock(alarm=(), allowed=allowed)
+            agent._inventory = mock.Mock(
+                alarm=(), allowed=allowed,
+                **{'slots.return_value': 0})
             self.assertEqual(admission, agent.reporter.build().admission)
             self.assertEqual('', agent.reporter.closed())
+
+    def test_the_inventory_bounds_the_room(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        agent._inventory = mock.Mock(
+            alarm=(), allowed={vocabulary.SLOT: 1},
+            **{'slots.return_value': 1})
+        self.assertEqual(1, agent.reporter.room())
+        self.assertIn('no room', agent.reporter.build().reason)
 
     def test_one_failed_check_closes_nothing(self):
         self.host.guest(0)
