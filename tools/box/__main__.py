@@ -41,7 +41,8 @@ def up(arguments) -> None:
     install.install()
     guest_init = (layout.HERE / 'guest-init.sh').read_text()
     once('guest image', guest.build, key=guest_init)
-    once('shared-storage shim', hosts.build_shim)
+    once('shims of libvirtd and QEMU', hosts.build_shims,
+         key=''.join(path.read_text() for path in hosts.shims()))
     once('keys of the hosts', hosts.make_keys)
     network.up(names)
     cgroups.make_all()

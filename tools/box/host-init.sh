@@ -54,7 +54,7 @@ start_libvirtd() {
     (
         echo 0 >&8
         echo 0 >&9
-        SHARED_PREFIX=$shared LD_PRELOAD=$state/../shared-storage.so \
+        SHARED_PREFIX=$shared LD_PRELOAD=$state/../shims.so \
             exec setsid nsenter --cgroup=/proc/self/fd/7 \
             /usr/sbin/libvirtd --listen \
             --pid-file /run/libvirtd.pid 8>&- 9>&- \

@@ -3,6 +3,7 @@ each a stock nova-compute, our agent and a PostgreSQL server as the primary.
 """
 
 import os
+import pathlib
 import shutil
 import signal
 import time
@@ -111,12 +112,16 @@ def system_group(host: str) -> str:
     return f'hosts/{host}/system.slice'
 
 
-def build_shim() -> None:
-    """Compile the shared-storage shim of libvirtd."""
+def shims() -> list[pathlib.Path]:
+    """Return the sources of what libvirtd and QEMU are made to load."""
+    return sorted(layout.HERE.glob('*.c'))
+
+
+def build_shims() -> None:
+    """Compile what libvirtd, and with it QEMU, is made to load."""
     layout.HOSTS.mkdir(parents=True, exist_ok=True)
-    run(['gcc', '-shared', '-fPIC', '-O2', '-o',
-         layout.HOSTS / 'shared-storage.so',
-         layout.HERE / 'shared-storage.c', '-ldl'])
+    run(['gcc', '-shared', '-fPIC', '-O2', '-o', layout.HOSTS / 'shims.so',
+         *shims(), '-ldl'])
 
 
 def make_keys() -> None:
