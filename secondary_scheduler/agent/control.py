@@ -67,6 +67,7 @@ class Control:
             self.failures += 1
             LOG.exception('A step of control failed; taking all secondaries '
                           'to the floor')
+            self.usage = Usage(None, self.usage.capacity)
             self.floor_all()
 
     def floor_all(self) -> None:

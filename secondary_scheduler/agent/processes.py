@@ -19,6 +19,19 @@ def start_time(pid: int, proc: str = '/proc') -> int | None:
         return None
 
 
+def age(started: int, proc: str = '/proc') -> float | None:
+    """Return how many seconds ago a process started, None if unknown.
+
+    ``started`` is in clock ticks since the boot, as ``start_time`` has it.
+    """
+    try:
+        with open(f'{proc}/uptime') as file:
+            uptime = float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return max(0.0, uptime - started / os.sysconf('SC_CLK_TCK'))
+
+
 def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
     """Tell whether a process is the QEMU of a guest, by its command line.
 

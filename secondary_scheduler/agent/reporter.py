@@ -1,7 +1,8 @@
 """What the agent tells: the report to the cloud, and its status."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Iterator
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.agent.sensors import Arrival
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
@@ -36,46 +38,79 @@ class Outlook:
     answers are about means over ``RECENT_S`` (Boettger 4.3.2 takes five
     seconds): the last one says who has to leave, and the 95th percentile of
     a minute whom to let in.
+
+    What a secondary used before it was known, from the start of its QEMU to
+    the next listing of domains, was taken for the primary's; it is taken off
+    again, or else every start would close the host for a minute.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._recent: deque[tuple[float, float]] = deque()
-        self._means: deque[tuple[float, float]] = deque()
+        self._samples: deque[tuple[float, float]] = deque()
+        self._p95: float | None = None
         self._lock = threading.Lock()
 
-    def push(self, primary: float | None) -> None:
-        """Take in the primary's use, in percent of the host."""
+    def push(self, primary: float | None,
+             arrivals: Iterable[Arrival] = ()) -> None:
+        """Take in the primary's use, in percent of the host.
+
+        ``arrivals`` are the secondaries that are new since the last time.
+        """
         now = self._clock()
         with self._lock:
-            _forget(self._recent, now - RECENT_S)
-            _forget(self._means, now - WINDOW_S)
             if primary is not None:
-                self._recent.append((now, primary))
-                self._means.append((now, _mean(self._recent)))
+                self._samples.append((now, primary))
+            for one in arrivals:
+                self._samples = deque(
+                    _without(self._samples, now - one.age, one.percent))
+            _forget(self._samples, now - WINDOW_S - RECENT_S)
+            means = sorted(mean for at, mean in _means(self._samples)
+                           if at >= now - WINDOW_S)
+            self._p95 = means[int(0.95 * (len(means) - 1))] if means else None
 
     @property
     def recent(self) -> float | None:
         """The mean of the last seconds, None if nothing is known of them."""
         with self._lock:
-            _forget(self._recent, self._clock() - RECENT_S)
-            return _mean(self._recent) if self._recent else None
+            since = self._clock() - RECENT_S
+            values = [value for at, value in self._samples if at >= since]
+        return sum(values) / len(values) if values else None
 
     @property
     def p95(self) -> float | None:
         """The mean that is exceeded one time in twenty."""
-        with self._lock:
-            values = sorted(mean for _, mean in self._means)
-        return values[int(0.95 * (len(values) - 1))] if values else None
+        return self._p95
+
+
+def _without(samples: Iterable[tuple[float, float]], since: float,
+             percent: float) -> Iterator[tuple[float, float]]:
+    """Take a use since a time off samples.
+
+    Each sample is a mean since the one before, so nothing is known of when
+    the first began, and nothing is taken off it.
+    """
+    before = math.inf
+    for at, value in samples:
+        if at > max(before, since):
+            share = (at - max(before, since)) / (at - before)
+            value = max(0.0, value - percent * share)
+        yield at, value
+        before = at
+
+
+def _means(samples: Iterable[tuple[float, float]]
+           ) -> Iterator[tuple[float, float]]:
+    """Yield, with its time, the mean of the seconds before each sample."""
+    recent: deque[tuple[float, float]] = deque()
+    for at, value in samples:
+        recent.append((at, value))
+        _forget(recent, at - RECENT_S)
+        yield at, sum(one for _, one in recent) / len(recent)
 
 
 def _forget(seen: deque[tuple[float, float]], before: float) -> None:
     while seen and seen[0][0] < before:
         seen.popleft()
-
-
-def _mean(seen: Collection[tuple[float, float]]) -> float:
-    return sum(value for _, value in seen) / len(seen)
 
 
 class Reporter:

@@ -1,11 +1,26 @@
 """From counters to percent of the host (Boettger 3.1, 3.11)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import time
 
 from secondary_scheduler.agent.cgroups import HostCpu
 from secondary_scheduler.agent.domains import Secondary
+
+#: A secondary that has not been seen for so long is a new one, in seconds.
+_FORGET_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrival:
+    """What a secondary used before it was known to be one.
+
+    ``age`` is the time since its process started in seconds, ``percent`` its
+    mean use of the host's capacity in that time.
+    """
+
+    age: float
+    percent: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,12 +28,14 @@ class Usage:
     """CPU use over one interval, in percent of the host's capacity.
 
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
-    missing there was not measured.  ``capacity`` is in CPUs.
+    missing there was not measured.  ``capacity`` is in CPUs.  ``arrivals``
+    are the secondaries that are measured for the first time.
     """
 
     total: float | None
     capacity: float
     instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    arrivals: Sequence[Arrival] = ()
 
     @property
     def primary(self) -> float | None:
@@ -37,25 +54,42 @@ class Meter:
 
     def __init__(self, host: HostCpu,
                  guest_ns: Callable[[Secondary], int | None],
+                 guest_age: Callable[[Secondary], float | None],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._guest_ns = guest_ns
+        self._guest_age = guest_age
         self._clock = clock
         self._last: dict[object, tuple[float, int]] = {}
+        #: When each process of the last minute was measured last.
+        self._met: dict[object, float] = {}
 
     def sample(self, guests: Iterable[Secondary]) -> Usage:
         """Return the use since the last sample; unknown the first time."""
         capacity = self._host.capacity()
         last, self._last = self._last, {}
         total = self._rate(last, 'host', self._host.usage_ns(), capacity)
-        instances = {}
+        instances, arrivals = {}, []
         for guest in guests:
             # A process that is another one counts from zero.
-            rate = self._rate(last, (guest.uuid, guest.pid, guest.started),
-                              self._guest_ns(guest), capacity)
+            key = guest.uuid, guest.pid, guest.started
+            counter = self._guest_ns(guest)
+            rate = self._rate(last, key, counter, capacity)
             if rate is not None:
                 instances[guest.uuid] = rate
-        return Usage(total, capacity, instances)
+            if counter is not None and self._is_new(key) and (
+                    age := self._guest_age(guest)):
+                arrivals.append(Arrival(age, counter / 1e7 / age / capacity))
+        return Usage(total, capacity, instances, arrivals)
+
+    def _is_new(self, key: object) -> bool:
+        """Note that a process was measured; tell whether it never was."""
+        now, known = self._clock(), key in self._met
+        self._met[key] = now
+        if not known:   # they are few, and a good time to forget the others
+            self._met = {one: at for one, at in self._met.items()
+                         if now - at < _FORGET_S}
+        return not known
 
     def _rate(self, last: Mapping[object, tuple[float, int]], key: object,
               counter: int | None, capacity: float) -> float | None:

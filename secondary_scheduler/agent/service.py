@@ -17,7 +17,13 @@ import typing
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroups, control, local_trigger, reporter
+from secondary_scheduler.agent import (
+    cgroups,
+    control,
+    local_trigger,
+    processes,
+    reporter,
+)
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller
@@ -108,15 +114,19 @@ class Agent:
             connect or libvirt_connector(options.libvirt_uri), store,
             options.libvirt_run_dir, options.domain_period, hierarchy.proc,
             self._domains_changed)
-        host_cpu = cgroups.HostCpu(hierarchy)
+
+        def meter() -> Meter:
+            return Meter(
+                cgroups.HostCpu(hierarchy), self.actuator.usage_ns,
+                lambda guest: processes.age(guest.started, hierarchy.proc))
+
         self.control = control.Control(
-            lambda: self.policies.current, self.domains.secondaries,
-            Meter(host_cpu, self.actuator.usage_ns), self.actuator,
+            lambda: self.policies.current, self.domains.secondaries, meter(),
+            self.actuator,
             Controller(options.controller_gain, options.probe_share),
             self.floors, lambda: control.ControlOptions.read(conf))
         self.trigger = local_trigger.LocalTrigger(
-            lambda: self.policies.current, self.domains.secondaries,
-            Meter(cgroups.HostCpu(hierarchy), self.actuator.usage_ns),
+            lambda: self.policies.current, self.domains.secondaries, meter(),
             self.floors, self._floor, self.actuator.kill,
             lambda: local_trigger.TriggerOptions.read(conf))
         self.outlook = reporter.Outlook()
@@ -134,7 +144,8 @@ class Agent:
     def step(self) -> None:
         """Do one step of control."""
         self.control.step()
-        self.outlook.push(self.control.usage.primary)
+        usage = self.control.usage
+        self.outlook.push(usage.primary, usage.arrivals)
         self._stepped = time.monotonic()
 
     def check(self) -> None:

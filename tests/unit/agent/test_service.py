@@ -50,9 +50,10 @@ libvirt_run_dir = {self.host.run_dir}
 """)
 
     def make(self, **kwargs):
-        clock = mock.patch.object(sensors.Meter.__init__, '__defaults__',
-                                  (lambda: self.now,))
-        with clock:
+        with contextlib.ExitStack() as clocks:
+            for one in (sensors.Meter, reporter.Outlook):
+                clocks.enter_context(mock.patch.object(
+                    one.__init__, '__defaults__', (lambda: self.now,)))
             agent = service.Agent(
                 self.conf, service.open_store(self.conf),
                 self.host.hierarchy(), self.host.libvirt.connect, **kwargs)
@@ -63,6 +64,7 @@ libvirt_run_dir = {self.host.run_dir}
     def spend(self, percent, **guests):
         """Let 0.5 s pass in which host and guests used so many percent."""
         self.now += 0.5
+        self.host.write('proc/uptime', f'{self.now:.2f} 0.00')
         for name, value in {'host': percent, **guests}.items():
             self.used[name] = self.used.get(name, 0.0) + (
                 value / 100 * 4 * 0.5)
@@ -454,6 +456,85 @@ class Reports(Base):
         self.now += 3
         self.assertIsNone(outlook.recent)
         self.assertEqual(60.0, outlook.p95)     # still remembered
+
+    def test_an_arrival_was_never_the_primary(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        self.use(outlook, *[20.0] * 100, *[90.0] * 8)
+        outlook.push(90.0, [sensors.Arrival(4.5, 70.0)])
+        self.assertEqual(20.0, outlook.p95)
+        self.assertEqual(20.0, outlook.recent)
+
+    def test_only_its_part_of_a_sample_is_taken_off(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        self.use(outlook, *[20.0] * 8)
+        # A tenth of a second with all of the host is a fifth of a sample.
+        outlook.push(40.0, [sensors.Arrival(0.1, 100.0)])
+        self.assertAlmostEqual(20.0, outlook.recent)
+        self.now += 3.5
+        outlook.push(40.0, [sensors.Arrival(3600.0, 500.0)])
+        self.assertEqual(0.0, outlook.recent)
+
+    def test_nothing_is_taken_off_the_first(self):
+        outlook = reporter.Outlook(lambda: self.now)
+        outlook.push(40.0, [sensors.Arrival(1.0, 10.0)])
+        self.assertEqual(40.0, outlook.recent)
+
+    def test_a_guest_that_starts_does_not_close_its_host(self):
+        agent = self.make()
+        self.steps(agent, 20, 10.0)
+        # QEMU starts, and takes what it can until it is listed.
+        self.host.guest(0, started=int(self.now * 100))
+        self.steps(agent, 8, 100.0, g0=90.0)
+        self.assertGreater(agent.outlook.p95, 30.0)
+        agent.domains.refresh()
+        self.steps(agent, 1, 100.0, g0=90.0)
+        self.assertAlmostEqual(10.0, agent.outlook.p95)
+        self.assertGreater(agent.reporter.room(), 1)
+        # What it uses from then on is measured.
+        self.steps(agent, 12, 40.0, g0=30.0)
+        self.assertAlmostEqual(10.0, agent.outlook.p95)
+        self.assertAlmostEqual(10.0, agent.outlook.recent)
+
+    def test_it_arrives_once_however_it_is_listed(self):
+        agent = self.make()
+        self.steps(agent, 2, 10.0)
+        self.host.guest(0, started=int(self.now * 100))
+        agent.domains.refresh()
+        self.steps(agent, 1, 100.0, g0=90.0)
+        self.assertEqual(1, len(agent.control.usage.arrivals))
+        domains, self.host.libvirt.domains = self.host.libvirt.domains, []
+        agent.domains.refresh()
+        self.steps(agent, 2, 100.0, g0=90.0)
+        self.host.libvirt.domains = domains
+        agent.domains.refresh()
+        self.steps(agent, 1, 100.0, g0=90.0)
+        self.assertEqual([], agent.control.usage.arrivals)
+        # The same guest in another process is another arrival.
+        self.host.guest(0, started=int(self.now * 100), listed=False)
+        agent.domains.refresh()
+        self.steps(agent, 1, 100.0, g0=90.0)
+        self.assertEqual(1, len(agent.control.usage.arrivals))
+
+    def test_an_unknown_age_takes_nothing_off(self):
+        agent = self.make()
+        self.steps(agent, 4, 10.0)
+        self.host.guest(0)
+        agent.domains.refresh()
+        self.spend(100.0, g0=90.0)
+        self.host.write('proc/uptime', '')
+        agent.step()
+        self.assertEqual([], agent.control.usage.arrivals)
+
+    def test_a_failed_step_is_no_sample(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 2, 20.0)
+        self.now += 4
+        with mock.patch.object(agent.control._controller, 'step',
+                               side_effect=ZeroDivisionError):
+            agent.step()
+        self.assertIsNone(agent.outlook.recent)
 
     def test_the_cloud_is_told_the_mean(self):
         self.host.guest(0)
