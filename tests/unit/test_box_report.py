@@ -15,8 +15,8 @@ def load(monkeypatch):
     return importlib.import_module
 
 
-def promises(load, *, p99=10.0, tps=24.0, held_up=0.0):
-    """Return what is said of phase c, by the figure's name."""
+def said(load, *, p99=10.0, tps=24.0, held_up=0.0, alone=0.0):
+    """Return the lines on phase c, by the figure's name."""
     phases = {'b': (10.0, 24.0, 0.0), 'c': (p99, tps, held_up)}
     figures = {
         'usage_with': 50.0, 'usage_alone': 20.0, 'invalidations': 0,
@@ -29,11 +29,17 @@ def promises(load, *, p99=10.0, tps=24.0, held_up=0.0):
                            for phase, (value, _, _) in phases.items()},
         'primary_tps': {phase: {'alone': 24.0, 'with': value}
                         for phase, (_, value, _) in phases.items()},
-        'machine_held_up': {phase: {'alone': 0.0, 'with': value}
+        'machine_held_up': {phase: {'alone': alone, 'with': value}
                             for phase, (_, _, value) in phases.items()}}
-    return {line['promise'].split()[0]: line['holds']
+    return {line['promise'].split()[0]: line
             for line in load('report')._promises(figures)
             if '(c)' in line['promise']}
+
+
+def promises(load, **measured):
+    """Return whether the lines on phase c hold, by the figure's name."""
+    return {name: line['holds']
+            for name, line in said(load, **measured).items()}
 
 
 def test_a_machine_that_ran_shows_what_it_shows(load):
@@ -46,6 +52,19 @@ def test_one_that_was_held_up_cannot_show_it(load):
     assert promises(load, p99=90.0, held_up=.01)['p99'] is None
     assert promises(load, tps=22.0, held_up=.04)['tps'] is None
     assert promises(load, tps=18.0, held_up=.04)['tps'] is False
+
+
+def test_next_to_one_that_was_held_up_all_looks_well(load):
+    assert promises(load, alone=.01)['p99'] is None
+    assert promises(load, p99=90.0, alone=.01)['p99'] is False
+
+
+def test_where_nobody_may_watch_nothing_is_said_of_it(load):
+    assert 'held up 4.0 % (alone 0.5 %)' in said(
+        load, held_up=.04, alone=.005)['p99']['noise']
+    line = said(load, held_up=None, alone=None)['p99']
+    assert line['holds'] is True
+    assert 'held up' not in line['noise']
 
 
 def test_pauses_within_a_time(load):
@@ -63,5 +82,5 @@ def test_the_watch_of_this_machine(load, capsys):
     os.ftruncate(watch._out.fileno(), 0)
     os.pwrite(watch._out.fileno(), b'5.000 1.500\n', 0)
     assert watch.read() == [(5.0, 1.5 / os.cpu_count())]
-    assert watch.read() == watch.stop()
+    assert watch.stop() is None
     assert 'nobody see whether it is held up' in capsys.readouterr().out

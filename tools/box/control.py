@@ -421,7 +421,8 @@ def forget_orphans() -> None:
     """
     found = run([layout.BIN / 'nova-manage', '--config-file',
                  layout.ETC / 'nova/nova.conf', 'placement', 'audit',
-                 '--verbose', '--delete'], netns=True, check=False)
+                 '--verbose', '--delete'], netns=True, check=False,
+                timeout=120)
     # "nova-manage placement audit": 0 is none, 4 is found and deleted.
     if found.returncode not in (0, 4):
         raise shell.BoxError('"nova-manage placement audit --delete" ended '

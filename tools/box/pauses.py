@@ -42,14 +42,15 @@ class Pauses:
         return [(float(end), float(late) / cpus)
                 for end, late in map(str.split, text.splitlines())]
 
-    def stop(self) -> list[tuple[float, float]]:
-        """End watching and return the same."""
-        if self._watch.poll() is not None:
+    def stop(self) -> list[tuple[float, float]] | None:
+        """End watching and return the same, None where nobody may watch."""
+        refused = self._watch.poll() is not None
+        if refused:
             say('this machine lets nobody see whether it is held up')
         self._watch.terminate()
         self._watch.wait()
         with self._out:
-            return self.read()
+            return None if refused else self.read()
 
 
 def held_up(pauses: list[tuple[float, float]], begin: float = 0.0,

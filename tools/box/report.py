@@ -80,6 +80,7 @@ def _primary(run: dict, hosts: list[str], draw: random.Random) -> dict:
             'p99_resampled': _resampled_p99(rows, draw),
             'tps': len(rows) / (began[following] - since),
             'held_up': (
+                None if run['pauses'] is None else
                 pauses.held_up(run['pauses'], began[name], began[following])
                 / (began[following] - began[name]))}
     return found
@@ -142,8 +143,9 @@ def _promises(f: dict) -> list[dict]:
     limit, but the 95 % interval of its ratio to some run without secondaries
     begins below: to the primary alone, to that once more, or to the primary
     beside guests of no host that give way to everything.  Or the machine was
-    held up: for the hundredth part of a phase, which alone decides its p99,
-    or for as much of it as its throughput falls short.
+    held up: for the hundredth part of a phase, which alone decides its p99
+    (and that of a run to compare with, next to which all looks well), or for
+    as much of it as its throughput falls short.
     """
     def ratio(figure, phase, run='with'):
         values = f[f'primary_{figure}'][phase]
@@ -157,9 +159,8 @@ def _promises(f: dict) -> list[dict]:
                          if run in values)
 
     def p99_holds(phase, limit):
-        value = ratio('p99_ms', phase)
-        if value <= limit:
-            return True
+        if ratio('p99_ms', phase) <= limit:
+            return None if held_up(phase, 'alone') >= .01 else True
         least = min(low for low, _ in f['primary_p99_with_to'][phase].values())
         return None if least <= limit or held_up(phase) >= .01 else False
 
@@ -169,13 +170,16 @@ def _promises(f: dict) -> list[dict]:
             return True
         return None if value + held_up(phase) >= limit else False
 
-    def held_up(phase):
-        return f['machine_held_up'][phase]['with']
+    def held_up(phase, run='with'):
+        return f['machine_held_up'][phase][run] or 0.0  # None: not seen
 
     def sure(phase):
         low, high = f['primary_p99_with_to'][phase]['alone']
-        return (f'95 %: {low:.2f} to {high:.2f}, {noise("p99_ms", phase)}; '
-                f'held up {100 * held_up(phase):.1f} %')
+        text = f'95 %: {low:.2f} to {high:.2f}, {noise("p99_ms", phase)}'
+        if None in f['machine_held_up'][phase].values():
+            return text
+        return text + (f'; held up {100 * held_up(phase):.1f} % '
+                       f'(alone {100 * held_up(phase, "alone"):.1f} %)')
 
     gain = f['usage_with'] - f['usage_alone']
     span = f['seconds_window_to_first_api_call']
@@ -227,16 +231,17 @@ def table(f: dict) -> str:
                   'as the policy leaves',
                   'to secondaries, and give way to everything ("machine"). Or '
                   'the machine itself ran',
-                  'nobody ("held up") for 1 % of the phase, or for as much of '
-                  'it as tps falls short.']
+                  'nobody ("held up") for 1 % of the phase, in this run or in '
+                  'the one alone, or for as',
+                  'much of it as tps falls short.']
     runs = list(f['primary_tps']['b'])
     lines += ['', f"{'':24}" + ''.join(f'{run:>12}' for run in runs)]
     for phase in f['primary_tps']:
         for figure in FIGURES:
             values = f[figure][phase]
             lines.append(f'({phase}) {figure:20}' + ''.join(
-                f'{values[run]:12.4g}' if run in values else f"{'-':>12}"
-                for run in runs))
+                f"{'-':>12}" if values.get(run) is None
+                else f'{values[run]:12.4g}' for run in runs))
     lines += [
         '', f"mean CPU of all hosts: {f['usage_alone']:.1f} % alone, "
         f"{f['usage_with']:.1f} % with secondaries",

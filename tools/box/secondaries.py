@@ -20,9 +20,6 @@ from shell import BoxError
 #: have got lost when the guest was moved or saved.
 UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
 
-#: Seconds after the start of a guest in which its host looks busy: the agent
-#: averages over three.
-SETTLE_S = 4
 #: Time that two looks for changes have in common.
 OVERLAP = datetime.timedelta(seconds=5)
 
@@ -77,10 +74,8 @@ class Units:
 def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     """Boot members, (name, flavor, lease or None), one after the other.
 
-    The next is asked for when the host of the one before has settled:
-    starting a guest is the host's own work, for which its agent reports it
-    busy, so the scheduler would send the next ones past it.  Who finds no
-    host, since hosts open only after some calm seconds, is asked for again.
+    Who finds no host, since hosts open only after some calm seconds, is asked
+    for again.
 
     :returns: {uuid: name}
     :raises BoxError: if that takes too long.
@@ -92,7 +87,6 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
         while one[0] not in servers.values():
             server = _wait(cloud, _request(cloud, image, *one),
                            lambda s: s.status != 'BUILD')
-            time.sleep(SETTLE_S)
             if server.status == 'ACTIVE':
                 servers[server.id] = server.name
                 continue

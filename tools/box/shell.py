@@ -32,26 +32,29 @@ def run(command: list, *, log: str | None = None, env: dict | None = None,
         netns: bool = False, check: bool = True, **kwargs):
     """Run a command to its end; output goes to a log file if one is named.
 
-    :raises BoxError: with the end of the output, if the command fails.
+    :raises BoxError: with the end of the output, if the command fails, or
+        is not done when a ``timeout`` has passed.
     """
     command = [str(part) for part in command]
     if netns:
         command = inside_netns(command)
     full_env = {**os.environ, **(env or {})}
-    if log:
-        layout.LOG.mkdir(parents=True, exist_ok=True)
-        path = layout.LOG / f'{log}.log'
-        with open(path, 'ab') as out:
-            done = subprocess.run(command, stdout=out, stderr=out,
-                                  stdin=subprocess.DEVNULL, env=full_env,
-                                  **kwargs)
-        tail = path
-    else:
-        done = subprocess.run(command, env=full_env, text=True,
-                              stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT,
-                              stdin=subprocess.DEVNULL, **kwargs)
-        tail = None
+    tail = layout.LOG / f'{log}.log' if log else None
+    try:
+        if tail:
+            tail.parent.mkdir(parents=True, exist_ok=True)
+            with open(tail, 'ab') as out:
+                done = subprocess.run(command, stdout=out, stderr=out,
+                                      stdin=subprocess.DEVNULL, env=full_env,
+                                      **kwargs)
+        else:
+            done = subprocess.run(command, env=full_env, text=True,
+                                  stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT,
+                                  stdin=subprocess.DEVNULL, **kwargs)
+    except subprocess.TimeoutExpired as exc:
+        raise BoxError(f'"{" ".join(command[:6])} ..." was not done after '
+                       f'{exc.timeout:g} s') from exc
     if check and done.returncode:
         text = (tail.read_text(errors='replace') if tail
                 else done.stdout or '')
