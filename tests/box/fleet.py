@@ -1,5 +1,6 @@
 """The secondaries of the tests: booted by their owner, followed by admin."""
 
+from collections import deque
 from collections.abc import Callable, Collection
 import dataclasses
 from typing import Any
@@ -18,6 +19,8 @@ MEMBERS = (('test-pair-1', 'secondary.low', 'pair'),
            *((f'test-mid-{n}', 'secondary', None) for n in range(1, 7)),
            ('test-high-1', 'secondary.high', None),
            ('test-high-2', 'secondary.high', None))
+#: For how many seconds a host has been open that counts as calm.
+OPEN_S = 10
 #: What a client meets when a service does not answer, or says no.
 AWAY = (exceptions.SDKException, auth_exceptions.ClientException)
 
@@ -98,13 +101,20 @@ class Fleet:
         """Wait until it runs and a host beside the busiest takes one more.
 
         Who boots, resumes or arrives keeps a host busy for a moment, for
-        which its agent closes it; a burst that begins then finds no target.
+        which its agent closes it; a burst finds no target then.  The cloud is
+        asked some seconds after it begins, so the host must stay open.
         """
         self.wait_all_run(timeout)
         others = set(self.hosts) - {self.busiest()}
+        looks: deque[bool] = deque(maxlen=OPEN_S)
+
+        def stays_open() -> bool:
+            looks.append(any(agent_status(host).get('admission')
+                             for host in others))
+            return len(looks) == OPEN_S and all(looks)
+
         wait_until(
-            lambda: any(agent_status(host).get('admission')
-                        for host in others), timeout,
+            stays_open, timeout,
             lambda: 'a host is open: ' + str(
                 {host: agent_status(host).get('reason') for host in others}),
             period=1)
