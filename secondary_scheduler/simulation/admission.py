@@ -78,7 +78,7 @@ class Admission:
                 room = (self._checks.threshold[row] - margin
                         - main[RESOURCES.index('cpu')] - use)
                 free = np.minimum(free, room // entry)
-        shut = ((world.block_until > now)
+        shut = ((world.block_until > now) | ~world.watched
                 | self._observer.violated().any(axis=0))
         return np.where(shut, 0.0, np.maximum(0.0, free))
 

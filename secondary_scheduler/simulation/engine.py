@@ -21,6 +21,7 @@ from secondary_scheduler.simulation.checks import Checks
 from secondary_scheduler.simulation.control import Controllers, fill
 from secondary_scheduler.simulation.leases import Leases
 from secondary_scheduler.simulation.loads import STEPS, Course
+from secondary_scheduler.simulation.losses import Damage, Loss
 from secondary_scheduler.simulation.network import Links
 from secondary_scheduler.simulation.observe import Observer
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
@@ -50,8 +51,9 @@ class Workload:
     and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
     own random numbers.  With ``placed`` all instances start at once,
     spread over the hosts.  With ``arrivals`` there are none at first, and as
-    many at a time as the shape has.  ``scenario`` is called at the beginning
-    of each second and may change thresholds.
+    many at a time as the shape has.  ``losses`` are what fails by itself.
+    ``scenario`` is called at the beginning of each second and may change
+    thresholds.
     """
 
     shape: Shape
@@ -61,6 +63,7 @@ class Workload:
     net: float | Floats = 0.0
     placed: bool = False
     arrivals: Arrivals | None = None
+    losses: Sequence[Loss] = ()
     scenario: 'Callable[[Simulation, int], None] | None' = None
 
     @property
@@ -86,6 +89,8 @@ class Simulation:
         self._observer = Observer(self.world, self.checks, self.operations,
                                   profile)
         self._turnover = Turnover(workload.arrivals or NOBODY, self.world)
+        self._damage = Damage(workload.losses, self.world, self.operations,
+                              record)
         self._leases = Leases(self.world, self._turnover, record)
         self._admission = Admission(self.world, self.checks, self._observer,
                                     self.operations, profile)
@@ -106,6 +111,7 @@ class Simulation:
         if self.workload.placed:
             self._place(0.0)
         for second in range(self.workload.seconds):
+            self._damage.strike(second)
             self._turnover.arrive(second)
             if self.profile.placed:
                 self._place(second)
@@ -123,7 +129,8 @@ class Simulation:
         used = np.zeros(len(world.status))
         for step in range(STEPS):
             now = second + step / STEPS
-            wanted = self.workload.load[second * STEPS + step]
+            wanted = np.where(
+                world.up, self.workload.load[second * STEPS + step], 0.0)
             guests = np.flatnonzero(self._inside)
             on, boots = world.host[guests], world.booting[guests]
             most = np.where(boots, world.boot[guests]
@@ -177,8 +184,13 @@ class Simulation:
             float(self.world.shape.cores), 1.0, self.profile.weight))
 
     def _cap(self, guests: Ints, caps: Floats) -> None:
-        """Cap the CPU of some guests; the others are under no control."""
-        self._caps[:] = 0.0
+        """Cap the CPU of some guests; the others are under no control.
+
+        Where there is no agent any more its limits stay in force.
+        """
+        world = self.world
+        kept = ~world.watched[world.host] & self._inside
+        self._caps[~kept] = 0.0
         self._caps[guests] = caps
 
     @property
@@ -230,10 +242,12 @@ class Simulation:
         """Let the agents control for one period."""
         if self.profile.clairvoyant or not self.profile.local_control:
             return
+        world = self.world
+        held = world.watched[on]
         if not self.profile.throttles_boot:
-            held = self.world.running[guests]
-            guests, on, most, use = (one[held] for one in (
-                guests, on, most, use))
+            held = held & world.running[guests]
+        guests, on, most, use = (one[held] for one in (
+            guests, on, most, use))
         caps = self._control.step(total, use, self._set_point, guests, on,
                                   most)
         self._cap(guests, np.minimum(caps, self._links.cpu_caps[guests]))
@@ -296,7 +310,7 @@ class Simulation:
                         f=int(self.checks.failed[row, host]))
         if not self.profile.local_trigger:
             return
-        for row, host in self._each(self.checks.local):
+        for row, host in self._each(self.checks.local & self.world.watched):
             guests = np.flatnonzero(self._inside
                                     & (self.world.host == host)).tolist()
             if self.profile.freeze and policies[row].static:
@@ -325,7 +339,7 @@ class Simulation:
         """Lift the floor where there has been room for long enough."""
         world = self.world
         world.frozen_s[world.frozen] += 1
-        stuck = world.frozen & (world.host >= 0)
+        stuck = world.frozen & (world.host >= 0) & world.watched[world.host]
         if not stuck.any():
             return
         share = self.profile.useful_share
@@ -346,7 +360,7 @@ class Simulation:
     # decisions
 
     def _decide(self, now: float) -> None:
-        for row, host in self._each(self.checks.fired):
+        for row, host in self._each(self.checks.fired & self.world.watched):
             policy = self.checks.policies[row]
             self._event(host, 'trigger', now, kind='global',
                         policy=policy.text)

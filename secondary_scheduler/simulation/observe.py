@@ -73,7 +73,8 @@ class Observer:
 
         An agent that freezes holds dynamic ones for as long as it is patient.
         """
-        violated, world = self._checks.violated, self._world
+        world = self._world
+        violated = self._checks.violated & world.watched
         if not self._profile.patient:
             return violated
         tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
@@ -81,7 +82,8 @@ class Observer:
             tired.astype(float), tired & (world.host >= 0)) > 0
         dynamic = np.array([[not one.static]
                             for one in self._checks.policies])
-        return np.asarray(np.where(dynamic, relief, violated))
+        return np.asarray(np.where(dynamic, relief, violated)
+                          & world.watched)
 
     def cluster(self, number: int, now: float) -> Cluster:
         """Return a cluster as it is known now; names are numbers."""
@@ -158,11 +160,13 @@ class Observer:
         end, and with it its work (X35).
         """
         world = self._world
-        hosts, instances = world.block_until > now, world.hold_until > now
+        hosts = (world.block_until > now) | ~world.watched
+        instances = world.hold_until > now
         if not self._profile.rests:
             called = violated.any(axis=0)
             # A migration that is under way locks its target for good.
-            hosts &= ~called | np.isinf(world.block_until)
+            hosts &= (~called | ~world.watched
+                      | np.isinf(world.block_until))
             lease = (world.cluster_of * len(world.shape.leases)
                      + world.lease_of)
             here = world.running & called[world.host]

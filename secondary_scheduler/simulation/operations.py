@@ -163,7 +163,9 @@ class Operations:
         world.reserved[one] = False
         needs = {Kind.START: Status.STOPPED, Kind.RESUME: Status.SUSPENDED
                  }.get(flight.kind, Status.RUNNING)
-        if world.busy[one] or world.status[one] != needs:
+        gone = any(not (world.up[host] and world.watched[host])
+                   for host in flight.hosts)
+        if world.busy[one] or world.status[one] != needs or gone:
             return
         world.left[one] = self._true_duration(flight)
         self.flights[one] = flight
@@ -293,17 +295,25 @@ class Operations:
 
     def kill(self, instance: int, now: float) -> None:
         """End an instance at once, and its lease with it (R35, R42)."""
-        self._down(instance, now, 'kill')
-        self._say(instance, 'kill', t=now)
+        self.fail(instance, now, 'kill')
+        self.world.hold_until[instance] = now + self._profile.remedy_s
+
+    def fail(self, instance: int, now: float, event: str) -> None:
+        """Let an instance end at once, and take its lease down with it.
+
+        Where agents hold the others meanwhile there is time to save them.
+        """
+        self._down(instance, now, event)
+        self._say(instance, event, t=now)
         world = self.world
-        world.hold_until[instance] = now + self._profile.remedy_s
         peers = [one for one in world.members(instance)
                  if one != instance and (world.running[one]
                                          or world.booting[one])]
         for one in peers:
             if world.busy[one]:
                 self._abort(one, now)
-        self.order(Kind.STOP, [one for one in peers if world.running[one]],
+        down = Kind.SUSPEND if self._profile.freeze else Kind.STOP
+        self.order(down, [one for one in peers if world.running[one]],
                    now, 'local')
 
     def _down(self, instance: int, now: float, cause: str) -> None:
@@ -312,6 +322,43 @@ class Operations:
         self._lose(instance, cause, now)
         self.world.status[instance] = Status.STOPPED
         self._leave(instance, now)
+
+    def lose_host(self, host: int, now: float) -> None:
+        """Let a host fail with all that runs there (X24).
+
+        Nova evacuates: who ran there may start anywhere.  Who was suspended
+        there waits for the host, where its memory is.
+        """
+        world = self.world
+        world.up[host] = False
+        here = np.flatnonzero((world.host == host)
+                              & (world.running | world.booting)).tolist()
+        for one in here:    # peers elsewhere may have taken it down already
+            if world.running[one] or world.booting[one]:
+                self.fail(one, now, 'crash')
+            world.host[one] = NOWHERE
+        for flight in list(self.flights.values()):
+            if host in flight.hosts:
+                self._abort(flight.instance, now)
+        world.block_until[host] = math.inf
+
+    def lose_agent(self, host: int) -> None:
+        """Let a host's agent die.
+
+        Its unit takes all secondaries to the floor in the end, where there is
+        one; else the limits stay in force.
+        """
+        world = self.world
+        world.watched[host] = False
+        if self._profile.freeze:
+            here = (world.host == host) & (world.running | world.booting)
+            world.frozen_s[here & ~world.frozen] = 0.0
+            world.frozen |= here
+
+    def return_host(self, host: int, now: float) -> None:
+        """Let a host be there again."""
+        self.world.up[host] = True
+        self.world.block_until[host] = now
 
     def depart(self, instance: int, now: float) -> None:
         """Let an instance go for good, by itself, whatever is under way."""

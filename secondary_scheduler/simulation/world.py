@@ -94,6 +94,9 @@ class World:
         self.work = np.zeros(count)         # since the last result
         self.hold_until = np.full(count, -np.inf)       # back-off, remedy
         self.block_until = np.full(hosts, -np.inf)
+        #: Whether a host is there, and whether its agent is.
+        self.up = np.ones(hosts, dtype=bool)
+        self.watched = np.ones(hosts, dtype=bool)
         #: Seconds that the operation on each instance still takes.
         self.left = np.full(count, np.inf)
         self.booting = np.zeros(count, dtype=bool)

@@ -9,12 +9,13 @@ from secondary_scheduler.simulation.experiments import (
     estimator,
     hlt,
     interference,
+    losses,
     realday,
 )
 from secondary_scheduler.simulation.experiments.base import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     one.name: one for module in (
-        hlt, efficiency, changes, ablations, interference, estimator,
-        realday)
+        hlt, efficiency, changes, ablations, losses, interference,
+        estimator, realday)
     for one in module.EXPERIMENTS}

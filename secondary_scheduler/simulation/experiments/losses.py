@@ -1,0 +1,63 @@
+"""What it costs when instances crash, and hosts or agents are lost (X24).
+
+On the efficiency experiment's cluster with a square load of 45 % under
+``cpu <= 90% for 20s``, with each kind of loss alone.
+"""
+
+import dataclasses
+
+from secondary_scheduler.simulation.experiments import efficiency
+from secondary_scheduler.simulation.experiments.base import (
+    Context,
+    Experiment,
+    Values,
+    columns,
+)
+from secondary_scheduler.simulation.losses import Lost, draw
+
+MEAN, THRESHOLD, TIMELIMIT = 45, 90, 20
+#: How often it happens to each instance, host or agent, in seconds.
+EVERY_S = {Lost.INSTANCE: 7200.0, Lost.HOST: 7200.0, Lost.AGENT: 3600.0}
+#: How long hosts and agents are away.
+LASTS_S = 120.0
+SHOWN = ('res_usage', 'work_conv', 'work_lost_core_s', 'stops', 'kills',
+         'invalidations')
+
+
+def losses(context: Context) -> Values:
+    """Run the cluster without losses, and with those of each kind."""
+    values = _run(context, 'none', {})
+    for what, mean_s in EVERY_S.items():
+        values |= _run(context, what, {what: mean_s})
+    return values
+
+
+def _run(context: Context, name: str, every_s: dict[Lost, float]) -> Values:
+    workload = efficiency.workload('square', THRESHOLD, TIMELIMIT, (MEAN,),
+                                   context.seeds)
+    workload = dataclasses.replace(workload, losses=draw(
+        workload.shape, workload.seconds, every_s, LASTS_S,
+        [(seed, 3) for seed in context.seeds]))
+    tally = context.simulate(workload, [
+        f'{name} seed={seed}' for seed in context.seeds])
+    rows = []
+    for one, counts in enumerate(tally.counts):
+        figures = efficiency.figures(tally, slice(one, one + 1))
+        rows.append({shown: figures[shown] for shown in SHOWN} | {
+            'crashes': float(counts['crash']),
+            'hosts_lost': float(counts['host_lost']),
+            'agents_lost': float(counts['agent_lost'])})
+    return columns(rows, f'_{name}')
+
+
+def _unit(name: str) -> str:
+    for start, unit in (('work_lost', 'core-s'), ('work_conv', 'share'),
+                        ('res_usage', 'share')):
+        if name.startswith(start):
+            return unit
+    return 'count'
+
+
+EXPERIMENTS = (Experiment(
+    'losses', 'instances crash, hosts and agents are lost', losses, {},
+    _unit, runs=3, bounds=False),)

@@ -1,0 +1,102 @@
+"""What fails by itself: instances crash, hosts and agents are lost (X24).
+
+A crash takes the whole lease down.  A lost host takes along all that runs
+there, its primary included, and comes back empty but for what was suspended
+on it.  Where an agent is lost nobody checks the host's policies, nothing is
+begun there, and the guests are at the floor (those of an agent that has none
+keep their limits).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import enum
+
+import numpy as np
+
+from secondary_scheduler.simulation.operations import Operations
+from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.world import Shape, World
+
+
+class Lost(enum.StrEnum):
+    """What may be lost."""
+
+    INSTANCE = 'instance'
+    HOST = 'host'
+    AGENT = 'agent'
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """What is lost from ``time_s`` on for ``lasts_s`` seconds.
+
+    ``number`` is that of an instance or of a host, counted over all clusters;
+    a crash has no duration, and where the instance does not run it is none.
+    """
+
+    time_s: float
+    what: Lost
+    number: int
+    lasts_s: float = 0.0
+
+
+def draw(shape: Shape, seconds: float, every_s: dict[Lost, float],
+         lasts_s: float, seeds: Sequence[tuple[int, ...]]) -> list[Loss]:
+    """Draw losses that happen to each of a kind every so many seconds.
+
+    Each is a Poisson process, with random numbers of its own for each cluster
+    (``seeds``); hosts and agents are back after ``lasts_s``.
+    """
+    found = []
+    for cluster, seed in enumerate(seeds):
+        random = np.random.default_rng(seed)
+        for what, mean_s in every_s.items():
+            each = (shape.instances if what is Lost.INSTANCE else shape.hosts)
+            count = random.poisson(each * seconds / mean_s)
+            found += [Loss(time_s, what, cluster * each + number, lasts_s)
+                      for time_s, number in zip(
+                          random.uniform(0, seconds, count).tolist(),
+                          random.integers(0, each, count).tolist(),
+                          strict=True)]
+    return found
+
+
+class Damage:
+    """Lets what is to be lost be lost, and brings it back."""
+
+    def __init__(self, losses: Sequence[Loss], world: World,
+                 operations: Operations, record: Record) -> None:
+        self._coming = sorted(losses, key=lambda loss: -loss.time_s)
+        self._back: dict[tuple[Lost, int], float] = {}
+        self._world = world
+        self._operations = operations
+        self._record = record
+
+    def strike(self, now: float) -> None:
+        """Let happen whatever is due."""
+        for (what, number), at in list(self._back.items()):
+            if at <= now:
+                del self._back[what, number]
+                if what is Lost.HOST:
+                    self._operations.return_host(number, now)
+                else:
+                    self._world.watched[number] = True
+        while self._coming and self._coming[-1].time_s <= now:
+            self._lose(self._coming.pop(), now)
+
+    def _lose(self, loss: Loss, now: float) -> None:
+        world, one = self._world, loss.number
+        if loss.what is Lost.INSTANCE:
+            if world.running[one] or world.booting[one]:
+                self._operations.fail(one, now, 'crash')
+            return
+        key = loss.what, one
+        self._record.event(
+            int(world.cluster_of_host[one]), f'{loss.what}_lost', t=now,
+            host=one % world.shape.hosts, lasts_s=loss.lasts_s)
+        if key not in self._back:
+            if loss.what is Lost.HOST:
+                self._operations.lose_host(one, now)
+            else:
+                self._operations.lose_agent(one)
+        self._back[key] = max(self._back.get(key, 0.0), now + loss.lasts_s)
