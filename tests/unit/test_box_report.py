@@ -67,6 +67,21 @@ def test_where_nobody_may_watch_nothing_is_said_of_it(load):
     assert 'held up' not in line['noise']
 
 
+def test_what_waited_for_what(load):
+    def action(name, kind, uuid, **more):
+        return {'kind': kind, 'state': 'SUCCEEDED', 'parameters': {
+            'action': name, 'resource_id': uuid, **more}}
+
+    assert load('report')._carried_out([
+        action('2', 'migrate', 'b', source='h', target='x', parents=['1']),
+        action('1', 'suspend', 'a', source='x', target='x')],
+        {'a': 'one'}) == [
+            {'operation': 'migrate', 'server': 'b', 'from': 'h', 'to': 'x',
+             'state': 'SUCCEEDED', 'after': ['suspend one']},
+            {'operation': 'suspend', 'server': 'one', 'from': 'x', 'to': 'x',
+             'state': 'SUCCEEDED', 'after': []}]
+
+
 def test_pauses_within_a_time(load):
     held_up = load('pauses').held_up
     pauses = [(1.0, 5.0), (2.0, 0.5), (9.0, 0.5)]

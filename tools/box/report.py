@@ -115,6 +115,7 @@ def figures(hosts, burst_host, runs, watch, started_running, counters,
         secondary_work_units=watch.units.done,
         work_units_lost=watch.units.lost, operations=done,
         operations_failed=sum(o['state'] == 'FAILED' for o in operations),
+        carried_out=_carried_out(operations, watch.servers),
         violations=counters.get('violations', 0),
         invalidations=counters.get('invalidations', 0),
         floored_s=counters.get('floored_s', 0.0), counters=counters,
@@ -134,6 +135,21 @@ def figures(hosts, burst_host, runs, watch, started_running, counters,
         round(spans[0], 3) if spans else None)
     result['promises'] = _promises(result)
     return result
+
+
+def _carried_out(operations: list[dict], servers: dict[str, str]
+                 ) -> list[dict]:
+    """Return what Watcher did, and what each operation waited for."""
+    names = {one['parameters'].get('action'): (
+        one['kind'], servers.get(uuid, uuid)) for one in operations
+        for uuid in [one['parameters']['resource_id']]}
+    return [{'operation': one['kind'],
+             'server': names[one['parameters'].get('action')][1],
+             'from': one['parameters'].get('source'),
+             'to': one['parameters'].get('target'), 'state': one['state'],
+             'after': [' '.join(names[parent]) for parent in
+                       one['parameters'].get('parents') or ()]}
+            for one in operations]
 
 
 def _promises(f: dict) -> list[dict]:
@@ -247,7 +263,9 @@ def table(f: dict) -> str:
         f"{f['usage_with']:.1f} % with secondaries",
         f"secondary work units: {f['secondary_work_units']}, lost: "
         f"{f['work_units_lost']}",
-        f"operations: {f['operations']}, failed: {f['operations_failed']}",
+        f"operations: {f['operations']}, failed: {f['operations_failed']}, "
+        'begun when others had ended: '
+        f"{sum(bool(one['after']) for one in f['carried_out'])}",
         f"violations: {_number(f['violations'])}, at the floor for "
         f"{f['floored_s']:.1f} instance-seconds", '']
     return '\n'.join(lines)
@@ -323,6 +341,11 @@ def write_html(path, f, hosts, burst_host, runs, watch, servers) -> None:
         f"<tr><td>{row['t']}</td><td>{row['server']}</td>"
         f"<td>{row['status']}</td><td>{row['host']}</td></tr>"
         for row in f['history'])
+    carried_out = ''.join(
+        f"<tr><td>{row['operation']}</td><td>{row['server']}</td>"
+        f"<td>{row['from'] or ''}</td><td>{row['to'] or ''}</td>"
+        f"<td>{', '.join(row['after'])}</td><td>{row['state'].lower()}</td>"
+        '</tr>' for row in f['carried_out'])
     path.write_text(f'''<!doctype html><meta charset="utf-8">
 <title>secondary_scheduler: the main job</title>
 <style>body{{font:15px sans-serif;max-width:70em;margin:2em auto}}
@@ -335,6 +358,10 @@ img{{max-width:100%}}</style>
 <table><tr><th>promise</th><th>measured</th><th>holds</th><th>noise</th></tr>
 {promises}</table>
 <h2>All figures</h2><pre>{html.escape(table(f))}</pre>
+<h2>What Watcher did</h2>
+<table><tr><th>operation</th><th>server</th><th>from</th><th>to</th>
+<th>begun after</th><th>state</th></tr>
+{carried_out}</table>
 <h2>States of the servers, as Nova told them</h2>
 <table><tr><th>s</th><th>server</th><th>state</th><th>host</th></tr>
 {history}</table>
