@@ -7,13 +7,14 @@ import time
 from secondary_scheduler.agent.cgroups import HostCpu
 from secondary_scheduler.agent.domains import Secondary
 
-#: A secondary that has not been seen for so long is a new one, in seconds.
-_FORGET_S = 60.0
+#: Who is older when it is measured for the first time has not just started, in
+#: seconds; and who is younger is remembered for so long.
+_STARTS_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """What a secondary used before it was known to be one.
+    """What a secondary that has just started used before it was known.
 
     ``age`` is the time since its process started in seconds, ``percent`` its
     mean use of the host's capacity in that time.
@@ -29,7 +30,7 @@ class Usage:
 
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
     missing there was not measured.  ``capacity`` is in CPUs.  ``arrivals``
-    are the secondaries that are measured for the first time.
+    are the secondaries that have just started.
     """
 
     total: float | None
@@ -77,9 +78,11 @@ class Meter:
             rate = self._rate(last, key, counter, capacity)
             if rate is not None:
                 instances[guest.uuid] = rate
-            if counter is not None and self._is_new(key) and (
-                    age := self._guest_age(guest)):
-                arrivals.append(Arrival(age, counter / 1e7 / age / capacity))
+            if counter is not None and self._is_new(key):
+                age = self._guest_age(guest)
+                if age and age < _STARTS_S:
+                    arrivals.append(
+                        Arrival(age, counter / 1e7 / age / capacity))
         return Usage(total, capacity, instances, arrivals)
 
     def _is_new(self, key: object) -> bool:
@@ -88,7 +91,7 @@ class Meter:
         self._met[key] = now
         if not known:   # they are few, and a good time to forget the others
             self._met = {one: at for one, at in self._met.items()
-                         if now - at < _FORGET_S}
+                         if now - at < _STARTS_S}
         return not known
 
     def _rate(self, last: Mapping[object, tuple[float, int]], key: object,

@@ -518,11 +518,20 @@ class Reports(Base):
     def test_an_unknown_age_takes_nothing_off(self):
         agent = self.make()
         self.steps(agent, 4, 10.0)
-        self.host.guest(0)
+        self.host.guest(0, started=int(self.now * 100))
         agent.domains.refresh()
         self.spend(100.0, g0=90.0)
         self.host.write('proc/uptime', '')
         agent.step()
+        self.assertEqual([], agent.control.usage.arrivals)
+
+    def test_nor_does_one_that_has_run_for_long(self):
+        # Nobody knows when in its life it used what.
+        agent = self.make()
+        self.steps(agent, 4, 10.0)
+        self.host.guest(0, started=int((self.now - 60) * 100))
+        agent.domains.refresh()
+        self.steps(agent, 1, 10.0, g0=90.0)
         self.assertEqual([], agent.control.usage.arrivals)
 
     def test_a_failed_step_is_no_sample(self):
