@@ -88,7 +88,8 @@ def efficiency(context: base.Context) -> base.Values:
     return values
 
 
-def _unit(name: str) -> str:
+def unit(name: str) -> str:
+    """Return the unit of a figure."""
     for start, unit in (('work_lost', 'core-s'), ('mean', '%'),
                         ('res_usage', 'share'), ('vm_conv', 'share'),
                         ('work_conv', 'share'), ('frozen', 'share'),
@@ -122,4 +123,4 @@ def _published() -> dict[str, float]:
 
 EXPERIMENTS = (base.Experiment(
     'efficiency', 'how much of the idle CPU is used, and to what avail (5.2)',
-    efficiency, _published(), _unit, runs=3),)
+    efficiency, _published(), unit, runs=3),)

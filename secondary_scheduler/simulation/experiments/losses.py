@@ -50,14 +50,6 @@ def _run(context: Context, name: str, every_s: dict[Lost, float]) -> Values:
     return columns(rows, f'_{name}')
 
 
-def _unit(name: str) -> str:
-    for start, unit in (('work_lost', 'core-s'), ('work_conv', 'share'),
-                        ('res_usage', 'share')):
-        if name.startswith(start):
-            return unit
-    return 'count'
-
-
 EXPERIMENTS = (Experiment(
     'losses', 'instances crash, hosts and agents are lost', losses, {},
-    _unit, runs=3, bounds=False),)
+    efficiency.unit, runs=3, bounds=False),)
