@@ -9,7 +9,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from secondary_scheduler.cmd import plan, providers, simulate
+from secondary_scheduler.cmd import orphans, plan, providers, simulate
 from secondary_scheduler.model import vocabulary
 
 #: Commands in which no cloud has a part.
@@ -49,6 +49,14 @@ Close a host for new secondaries, and have Watcher move or suspend those that
 run on it (a ONESHOT audit of the goal "secondary"). Suspended ones keep their
 place on the host until it is enabled again or they are shelved or deleted.
 Primaries are not touched.
+"""
+
+AUDIT = """\
+List the places on hosts that are held for nobody: for migrations that have
+ended and for instances that are gone. Nova leaves them behind where it is cut
+off within a live migration, by a restart of nova-compute or of the only
+nova-scheduler, say; "nova-manage placement audit" does not see them. With
+--delete they are released; without it the exit code is 1 if there are some.
 """
 
 FLAVOR = """\
@@ -178,6 +186,23 @@ class Manager:
                   'agent has stopped, nova-scheduler refuses even an "open" '
                   'host.')
         return 0
+
+    def host_audit(self, delete: bool) -> int:
+        """List what is held for nobody; release it if asked."""
+        found = list(orphans.find(self._providers, self._cloud.compute))
+        for one in found:
+            if one.resident:
+                fate = (f'left alone, since {one.resident} is there and has '
+                        'no other allocation')
+            elif delete:
+                self._providers.release(one.consumer)
+                fate = 'released'
+            else:
+                fate = 'to be released with --delete'
+            self._say(f'{one.host}: {one.consumer} is {one.what}; {fate}.')
+        if not found:
+            self._say('Whatever holds a place is an instance or on its way.')
+        return int(not delete and any(not one.resident for one in found))
 
     # flavors
 
@@ -321,7 +346,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     hosts = groups.add_parser(
         'host', help='hosts that take secondaries').add_subparsers(
-            required=True, metavar='enable|disable|drain|list')
+            required=True, metavar='enable|disable|drain|list|audit')
     enable = hosts.add_parser('enable', help='let a host take secondaries',
                               description=ENABLE, formatter_class=raw)
     enable.add_argument('host', metavar='HOST')
@@ -342,6 +367,11 @@ def build_parser() -> argparse.ArgumentParser:
     drain.set_defaults(action='host_drain')
     hosts.add_parser('list', help='show what hosts take now').set_defaults(
         action='host_list')
+    audit = hosts.add_parser('audit', help='find places held for nobody',
+                             description=AUDIT, formatter_class=raw)
+    audit.add_argument('--delete', action='store_true',
+                       help='also release them')
+    audit.set_defaults(action='host_audit')
 
     flavors = groups.add_parser(
         'flavor', help='flavors of secondaries').add_subparsers(
@@ -390,7 +420,8 @@ def main(arguments: Sequence[str] | None = None,
         manager = Manager(connect(cloud=cloud,
                                   app_name='secondary-scheduler'))
         return int(getattr(manager, action)(**options))
-    except (CommandError, providers.PlacementError) as exc:
+    except (CommandError, orphans.Incomplete,
+            providers.PlacementError) as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
     except (sdk_exceptions.SDKException,
             ks_exceptions.ClientException) as exc:

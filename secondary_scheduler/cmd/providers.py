@@ -180,6 +180,25 @@ class Providers:
             raise PlacementError(
                 f'{child.host} still holds secondary instances.') from None
 
+    def consumers(self, child: Child) -> list[str]:
+        """Return the UUIDs of what holds something on a provider."""
+        return list(self._call(
+            'GET', f'/resource_providers/{child.uuid}/allocations',
+            missing={'allocations': {}})['allocations'])
+
+    def release(self, consumer: str) -> None:
+        """Remove all that a consumer holds, on whatever provider.
+
+        :raises Conflict: if it has changed meanwhile.
+        """
+        url = f'/allocations/{consumer}'
+        held = self._call('GET', url)
+        if held['allocations']:
+            self._call('PUT', url, {
+                'allocations': {},
+                **{key: held[key] for key in (
+                    'project_id', 'user_id', 'consumer_generation')}})
+
     def _need(self, host: str, uuid: str) -> Child:
         child = self._read(host, uuid)
         if child is None:

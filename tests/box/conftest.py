@@ -111,7 +111,11 @@ def fleet(cloud, owner, rates, observer, switch):
 
 @pytest.fixture
 def calm_fleet(fleet):
-    """The fleet, complete and running, with room on another host."""
+    """The fleet, complete and running, with room on another host.
+
+    A test that cuts Nova off takes no place away from the next one.
+    """
+    control.forget_orphans()
     fleet.restore()
     fleet.wait_calm(300)
     return fleet

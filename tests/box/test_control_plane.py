@@ -54,6 +54,15 @@ def boots_a_secondary(cloud, owner):
         delete(cloud, *uuids)
 
 
+def wait_for_room(cloud, owner, when):
+    """Wait until one more secondary boots; show the hosts if none does."""
+    def places():
+        return f'one more boots {when}:\n' + shell.run(
+            [layout.BIN / 'secondary-scheduler', 'host', 'list'],
+            env=layout.credentials()).stdout
+    wait_until(lambda: boots_a_secondary(cloud, owner), 240, places)
+
+
 @contextlib.contextmanager
 def changed_policy(text):
     """Let nova-scheduler, and nobody else, have another policy."""
@@ -91,8 +100,7 @@ def refused(cloud, owner):
 
 
 def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
-    assert wait_until(lambda: boots_a_secondary(cloud, owner), 240,
-                      'there is room for one more before')
+    wait_for_room(cloud, owner, 'before')
     with changed_policy('cpu <= 1% for 10s on aggregate:secondary'):
         primaries = [boot_primary(cloud, f'test-meanwhile-{n}')
                      for n in range(2)]
@@ -106,8 +114,7 @@ def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
         finally:
             delete(cloud, *primaries)
     assert len(workers) == 2
-    assert wait_until(lambda: boots_a_secondary(cloud, owner), 240,
-                      'there is room for one more after')
+    wait_for_room(cloud, owner, 'after')
 
 
 def messages():

@@ -5,6 +5,8 @@ import json
 import types
 import uuid
 
+from openstack import exceptions
+
 
 class Answer:
 
@@ -24,6 +26,7 @@ class Placement:
         self.providers = {}
         self.classes = set()
         self.known_traits = set()
+        self.allocations = {}   # of consumers: their providers
         self.conflicts = 0      # how many writes still meet a conflict
         self.refuse = None      # answer everything with this status
         self.writes = []
@@ -54,6 +57,8 @@ class Placement:
         if path[0] == 'traits':
             self.known_traits.add(path[1])
             return Answer(204)
+        if path[0] == 'allocations':
+            return self._consumer(method, path[1], json)
         if len(path) == 1:
             return self._collection(method, parts[2], json)
         return self._provider(method, path, json)
@@ -70,6 +75,16 @@ class Placement:
             for uid, one in self.providers.items()
             if not wanted or one['name'] == wanted]})
 
+    def _consumer(self, method, consumer, body):
+        if method == 'PUT':
+            if body['consumer_generation'] != 3:
+                return Answer(409)
+            self.allocations[consumer] = list(body['allocations'])
+            return Answer(204)
+        return Answer(200, {
+            'allocations': dict.fromkeys(self.allocations[consumer], {}),
+            'consumer_generation': 3, 'project_id': 'p', 'user_id': 'u'})
+
     def _provider(self, method, path, body):
         one = self.providers.get(path[1])
         if one is None:
@@ -80,6 +95,10 @@ class Placement:
             del self.providers[path[1]]
             return Answer(204)
         what = path[2]
+        if what == 'allocations':
+            return Answer(200, {what: {
+                consumer: {} for consumer, held in self.allocations.items()
+                if path[1] in held}})
         if method == 'PUT':
             if body['resource_provider_generation'] != one['generation']:
                 return Answer(409)
@@ -96,6 +115,22 @@ class Compute:
         self.hosts = [types.SimpleNamespace(
             name='node1.example', service_details={'host': 'node1'})]
         self.broken_specs = False
+        self.instances = {}     # UUID: host, '' in a cell that is down
+        self.moves = []
+
+    def servers(self, details, all_projects):
+        assert all_projects
+        return (types.SimpleNamespace(
+            id=uid, status=None if host else 'UNKNOWN')
+            for uid, host in self.instances.items())
+
+    def get_server(self, uid):
+        if uid not in self.instances:
+            raise exceptions.NotFoundException(uid)
+        return types.SimpleNamespace(compute_host=self.instances[uid])
+
+    def migrations(self):
+        return iter(self.moves)
 
     def add(self, name, vcpus=1, ram=128, disk=0, extra_specs=None):
         flavor = types.SimpleNamespace(

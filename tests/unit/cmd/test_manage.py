@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import types
 import unittest
 from unittest import mock
 
@@ -232,6 +233,100 @@ class DisableTest(CommandCase):
         self.assertRegex(self.good('host', 'list'), 'shut by agent')
         del self.cloud.placement.providers[self.child]
         self.assertIn('host enable', self.good('host', 'list'))
+
+
+class AuditTest(CommandCase):
+
+    def setUp(self):
+        super().setUp()
+        self.good('host', 'enable', 'node1')
+        self.hold('server-1')
+        self.cloud.compute.instances['server-1'] = 'node1'
+
+    def hold(self, consumer):
+        self.cloud.placement.allocations[consumer] = [
+            self.cloud.root, self.child]
+
+    def move(self, status, server='server-1'):
+        """Let a migration away from node1 hold its place there."""
+        self.hold('move')
+        self.cloud.compute.moves = [
+            types.SimpleNamespace(
+                uuid=uid, status=status, server_id=server,
+                source_compute='node1', migration_type='live-migration')
+            for uid in ('other', 'move')]
+
+    def released(self):
+        return [uid for uid, held in self.cloud.placement.allocations.items()
+                if not held]
+
+    def test_nothing_to_do(self):
+        self.assertIn('is an instance', self.good('host', 'audit'))
+        self.good('host', 'audit', '--delete')
+        self.assertEqual([], self.released())
+
+    def test_nova_cut_off_after_a_migration(self):
+        self.move('error')
+        self.cloud.compute.instances['server-1'] = 'node2'
+        del self.cloud.placement.allocations['server-1']
+        text = self.bad('host', 'audit')
+        self.assertIn('node1.example: move is a live-migration of server-1 '
+                      'that ended as "error"; to be released', text)
+        self.assertEqual([], self.released())
+        self.assertIn('released.', self.good('host', 'audit', '--delete'))
+        self.assertEqual(['move'], self.released())
+
+    def test_the_instance_is_gone(self):
+        self.hold('gone')
+        self.move('error', server='server-2')
+        text = self.good('host', 'audit', '--delete')
+        self.assertIn('gone is an instance or a migration', text)
+        self.assertEqual(['gone', 'move'], self.released())
+
+    def test_a_rolled_back_one_whose_instance_has_its_place(self):
+        self.move('failed')
+        self.good('host', 'audit', '--delete')
+        self.assertEqual(['move'], self.released())
+
+    def test_a_place_in_use_is_not_released(self):
+        self.move('error')
+        del self.cloud.placement.allocations['server-1']
+        for arguments in ((), ('--delete',)):
+            self.assertIn('left alone, since server-1 is there',
+                          self.good('host', 'audit', *arguments))
+        self.assertEqual([], self.released())
+
+    def test_a_migration_under_way(self):
+        for status in ('running', 'finished'):  # a resize to be confirmed
+            self.move(status)
+            self.good('host', 'audit', '--delete')
+        self.assertEqual([], self.released())
+
+    def test_a_cell_that_is_down(self):
+        self.hold('perhaps a migration there')
+        self.cloud.compute.instances['server-2'] = ''
+        self.assertIn('does not answer',
+                      self.bad('host', 'audit', '--delete'))
+        self.assertEqual([], self.released())
+
+    def test_nova_is_asked_last(self):
+        asked = []
+        servers, request = (self.cloud.compute.servers,
+                            self.cloud.placement.request)
+        self.cloud.compute.servers = lambda **query: (
+            asked.append('nova'), servers(**query))[1]
+        self.cloud.placement.request = lambda *of, **more: (
+            asked.append('placement'), request(*of, **more))[1]
+        self.good('host', 'audit')
+        self.assertEqual('nova', asked[-1])
+
+    def test_a_change_meanwhile(self):
+        self.hold('gone')
+        with mock.patch.object(self.cloud.placement, '_consumer', side_effect=[
+                self.cloud.placement._consumer('GET', 'gone', None),
+                fakes.Answer(409)]):
+            self.assertIn('Try once more',
+                          self.bad('host', 'audit', '--delete'))
 
 
 class FlavorTest(CommandCase):
