@@ -15,7 +15,11 @@ from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.repair import Repair
 from secondary_scheduler.decisions.search import Search
-from secondary_scheduler.decisions.violations import Profile, Violation
+from secondary_scheduler.decisions.violations import (
+    Profile,
+    Violation,
+    with_agents,
+)
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster, HostPolicy
@@ -34,11 +38,12 @@ class GuidedDecision(base.Decision):
                  elapsed: Callable[[], float] = lambda: 0.0) -> None:
         """Take the options.
 
+        ``profile`` is by default that of a cloud whose agents hold policies;
         ``elapsed`` returns the seconds since the decision began; by default
         none pass, so that the same cluster always gives the same plan.
         """
         super().__init__(limits, durations)
-        self.profile = profile or Profile()
+        self.profile = profile or with_agents(self.limits)
         self.elapsed = elapsed
 
     def decide(self, cluster: Cluster, request: base.Request,

@@ -55,7 +55,7 @@ class Loads:
         # Rounded, so that the order in which it is summed up does not show.
         self.free = np.round(self.room - self._held(), 6)
         self.needs: Lazy[str, Vector] = Lazy(self._need)
-        arriving = outlook.overheads.arriving[Kind.MIGRATE]
+        arriving = outlook.overheads.arriving.get(Kind.MIGRATE, {})
         self._arrival = np.array([0.0] * len(CLAIMS) + [
             arriving.get(resource, 0.0) for resource in self.bounded])
         self._unit = np.maximum(self.room, 1.0)

@@ -5,6 +5,7 @@ import math
 
 from secondary_scheduler.decisions import outlook
 from secondary_scheduler.estimation.feasibility import Overheads
+from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import HostPolicy
 
 
@@ -45,6 +46,17 @@ class Profile:
             return math.inf
         return (policy.timelimit - max(policy.sensitivity, policy.failed)
                 - self.deadline_guard)
+
+
+def with_agents(limits: Limits) -> Profile:
+    """Return how to count in a cloud: an agent on each host holds policies.
+
+    It throttles instances for the seconds in which an operation uses CPU, so
+    overheads keep nobody from migrating: who stayed for that would have to be
+    preempted.
+    """
+    return Profile(overheads=Overheads({}, {}, newcomer=limits.entry_share),
+                   agents_hold=True)
 
 
 #: As in the thesis: no guard, all operations begin at the same time, and a

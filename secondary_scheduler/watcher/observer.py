@@ -242,4 +242,5 @@ class Observer:
             snapshot, scope, fresh, blocked_hosts=locks.hosts,
             blocked_instances=locks.instances,
             pinned_instances=locks.pinned_instances, relief=self.relief_due(),
-            policies_hash=expected)
+            policies_hash=expected,
+            share=self._conf.secondary_scheduler.useful_share)

@@ -19,6 +19,8 @@ _STATES = {
     'SHELVED': cluster.State.SHELVED,
     'SHELVED_OFFLOADED': cluster.State.SHELVED,
 }
+#: Part of its cap from which an instance counts as held by it.
+_HELD = 0.8
 _BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
          'REVERT_RESIZE', 'PASSWORD')
 
@@ -142,18 +144,32 @@ def host_policies(report: reports.HostReport,
         for p in report.policies)
 
 
+def _demand(seen: reports.InstanceReport, share: float) -> float | None:
+    """Return what CPU a decision counts for an instance, in percent.
+
+    Its agent can squeeze it to its ``share``, so it never counts with more;
+    and of one that uses all that the agent allows nobody knows what it wants.
+    """
+    if seen.cpu is None:
+        return None
+    held = seen.floored or (seen.cap is not None
+                            and seen.cpu >= _HELD * seen.cap)
+    return share if held else min(seen.cpu, share)
+
+
 def build(snapshot: Snapshot, scope: scopes.Resolved,
           fresh: Mapping[str, reports.HostReport],
           blocked_hosts: Collection[str], blocked_instances: Collection[str],
           pinned_instances: Collection[str], relief: Collection[str],
-          policies_hash: str | None,
+          policies_hash: str | None, share: float,
           ) -> cluster.Cluster:
     """Put Nova's facts and the agents' reports together.
 
     A host outside the scope, or whose agent is silent, closed, or follows
     other policies than ``policies_hash`` (None: not compared) is not usable.
     What a report says of an instance counts only where Nova has it on that
-    host (risks.md F21).
+    host (risks.md F21).  ``share`` is what an instance is to have at least
+    where it stays, in percent.
     """
     hosts = {}
     for name, host in snapshot.hosts.items():
@@ -172,7 +188,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
             blocked=name in blocked_hosts)
-    usage = {(name, i.uuid): i.cpu
+    usage = {(name, i.uuid): _demand(i, share)
              for name, report in fresh.items() for i in report.instances}
     instances = {}
     for uuid, server in snapshot.servers.items():

@@ -25,6 +25,8 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
+#: The driver that decides unless an audit names another.
+DECISION = 'guided'
 #: What an audit's request means, in the order in which it is tried.
 KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
     'auto': ('preempt', 'return'), 'preempt': ('preempt',),
@@ -129,7 +131,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 'decision': {
                     'description': 'Driver in the entry point namespace '
                                    'secondary_scheduler.decisions.',
-                    'type': 'string', 'default': 'priority'},
+                    'type': 'string', 'default': DECISION},
                 'batch': {
                     'description': 'Set by the leader: the violations this '
                                    'audit handles.',
@@ -235,7 +237,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 asked: tuple[str, ...]) -> operations.Plan:
         options = CONF.secondary_scheduler
         decision = load_decision(
-            self.input_parameters.get('decision') or 'priority',
+            self.input_parameters.get('decision') or DECISION,
             room.Limits(minimum_share=options.minimum_share,
                         useful_share=options.useful_share,
                         margin=options.set_point_margin),

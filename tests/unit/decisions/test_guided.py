@@ -123,7 +123,9 @@ class TestWorkedExample(unittest.TestCase):
 class Case(unittest.TestCase):
 
     def decide(self, world, kind='preempt', hosts=(), units=5000, **values):
+        """Decide by default as if nobody held the policies meanwhile."""
         budget = Budget(units)
+        values.setdefault('profile', Profile())
         plan = GuidedDecision(**values).decide(
             world, Request(kind, hosts), budget)
         self.assertEqual([], checker.check(world, plan))
@@ -286,6 +288,13 @@ class TestGuided(Case):
             world = self.crowded(host('x', primary), vm('a', 'h', cpu=5.0),
                                  threshold=0)
             self.assertEqual(target, kinds(self.decide(world))['a'][0])
+
+    def test_it_keeps_none_shut_where_agents_throttle(self):
+        # By default: 77.5 + 5 and what the migration takes for a moment.
+        world = self.crowded(host('x', 77.5), vm('a', 'h', cpu=5.0),
+                             threshold=0)
+        self.assertEqual({'a': ('migrate', 'x')},
+                         kinds(self.decide(world, profile=None)))
 
     def test_other_resources(self):
         net = HostPolicy('', 'net_out', 75, 15, 5, True, 5)

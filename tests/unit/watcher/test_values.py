@@ -1,5 +1,6 @@
 """Scope, snapshot, window, stages, per-process objects, goal, leader."""
 
+import dataclasses
 import tempfile
 import threading
 from unittest import TestCase, mock
@@ -102,12 +103,25 @@ class BuildTest(TestCase):
               **changes):
         arguments = {'blocked_hosts': (), 'blocked_instances': (),
                      'pinned_instances': (), 'relief': (),
-                     'policies_hash': None, **changes}
+                     'policies_hash': None, 'share': 6.0, **changes}
         return snapshot.build(
             snapshot.Snapshot({h.name: h for h in hosts},
                               {s.uuid: s for s in servers}),
             scope.Resolved(frozenset(inside)),
             {r.host: r for r in fresh}, **arguments)
+
+    def test_what_an_instance_counts(self):
+        report = fakes.report('h1', [fakes.server(1)])
+        for cpu, cap, floored, counted in (
+                (2.0, 20.0, False, 2.0),    # it wants no more
+                (9.0, 20.0, False, 6.0),    # it can be squeezed
+                (2.0, 2.1, False, 6.0),     # it wants more than it may
+                (0.1, 20.0, True, 6.0), (None, 20.0, False, None),
+                (4.0, None, False, 4.0)):
+            seen = dataclasses.replace(report, instances=(dataclasses.replace(
+                report.instances[0], cpu=cpu, cap=cap, floored=floored),))
+            found = self.build([fakes.server(1)], [fakes.host('h1')], [seen])
+            self.assertEqual(counted, found.instances[fakes.uid(1)].cpu)
 
     def test_usable_only_with_everything_known(self):
         good = fakes.report('h1')
@@ -130,7 +144,7 @@ class BuildTest(TestCase):
         found = self.build(
             [here, there], [fakes.host('h1'), fakes.host('h2')],
             [fakes.report('h1', [here, there])])
-        self.assertEqual(10.0, found.instances[fakes.uid(1)].cpu)
+        self.assertEqual(6.0, found.instances[fakes.uid(1)].cpu)
         self.assertIsNone(found.instances[fakes.uid(2)].cpu)
 
     def test_violation_relief_and_scope(self):
