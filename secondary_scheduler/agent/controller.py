@@ -1,16 +1,20 @@
 """The usage controller: how much CPU the secondaries of a host may use.
 
-Pure arithmetic without clock or I/O, shared with the simulator.  All CPU
-figures are percent of the host's capacity.  An integral controller (Boettger
-3.9) keeps the host's use at the set point; its output is split among the
-secondaries.
+Pure arithmetic without clock or I/O.  All CPU figures are percent of the
+host's capacity.  An integral controller (Boettger 3.9) keeps the host's use at
+the set point; its output is split among the secondaries.
+
+The law is functions of plain numbers, which the simulator compiles: both run
+the same lines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableSequence, Sequence
 import dataclasses
 
-#: Percent of the host; see ``Controller``.
+#: Percent of the host; see ``integrate``.
 SLACK = 10.0
+
+_EPSILON = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +30,54 @@ class Load:
     most: float = 100.0
 
 
-class Controller:
-    """State of the loop: the common share ``u`` and who takes part in it.
+def integrate(share: float, total: float, used: float, set_point: float,
+              floor: float, gain: float, slack: float) -> float:
+    """Return the common share ``u`` after one period.
 
-    The law is ``u(k+1) = u(k) + K (w - y)``, clamped to at least ``minimum``
-    for each instance and at most ``w``.  The clamp alone leaves windup:
-    while guests use less than they may, ``u`` would rise to ``w``, and a
-    primary's burst would meet a share that takes seconds to come down.  So
-    ``u`` is also kept within ``SLACK`` of the room that the primary leaves,
-    ``w - (y - secondaries)``; the slack lets the integral part make up for
-    limits that are not used to the full.
+    The law is ``u(k+1) = u(k) + K (w - y)``, clamped to at least ``floor``
+    and at most ``w``.  The clamp alone leaves windup: while guests use less
+    than they may, ``u`` would rise to ``w``, and a primary's burst would meet
+    a share that takes seconds to come down.  So ``u`` is also kept within
+    ``slack`` of the room that the primary leaves, ``w - (y - used)``; the
+    slack lets the integral part make up for limits that are not used to the
+    full.
     """
+    room = set_point - max(0.0, total - used)
+    return max(floor, min(share + gain * (set_point - total), room + slack,
+                          set_point))
+
+
+def split(rest: float, weights: MutableSequence[float],
+          most: Sequence[float], caps: MutableSequence[float]) -> None:
+    """Add a rest to caps by weight, in place, up to what each can use.
+
+    What one cannot use goes to the others.  Who has no weight gets nothing;
+    who is full loses its weight.
+    """
+    unit = 0.0
+    full = True
+    while full and rest > _EPSILON:
+        total = 0.0
+        for weight in weights:
+            total += weight
+        if total <= 0.0:
+            return
+        unit = rest / total
+        full = False
+        for one in range(len(caps)):
+            if weights[one] > 0.0 and (
+                    caps[one] + unit * weights[one] >= most[one]):
+                rest -= most[one] - caps[one]
+                caps[one] = most[one]
+                weights[one] = 0.0
+                full = True
+    if not full:
+        for one in range(len(caps)):
+            caps[one] += unit * weights[one]
+
+
+class Controller:
+    """State of the loop: the common share ``u`` and who takes part in it."""
 
     def __init__(self, gain: float = 1.0, probe: float = 2.0) -> None:
         self._gain = gain
@@ -49,48 +90,22 @@ class Controller:
         """Return each instance's cap after one period.
 
         ``total`` is the use of the whole host; unknown takes everybody to
-        the minimum at once.  An instance that was not there in the last step
+        the minimum at once.  Each has the minimum, and the rest is split by
+        priority times present use plus a probing share, by which an idle
+        instance recovers.  An instance that was not there in the last step
         enters at the minimum.  The caps sum up to at most
         ``max(set_point, minimum * len(loads))``.
         """
-        least = {load.uuid: min(minimum, load.most) for load in loads}
-        floor = sum(least.values())
-        if total is None:
-            share = floor
-        else:
-            used = sum(load.usage or 0.0 for load in loads)
-            room = set_point - max(0.0, total - used)
-            share = self.share + self._gain * (set_point - total)
-            share = min(share, room + SLACK, set_point)
-        self.share = max(share, floor)
-        caps = self._split(loads, least)
-        self._members = frozenset(least)
-        return caps
-
-    def _split(self, loads: Sequence[Load],
-               least: Mapping[str, float]) -> dict[str, float]:
-        """Split the share: the minimum for all, the rest by weight.
-
-        The weight is priority times present use plus a probing share, by
-        which an idle instance recovers.  What an instance cannot use goes to
-        the others.
-        """
-        caps = dict(least)
-        rest = self.share - sum(least.values())
-        hungry = {load.uuid: load for load in loads
-                  if load.uuid in self._members}
-        while hungry and rest > 1e-9:
-            weights = {uuid: load.priority * (
-                max(0.0, load.usage or 0.0) + self._probe)
-                for uuid, load in hungry.items()}
-            unit = rest / sum(weights.values())
-            full = [uuid for uuid, load in hungry.items()
-                    if caps[uuid] + unit * weights[uuid] >= load.most]
-            if not full:
-                for uuid, weight in weights.items():
-                    caps[uuid] += unit * weight
-                break
-            for uuid in full:
-                rest -= hungry[uuid].most - caps[uuid]
-                caps[uuid] = hungry.pop(uuid).most
-        return caps
+        most = [load.most for load in loads]
+        caps = [min(minimum, one) for one in most]
+        used = [max(0.0, load.usage or 0.0) for load in loads]
+        floor = sum(caps)
+        self.share = floor if total is None else integrate(
+            self.share, total, sum(used), set_point, floor, self._gain, SLACK)
+        split(self.share - floor, [
+            load.priority * (use + self._probe)
+            if load.uuid in self._members else 0.0
+            for load, use in zip(loads, used, strict=True)], most, caps)
+        self._members = frozenset(load.uuid for load in loads)
+        return {load.uuid: cap
+                for load, cap in zip(loads, caps, strict=True)}

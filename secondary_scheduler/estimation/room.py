@@ -25,6 +25,7 @@ from secondary_scheduler.model.cluster import (
     Instance,
     State,
 )
+from secondary_scheduler.model.lazy import Lazy
 
 UNLIMITED = sys.maxsize
 
@@ -92,6 +93,7 @@ class Rooms:
         self._changed: dict[str, Mapping[str, Instance]] = {}
         self._coming: dict[str, list[Instance]] = defaultdict(list)
         self._capacity: dict[tuple[str, float], int] = {}
+        self._held: Lazy[str, Mapping[str, int]] = Lazy(self._sum)
         self._emptiest: list[tuple[float, str]] | None = None
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
@@ -114,6 +116,7 @@ class Rooms:
     def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
         before = self._place(host)
         self._changed[host] = residents
+        self._held.pop(host, None)
         if self._emptiest is not None:
             for place in before:
                 self._emptiest.pop(bisect.bisect_left(self._emptiest, place))
@@ -212,12 +215,19 @@ class Rooms:
 
     def stocks(self, host: str, instance: Instance) -> bool:
         """Tell whether the host's inventory has room for a newcomer."""
-        values = self.hosts[host]
-        held = [one.claims for one in self._holders(host)]
+        values, held = self.hosts[host], self._held[host]
         return all(
-            sum(claims[name] for claims in held) + amount
+            held.get(name, 0) + amount
             <= values.total.get(name, 0) - values.reserved.get(name, 0)
             for name, amount in instance.claims.items() if amount)
+
+    def _sum(self, host: str) -> Mapping[str, int]:
+        """Return what all that a host holds claims, by resource class."""
+        held: dict[str, int] = defaultdict(int)
+        for one in self._holders(host):
+            for name, amount in one.claims.items():
+                held[name] += amount
+        return held
 
     def sustains(self, host: str, newcomer: Instance) -> bool:
         """Tell whether measured use would stay below the thresholds.

@@ -79,7 +79,7 @@ class Admission:
                         - main[RESOURCES.index('cpu')] - use)
                 free = np.minimum(free, room // entry)
         shut = ((world.block_until > now) | ~world.watched
-                | self._observer.violated().any(axis=0))
+                | self._observer.violated.any(axis=0))
         return np.where(shut, 0.0, np.maximum(0.0, free))
 
     def asking(self, now: float) -> Iterator[tuple[int, Ints, Ints]]:

@@ -1,92 +1,124 @@
-"""The usage controllers of all hosts at once.
+"""The usage controllers: the agent's own law, compiled for all hosts.
 
-The same law as ``agent.controller``, which may not need NumPy; a test holds
-the two together.
+Compiled code works on one host at a time, since that is how the law reads.
 """
 
+import typing
+
+import numba
 import numpy as np
 
+from secondary_scheduler.agent import controller
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.world import Floats, Ints
+from secondary_scheduler.simulation.world import Bools, Floats, Ints
 
-_EPSILON = 1e-9
+compiled = numba.njit
 
-
-class Controllers:
-    """One integral loop for a resource on each of H hosts (Boettger 3.9)."""
-
-    def __init__(self, profile: Profile, hosts: int, instances: int) -> None:
-        self._profile = profile
-        self._hosts = hosts
-        self._members = np.full(instances, -1)
-        self.share = np.zeros(hosts)
-
-    def step(self, total: Floats, use: Floats, set_point: Floats,
-             guests: Ints, on: Ints, most: Floats) -> Floats:
-        """Return the caps of guests after one period, (guests,).
-
-        ``guests`` are the numbers of those that take part, ``on`` their
-        hosts, ``most`` what they can use.  ``total`` (H,) and ``use``
-        (guests,) were measured in the period.
-        """
-        least = np.minimum(self._profile.minimum_share, most)
-        floor = self._sum(least, on)
-        vms = self._sum(use, on)
-        self._integrate(total, vms, set_point, floor)
-        if self._profile.proportional:
-            caps = self._proportional(use, vms, on, least)
-        else:
-            caps = least + fill(
-                self.share - floor, use + self._profile.probe, most - least,
-                on, np.flatnonzero(self._members[guests] == on))
-        self._members[:] = -1
-        self._members[guests] = on
-        return caps
-
-    def _integrate(self, total: Floats, vms: Floats, set_point: Floats,
-                   floor: Floats) -> None:
-        share = self.share + self._profile.gain * (set_point - total)
-        if not self._profile.proportional:
-            room = set_point - np.maximum(0.0, total - vms)
-            share = np.minimum(share, room + self._profile.slack)
-        self.share = np.maximum(np.minimum(share, set_point), floor)
-
-    def _proportional(self, use: Floats, vms: Floats, on: Ints,
-                      least: Floats) -> Floats:
-        """Split by present use, with a floor (Boettger 3.9).
-
-        Without any use the shares are equal.
-        """
-        count = np.bincount(on, minlength=self._hosts)
-        part = np.where(vms[on] > 0, use / np.where(vms > 0, vms, 1.0)[on],
-                        1.0 / count[on])
-        return np.maximum(least, self.share[on] * part)
-
-    def _sum(self, values: Floats, on: Ints) -> Floats:
-        return np.bincount(on, values, minlength=self._hosts)
+_integrate = compiled(controller.integrate)
+split = compiled(controller.split)
 
 
-def fill(amount: Floats, weight: Floats, most: Floats, on: Ints,
-         hungry: Ints) -> Floats:
-    """Split each host's amount by weight, up to what each can use.
+class Law(typing.NamedTuple):
+    """What of a profile the controller of a host follows."""
 
-    ``amount`` is (H,), ``weight``, ``most`` and ``on`` are (parties,), and
-    ``hungry`` has the numbers of those that take part; what one cannot use
-    goes to the others.
+    least: float
+    gain: float
+    slack: float
+    probe: float
+    proportional: bool
+
+    @classmethod
+    def of(cls, profile: Profile) -> 'Law':
+        """Return a profile's."""
+        return cls(profile.minimum_share, profile.gain, profile.slack,
+                   profile.probe, profile.proportional)
+
+
+@compiled
+def control(share, total, set_point, law, use, most, weights, caps):
+    """Set the caps of a host's guests after one period, in place.
+
+    ``use`` and ``total`` were measured in the period, ``weights`` are by
+    which what is more than the minimum is split; they are used up.  All but
+    the first four are (guests,).
+
+    :returns: the new common share.
     """
-    given = np.zeros(len(weight))
-    rest = amount.copy()
-    while len(hungry):
-        at, part, top = on[hungry], weight[hungry], most[hungry]
-        weights = np.bincount(at, part, minlength=len(rest))
-        unit = np.maximum(0.0, rest) / np.where(weights > 0, weights, 1.0)
-        wish = unit[at] * part
-        full = (wish >= top) & (rest > _EPSILON)[at]
-        spent = np.bincount(at[full], top[full], minlength=len(rest))
-        given[hungry] = np.where(full, top, wish)
-        # Where somebody was given all, the others share what is left.
-        again = np.zeros(len(rest), dtype=bool)
-        again[at[full]] = True
-        hungry = hungry[again[at] & ~full]
-        rest -= spent
-    return given
+    floor = used = 0.0
+    for one in range(len(caps)):
+        caps[one] = min(law.least, most[one])
+        floor += caps[one]
+        used += use[one]
+    share = _integrate(share, total, used, set_point, floor, law.gain,
+                       law.slack)
+    if law.proportional:    # by present use, with a floor (Boettger 3.9)
+        for one in range(len(caps)):
+            part = use[one] / used if used > 0 else 1 / len(caps)
+            caps[one] = max(caps[one], share * part)
+    else:
+        split(share - floor, weights, most, caps)
+    return share
+
+
+@compiled
+def by_host(host: Ints, which: Bools, hosts: int) -> tuple[Ints, Ints]:
+    """Return some instances in the order of their hosts.
+
+    :returns: where each host's begin (hosts + 1,), and the numbers.
+    """
+    first = np.zeros(hosts + 1, dtype=np.int64)
+    for one in range(len(host)):
+        if which[one]:
+            first[host[one] + 1] += 1
+    for number in range(hosts):
+        first[number + 1] += first[number]
+    place = first.copy()
+    order = np.empty(first[hosts], dtype=np.int64)
+    for one in range(len(host)):
+        if which[one]:
+            order[place[host[one]]] = one
+            place[host[one]] += 1
+    return first, order
+
+
+class Agents(typing.NamedTuple):
+    """What the controllers of all hosts remember between two periods.
+
+    ``shares`` is (H,); of each instance (N,) ``caps`` has its cap, and
+    ``member`` the host on which it took part the last time.
+    """
+
+    shares: Floats
+    caps: Floats
+    member: Ints
+
+    @classmethod
+    def fresh(cls, hosts: int, instances: int) -> 'Agents':
+        """Return those that have seen nothing yet."""
+        return cls(np.zeros(hosts), np.zeros(instances),
+                   np.full(instances, -1))
+
+
+@compiled
+def control_hosts(agents: Agents, totals: Floats, set_points: Floats,
+                  law: Law, use: Floats, most: Floats, host: Ints,
+                  which: Bools) -> None:
+    """Control a resource on all hosts for one period.
+
+    ``totals`` and ``set_points`` are (H,), the others (N,); ``which`` guests
+    take part.  Of the others caps stay as they are.
+    """
+    first, order = by_host(host, which, len(totals))
+    used, top, caps, weights = use[order], most[order], use[order], use[order]
+    for place in range(len(order)):
+        known = agents.member[order[place]] == host[order[place]]
+        weights[place] = used[place] + law.probe if known else 0.0
+    for number in range(len(totals)):
+        begin, end = first[number], first[number + 1]
+        agents.shares[number] = control(
+            agents.shares[number], totals[number], set_points[number], law,
+            used[begin:end], top[begin:end], weights[begin:end],
+            caps[begin:end])
+    agents.caps[order] = caps
+    for one in range(len(which)):
+        agents.member[one] = host[one] if which[one] else -1

@@ -18,16 +18,21 @@ from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from secondary_scheduler.policies import language
 from secondary_scheduler.simulation.admission import Admission
 from secondary_scheduler.simulation.checks import Checks
-from secondary_scheduler.simulation.control import Controllers, fill
+from secondary_scheduler.simulation.control import Agents
 from secondary_scheduler.simulation.leases import Leases
 from secondary_scheduler.simulation.loads import STEPS, Course
 from secondary_scheduler.simulation.losses import Damage, Loss
 from secondary_scheduler.simulation.network import Links
 from secondary_scheduler.simulation.observe import Observer
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
+from secondary_scheduler.simulation.periods import (
+    Guests,
+    Rules,
+    Use,
+    period,
+)
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Record, Sample
-from secondary_scheduler.simulation.sharing import share_hosts
 from secondary_scheduler.simulation.turnover import (
     NOBODY,
     Arrivals,
@@ -94,9 +99,9 @@ class Simulation:
         self._leases = Leases(self.world, self._turnover, record)
         self._admission = Admission(self.world, self.checks, self._observer,
                                     self.operations, profile)
-        self._control = Controllers(profile, hosts, instances)
+        self._rules = Rules.of(profile, workload.shape.cores)
+        self._agents = Agents.fresh(hosts, instances)
         self._links = Links(self.world, profile)
-        self._caps = np.zeros(instances)
         self._room_s = np.zeros(hosts)
         self._due = np.full(workload.shape.clusters, np.inf)
         durations = ConcurrentDurations()
@@ -111,7 +116,8 @@ class Simulation:
         if self.workload.placed:
             self._place(0.0)
         for second in range(self.workload.seconds):
-            self._damage.strike(second)
+            # Who comes back knows of no failed checks.
+            self.checks.failed[:, self._damage.strike(second)] = 0
             self._turnover.arrive(second)
             if self.profile.placed:
                 self._place(second)
@@ -125,31 +131,19 @@ class Simulation:
     def _second(self, second: int) -> None:
         world = self.world
         hosts = len(world.block_until)
-        load, main, ops, vm = (np.zeros(hosts) for _one in range(4))
-        used = np.zeros(len(world.status))
+        load = np.zeros(hosts)
+        mean = Use.none(hosts, len(world.status))
         for step in range(STEPS):
             now = second + step / STEPS
             wanted = np.where(
                 world.up, self.workload.load[second * STEPS + step], 0.0)
-            guests = np.flatnonzero(self._inside)
-            on, boots = world.host[guests], world.booting[guests]
-            most = np.where(boots, world.boot[guests]
-                            * self.profile.throttles_boot, world.most[guests])
-            primary, burden, got = self._share(wanted, guests, on, most)
-            use = np.zeros(len(world.status))
-            use[guests] = got
-            burden = burden + np.bincount(on[boots], got[boots],
-                                          minlength=hosts)
-            work = np.bincount(on, np.where(boots, 0.0, got),
-                               minlength=hosts)
+            use = self._period(wanted)
             load += wanted / STEPS
-            main += primary / STEPS
-            ops += burden / STEPS
-            vm += work / STEPS
-            used += use / STEPS
-            self._adapt(primary + burden + work, got, guests, on, most)
-            self._work(np.where(world.booting, 0.0, use) / STEPS, now)
-            self.operations.advance(1 / STEPS, use, now + 1 / STEPS)
+            for total, one in zip(mean, use, strict=True):
+                total += one / STEPS
+            self._work(np.where(world.booting, 0.0, use.guests) / STEPS, now)
+            self.operations.advance(1 / STEPS, use.guests, now + 1 / STEPS)
+        main, ops, vm, used = mean
         nets = self._nets(second)
         wanted = nets[1].copy()
         nets[1], sent = self._transfer(wanted, used)
@@ -167,31 +161,15 @@ class Simulation:
         if self.record.logs:
             self._leases.look(now)
 
-    def _share(self, wanted: Floats, guests: Ints, on: Ints, most: Floats
-               ) -> tuple[Floats, Floats, Floats]:
-        """Return what primaries, operations and guests get, in percent.
-
-        ``most`` is what each guest can use, ``on`` the number of its host.
-        """
-        burden = self.operations.burden[0]
-        if self.profile.clairvoyant:
-            room = np.maximum(0.0, self._set_point - wanted - burden)
-            self._cap(guests, fill(room, np.ones(len(on)), most, on,
-                                   np.arange(len(on))))
-        if self.profile.local_control or self.profile.clairvoyant:
-            most = np.minimum(most, self._caps[guests])
-        return share_hosts(wanted, burden, most, on, (
-            float(self.world.shape.cores), 1.0, self.profile.weight))
-
-    def _cap(self, guests: Ints, caps: Floats) -> None:
-        """Cap the CPU of some guests; the others are under no control.
-
-        Where there is no agent any more its limits stay in force.
-        """
+    def _period(self, wanted: Floats) -> Use:
+        """Let a period pass; ``wanted`` is what primaries demand, (H,)."""
         world = self.world
-        kept = ~world.watched[world.host] & self._inside
-        self._caps[~kept] = 0.0
-        self._caps[guests] = caps
+        use = Use.none(len(wanted), len(world.status))
+        period(self._rules, wanted, self.operations.burden[0],
+               self._set_point, world.watched, Guests(
+                   self._inside, world.host, world.booting, world.boot,
+                   world.most, self._links.cpu_caps), self._agents, use)
+        return use
 
     @property
     def _inside(self) -> Bools:
@@ -218,8 +196,7 @@ class Simulation:
         got, sent = self._links.share(wanted, burden, used)
         sums = world.sum_by_host(sent, world.host >= 0)
         self._links.adapt(got + burden + sums, sent, self.checks.set_point(
-            'net_out', self.profile.margin), np.flatnonzero(
-                self._inside & world.running))
+            'net_out', self.profile.margin), self._inside & world.running)
         return got, sums
 
     def _work(self, use: Floats, now: float) -> None:
@@ -237,26 +214,11 @@ class Simulation:
             if self.workload.arrivals is not None:
                 self.operations.depart(one, now)
 
-    def _adapt(self, total: Floats, use: Floats, guests: Ints, on: Ints,
-               most: Floats) -> None:
-        """Let the agents control for one period."""
-        if self.profile.clairvoyant or not self.profile.local_control:
-            return
-        world = self.world
-        held = world.watched[on]
-        if not self.profile.throttles_boot:
-            held = held & world.running[guests]
-        guests, on, most, use = (one[held] for one in (
-            guests, on, most, use))
-        caps = self._control.step(total, use, self._set_point, guests, on,
-                                  most)
-        self._cap(guests, np.minimum(caps, self._links.cpu_caps[guests]))
-
     def _sample(self, second: int, values: dict[str, Floats], used: Floats
                 ) -> None:
         world, clusters = self.world, self.world.shape.clusters
         there = world.running | world.booting
-        caps = np.where(world.frozen, 0.0, self._caps)
+        caps = np.where(world.frozen, 0.0, self._agents.caps)
         # Who has just come is under no control yet.
         held = there & (world.frozen | (caps > 0) | self.profile.clairvoyant)
         most = np.where(world.booting, world.boot, world.most)
@@ -281,15 +243,20 @@ class Simulation:
     def _check(self, total: Floats, secondary: Floats, nets: Floats,
                sent: Floats) -> None:
         """Check all policies, with what primaries and guests transfer."""
-        slots = self._admission.running()
-        use = {'cpu': total, 'slots': slots, 'cores': self.world.sum_by_host(
-            self.world.vcpus, self.world.running & ~self.world.frozen)}
-        busy = {'cpu': secondary > 0, 'slots': slots > 0, 'cores': slots > 0}
-        others = self.operations.burden[1:] + np.stack((0 * sent, sent))
-        for row, resource in enumerate(RESOURCES[1:]):
-            use[resource] = nets[row] + others[row]
-            busy[resource] = others[row] > 0
-        self.checks.count(use, busy)
+        found = {'cpu': (total, secondary > 0)}
+        for resource in {one.resource for one in self.checks.policies}:
+            if resource in RESOURCES[1:]:
+                row = RESOURCES.index(resource)
+                others = self.operations.burden[row] + (
+                    sent if resource == 'net_out' else 0.0)
+                found[resource] = nets[row - 1] + others, others > 0
+            elif resource != 'cpu':
+                inside = self.world.running & ~self.world.frozen
+                held = (self._admission.running() if resource == 'slots' else
+                        self.world.sum_by_host(self.world.vcpus, inside))
+                found[resource] = held, held > 0
+        self.checks.count(*({resource: one[place] for resource, one
+                             in found.items()} for place in range(2)))
 
     def _each(self, which: Bools) -> list[tuple[int, int]]:
         """Return (policy, host) where something is so."""
@@ -360,6 +327,7 @@ class Simulation:
     # decisions
 
     def _decide(self, now: float) -> None:
+        self._observer.judge()
         for row, host in self._each(self.checks.fired & self.world.watched):
             policy = self.checks.policies[row]
             self._event(host, 'trigger', now, kind='global',
@@ -371,7 +339,7 @@ class Simulation:
             self._due[cluster] = min(self._due[cluster],
                                      now + math.floor(wait))
         if self.profile.patient and now % self.profile.provision_s == 0:
-            tired = self._observer.violated().any(axis=0)
+            tired = self._observer.violated.any(axis=0)
             self._due[np.unique(self.world.cluster_of_host[tired])] = now
         if self.profile.reconfigure:
             for cluster in np.flatnonzero(self._due <= now):
@@ -383,7 +351,7 @@ class Simulation:
 
     def _reconfigure(self, cluster: int, now: float) -> None:
         hosts = self.world.hosts_of(cluster)
-        if not self._observer.violated()[:, hosts.start:hosts.stop].any():
+        if not self._observer.violated[:, hosts.start:hosts.stop].any():
             return
         seen = self._observer.cluster(cluster, now)
         plan = self._guided.decide(seen, Request('preempt'), Budget())

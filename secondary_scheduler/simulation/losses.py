@@ -72,8 +72,9 @@ class Damage:
         self._operations = operations
         self._record = record
 
-    def strike(self, now: float) -> None:
-        """Let happen whatever is due."""
+    def strike(self, now: float) -> list[int]:
+        """Let happen whatever is due; return where agents begin anew."""
+        anew = []
         for (what, number), at in list(self._back.items()):
             if at <= now:
                 del self._back[what, number]
@@ -81,8 +82,10 @@ class Damage:
                     self._operations.return_host(number, now)
                 else:
                     self._world.watched[number] = True
+                    anew.append(number)
         while self._coming and self._coming[-1].time_s <= now:
             self._lose(self._coming.pop(), now)
+        return anew
 
     def _lose(self, loss: Loss, now: float) -> None:
         world, one = self._world, loss.number

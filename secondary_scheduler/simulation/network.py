@@ -6,10 +6,16 @@ fitted (3.9).
 
 import numpy as np
 
-from secondary_scheduler.simulation.control import Controllers
+from secondary_scheduler.simulation.control import (
+    Agents,
+    Law,
+    by_host,
+    compiled,
+    control_hosts,
+)
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.sharing import share_hosts
-from secondary_scheduler.simulation.world import Floats, Ints, World
+from secondary_scheduler.simulation.sharing import share_host
+from secondary_scheduler.simulation.world import Bools, Floats, Ints, World
 
 
 class Links:
@@ -19,8 +25,8 @@ class Links:
         self._world = world
         self._profile = profile
         hosts, instances = len(world.block_until), len(world.status)
-        self._control = Controllers(profile, hosts, instances)
-        self._caps = np.full(instances, 100.0)
+        self._agents = Agents.fresh(hosts, instances)
+        self._agents.caps[:] = 100.0
 
     def share(self, primary: Floats, burden: Floats, cpu: Floats
               ) -> tuple[Floats, Floats]:
@@ -28,27 +34,24 @@ class Links:
 
         ``cpu`` is what instances use: who gets less CPU sends less.
         """
-        world, net = self._world, self._world.shape.net
-        on = np.flatnonzero(world.running & (net * cpu > 0))
-        demand = net * cpu[on] / world.most[on]
+        world = self._world
+        sent = np.where(world.running, world.shape.net * cpu / world.most,
+                        0.0)
         if self._profile.shapes_traffic:
-            demand = np.minimum(demand, self._caps[on])
-        got, _burden, part = share_hosts(primary, burden, demand,
-                                         world.host[on], (1.0, 1.0, 1.0))
-        sent = np.zeros(len(cpu))
-        sent[on] = part
+            sent = np.minimum(sent, self._agents.caps)
+        got = primary.copy()
+        _share_links(got, burden, sent, world.host, sent > 0)
         return got, sent
 
     def adapt(self, total: Floats, sent: Floats, set_point: Floats,
-              guests: Ints) -> None:
+              guests: Bools) -> None:
         """Control for a second, those that are running and not frozen."""
         net = self._world.shape.net
         if net and self._profile.local_control:
-            caps = self._control.step(
-                total, sent[guests], set_point, guests,
-                self._world.host[guests], np.full(len(guests), net))
-            self._caps[:] = net
-            self._caps[guests] = caps
+            self._agents.caps[:] = net
+            control_hosts(self._agents, total, set_point,
+                          Law.of(self._profile), sent,
+                          np.full(len(sent), net), self._world.host, guests)
 
     @property
     def cpu_caps(self) -> Floats:
@@ -57,4 +60,17 @@ class Links:
         most, net = self._world.most, self._world.shape.net
         if not net or self._profile.shapes_traffic:
             return most
-        return most * np.minimum(1.0, self._caps / net)
+        return most * np.minimum(1.0, self._agents.caps / net)
+
+
+@compiled
+def _share_links(primary: Floats, burden: Floats, sent: Floats, host: Ints,
+                 sends: Bools) -> None:
+    """Put what primaries and instances send in place of what they want."""
+    first, order = by_host(host, sends, len(primary))
+    for number in range(len(primary)):
+        here = order[first[number]:first[number + 1]]
+        part = sent[here]
+        primary[number], _burden = share_host(
+            primary[number], burden[number], part, (1.0, 1.0, 1.0))
+        sent[here] = part

@@ -3,6 +3,7 @@
 import numpy as np
 
 from secondary_scheduler.model.cluster import (
+    DOWN,
     Cluster,
     Host,
     HostPolicy,
@@ -47,6 +48,8 @@ class Observer:
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
+        #: Which policies ask for the cloud's help, (P, H); see ``judge``.
+        self.violated = np.zeros_like(checks.failed, dtype=bool)
 
     def see(self, main: Floats, use: Floats) -> None:
         """Take a second: primaries (resources, H), instances' CPU (N,)."""
@@ -68,22 +71,22 @@ class Observer:
             return np.asarray(use)
         return np.minimum(use, self._profile.useful_share)
 
-    def violated(self) -> Bools:
-        """Return which policies ask for the cloud's help, (P, H).
+    def judge(self) -> None:
+        """Find out which policies ask for the cloud's help now.
 
         An agent that freezes holds dynamic ones for as long as it is patient.
         """
         world = self._world
-        violated = self._checks.violated & world.watched
+        self.violated = self._checks.violated & world.watched
         if not self._profile.patient:
-            return violated
+            return
         tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
         relief = world.sum_by_host(
             tired.astype(float), tired & (world.host >= 0)) > 0
         dynamic = np.array([[not one.static]
                             for one in self._checks.policies])
-        return np.asarray(np.where(dynamic, relief, violated)
-                          & world.watched)
+        self.violated = np.where(dynamic, relief, self.violated
+                                 ) & world.watched
 
     def cluster(self, number: int, now: float) -> Cluster:
         """Return a cluster as it is known now; names are numbers."""
@@ -111,8 +114,7 @@ class Observer:
     def _seen_as(self, number: int, now: float, hosts: Ints, instances: Ints
                  ) -> Cluster:
         world = self._world
-        violated = self.violated()
-        resting_hosts, resting = self._resting(violated, now)
+        resting_hosts, resting = self._resting(now)
         flights = list(self._operations.of_cluster(number))
         busy = {one.instance for one in flights}
         first_host = world.hosts_of(number).start
@@ -127,7 +129,7 @@ class Observer:
                 hosts.tolist(), main.T.tolist(), strict=True):
             one = Host(
                 str(name(host)), float(world.shape.cores), self._inventory,
-                cpu_primary=cpu, policies=self._policies(host, violated),
+                cpu_primary=cpu, policies=self._policies(host),
                 blocked=bool(resting_hosts[host]),
                 usage={'net_in': net_in, 'net_out': net_out})
             seen_hosts[one.name] = one
@@ -144,15 +146,16 @@ class Observer:
                 State.BUSY if instance in busy else _STATES[status],
                 vcpus, int(memory_mb), 0, cpu=cpu, blocked=held, usage=usage)
             seen[guest.uuid] = guest
-            leases[guest.lease] = Lease(
-                guest.lease, queued=True, priority=5.0, waited_s=now - float(
-                    world.queued_since[number, lease]))
+            if guest.state in DOWN:     # nobody else waits
+                leases[guest.lease] = Lease(
+                    guest.lease, queued=True, priority=5.0, waited_s=now
+                    - float(world.queued_since[number, lease]))
         return Cluster(seen_hosts, seen, leases, tuple(
             InFlight(one.kind, f'{one.instance - first:05}',
                      name(one.source), name(one.target),
                      one.remaining_s(now)) for one in flights))
 
-    def _resting(self, violated: Bools, now: float) -> tuple[Bools, Bools]:
+    def _resting(self, now: float) -> tuple[Bools, Bools]:
         """Return which hosts and instances are to be left alone, (H,), (N,).
 
         Where ``rests`` is off, what was operated on a moment ago is left
@@ -162,8 +165,8 @@ class Observer:
         world = self._world
         hosts = (world.block_until > now) | ~world.watched
         instances = world.hold_until > now
-        if not self._profile.rests:
-            called = violated.any(axis=0)
+        called = self.violated.any(axis=0)
+        if not self._profile.rests and called.any():
             # A migration that is under way locks its target for good.
             hosts &= (~called | ~world.watched
                       | np.isinf(world.block_until))
@@ -173,13 +176,12 @@ class Observer:
             instances &= ~(world.running & np.isin(lease, lease[here]))
         return hosts, instances
 
-    def _policies(self, host: int, violated: Bools
-                  ) -> tuple[HostPolicy, ...]:
+    def _policies(self, host: int) -> tuple[HostPolicy, ...]:
         checks = self._checks
         return tuple(
             HostPolicy(one.text, one.resource,
                        float(checks.threshold[row, host]), one.timelimit,
                        int(checks.failed[row, host]),
-                       bool(violated[row, host]),
+                       bool(self.violated[row, host]),
                        int(checks.sensitivity[row, 0]))
             for row, one in enumerate(checks.policies))

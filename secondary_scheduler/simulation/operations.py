@@ -10,6 +10,7 @@ what it needs, whenever they have begun.
 
 from collections.abc import Iterable, Iterator
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -90,8 +91,9 @@ class Operations:
     def starts(self) -> Floats:
         """Return how many are to come up from scratch on each host, (H,)."""
         return np.bincount(
-            [one.target for cluster in range(len(self._waiting))
-             for one in self.of_cluster(cluster) if one.kind is Kind.START],
+            [one.target for one in itertools.chain(
+                *self._waiting, self.flights.values())
+             if one.kind is Kind.START],
             minlength=len(self.world.block_until)).astype(float)
 
     def of_the_frozen(self) -> Bools:
@@ -99,9 +101,8 @@ class Operations:
         """
         world = self.world
         found = np.zeros(len(world.block_until), dtype=bool)
-        frozen = np.flatnonzero(world.frozen & world.busy)
-        for host in {host for one in frozen
-                     for host in self.flights[int(one)].hosts}:
+        for host in {host for one, flight in self.flights.items()
+                     if world.frozen[one] for host in flight.hosts}:
             found[host] = all(world.frozen[one] for one in self.on_host(host))
         return found
 
@@ -117,8 +118,7 @@ class Operations:
 
     def _ongoing(self, cluster: int) -> list[int]:
         those = self.world.instances_of(cluster)
-        return [those.start + int(one) for one in np.flatnonzero(
-            self.world.busy[those.start:those.stop])]
+        return [one for one in sorted(self.flights) if one in those]
 
     # beginning
 
@@ -165,7 +165,7 @@ class Operations:
                  }.get(flight.kind, Status.RUNNING)
         gone = any(not (world.up[host] and world.watched[host])
                    for host in flight.hosts)
-        if world.busy[one] or world.status[one] != needs or gone:
+        if one in self.flights or world.status[one] != needs or gone:
             return
         world.left[one] = self._true_duration(flight)
         self.flights[one] = flight
@@ -310,14 +310,14 @@ class Operations:
                  if one != instance and (world.running[one]
                                          or world.booting[one])]
         for one in peers:
-            if world.busy[one]:
+            if one in self.flights:
                 self._abort(one, now)
         down = Kind.SUSPEND if self._profile.freeze else Kind.STOP
         self.order(down, [one for one in peers if world.running[one]],
                    now, 'local')
 
     def _down(self, instance: int, now: float, cause: str) -> None:
-        if self.world.busy[instance]:
+        if instance in self.flights:
             self._abort(instance, now)
         self._lose(instance, cause, now)
         self.world.status[instance] = Status.STOPPED
@@ -362,7 +362,7 @@ class Operations:
 
     def depart(self, instance: int, now: float) -> None:
         """Let an instance go for good, by itself, whatever is under way."""
-        if self.world.busy[instance]:
+        if instance in self.flights:
             self._abort(instance, now)
         waiting = self._waiting[int(self.world.cluster_of[instance])]
         waiting[:] = [one for one in waiting if one.instance != instance]

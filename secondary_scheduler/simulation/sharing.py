@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from secondary_scheduler.simulation.world import Floats, Ints
+from secondary_scheduler.simulation.control import compiled
+from secondary_scheduler.simulation.world import Floats
 
 #: Use of a host's CPU (share of 1) from which neighbours slow each other.
 KNEE = 0.686
@@ -20,60 +21,54 @@ def speed(total: Floats, primary: Floats, contention: float) -> Floats:
     return np.asarray(1.0 - contention * np.maximum(0.0, over - own))
 
 
-def share_hosts(primary: Floats, burden: Floats, guests: Floats,
-                owner: Ints, weights: tuple[float, float, float]
-                ) -> tuple[Floats, Floats, Floats]:
-    """Return what primaries, operations and guests get, in percent.
+@compiled
+def max_min(demand: Floats, weight: Floats, capacity: float = 100.0
+            ) -> Floats:
+    """Share a capacity among parties; all (parties,).
 
-    What primaries and operations demand is (H,), what guests do (guests,)
-    with the number of their host in ``owner``; ``weights`` has one for each
-    of the three.
+    Weighted max-min fairness: nobody gets more than it demands, and who gets
+    less has at least as much for its weight as any other.
     """
-    hosts = len(primary)
-    total = primary + burden + np.bincount(owner, guests, minlength=hosts)
-    full = np.flatnonzero(total > 100.0)
-    if not len(full):
-        return primary, burden, guests
-    row = np.full(hosts, -1)
-    row[full] = every = np.arange(len(full))
-    there = np.flatnonzero(row[owner] >= 0)
-    demand = (primary[full], burden[full], guests[there])
-    got = np.split(max_min(
-        np.concatenate(demand),
-        np.repeat(weights, [len(one) for one in demand]),
-        np.concatenate((every, every, row[owner[there]])), len(full)),
-        (len(full), 2 * len(full)))
-    shares = primary.copy(), burden.copy(), guests.copy()
-    for share, where, part in zip(shares, (full, full, there), got,
-                                  strict=True):
-        share[where] = part
-    return shares
-
-
-def max_min(demand: Floats, weight: Floats, owner: Ints, count: int,
-            capacity: float = 100.0) -> Floats:
-    """Share the capacity of each of ``count`` hosts among parties.
-
-    ``demand``, ``weight`` and ``owner`` (the number of a host) are of shape
-    (parties,).  Weighted max-min fairness: nobody gets more than it demands,
-    and who gets less has at least as much for its weight as any other.
-    """
-    wanted = np.bincount(owner, demand, minlength=count)
-    crowded = (wanted > capacity)[owner]
-    if not crowded.any():
-        return demand
+    wanted = 0.0
+    for one in demand:
+        wanted += one
     share = demand.copy()
-    open_ = crowded.copy()
-    while True:
-        spent = np.bincount(owner, np.where(open_, 0.0, share),
-                            minlength=count)
-        weights = np.bincount(owner, np.where(open_, weight, 0.0),
-                              minlength=count)
-        with np.errstate(divide='ignore', invalid='ignore'):
-            level = ((capacity - spent) / weights)[owner] * weight
-        full = open_ & (demand <= level)
-        if not full.any():
-            return np.where(open_, level, share)
-        open_ &= ~full
-        if not open_.any():
-            return share
+    if wanted <= capacity:
+        return share
+    level, before = 0.0, -1.0
+    while level > before:   # who wants no more than it leaves it to others
+        left, weights, before = capacity, 0.0, level
+        for one in range(len(demand)):
+            if demand[one] > level * weight[one]:
+                weights += weight[one]
+            else:
+                left -= demand[one]
+        if weights > 0.0:
+            level = max(level, left / weights)
+    for one in range(len(demand)):
+        share[one] = min(demand[one], level * weight[one])
+    return share
+
+
+@compiled
+def share_host(primary: float, burden: float, guests: Floats,
+               weights: tuple[float, float, float]) -> tuple[float, float]:
+    """Share a host among its primary, operations and guests, in percent.
+
+    All say what they demand; what ``guests`` get is put in its place, and the
+    other two are returned.  ``weights`` has one for each of the three.
+    """
+    total = primary + burden
+    for one in guests:
+        total += one
+    if total <= 100.0:
+        return primary, burden
+    demand, weight = np.empty(len(guests) + 2), np.empty(len(guests) + 2)
+    demand[0], weight[0] = primary, weights[0]
+    demand[1], weight[1] = burden, weights[1]
+    for one in range(len(guests)):
+        demand[one + 2], weight[one + 2] = guests[one], weights[2]
+    share = max_min(demand, weight)
+    for one in range(len(guests)):
+        guests[one] = share[one + 2]
+    return share[0], share[1]

@@ -7,7 +7,6 @@ from c n on.  Shares are in percent of a host, work in core-seconds.
 
 from collections.abc import Sequence
 import dataclasses
-import enum
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,11 @@ Bools = npt.NDArray[np.bool_]
 NOWHERE = -1
 
 
-class Status(enum.IntEnum):
+class Status:
     """What an instance is, while no operation on it has ended.
 
-    Who is absent has not come yet, or is gone for good.
+    Who is absent has not come yet, or is gone for good.  These are plain
+    numbers: NumPy takes much longer to compare an array with others.
     """
 
     ABSENT = -1

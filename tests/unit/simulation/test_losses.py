@@ -32,7 +32,7 @@ class Base(unittest.TestCase):
         return self.record.tally.counts[0]
 
     def states(self, one):
-        return [Status(state) for state in one.world.status]
+        return one.world.status.tolist()
 
 
 class TestCrash(Base):
@@ -135,9 +135,20 @@ class TestAgent(Base):
     def test_without_a_floor_its_limits_stay(self):
         one, guest = self.after(dataclasses.replace(
             profiles.THESIS, noise=0.0))
-        self.assertGreater(one._caps[guest], 0.0)
+        self.assertGreater(one._agents.caps[guest], 0.0)
         self.assertGreater(self.counts['invalid'], 0)
         self.assertEqual(0, self.counts['kill'])
+
+    def test_who_is_back_knows_of_no_failed_checks(self):
+        one = self.begin(Loss(60, Lost.AGENT, 0, 15.0), seconds=90,
+                         profile=profiles.THESIS)
+        load = np.zeros((180, 2))
+        load[120:] = 85.0
+        one.workload = dataclasses.replace(one.workload, load=load)
+        failed = []
+        one.run(lambda _second: failed.append(int(one.checks.failed[0, 0])))
+        self.assertGreater(failed[74], 1)
+        self.assertLessEqual(failed[75], 1)
 
     def test_all_is_well_when_it_is_back(self):
         one = self.begin(Loss(60, Lost.AGENT, 0, 30.0), seconds=120)

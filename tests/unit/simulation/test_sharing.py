@@ -9,56 +9,43 @@ import numpy as np
 from secondary_scheduler.simulation import queueing, sharing
 from secondary_scheduler.simulation.experiments import hlt
 
-PARTIES = st.lists(st.tuples(
-    st.floats(0, 100), st.floats(0.01, 10), st.integers(0, 2)),
-    min_size=1, max_size=12)
+PARTIES = st.lists(st.tuples(st.floats(0, 100), st.floats(0.01, 10)),
+                   min_size=1, max_size=12)
 
 
 class TestMaxMin(unittest.TestCase):
 
-    def shares(self, parties, capacity=100.0):
-        demand, weight, owner = (np.array(one) for one in zip(
-            *parties, strict=True))
-        return demand, weight, owner, sharing.max_min(
-            demand, weight, owner, 3, capacity)
+    def shares(self, *parties):
+        demand, weight = (np.array(one) for one in zip(*parties, strict=True))
+        return demand, weight, sharing.max_min(demand, weight)
 
     @given(PARTIES)
     def test_no_more_than_there_is_nor_than_is_wanted(self, parties):
-        demand, _weight, owner, share = self.shares(parties)
+        demand, _weight, share = self.shares(*parties)
         self.assertTrue((share <= demand + 1e-9).all())
-        for host in range(3):
-            here = owner == host
-            self.assertAlmostEqual(min(100.0, demand[here].sum()),
-                                   share[here].sum(), places=6)
+        self.assertAlmostEqual(min(100.0, demand.sum()), share.sum(),
+                               places=6)
 
     @given(PARTIES)
     def test_who_gets_less_has_at_least_as_much_by_weight(self, parties):
-        demand, weight, owner, share = self.shares(parties)
+        demand, weight, share = self.shares(*parties)
         for one in np.flatnonzero(share < demand - 1e-6):
-            others = owner == owner[one]
             self.assertTrue((share[one] / weight[one]
-                             >= (share / weight)[others] - 1e-6).all())
+                             >= share / weight - 1e-6).all())
 
     def test_by_hand(self):
-        share = self.shares([(80.0, 2.0, 0), (50.0, 1.0, 0), (10.0, 1.0, 0),
-                             (90.0, 1.0, 1)])[3]
-        np.testing.assert_allclose([60, 30, 10, 90], share)
-
+        np.testing.assert_allclose(
+            [60, 30, 10],
+            self.shares((80.0, 2.0), (50.0, 1.0), (10.0, 1.0))[2])
+        np.testing.assert_allclose([90], self.shares((90.0, 1.0))[2])
 
     @given(PARTIES, st.floats(0, 120), st.floats(0, 40))
     def test_hosts_share_like_their_parties(self, parties, primary, burden):
-        demand, _weight, owner = (np.array(one) for one in zip(
-            *parties, strict=True))
-        wants = (np.array([primary, 10, 0]), np.array([0, burden, burden]),
-                 demand)
-        every = np.arange(3)
-        together = sharing.max_min(
-            np.concatenate(wants),
-            np.repeat([2.0, 1, 0.1], [3, 3, len(owner)]),
-            np.concatenate((every, every, owner)), 3)
-        apart = sharing.share_hosts(*wants, owner, (2.0, 1.0, 0.1))
-        np.testing.assert_allclose(together, np.concatenate(apart),
-                                   atol=1e-6)
+        guests = np.array([demand for demand, _weight in parties])
+        _demand, _weight, together = self.shares(
+            (primary, 2.0), (burden, 1.0), *((one, 0.1) for one in guests))
+        apart = sharing.share_host(primary, burden, guests, (2.0, 1.0, 0.1))
+        np.testing.assert_allclose(together, (*apart, *guests), atol=1e-6)
 
 
 class TestSpeed(unittest.TestCase):
