@@ -419,9 +419,11 @@ def forget_orphans() -> None:
     Nova leaves some behind where a test, or whoever ends one, cuts it off
     within a live migration: they would be taken for ever.
     """
-    say(run([layout.BIN / 'secondary-scheduler', 'host', 'audit', '--delete'],
-            netns=True, env=layout.credentials(),
-            timeout=120).stdout.strip())
+    audit = run([layout.BIN / 'secondary-scheduler', 'host', 'audit',
+                 '--delete'], netns=True, env=layout.credentials(), timeout=120)
+    for line in audit.stdout.splitlines():
+        if line.endswith('released.'):
+            say(line)
 
 
 def _migrate_rest() -> None:

@@ -1,3 +1,4 @@
+import math
 import unittest
 
 from hypothesis import given
@@ -78,6 +79,11 @@ class Steps(unittest.TestCase):
     def test_minimum_holds_against_a_busy_primary(self):
         _, caps = simulate(Controller(), 20, lambda k: 99.0, lambda k: 50.0)
         self.assertEqual({'a': 5.0, 'b': 5.0}, caps)
+
+    def test_what_is_no_number_means_minimum(self):
+        for unknown in (math.nan, math.inf):
+            caps = Controller().step(unknown, [Load('a', 5, 40.0)], W, 5.0)
+            self.assertEqual({'a': 5.0}, caps)
 
     def test_an_idle_instance_recovers(self):
         controller, used = Controller(), {'a': 0.0, 'b': 60.0}
