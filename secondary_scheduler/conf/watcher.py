@@ -125,6 +125,18 @@ A decision that runs out of it carries out the best plan found so far. It is
 counted in work and not in seconds so that the same situation leads to the
 same plan.
 """),
+    cfg.IntOpt(
+        'operations_per_host',
+        default=1,
+        min=1,
+        mutable=True,
+        help="""
+How many operations of a plan may go on at a time on one host; the others wait
+for these to end. One live migration at a time is also what nova-compute does
+unless its ``max_concurrent_live_migrations`` is raised, and two that share a
+busy host take longer than one after the other. Plans of other audits are not
+counted: hosts of one that is carried out are left alone by the next.
+"""),
     cfg.FloatOpt(
         'snapshot_stale_after',
         default=120.0,

@@ -149,11 +149,11 @@ class Estimator:
         and no operation goes on (R14).
         """
         works = [work for work in works if host in (work.source, work.target)]
-        if resource not in STATIC and not (
-                any(self._uses(resource, host, at_s, works, only))
-                or any(self.overheads.ongoing(work, at_s) for work in works)):
+        if self.predict(resource, host, at_s, works, only) <= threshold:
             return True
-        return self.predict(resource, host, at_s, works, only) <= threshold
+        return resource not in STATIC and not (
+            any(self._uses(resource, host, at_s, works, only))
+            or any(self.overheads.ongoing(work, at_s) for work in works))
 
     def _uses(self, resource: str, host: str, at_s: float,
               works: list[Work], only: Collection[str] | None

@@ -45,7 +45,7 @@ class Limits:
     minimum_share: float = 5.0
     useful_share: float = 10.0
     margin: float = 1.0
-    lanes: int = 2
+    lanes: int = 1
 
     @property
     def entry_share(self) -> float:

@@ -20,8 +20,9 @@ from secondary_scheduler.simulation.world import (
     World,
 )
 
-#: Hosts that a decision is asked about at a time: as many as the thesis had.
-LOOKED_AT = 25
+#: Hosts and instances on them that a decision is asked about at a time: as
+#: many as the thesis had.
+LOOKED_AT = 24 + 48
 
 
 class Admission:
@@ -68,7 +69,7 @@ class Admission:
         world = self._world
         coming = self._operations.starts()
         free = self.slots() - coming - world.count_by_host(world.running)
-        main = self._observer.main()
+        main = self._observer.foreseen()
         use = world.sum_by_host(self._observer.counted(), world.running)
         use = use + coming * self._profile.counting.overheads.newcomer
         entry = self._entry()[world.cluster_of_host]
@@ -92,6 +93,7 @@ class Admission:
         room = self._open(now)
         free_mb = shape.memory_mb - world.sum_by_host(
             world.memory_mb, world.host >= 0)
+        residents = world.count_by_host(world.host >= 0)
         down = ~world.running & ~world.busy & ~world.reserved & world.present
         held = world.busy | world.reserved | (world.hold_until > now)
         at_home = room[world.host] >= 1
@@ -114,5 +116,7 @@ class Admission:
             fit = hosts.start + np.flatnonzero(
                 (places[cluster] >= 1)
                 & (free_mb[hosts.start:hosts.stop] >= least_mb))
-            emptiest = np.argsort(-free_mb[fit], kind='stable')[:LOOKED_AT]
-            yield cluster, np.sort(fit[emptiest]), asked
+            emptiest = fit[np.argsort(-free_mb[fit], kind='stable')]
+            seen = np.cumsum(1 + residents[emptiest])
+            yield cluster, np.sort(emptiest[:max(1, np.searchsorted(
+                seen, LOOKED_AT, side='right'))]), asked

@@ -5,14 +5,16 @@ Compiled code works on one host at a time, since that is how the law reads.
 
 import typing
 
-import numba
 import numpy as np
 
 from secondary_scheduler.agent import controller
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.world import Bools, Floats, Ints
-
-compiled = numba.njit
+from secondary_scheduler.simulation.world import (
+    Bools,
+    Floats,
+    Ints,
+    compiled,
+)
 
 _integrate = compiled(controller.integrate)
 split = compiled(controller.split)

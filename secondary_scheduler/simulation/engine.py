@@ -30,6 +30,7 @@ from secondary_scheduler.simulation.periods import (
     Rules,
     Use,
     period,
+    presence,
 )
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Record, Sample
@@ -132,18 +133,16 @@ class Simulation:
         world = self.world
         hosts = len(world.block_until)
         load = np.zeros(hosts)
-        mean = Use.none(hosts, len(world.status))
+        use = Use.none(hosts, len(world.status))
         for step in range(STEPS):
             now = second + step / STEPS
             wanted = np.where(
                 world.up, self.workload.load[second * STEPS + step], 0.0)
-            use = self._period(wanted)
             load += wanted / STEPS
-            for total, one in zip(mean, use, strict=True):
-                total += one / STEPS
-            self._work(np.where(world.booting, 0.0, use.guests) / STEPS, now)
-            self.operations.advance(1 / STEPS, use.guests, now + 1 / STEPS)
-        main, ops, vm, used = mean
+            used = self._period(wanted, use)
+            self._results(now)
+            self.operations.advance(1 / STEPS, used, now + 1 / STEPS)
+        main, ops, vm, used = (one / STEPS for one in use)
         nets = self._nets(second)
         wanted = nets[1].copy()
         nets[1], sent = self._transfer(wanted, used)
@@ -161,21 +160,29 @@ class Simulation:
         if self.record.logs:
             self._leases.look(now)
 
-    def _period(self, wanted: Floats) -> Use:
-        """Let a period pass; ``wanted`` is what primaries demand, (H,)."""
+    def _period(self, wanted: Floats, use: Use) -> Floats:
+        """Let a period pass; ``wanted`` is what primaries demand, (H,).
+
+        :returns: what each guest used, (N,); all of it is added to ``use``.
+        """
         world = self.world
-        use = Use.none(len(wanted), len(world.status))
+        used = np.zeros(len(world.status))
         period(self._rules, wanted, self.operations.burden[0],
-               self._set_point, world.watched, Guests(
-                   self._inside, world.host, world.booting, world.boot,
-                   world.most, self._links.cpu_caps), self._agents, use)
-        return use
+               self._set_point, world.watched, self._guests, self._agents,
+               use, used)
+        return used
 
     @property
     def _inside(self) -> Bools:
         """Which instances are on a host, and not at the floor."""
         world = self.world
         return (world.running | world.booting) & ~world.frozen
+
+    @property
+    def _guests(self) -> Guests:
+        world = self.world
+        return Guests(self._inside, world.host, world.booting, world.boot,
+                      world.most, self._links.cpu_caps, world.work)
 
     @property
     def _set_point(self) -> Floats:
@@ -193,19 +200,17 @@ class Simulation:
         """Share the links out; return what primaries and guests send."""
         world = self.world
         burden = self.operations.burden[2]
-        got, sent = self._links.share(wanted, burden, used)
-        sums = world.sum_by_host(sent, world.host >= 0)
+        got, sent, sums = self._links.share(wanted, burden, used)
         self._links.adapt(got + burden + sums, sent, self.checks.set_point(
             'net_out', self.profile.margin), self._inside & world.running)
         return got, sums
 
-    def _work(self, use: Floats, now: float) -> None:
-        """Let instances work; a result is a unit of work in one life.
+    def _results(self, now: float) -> None:
+        """See who has done its work; a result is a unit of it in one life.
 
         Who has come to do a unit goes when it is done.
         """
-        world, shape = self.world, self.world.shape
-        world.work += use * (shape.cores / 100)
+        world = self.world
         for one in np.flatnonzero(world.work >= world.unit).tolist():
             unit = float(world.unit[one])
             world.work[one] -= unit
@@ -216,27 +221,24 @@ class Simulation:
 
     def _sample(self, second: int, values: dict[str, Floats], used: Floats
                 ) -> None:
-        world, clusters = self.world, self.world.shape.clusters
-        there = world.running | world.booting
-        caps = np.where(world.frozen, 0.0, self._agents.caps)
-        # Who has just come is under no control yet.
-        held = there & (world.frozen | (caps > 0) | self.profile.clairvoyant)
-        most = np.where(world.booting, world.boot, world.most)
-        values['able'] = world.sum_by_host(most, there & ~world.frozen)
-        values['floored'] = world.sum_by_host(most, there & world.frozen)
+        world, caps = self.world, self._agents.caps
+        floored = (world.running | world.booting) & world.frozen
+        clairvoyant = self.profile.clairvoyant
+        values['able'], values['floored'], *counts = presence(
+            self._guests, floored, caps, clairvoyant, len(values['load']))
 
         def shares(host: int) -> tuple[dict[str, float], dict[str, float]]:
-            those = np.flatnonzero(there & (world.host == host))
+            those = np.flatnonzero((world.host == host) & (
+                self._inside | floored))
             return ({world.name(one): float(used[one]) for one in those},
-                    {world.name(one): float(caps[one]) for one in those
-                     if held[one]})
-
-        def count(which: Bools) -> Floats:
-            return which.reshape(clusters, -1).sum(axis=1).astype(float)
+                    {world.name(one): 0.0 if floored[one]
+                     else float(caps[one]) for one in those
+                     if floored[one] or clairvoyant or caps[one] > 0})
 
         self.record.sample(second, Sample(
-            values, self.checks.set_point('cpu', 0.0), count(held),
-            count(held & (caps == 0.0))), shares)
+            values, self.checks.set_point('cpu', 0.0), *(
+                count.reshape(world.shape.clusters, -1).sum(axis=1)
+                for count in counts)), shares)
 
     # policies
 
@@ -305,9 +307,11 @@ class Simulation:
     def _thaw(self, main: Floats, now: float) -> None:
         """Lift the floor where there has been room for long enough."""
         world = self.world
-        world.frozen_s[world.frozen] += 1
-        stuck = world.frozen & (world.host >= 0) & world.watched[world.host]
-        if not stuck.any():
+        frozen = np.flatnonzero(world.frozen)
+        world.frozen_s[frozen] += 1
+        at = world.host[frozen]
+        stuck = frozen[(at >= 0) & world.watched[at]]
+        if not len(stuck):
             return
         share = self.profile.useful_share
         inside = world.count_by_host(self._inside & (world.host >= 0))
@@ -316,8 +320,8 @@ class Simulation:
         free = np.minimum(room // share,
                           self._admission.slots() - inside)
         self._room_s = np.where(free >= 1, self._room_s + 1, 0)
-        for one in np.flatnonzero(stuck & (self._room_s >= self.profile.calm_s
-                                           )[world.host]):
+        calm = self._room_s >= self.profile.calm_s
+        for one in stuck[calm[world.host[stuck]]].tolist():
             host = int(world.host[one])
             if free[host] >= 1:
                 free[host] -= 1

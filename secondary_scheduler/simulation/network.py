@@ -10,12 +10,17 @@ from secondary_scheduler.simulation.control import (
     Agents,
     Law,
     by_host,
-    compiled,
     control_hosts,
 )
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.sharing import share_host
-from secondary_scheduler.simulation.world import Bools, Floats, Ints, World
+from secondary_scheduler.simulation.world import (
+    Bools,
+    Floats,
+    Ints,
+    World,
+    compiled,
+)
 
 
 class Links:
@@ -29,19 +34,21 @@ class Links:
         self._agents.caps[:] = 100.0
 
     def share(self, primary: Floats, burden: Floats, cpu: Floats
-              ) -> tuple[Floats, Floats]:
-        """Return what primaries and instances send, (H,) and (N,).
+              ) -> tuple[Floats, Floats, Floats]:
+        """Return what primaries send, instances, and those of each host.
 
-        ``cpu`` is what instances use: who gets less CPU sends less.
+        They are (H,), (N,) and (H,); ``cpu`` is what instances use: who gets
+        less CPU sends less.
         """
         world = self._world
-        sent = np.where(world.running, world.shape.net * cpu / world.most,
-                        0.0)
+        got, sent = primary.copy(), np.zeros(len(cpu))
+        if not world.shape.net and (primary + burden <= 100.0).all():
+            return got, sent, np.zeros(len(primary))
+        sends = world.running & (world.shape.net > 0)
+        np.divide(world.shape.net * cpu, world.most, out=sent, where=sends)
         if self._profile.shapes_traffic:
-            sent = np.minimum(sent, self._agents.caps)
-        got = primary.copy()
-        _share_links(got, burden, sent, world.host, sent > 0)
-        return got, sent
+            np.minimum(sent, self._agents.caps, out=sent)
+        return got, sent, _share_links(got, burden, sent, world.host, sends)
 
     def adapt(self, total: Floats, sent: Floats, set_point: Floats,
               guests: Bools) -> None:
@@ -65,12 +72,18 @@ class Links:
 
 @compiled
 def _share_links(primary: Floats, burden: Floats, sent: Floats, host: Ints,
-                 sends: Bools) -> None:
-    """Put what primaries and instances send in place of what they want."""
+                 sends: Bools) -> Floats:
+    """Put what primaries and instances send in place of what they want.
+
+    :returns: what the instances of each host send, (H,).
+    """
+    sums = np.zeros(len(primary))
     first, order = by_host(host, sends, len(primary))
+    parts = sent[order]
     for number in range(len(primary)):
-        here = order[first[number]:first[number + 1]]
-        part = sent[here]
+        part = parts[first[number]:first[number + 1]]
         primary[number], _burden = share_host(
             primary[number], burden[number], part, (1.0, 1.0, 1.0))
-        sent[here] = part
+        sums[number] = part.sum()
+    sent[order] = parts
+    return sums

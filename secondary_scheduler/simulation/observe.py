@@ -1,5 +1,7 @@
 """What decisions get to see: one cluster as a value of the core's model."""
 
+import math
+
 import numpy as np
 
 from secondary_scheduler.model.cluster import (
@@ -28,6 +30,9 @@ from secondary_scheduler.simulation.world import (
 #: Seconds over which the estimator averages (Boettger Eq. 4.2).
 WINDOW = 5
 
+#: Seconds of which the highest use is remembered together.
+BLOCK = 10
+
 #: No inventory but that of memory binds here: policies alone do.
 _PLENTY = dict.fromkeys(RESOURCE_CLASSES, 10**6)
 _STATES = {Status.STOPPED: State.STOPPED, Status.SUSPENDED: State.SUSPENDED,
@@ -44,10 +49,14 @@ class Observer:
         self._operations = operations
         self._profile = profile
         hosts, instances = len(world.block_until), len(world.status)
+        self._host_names = [f'{one:04}' for one in range(world.shape.hosts)]
+        self._names = [f'{one:05}' for one in range(world.shape.instances)]
         self._inventory = _PLENTY | {MEMORY_MB: world.shape.memory_mb}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
+        #: The highest use of primaries' CPU in each of the last blocks.
+        self._peaks = np.zeros((math.ceil(profile.memory_s / BLOCK), hosts))
         #: Which policies ask for the cloud's help, (P, H); see ``judge``.
         self.violated = np.zeros_like(checks.failed, dtype=bool)
 
@@ -55,11 +64,28 @@ class Observer:
         """Take a second: primaries (resources, H), instances' CPU (N,)."""
         place = self._seen % WINDOW
         self._main[place], self._use[place] = main, use
+        if len(self._peaks):
+            block, first = divmod(self._seen, BLOCK)
+            block %= len(self._peaks)
+            self._peaks[block] = main[0] if not first else np.maximum(
+                self._peaks[block], main[0])
         self._seen += 1
 
     def main(self) -> Floats:
         """Return the mean use of primaries, (resources, H)."""
         return np.asarray(self._main[:min(self._seen, WINDOW)].mean(axis=0))
+
+    def foreseen(self) -> Floats:
+        """Return what primaries are thought to use, (resources, H).
+
+        For whom there is room: who boots cannot be taken off its host before
+        it runs, so where nobody can be frozen a peak that has been seen may
+        come again meanwhile.
+        """
+        main = self.main()
+        if not self._profile.freeze and len(self._peaks):
+            main[0] = self._peaks.max(axis=0)
+        return main
 
     def counted(self, instances: Ints | slice = slice(None)) -> Floats:
         """Return what a decision counts for some instances, in percent.
@@ -81,8 +107,7 @@ class Observer:
         if not self._profile.patient:
             return
         tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
-        relief = world.sum_by_host(
-            tired.astype(float), tired & (world.host >= 0)) > 0
+        relief = world.count_by_host(tired & (world.host >= 0)) > 0
         dynamic = np.array([[not one.static]
                             for one in self._checks.policies])
         self.violated = np.where(dynamic, relief, self.violated
@@ -92,8 +117,9 @@ class Observer:
         """Return a cluster as it is known now; names are numbers."""
         those = self._world.instances_of(number)
         return self._seen_as(
-            number, now, np.array(self._world.hosts_of(number)), those.start
-            + np.flatnonzero(self._world.present[those.start:those.stop]))
+            number, now, self.main(), np.array(self._world.hosts_of(number)),
+            those.start + np.flatnonzero(
+                self._world.present[those.start:those.stop]))
 
     def part(self, number: int, now: float, hosts: Ints, instances: Ints
              ) -> Cluster:
@@ -103,85 +129,94 @@ class Observer:
         under way in the cluster.
         """
         world = self._world
-        those = world.instances_of(number)
-        there = those.start + np.flatnonzero(np.isin(
-            world.host[those.start:those.stop], hosts))
-        under_way = [one.instance for one in
-                     self._operations.of_cluster(number)]
-        return self._seen_as(number, now, hosts, np.unique(
-            np.concatenate((there, instances, under_way))).astype(np.int64))
+        shown = np.zeros(len(world.block_until), dtype=bool)
+        shown[hosts] = True
+        there = (world.host >= 0) & shown[world.host]
+        there[instances] = True
+        there[[one.instance for one in
+               self._operations.of_cluster(number)]] = True
+        return self._seen_as(number, now, self.foreseen(), hosts,
+                             np.flatnonzero(there))
 
-    def _seen_as(self, number: int, now: float, hosts: Ints, instances: Ints
-                 ) -> Cluster:
+    def _seen_as(self, number: int, now: float, main: Floats, hosts: Ints,
+                 instances: Ints) -> Cluster:
         world = self._world
-        resting_hosts, resting = self._resting(now)
         flights = list(self._operations.of_cluster(number))
         busy = {one.instance for one in flights}
         first_host = world.hosts_of(number).start
         first = world.instances_of(number).start
+        resting_hosts, resting = self._resting(number, now)
 
         def name(host: int) -> str | None:
-            return None if host == NOWHERE else f'{host - first_host:04}'
+            return (None if host == NOWHERE
+                    else self._host_names[host - first_host])
 
-        main = self._main[:min(self._seen, WINDOW), :, hosts].mean(axis=0)
         seen_hosts = {}
-        for host, (cpu, net_in, net_out) in zip(
-                hosts.tolist(), main.T.tolist(), strict=True):
+        for host, (cpu, net_in, net_out), policies, rests in zip(
+                hosts.tolist(), main[:, hosts].T.tolist(),
+                self._policies(hosts),
+                resting_hosts[hosts - first_host].tolist(), strict=True):
             one = Host(
                 str(name(host)), float(world.shape.cores), self._inventory,
-                cpu_primary=cpu, policies=self._policies(host),
-                blocked=bool(resting_hosts[host]),
+                cpu_primary=cpu, policies=policies, blocked=rests,
                 usage={'net_in': net_in, 'net_out': net_out})
             seen_hosts[one.name] = one
         usage = {'net_in': 0.0, 'net_out': world.shape.net}
         seen, leases = {}, {}
         columns = (world.host, world.lease_of, world.status, world.vcpus,
-                   world.memory_mb, resting)
-        for instance, host, lease, status, vcpus, memory_mb, held, cpu in zip(
+                   world.memory_mb)
+        for instance, host, lease, status, vcpus, memory_mb, rests, cpu in zip(
                 instances.tolist(), *(column[instances].tolist()
                                       for column in columns),
+                resting[instances - first].tolist(),
                 self.counted(instances).tolist(), strict=True):
             guest = Instance(
-                f'{instance - first:05}', f'{lease:05}', name(host),
+                self._names[instance - first], self._names[lease], name(host),
                 State.BUSY if instance in busy else _STATES[status],
-                vcpus, int(memory_mb), 0, cpu=cpu, blocked=held, usage=usage)
+                vcpus, int(memory_mb), 0, cpu=cpu, blocked=rests, usage=usage)
             seen[guest.uuid] = guest
             if guest.state in DOWN:     # nobody else waits
                 leases[guest.lease] = Lease(
                     guest.lease, queued=True, priority=5.0, waited_s=now
                     - float(world.queued_since[number, lease]))
         return Cluster(seen_hosts, seen, leases, tuple(
-            InFlight(one.kind, f'{one.instance - first:05}',
+            InFlight(one.kind, self._names[one.instance - first],
                      name(one.source), name(one.target),
                      one.remaining_s(now)) for one in flights))
 
-    def _resting(self, now: float) -> tuple[Bools, Bools]:
-        """Return which hosts and instances are to be left alone, (H,), (N,).
+    def _resting(self, number: int, now: float) -> tuple[Bools, Bools]:
+        """Return which of a cluster are to be left alone, (h,) and (n,).
 
         Where ``rests`` is off, what was operated on a moment ago is left
         alone only until a violation calls for it: it would be killed in the
         end, and with it its work (X35).
         """
         world = self._world
-        hosts = (world.block_until > now) | ~world.watched
-        instances = world.hold_until > now
+        these, those = world.hosts_of(number), world.instances_of(number)
+        blocked = world.block_until[these.start:these.stop]
+        unwatched = ~world.watched[these.start:these.stop]
+        hosts = (blocked > now) | unwatched
+        instances = world.hold_until[those.start:those.stop] > now
         called = self.violated.any(axis=0)
-        if not self._profile.rests and called.any():
+        if not self._profile.rests and called[these.start:these.stop].any():
             # A migration that is under way locks its target for good.
-            hosts &= (~called | ~world.watched
-                      | np.isinf(world.block_until))
-            lease = (world.cluster_of * len(world.shape.leases)
-                     + world.lease_of)
-            here = world.running & called[world.host]
-            instances &= ~(world.running & np.isin(lease, lease[here]))
+            hosts &= (~called[these.start:these.stop] | unwatched
+                      | np.isinf(blocked))
+            lease = world.lease_of[those.start:those.stop]
+            running = world.running[those.start:those.stop]
+            here = running & called[world.host[those.start:those.stop]]
+            instances &= ~(running & np.isin(lease, lease[here]))
         return hosts, instances
 
-    def _policies(self, host: int) -> tuple[HostPolicy, ...]:
+    def _policies(self, hosts: Ints) -> list[tuple[HostPolicy, ...]]:
+        """Return what applies to each of some hosts."""
         checks = self._checks
-        return tuple(
-            HostPolicy(one.text, one.resource,
-                       float(checks.threshold[row, host]), one.timelimit,
-                       int(checks.failed[row, host]),
-                       bool(self.violated[row, host]),
-                       int(checks.sensitivity[row, 0]))
-            for row, one in enumerate(checks.policies))
+        rows = [[
+            HostPolicy(one.text, one.resource, threshold, one.timelimit,
+                       failed, violated, int(checks.sensitivity[row, 0]))
+            for threshold, failed, violated in zip(*(
+                values[row, hosts].tolist() for values in (
+                    checks.threshold, checks.failed, self.violated)),
+                strict=True)] for row, one in enumerate(checks.policies)]
+        return [tuple(row[place] for row in rows)
+                for place in range(len(hosts))]

@@ -118,7 +118,7 @@ class Operations:
 
     def _ongoing(self, cluster: int) -> list[int]:
         those = self.world.instances_of(cluster)
-        return [one for one in sorted(self.flights) if one in those]
+        return sorted(one for one in self.flights if one in those)
 
     # beginning
 

@@ -8,23 +8,30 @@ from secondary_scheduler.simulation.control import (
     Agents,
     Law,
     by_host,
-    compiled,
     control,
     split,
 )
+from secondary_scheduler.simulation.loads import STEPS
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.sharing import share_host
-from secondary_scheduler.simulation.world import Bools, Floats, Ints
+from secondary_scheduler.simulation.world import (
+    Bools,
+    Floats,
+    Ints,
+    compiled,
+)
 
 
 class Rules(typing.NamedTuple):
     """What of a profile says how a period goes.
 
-    ``weights`` are those of primaries, operations and guests.
+    ``weights`` are those of primaries, operations and guests, ``core_s`` the
+    core-seconds that a percent of a host is in a period.
     """
 
     law: Law
     weights: tuple[float, float, float]
+    core_s: float
     controls: bool
     foresees: bool
     throttles_boot: bool
@@ -33,6 +40,7 @@ class Rules(typing.NamedTuple):
     def of(cls, profile: Profile, cores: int) -> 'Rules':
         """Return a profile's, for hosts of so many cores."""
         return cls(Law.of(profile), (float(cores), 1.0, profile.weight),
+                   cores / 100 / STEPS,
                    profile.local_control and not profile.clairvoyant,
                    profile.clairvoyant, profile.throttles_boot)
 
@@ -41,7 +49,8 @@ class Guests(typing.NamedTuple):
     """Those instances that are ``inside``, at their host's CPU; all (N,).
 
     ``boot`` and ``most`` is what each can use while it boots and later, in
-    percent, ``links`` the cap that its traffic calls for.
+    percent, ``links`` the cap that its traffic calls for; ``work`` is added
+    to, in core-seconds.
     """
 
     inside: Bools
@@ -50,13 +59,14 @@ class Guests(typing.NamedTuple):
     boot: Floats
     most: Floats
     links: Floats
+    work: Floats
 
 
 class Use(typing.NamedTuple):
     """CPU in percent of the host; the last is (N,), the others are (H,).
 
     What primaries get, operations and boots, and guests for their work; and
-    what each guest uses, its boot included.
+    what each guest uses, its boot included.  All are summed up over periods.
     """
 
     main: Floats
@@ -73,64 +83,90 @@ class Use(typing.NamedTuple):
 
 @compiled
 def period(rules: Rules, wanted: Floats, burden: Floats, set_points: Floats,
-           watched: Bools, guests: Guests, agents: Agents, use: Use) -> None:
-    """Let a period pass, and write down what was used in it.
+           watched: Bools, guests: Guests, agents: Agents, use: Use,
+           now: Floats) -> None:
+    """Let a period pass, and add what was used in it to ``use``.
 
+    ``now`` (N,) is set to what each that is inside used in this period.
     ``wanted`` and ``burden`` are what primaries and operations demand.
     Where nobody is ``watched`` (all four (H,)) the limits stay in force, and
     the agent begins anew when it is back.
     """
     first, order = by_host(guests.host, guests.inside, len(wanted))
-    count = len(order)
-    most, got, weights, caps = (np.empty(count), np.empty(count),
-                                np.empty(count), np.empty(count))
-    for place in range(count):
-        one = order[place]
-        caps[place] = agents.caps[one]
-        most[place] = guests.most[one]
-        if guests.booting[one]:
-            most[place] = guests.boot[one] * rules.throttles_boot
-        got[place] = most[place]
-        if rules.controls:
-            got[place] = min(most[place], caps[place])
     for one in range(len(agents.caps)):
-        agents.caps[one] = use.guests[one] = 0.0
+        if not guests.inside[one]:
+            agents.caps[one], agents.member[one] = 0.0, -1
+    size = np.diff(first).max()
+    most, got, weights, caps = (np.empty(size), np.empty(size),
+                                np.empty(size), np.empty(size))
     for number in range(len(wanted)):
-        begin, end = first[number], first[number + 1]
+        here = order[first[number]:first[number + 1]]
+        count = len(here)
+        for place in range(count):
+            one = here[place]
+            most[place] = guests.most[one]
+            if guests.booting[one]:
+                most[place] = guests.boot[one] * rules.throttles_boot
+            caps[place], got[place] = agents.caps[one], most[place]
+            if rules.controls:
+                got[place] = min(most[place], caps[place])
         if rules.foresees:
-            for place in range(begin, end):
+            for place in range(count):
                 caps[place], weights[place] = 0.0, 1.0
             split(max(0.0, set_points[number] - wanted[number]
-                      - burden[number]), weights[begin:end],
-                  most[begin:end], caps[begin:end])
-            for place in range(begin, end):
+                      - burden[number]), weights[:count], most[:count],
+                  caps[:count])
+            for place in range(count):
                 got[place] = caps[place]
-        main, ops = share_host(wanted[number], burden[number],
-                               got[begin:end], rules.weights)
+        main, ops = share_host(wanted[number], burden[number], got[:count],
+                               rules.weights)
         vm = 0.0
-        for place in range(begin, end):
-            one = order[place]
-            use.guests[one] = got[place]
+        for place in range(count):
+            one = here[place]
+            now[one] = got[place]
+            use.guests[one] += got[place]
             if guests.booting[one]:
                 ops += got[place]
             else:
                 vm += got[place]
+                guests.work[one] += got[place] * rules.core_s
             # Who is new gets no more than the least at first.
             weights[place] = 0.0
             if agents.member[one] == number:
                 weights[place] = got[place] + rules.law.probe
-        use.main[number], use.ops[number], use.vm[number] = main, ops, vm
-        if rules.controls and watched[number]:
-            agents.shares[number] = control(
-                agents.shares[number], main + ops + vm, set_points[number],
-                rules.law, got[begin:end], most[begin:end],
-                weights[begin:end], caps[begin:end])
-        else:
-            agents.shares[number] = 0.0
-        for place in range(begin, end):
-            agents.caps[order[place]] = min(caps[place],
-                                            guests.links[order[place]])
-    for one in range(len(agents.member)):
-        host = guests.host[one]
-        agents.member[one] = (host if guests.inside[one] and watched[host]
-                              else -1)
+            agents.member[one] = number if watched[number] else -1
+        use.main[number] += main
+        use.ops[number] += ops
+        use.vm[number] += vm
+        agents.shares[number] = control(
+            agents.shares[number], main + ops + vm, set_points[number],
+            rules.law, got[:count], most[:count], weights[:count],
+            caps[:count]) if rules.controls and watched[number] else 0.0
+        for place in range(count):
+            one = here[place]
+            agents.caps[one] = min(caps[place], guests.links[one])
+
+
+@compiled
+def presence(guests: Guests, floored: Bools, caps: Floats, foresees: bool,
+             hosts: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return who is on each host, all (H,).
+
+    What those inside could use if nothing but their size held them, in
+    percent, and those that are ``floored``; how many are under control, and
+    how many of these get nothing.  Who has just come is not, yet.
+    """
+    able, idle, controlled, nothing = (np.zeros(hosts), np.zeros(hosts),
+                                       np.zeros(hosts), np.zeros(hosts))
+    for one in range(len(caps)):
+        at = guests.host[one]
+        most = guests.boot[one] if guests.booting[one] else guests.most[one]
+        if floored[one]:
+            idle[at] += most
+        elif guests.inside[one]:
+            able[at] += most
+        if floored[one] or (guests.inside[one]
+                            and (foresees or caps[one] > 0.0)):
+            controlled[at] += 1
+            nothing[at] += floored[one] or caps[one] == 0.0
+    return able, idle, controlled, nothing

@@ -35,6 +35,9 @@ class Profile:
     host.  ``rests`` leaves what was operated on alone for ``backoff_s`` even
     if a policy is violated (3.8).
 
+    ``memory_s`` is how long a primary's highest use counts for who wants to
+    come up where nobody can be frozen; 0 is the mean of the last seconds.
+
     ``forecasts_demand`` predicts that guests go on using what they use;
     otherwise they can be squeezed to ``useful_share``.  ``lingers`` predicts
     that a start or resume burdens its host still when its guest runs already.
@@ -54,6 +57,7 @@ class Profile:
     freeze: bool
     calm_s: int
     patience_s: float
+    memory_s: float
     contention: float
     weight: float
     shapes_traffic: bool
@@ -150,6 +154,7 @@ def _held_by_agents(share: float) -> Overheads:
 THESIS = Profile(
     'thesis', margin=5, minimum_share=5, useful_share=20, slack=math.inf,
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
+    memory_s=0,
     contention=0.69, weight=1, shapes_traffic=False, sticky=False,
     parallel=True, rests=True, forecasts_demand=True, lingers=True,
     deadline_guard=0)
@@ -158,6 +163,7 @@ THESIS = Profile(
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=13, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
+    memory_s=60,
     contention=0.069, weight=0.01, shapes_traffic=True, sticky=True,
     parallel=False, rests=False, forecasts_demand=False, lingers=False,
     deadline_guard=2)

@@ -54,8 +54,9 @@ class Tally:
         self.shape = shape
         self.seconds = 0
         #: Host-seconds in percent.
-        self.sums = {name: np.zeros(clusters) for name in (
-            *VALUES, 'used', 'exploitable', *UNUSED)}
+        names = (*VALUES, 'exploitable', 'used', *UNUSED)
+        self._sums = np.zeros((len(names), clusters))
+        self.sums = dict(zip(names, self._sums, strict=True))
         self.capped = np.zeros(clusters)
         self.frozen = np.zeros(clusters)
         self.counts: list[Counter[str]] = [
@@ -80,12 +81,10 @@ class Tally:
                                 exploitable], axis=0):
             reach.append(np.maximum(reach[-1],
                                     np.minimum(could, exploitable)))
-        for name, values in {
-                **one.values, 'exploitable': exploitable, 'used': used,
-                **dict(zip(UNUSED, np.diff(reach, axis=0), strict=True))
-                }.items():
-            self.sums[name] += values.reshape(
-                self.shape.clusters, -1).sum(axis=1)
+        rows = np.stack([*(one.values[name] for name in VALUES), exploitable,
+                         used, *np.diff(reach, axis=0)])
+        self._sums += rows.reshape(
+            len(rows), self.shape.clusters, -1).sum(axis=2)
         self.capped += one.capped
         self.frozen += one.frozen
         self.seconds += 1

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from secondary_scheduler.simulation.control import compiled
-from secondary_scheduler.simulation.world import Floats
+from secondary_scheduler.simulation.world import Floats, compiled
 
 #: Use of a host's CPU (share of 1) from which neighbours slow each other.
 KNEE = 0.686

@@ -8,6 +8,7 @@ from c n on.  Shares are in percent of a host, work in core-seconds.
 from collections.abc import Sequence
 import dataclasses
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +17,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 NOWHERE = -1
+
+#: Loops over arrays, for what would take NumPy many passes.
+compiled = numba.njit
 
 
 class Status:
@@ -155,11 +159,18 @@ class World:
 
         Only instances that have a host may be counted.
         """
-        those = np.flatnonzero(where)
-        return np.bincount(self.host[those], values[those],
-                           minlength=len(self.block_until))
+        return _sum_by_host(self.host, values, where, len(self.block_until))
 
     def count_by_host(self, where: Bools) -> Floats:
         """Return how many of some instances are on each host, (H,)."""
-        return np.bincount(self.host[where], minlength=len(
-            self.block_until)).astype(float)
+        return self.sum_by_host(where, where)
+
+
+@compiled
+def _sum_by_host(host: Ints, values: npt.NDArray[np.generic], where: Bools,
+                 hosts: int) -> Floats:
+    found = np.zeros(hosts)
+    for one in range(len(host)):
+        if where[one]:
+            found[host[one]] += values[one]
+    return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import statistics
 from typing import Any
 
 from watcher._i18n import _
@@ -10,6 +11,7 @@ from watcher.decision_engine.goal.efficacy import base as efficacy_base
 from watcher.decision_engine.goal.efficacy import indicators
 from watcher.decision_engine.solution import efficacy
 
+from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import (
@@ -41,56 +43,100 @@ class Effect:
                     if name in hosts and hosts[name].violated}
         return violated - set(self.plan.unresolved)
 
-    def indicators(self) -> dict[str, int]:
+    def cpu_usage(self) -> list[float]:
+        """Return the CPU use of hosts when the plan has been carried out.
+
+        Of those that the audit and the plan are about and whose use is known,
+        in percent of each; instances count with what a decision counts.
+        """
+        where = {uuid: one.host for uuid, one in
+                 self.cluster.instances.items() if one.state in RUNNING}
+        names = set(self.asked)
+        for operation in self.plan.operations:
+            names |= {name for name in (operation.source, operation.target)
+                      if name}
+            if operation.kind in PREEMPTIONS:
+                where.pop(operation.instance, None)
+            elif operation.target:
+                where[operation.instance] = operation.target
+        use = {name: host.cpu_primary for name, host in
+               self.cluster.hosts.items() if name in names
+               and host.cpu_primary is not None}
+        for uuid, name in where.items():
+            if name in use:
+                use[name] += self.cluster.instances[uuid].cpu or 0.0
+        return [round(percent, 1) for percent in use.values()]
+
+    def indicators(self) -> dict[str, float]:
         """Return the value of each efficacy indicator, by its name."""
-        return {one.name: one.count(self) for one in INDICATORS}
+        return {one.name: one.measure(self) for one in INDICATORS}
 
 
-class Count(indicators.IndicatorSpecification):
-    """A number that is zero or more, and how it is counted."""
+class Indicator(indicators.IndicatorSpecification):
+    """A number that is zero or more, and how it is found out."""
 
     def __init__(self, name: str, description: str,
-                 count: Callable[[Effect], int],
+                 measure: Callable[[Effect], float],
                  unit: str | None = None) -> None:
         super().__init__(name=name, description=description, unit=unit)
-        self.count = count
+        self.measure = measure
 
     @property
     def schema(self) -> dict[str, Any]:
         """JSON schema of the value."""
-        return {'type': 'integer', 'minimum': 0}
+        return {'type': 'number', 'minimum': 0}
 
 
 #: ``preempted_instances_count``, ``vcpu_freed``, ``mem_mb_freed`` and
 #: ``disk_gb_freed`` are those of watcher-specs 2026.2
 #: "preemptible-instances".
 INDICATORS = (
-    Count('preempted_instances_count',
-          _('Instances suspended, shelved or stopped.'),
-          lambda effect: len(effect.on(*PREEMPTIONS))),
-    Count('migrated_instances_count', _('Instances live-migrated.'),
-          lambda effect: len(effect.on(Kind.MIGRATE))),
-    Count('resumed_instances_count',
-          _('Instances resumed, started or unshelved.'),
-          lambda effect: len(effect.on(*RETURNS))),
-    Count('vcpu_freed', _('Virtual CPUs of preempted instances.'),
-          lambda effect: sum(i.vcpus for i in effect.on(*PREEMPTIONS))),
-    Count('mem_mb_freed', _('Memory of preempted instances.'),
-          lambda effect: sum(i.memory_mb for i in effect.on(*PREEMPTIONS)),
-          'MiB'),
-    Count('disk_gb_freed', _('Disk on hosts that shelving frees.'),
-          lambda effect: sum(i.disk_gb for i in effect.on(Kind.SHELVE)),
-          'GiB'),
-    Count('violated_hosts_resolved',
-          _('Hosts whose violation the action plan ends.'),
-          lambda effect: len(effect.resolved())),
+    Indicator(
+        'preempted_instances_count',
+        _('Instances suspended, shelved or stopped.'),
+        lambda effect: len(effect.on(*PREEMPTIONS))),
+    Indicator(
+        'migrated_instances_count', _('Instances live-migrated.'),
+        lambda effect: len(effect.on(Kind.MIGRATE))),
+    Indicator(
+        'resumed_instances_count',
+        _('Instances resumed, started or unshelved.'),
+        lambda effect: len(effect.on(*RETURNS))),
+    Indicator(
+        'vcpu_freed', _('Virtual CPUs of preempted instances.'),
+        lambda effect: sum(i.vcpus for i in effect.on(*PREEMPTIONS))),
+    Indicator(
+        'mem_mb_freed', _('Memory of preempted instances.'),
+        lambda effect: sum(i.memory_mb for i in effect.on(*PREEMPTIONS)),
+        'MiB'),
+    Indicator(
+        'disk_gb_freed', _('Disk on hosts that shelving frees.'),
+        lambda effect: sum(i.disk_gb for i in effect.on(Kind.SHELVE)),
+        'GiB'),
+    Indicator(
+        'violated_hosts_resolved',
+        _('Hosts whose violation the action plan ends.'),
+        lambda effect: len(effect.resolved())),
+    Indicator(
+        'work_losing_instances_count',
+        _('Instances stopped or shelved, which lose what is in memory.'),
+        lambda effect: len(effect.on(Kind.STOP, Kind.SHELVE))),
+    Indicator(
+        'cpu_usage_highest_predicted',
+        _('Highest CPU usage of a concerned host after the action plan.'),
+        lambda effect: max(effect.cpu_usage(), default=0.0), '%'),
+    Indicator(
+        'cpu_usage_mean_predicted',
+        _('Mean CPU usage of the concerned hosts after the action plan.'),
+        lambda effect: statistics.fmean(effect.cpu_usage() or (0.0,)),
+        '%'),
 )
 
 
 class SecondaryEfficacy(efficacy_base.EfficacySpecification):
     """What a solution says of itself."""
 
-    def get_indicators_specifications(self) -> tuple[Count, ...]:
+    def get_indicators_specifications(self) -> tuple[Indicator, ...]:
         """Return the indicators a solution must give."""
         return INDICATORS
 

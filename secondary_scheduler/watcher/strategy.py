@@ -240,7 +240,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             self.input_parameters.get('decision') or DECISION,
             room.Limits(minimum_share=options.minimum_share,
                         useful_share=options.useful_share,
-                        margin=options.set_point_margin),
+                        margin=options.set_point_margin,
+                        lanes=CONF.secondary_watcher.operations_per_host),
             self.observer.durations)
         units = CONF.secondary_watcher.decision_budget
         plan, unresolved = operations.Plan(), set[str]()

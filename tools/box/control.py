@@ -420,7 +420,8 @@ def forget_orphans() -> None:
     within a live migration: they would be taken for ever.
     """
     audit = run([layout.BIN / 'secondary-scheduler', 'host', 'audit',
-                 '--delete'], netns=True, env=layout.credentials(), timeout=120)
+                 '--delete'], netns=True, env=layout.credentials(),
+                timeout=120)
     for line in audit.stdout.splitlines():
         if line.endswith('released.'):
             say(line)

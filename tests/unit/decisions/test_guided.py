@@ -189,7 +189,7 @@ class TestGuided(Case):
         self.assertEqual(
             {'suspend': ('suspend', None), 'shelve': ('stop', None)},
             kinds(self.decide(cluster(host('h', policies=(urgent,)),
-                                      *guests[:2]))))
+                                      *guests[:2]), limits=Limits(lanes=2))))
 
     def test_deadlines_are_promised(self):
         world = self.crowded(vm('a', 'h'), vm('b', 'x'), host('x'),

@@ -394,7 +394,8 @@ class TestOrdering(Case):
     def test_two_at_a_time(self):
         world = cluster(host('h', 99.0, violated=True),
                         *(vm(f'v{one}', 'h') for one in range(5)))
-        plan = self.decide(world, durations=Durations(suspend=2.0))
+        plan = self.decide(world, durations=Durations(suspend=2.0),
+                           limits=Limits(lanes=2))
         self.assertEqual([0, 0, 2, 2, 4],
                          [o.start_s for o in plan.operations])
         self.assertEqual([(), (), (1,), (2,), (3,)],

@@ -61,16 +61,17 @@ class TestPeriod(unittest.TestCase):
     def pass_period(self, profile, times=1, watched=(True, True),
                     wanted=(30.0, 20.0), agents=None):
         agents = agents or control.Agents.fresh(2, 4)
-        use = periods.Use.none(2, 4)
         guests = periods.Guests(
             np.array([True, True, True, False]), np.array([0, 1, 1, -1]),
             np.array([False, False, True, False]), np.full(4, 20.0),
-            np.full(4, 50.0), np.array([50.0, 7.0, 50.0, 50.0]))
+            np.full(4, 50.0), np.array([50.0, 7.0, 50.0, 50.0]), np.zeros(4))
         for _one in range(times):
+            use, now = periods.Use.none(2, 4), np.zeros(4)
             periods.period(
                 periods.Rules.of(profile, 2), np.array(wanted),
                 np.array([0.0, 5.0]), np.array([89.0, 89.0]),
-                np.array(watched), guests, agents, use)
+                np.array(watched), guests, agents, use, now)
+            np.testing.assert_array_equal(use.guests, now)
         return use, agents
 
     def test_from_the_minimum_to_the_set_point(self):
@@ -107,6 +108,21 @@ class TestPeriod(unittest.TestCase):
             agents.caps[0], agents.shares[0], agents.member[0]))
         _use, agents = self.pass_period(profiles.OURS, agents=agents)
         self.assertEqual(2, agents.caps[0])
+
+
+    def test_who_is_there(self):
+        guests = periods.Guests(
+            np.array([True, True, True, False, False]),
+            np.array([0, 1, 1, 1, -1]),
+            np.array([False, False, True, False, False]), np.full(5, 20.0),
+            np.full(5, 50.0), np.full(5, 50.0), np.zeros(5))
+        floored = np.array([False] * 3 + [True, False])
+        caps = np.array([0.0, 30.0, 10.0, 0.0, 0.0])
+        for foresees, controlled, nothing in ((False, [0, 3], [0, 1]),
+                                              (True, [1, 3], [1, 1])):
+            found = periods.presence(guests, floored, caps, foresees, 2)
+            np.testing.assert_array_equal(
+                [[50, 70], [0, 50], controlled, nothing], found)
 
 
 class TestChecks(unittest.TestCase):

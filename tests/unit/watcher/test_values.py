@@ -6,6 +6,7 @@ import threading
 from unittest import TestCase, mock
 
 from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     goal,
     leader,
@@ -284,6 +285,32 @@ class GoalTest(TestCase):
         self.assertEqual(50.0, spec.get_global_efficacy_indicator({
             'preempted_instances_count': 2,
             'migrated_instances_count': 2})[0].value)
+
+
+    def test_predicted_usage(self):
+        hosts = {name: cluster.Host(name, 2.0, {}, cpu_primary=primary)
+                 for name, primary in (('h1', 60.0), ('h2', 20.0),
+                                       ('h3', None), ('h4', 90.0))}
+        instances = {uuid: cluster.Instance(
+            uuid, uuid, 'h1', state, 1, 1, 1, cpu=10.0)
+            for uuid, state in (('a', cluster.State.ACTIVE),
+                                ('b', cluster.State.ACTIVE),
+                                ('c', cluster.State.ACTIVE),
+                                ('d', cluster.State.SUSPENDED))}
+        effect = goal.Effect(
+            cluster.Cluster(hosts, instances),
+            operations.Plan((
+                operations.Operation(1, operations.Kind.MIGRATE, 'a', 'a',
+                                     'h1', 'h2', duration_s=1),
+                operations.Operation(2, operations.Kind.STOP, 'b', 'b', 'h1',
+                                     None, duration_s=1))),
+            ('h1', 'h3'))
+        self.assertEqual([70.0, 30.0], effect.cpu_usage())
+        values = effect.indicators()
+        self.assertEqual((1, 70, 50), (
+            values['work_losing_instances_count'],
+            values['cpu_usage_highest_predicted'],
+            values['cpu_usage_mean_predicted']))
 
 
 class LeaderTest(TestCase):
