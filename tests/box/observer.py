@@ -142,17 +142,20 @@ class Observer(threading.Thread):
         return [row for row in list(self.rows[host]) if row.t >= since]
 
     def longest_failure(self, since: float,
-                        hosts: Collection[str] | None = None) -> float:
-        """Return the longest run of failed seconds, on any host.
+                        hosts: Collection[str] | None = None
+                        ) -> tuple[float, str, list[Row]]:
+        """Return the longest run of failed seconds, on any host, and it.
 
         Of a second only that part counts in which the machine ran.
         """
-        longest = 0.0
+        longest: tuple[float, str, list[Row]] = (0.0, '', [])
         for host in hosts or self.hosts:
-            run = 0.0
+            rows: list[Row] = []
             for row in self.since(host, since):
-                run = run + max(0.0, 1 - row.held_up) if row.failed else 0.0
-                longest = max(longest, run)
+                rows = [*rows, row] if row.failed else []
+                run = sum(max(0.0, 1 - one.held_up) for one in rows)
+                if run > longest[0]:
+                    longest = run, host, rows
         return longest
 
     def unlimited(self, since: float,

@@ -1,4 +1,4 @@
-"""The main job, once: secondaries get out of the way and come back."""
+"""The main job, planned and done: secondaries make room and come back."""
 
 import time
 
@@ -10,6 +10,43 @@ from tests.box.services import wait_until
 BURST_S = 75
 #: Seconds in which a plan would have begun that is carried out.
 BEGUN_S = 5
+
+
+def test_a_dry_run_recommends_and_does_nothing(cloud, calm_fleet):
+    host = calm_fleet.busiest()
+    leaving, began = calm_fleet.on(host), time.time()
+    api = seed.watcher(cloud)
+
+    def recommended():
+        plans = api.get('/action_plans/detail').json()['action_plans']
+        return next((plan for plan in plans
+                     if plan['audit_uuid'] == audit['uuid']
+                     and plan['state'] == 'RECOMMENDED'), None)
+
+    audit = api.post('/audits', json={
+        'audit_type': 'ONESHOT', 'goal': vocabulary.GOAL,
+        'strategy': vocabulary.STRATEGY, 'auto_trigger': False,
+        'parameters': {'request': 'drain', 'hosts': [host]}}).json()
+    plan = wait_until(recommended, 60, lambda: 'a plan is recommended: ' + str(
+        api.get(f"/audits/{audit['uuid']}").json()))
+    try:
+        time.sleep(BEGUN_S)
+        assert recommended()
+        assert calm_fleet.on(host) == leaving
+        planned = secondaries.operations(cloud, began)
+        # Who was operated on a moment ago is left alone.
+        assert leaving & {row['parameters']['resource_id']
+                          for row in planned}
+        assert {row['state'] for row in planned} == {'PENDING'}
+    finally:
+        api.delete(f"/action_plans/{plan['uuid']}")
+    values = {one['name']: one['value']
+              for one in plan['efficacy_indicators']}
+    assert values['migrated_instances_count'] + values[
+        'preempted_instances_count'] == len(planned), values
+    assert values['work_losing_instances_count'] == 0
+    assert 0 < values['cpu_usage_mean_predicted'] <= values[
+        'cpu_usage_highest_predicted'] <= 100
 
 
 def test_a_burst_moves_secondaries_away_and_calm_brings_them_back(
@@ -43,39 +80,3 @@ def test_a_burst_moves_secondaries_away_and_calm_brings_them_back(
     resumed = {row['parameters']['resource_id'] for row in done
                if row['kind'] == 'resume'}
     assert suspended <= resumed, (suspended, resumed)
-
-
-def test_a_dry_run_recommends_and_does_nothing(cloud, calm_fleet):
-    host = calm_fleet.busiest()
-    leaving, began = calm_fleet.on(host), time.time()
-    api = seed.watcher(cloud)
-
-    def recommended():
-        plans = api.get('/action_plans/detail').json()['action_plans']
-        return next((plan for plan in plans
-                     if plan['audit_uuid'] == audit['uuid']
-                     and plan['state'] == 'RECOMMENDED'), None)
-
-    audit = api.post('/audits', json={
-        'audit_type': 'ONESHOT', 'goal': vocabulary.GOAL,
-        'strategy': vocabulary.STRATEGY, 'auto_trigger': False,
-        'parameters': {'request': 'drain', 'hosts': [host]}}).json()
-    plan = wait_until(recommended, 60, lambda: 'a plan is recommended: ' + str(
-        api.get(f"/audits/{audit['uuid']}").json()))
-    try:
-        time.sleep(BEGUN_S)
-        assert recommended()
-        assert calm_fleet.on(host) == leaving
-        planned = secondaries.operations(cloud, began)
-        assert leaving <= {row['parameters']['resource_id']
-                           for row in planned}
-        assert {row['state'] for row in planned} == {'PENDING'}
-    finally:
-        api.delete(f"/action_plans/{plan['uuid']}")
-    values = {one['name']: one['value']
-              for one in plan['efficacy_indicators']}
-    assert values['migrated_instances_count'] + values[
-        'preempted_instances_count'] == len(planned), values
-    assert values['work_losing_instances_count'] == 0
-    assert 0 < values['cpu_usage_mean_predicted'] <= values[
-        'cpu_usage_highest_predicted'] <= 100

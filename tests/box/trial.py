@@ -41,9 +41,12 @@ class Trial:
         assert not any(counted.values()), counted
         since = self.began if since is None else since
         assert self._observer.is_alive(), 'the observer has died'
-        run = self._observer.longest_failure(since, hosts)
+        run, host, rows = self._observer.longest_failure(since, hosts)
         assert run <= layout.TIMELIMIT, (
-            f'cpu was above the policy for {run:.1f} s while secondaries ran')
+            f'cpu was above the policy for {run:.1f} s while secondaries ran '
+            f'on {host}; all they took, what they may at the floor: ' + '; '
+            .join(f'{one.total:.0f} {one.secondary:.1f} {one.floor:.1f}'
+                  for one in rows))
 
     def check_nothing_lost(self) -> None:
         """Every member is there, none is broken, no unit of work is lost."""
