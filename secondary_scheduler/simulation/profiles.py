@@ -154,19 +154,17 @@ def _held_by_agents(share: float) -> Overheads:
 THESIS = Profile(
     'thesis', margin=5, minimum_share=5, useful_share=20, slack=math.inf,
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
-    memory_s=0,
-    contention=0.69, weight=1, shapes_traffic=False, sticky=False,
-    parallel=True, rests=True, forecasts_demand=True, lingers=True,
-    deadline_guard=0)
+    memory_s=0, contention=0.69, weight=1, shapes_traffic=False,
+    sticky=False, parallel=True, rests=True, forecasts_demand=True,
+    lingers=True, deadline_guard=0)
 
 #: All that this project does; Nova's restrictions on.
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=13, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
-    memory_s=60,
-    contention=0.069, weight=0.01, shapes_traffic=True, sticky=True,
-    parallel=False, rests=False, forecasts_demand=False, lingers=False,
-    deadline_guard=2)
+    memory_s=60, contention=0.069, weight=0.01, shapes_traffic=True,
+    sticky=True, parallel=False, rests=False, forecasts_demand=False,
+    lingers=False, deadline_guard=2)
 
 #: The bound: never moves, loses nothing, knows each instant's load.
 ORACLE = dataclasses.replace(
