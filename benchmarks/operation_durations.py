@@ -1,11 +1,11 @@
 """How well durations of operations are learned, on operations of the box.
 
-Action plans of one kind each, of one to three operations at a time, go
-through Watcher's applier to Nova, on nine secondaries; the primaries are
-calm.  What the actions note of their durations is then what estimates are
-learned from (``secondary_scheduler.estimation.learning``): a third of the
-operations is held out, the lines are fitted to the other two, and so on in
-turn.
+Action plans of one kind each, of one to three operations, one at a time on a
+host as ours have them, go through Watcher's applier to Nova, on nine
+secondaries; the primaries are calm.  What the actions note of their durations
+is then what estimates are learned from
+(``secondary_scheduler.estimation.learning``): a third of the operations is
+held out, the lines are fitted to the other two, and so on in turn.
 
 Run it on a box that is up; it boots its own secondaries:
 
@@ -79,6 +79,7 @@ class Operator:
         :raises BoxError: if that takes too long.
         """
         hosts, began = self.hosts(), time.time()
+        last: dict[str, str] = {}
         plan = objects.ActionPlan(
             self.context, uuid=str(uuid.uuid4()), audit_id=self.audit.id,
             strategy_id=self.strategy.id, state='PENDING',
@@ -98,10 +99,13 @@ class Operator:
                 hosts[member] = parameters['target'] = target
             if source:
                 parameters['source'] = source
+            places = {source, hosts[member]} - {None}
             objects.Action(
                 self.context, uuid=own, action_plan_id=plan.id,
-                action_type=histories.PREFIX + kind, parents=[],
+                action_type=histories.PREFIX + kind,
+                parents=sorted({last[at] for at in places & last.keys()}),
                 input_parameters=parameters, state='PENDING').create()
+            last.update(dict.fromkeys(places, own))
         rpcapi.ApplierAPI().launch_action_plan(self.context, plan.uuid)
         while plan.state in ('PENDING', 'ONGOING'):
             time.sleep(0.5)

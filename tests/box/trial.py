@@ -44,9 +44,11 @@ class Trial:
         run, host, rows = self._observer.longest_failure(since, hosts)
         assert run <= layout.TIMELIMIT, (
             f'cpu was above the policy for {run:.1f} s while secondaries ran '
-            f'on {host}; all they took, what they may at the floor: ' + '; '
-            .join(f'{one.total:.0f} {one.secondary:.1f} {one.floor:.1f}'
-                  for one in rows))
+            f'on {host}; when, all, they took, may at the floor, held up: '
+            + '; '.join(
+                f'{time.strftime("%T", time.gmtime(one.t))} {one.total:.0f} '
+                f'{one.secondary:.1f} {one.floor:.1f} {one.held_up:.2f}'
+                for one in rows))
 
     def check_nothing_lost(self) -> None:
         """Every member is there, none is broken, no unit of work is lost."""

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import sys
 import time
 
@@ -24,15 +25,17 @@ from shell import BoxError, say
 import workload
 
 #: The secondaries: (name, flavor, lease label or None), booted through Nova.
-#: The hosts have places for twelve: if the burst's host holds two to four of
-#: them, the others have places for all of those but one.
+#: The hosts have places for twelve, four each: the burst's host holds three or
+#: four of these, and the others have places for all of those but two.
 FLEET = (('render-1', 'secondary.low', 'render'),
          ('render-2', 'secondary.low', 'render'),
          ('fold-1', 'secondary', None), ('fold-2', 'secondary', None),
          ('fold-3', 'secondary', None), ('fold-4', 'secondary', None),
-         ('mine-1', 'secondary', None),
+         ('mine-1', 'secondary', None), ('mine-2', 'secondary', None),
          ('train-1', 'secondary.high', None),
          ('train-2', 'secondary.high', None))
+#: A burst that is none shows nothing: how often it is tried.
+ATTEMPTS = 3
 RUN = layout.STATE / 'demo'
 
 
@@ -48,6 +51,13 @@ def one_run(name: str, hosts, burst_host, phases, seed, rates) -> dict:
                                 else 'calm')))
     return {'began': began, 'rows': sampler.stop(), 'clients': clients,
             'pauses': watch.stop()}
+
+
+def primary_share(run, host: str) -> float:
+    """Return what a primary took of its host in the burst, in percent."""
+    return statistics.fmean(
+        row[host][0] for row in run['rows']
+        if run['began']['c'] <= row['t'] < run['began']['d'])
 
 
 def fleet_hosts(cloud, servers) -> dict[str, list[str]]:
@@ -111,22 +121,30 @@ def main() -> None:
     say('  ' + ', '.join(f'{host}: {len(found)}'
                          for host, found in sorted(placed.items())))
     seeding.switch(cloud)
-    before = secondaries.agent_counters(hosts)
-    watch = secondaries.Watch(cloud, servers, period=4.0)
-    watch.poll()
-    watch.start()
-    started_running, since = watch.running(), time.time()
-    runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
-                           options.seed, rates)
-    # The last returns may still be under way; they are given some seconds.
-    deadline = time.monotonic() + 60
-    while watch.running() < started_running and time.monotonic() < deadline:
-        time.sleep(1)
-    watch.stop()
-    after = secondaries.agent_counters(hosts)
+    for left in reversed(range(ATTEMPTS)):
+        before = secondaries.agent_counters(hosts)
+        watch = secondaries.Watch(cloud, servers, period=4.0)
+        watch.poll()
+        watch.start()
+        started_running, since = watch.running(), time.time()
+        runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
+                               options.seed, rates)
+        # The last returns may still be under way; they are given some time.
+        deadline = time.monotonic() + 60
+        while (watch.running() < started_running
+               and time.monotonic() < deadline):
+            time.sleep(1)
+        watch.stop()
+        after = secondaries.agent_counters(hosts)
+        counted = {k: after[k] - before.get(k, 0) for k in after}
+        if not left or counted.get('violations'):
+            break
+        say('nobody had to leave: the burst took '
+            f'{primary_share(runs["with"], burst_host):.0f} % of {burst_host},'
+            f' and {workload.BURST_PERCENT} when it was measured. Transactions'
+            ' take less now; once more')
     figures = report.figures(
-        hosts, burst_host, runs, watch, started_running,
-        {k: after.get(k, 0) - before.get(k, 0) for k in after},
+        hosts, burst_host, runs, watch, started_running, counted,
         secondaries.operations(cloud, since), secondaries.stages(since))
     figures['seed'] = options.seed
     path = pathlib.Path(options.report)
