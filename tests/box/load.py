@@ -25,6 +25,20 @@ while True:
         sum(range(2000))
     time.sleep(0.01)
 '''
+#: Burns as much as is missing, each second, for the group ARGV[1] to use
+#: ARGV[2] CPUs.
+_REST = '''
+import pathlib, sys, time
+import cgroups
+group, cpus = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+while True:
+    began, before = time.monotonic(), cgroups.usage_ns(group)
+    while (passed := time.monotonic() - began) < 1:
+        if cgroups.usage_ns(group) - before < cpus * passed * 1e9:
+            sum(range(20000))
+        else:
+            time.sleep(0.01)
+'''
 
 
 def _started(command: list[str]) -> subprocess.Popen[bytes]:
@@ -47,16 +61,26 @@ def _running(process: subprocess.Popen[bytes]
 @contextlib.contextmanager
 def burst(host: str, rates: workload.Rates,
           directory: pathlib.Path) -> Iterator[None]:
-    """Keep a host's PostgreSQL as busy as in the demo's burst."""
+    """Keep a host's primaries as busy as in the demo's burst.
+
+    The speed of a shared machine changes by half within a minute.  What
+    PostgreSQL then takes less for its transactions another process takes.
+    """
     script = directory / 'transaction.sql'
     script.write_text(workload.TRANSACTION)
-    client = _started(cgroups.inside('clients', [
-        workload.pgbench(), '-h', layout.host_address(host),
-        '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
-        '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
-        '--random-seed=1', 'postgres']))
-    with _running(client):
+    group = hosts.system_group(host)
+    with _running(_started(cgroups.inside('clients', [
+            workload.pgbench(), '-h', layout.host_address(host),
+            '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
+            '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
+            '--random-seed=1', 'postgres']))) as client, _running(
+            _started(cgroups.inside(group, [
+                'env', f'PYTHONPATH={layout.HERE}', sys.executable, '-c',
+                _REST, str(cgroups.path('cpuacct', group)),
+                str(workload.BURST_PERCENT / 100 * layout.HOST_CPUS)]
+            ))) as rest:
         yield
+        assert rest.poll() is None, 'what makes up for PostgreSQL has ended'
         assert client.poll() is None, 'pgbench ended before the burst did'
 
 
