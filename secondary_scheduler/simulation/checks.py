@@ -4,6 +4,7 @@ The same counting as ``policies.triggers``; a test holds the two together.
 """
 
 from collections.abc import Mapping, Sequence
+import functools
 
 import numpy as np
 
@@ -64,4 +65,5 @@ class Checks:
                 if one.resource == resource]
         if not rows:
             return np.full(self.failed.shape[1], 100.0)
-        return np.asarray(self.threshold[rows].min(axis=0) - margin)
+        lowest = functools.reduce(np.minimum, self.threshold[rows])
+        return np.asarray(lowest - margin)

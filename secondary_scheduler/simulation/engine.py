@@ -134,12 +134,13 @@ class Simulation:
         hosts = len(world.block_until)
         load = np.zeros(hosts)
         use = Use.none(hosts, len(world.status))
+        set_point = self.checks.set_point('cpu', self.profile.margin)
         for step in range(STEPS):
             now = second + step / STEPS
             wanted = np.where(
                 world.up, self.workload.load[second * STEPS + step], 0.0)
             load += wanted / STEPS
-            used = self._period(wanted, use)
+            used = self._period(wanted, set_point, use)
             self._results(now)
             self.operations.advance(1 / STEPS, used, now + 1 / STEPS)
         main, ops, vm, used = (one / STEPS for one in use)
@@ -154,13 +155,13 @@ class Simulation:
         secondary = np.where(self.operations.of_the_frozen(), vm, vm + ops)
         self._check(main + ops + vm, secondary, nets, sent)
         now = second + 1.0
-        self._thaw(main, now)
+        self._thaw(set_point - main, now)
         self._local_triggers(now)
         self._decide(now)
         if self.record.logs:
             self._leases.look(now)
 
-    def _period(self, wanted: Floats, use: Use) -> Floats:
+    def _period(self, wanted: Floats, set_point: Floats, use: Use) -> Floats:
         """Let a period pass; ``wanted`` is what primaries demand, (H,).
 
         :returns: what each guest used, (N,); all of it is added to ``use``.
@@ -168,7 +169,7 @@ class Simulation:
         world = self.world
         used = np.zeros(len(world.status))
         period(self._rules, wanted, self.operations.burden[0],
-               self._set_point, world.watched, self._guests, self._agents,
+               set_point, world.watched, self._guests, self._agents,
                use, used)
         return used
 
@@ -183,10 +184,6 @@ class Simulation:
         world = self.world
         return Guests(self._inside, world.host, world.booting, world.boot,
                       world.most, self._links.cpu_caps, world.work)
-
-    @property
-    def _set_point(self) -> Floats:
-        return self.checks.set_point('cpu', self.profile.margin)
 
     def _nets(self, second: int) -> Floats:
         """Return what primaries want to receive and send, (2, H)."""
@@ -304,8 +301,11 @@ class Simulation:
         elif world.running[guest] or world.busy[guest]:
             self.operations.kill(guest, now)
 
-    def _thaw(self, main: Floats, now: float) -> None:
-        """Lift the floor where there has been room for long enough."""
+    def _thaw(self, room: Floats, now: float) -> None:
+        """Lift the floor where there has been room for long enough.
+
+        ``room`` is what primaries leave below the set point, (H,).
+        """
         world = self.world
         frozen = np.flatnonzero(world.frozen)
         world.frozen_s[frozen] += 1
@@ -315,8 +315,7 @@ class Simulation:
             return
         share = self.profile.useful_share
         inside = world.count_by_host(self._inside & (world.host >= 0))
-        room = (self._set_point - main - self.operations.burden[0]
-                - share * inside)
+        room = room - self.operations.burden[0] - share * inside
         free = np.minimum(room // share,
                           self._admission.slots() - inside)
         self._room_s = np.where(free >= 1, self._room_s + 1, 0)

@@ -71,20 +71,21 @@ class Observer:
                 self._peaks[block], main[0])
         self._seen += 1
 
-    def main(self) -> Floats:
-        """Return the mean use of primaries, (resources, H)."""
-        return np.asarray(self._main[:min(self._seen, WINDOW)].mean(axis=0))
+    def main(self, hosts: Ints | slice = slice(None)) -> Floats:
+        """Return the mean use of primaries on some hosts, (resources, H)."""
+        return np.asarray(
+            self._main[:min(self._seen, WINDOW), :, hosts].mean(axis=0))
 
-    def foreseen(self) -> Floats:
+    def foreseen(self, hosts: Ints | slice = slice(None)) -> Floats:
         """Return what primaries are thought to use, (resources, H).
 
         For whom there is room: who boots cannot be taken off its host before
         it runs, so where nobody can be frozen a peak that has been seen may
         come again meanwhile.
         """
-        main = self.main()
+        main = self.main(hosts)
         if not self._profile.freeze and len(self._peaks):
-            main[0] = self._peaks.max(axis=0)
+            main[0] = self._peaks[:, hosts].max(axis=0)
         return main
 
     def counted(self, instances: Ints | slice = slice(None)) -> Floats:
@@ -116,9 +117,9 @@ class Observer:
     def cluster(self, number: int, now: float) -> Cluster:
         """Return a cluster as it is known now; names are numbers."""
         those = self._world.instances_of(number)
+        hosts = np.array(self._world.hosts_of(number))
         return self._seen_as(
-            number, now, self.main(), np.array(self._world.hosts_of(number)),
-            those.start + np.flatnonzero(
+            number, now, self.main(hosts), hosts, those.start + np.flatnonzero(
                 self._world.present[those.start:those.stop]))
 
     def part(self, number: int, now: float, hosts: Ints, instances: Ints
@@ -129,17 +130,21 @@ class Observer:
         under way in the cluster.
         """
         world = self._world
-        shown = np.zeros(len(world.block_until), dtype=bool)
-        shown[hosts] = True
-        there = (world.host >= 0) & shown[world.host]
-        there[instances] = True
-        there[[one.instance for one in
+        these, those = world.hosts_of(number), world.instances_of(number)
+        # One more, for those who are nowhere.
+        shown = np.zeros(len(these) + 1, dtype=bool)
+        shown[hosts - these.start] = True
+        there = shown[np.maximum(
+            world.host[those.start:those.stop] - these.start, NOWHERE)]
+        there[instances - those.start] = True
+        there[[one.instance - those.start for one in
                self._operations.of_cluster(number)]] = True
-        return self._seen_as(number, now, self.foreseen(), hosts,
-                             np.flatnonzero(there))
+        return self._seen_as(number, now, self.foreseen(hosts), hosts,
+                             those.start + np.flatnonzero(there))
 
     def _seen_as(self, number: int, now: float, main: Floats, hosts: Ints,
                  instances: Ints) -> Cluster:
+        """Return what is asked for; ``main`` is (resources, hosts)."""
         world = self._world
         flights = list(self._operations.of_cluster(number))
         busy = {one.instance for one in flights}
@@ -153,7 +158,7 @@ class Observer:
 
         seen_hosts = {}
         for host, (cpu, net_in, net_out), policies, rests in zip(
-                hosts.tolist(), main[:, hosts].T.tolist(),
+                hosts.tolist(), main.T.tolist(),
                 self._policies(hosts),
                 resting_hosts[hosts - first_host].tolist(), strict=True):
             one = Host(

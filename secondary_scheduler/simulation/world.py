@@ -7,6 +7,7 @@ from c n on.  Shares are in percent of a host, work in core-seconds.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 
 import numba
 import numpy as np
@@ -56,7 +57,7 @@ class Shape:
     net: float = 0.0
     memory_mb: int = 10**6
 
-    @property
+    @functools.cached_property
     def instances(self) -> int:
         """Instances in each cluster."""
         return sum(self.leases)
