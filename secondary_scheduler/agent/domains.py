@@ -9,6 +9,7 @@ has been found beyond doubt.
 
 from collections.abc import Callable, Iterable
 import dataclasses
+import os
 import threading
 import time
 import typing
@@ -30,6 +31,9 @@ _LARGEST_XML = 1 << 20
 
 #: A listing takes milliseconds; this late, libvirtd hangs.
 _HANGS_S = 10.0
+
+#: Seconds between two looks at whether a process has come or gone.
+_LOOK_S = 0.1
 
 
 class Unreadable(ValueError):
@@ -275,6 +279,7 @@ class Domains:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._again.clear()
+            there = self._changed_at()
             try:
                 self.refresh()
             except Exception as exc:
@@ -285,7 +290,21 @@ class Domains:
                 self._failure = str(exc)
                 self._drop_connection()
             self._changed()
-            self._again.wait(self._period)
+            due = time.monotonic() + self._period
+            while (not self._again.wait(_LOOK_S) and time.monotonic() < due
+                   and self._changed_at() == there):
+                pass
+
+    def _changed_at(self) -> int | None:
+        """Return when a guest's process last came or went, or its state did.
+
+        libvirt tells of a guest that starts when it runs, and what QEMU does
+        until then (a resume reads all its memory) may take a host's CPU.
+        """
+        try:
+            return os.stat(self._run_dir).st_mtime_ns
+        except OSError:
+            return None
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None

@@ -170,9 +170,9 @@ takes longer goes on more slowly.
         min=0.5,
         max=60.0,
         help="""
-Seconds between two listings of domains. libvirt's events make the agent look
-at once; the listing finds what events do not tell, such as a restart of
-libvirtd.
+Seconds between two listings of domains. libvirt's events, and whatever changes
+in ``libvirt_run_dir``, make the agent look at once; the listing finds what
+these do not tell, such as a restart of libvirtd.
 """),
     cfg.BoolOpt(
         'cpu_idle',

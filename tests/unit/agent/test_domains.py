@@ -194,6 +194,19 @@ class Listing(unittest.TestCase):
                 break
         self.assertTrue(self.domains.listed)
 
+    def test_a_new_process_lists_at_once(self):
+        listed = threading.Event()
+        self.domains = domains.Domains(
+            self.host.libvirt.connect, self.host.store, self.host.run_dir,
+            60, self.host.proc, listed.set)
+        self.domains.start()
+        self.addCleanup(self.domains.stop)
+        self.assertTrue(listed.wait(5))
+        self.assertEqual([], self.uuids())
+        listed.clear()
+        self.host.guest(0)
+        self.assertTrue(listed.wait(5))
+
     def test_events_list_at_once(self):
         self.domains.refresh()
         self.domains._again.clear()
