@@ -1,13 +1,15 @@
 """What the kernel says of the hosts, without a word of our agents.
 
-Each second: how busy each host is, what the vCPUs of secondaries took of it,
-and what limits these have.  From that follows a check of the policy that is
-independent of the agents' own.
+How busy each host was in the last second, what the vCPUs of secondaries took
+of it, and what limits these have.  From that follows a check of the policy
+that is independent of the agents' own.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import re
 import threading
@@ -18,6 +20,9 @@ import layout
 import secondaries
 from tests.box import machine
 
+#: Looks in a second.  One second that holds begins a run of failed checks anew
+#: (Boettger R15), and nobody here knows when the agent's seconds begin.
+LOOKS = 4
 #: Percent of a host; two observers that sample at different instants may
 #: differ by some percent in one second.
 THRESHOLD = layout.THRESHOLD + 5
@@ -31,7 +36,7 @@ _SLOP = 1.5
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One host in one second, in percent of the host.
+    """One host in the second before a look, in percent of the host.
 
     ``secondary`` is what the secondaries' vCPUs took, ``floor`` what they
     may take at the floor, ``unlimited`` the domains of secondaries that had
@@ -79,7 +84,7 @@ def vcpu_limits(host: str) -> dict[str, dict[str, cgroups.Limit]]:
 
 
 class Observer(threading.Thread):
-    """Samples until stopped; ``rows`` maps a host to its seconds.
+    """Looks until stopped; ``rows`` maps a host to the seconds before each.
 
     ``primaries`` are the names of domains that are no secondaries: all
     others count as such.  It also counts the secondaries' units of work.
@@ -98,21 +103,24 @@ class Observer(threading.Thread):
         self.units.count = {**self.units.count, uuid: 0}
 
     def run(self) -> None:
-        """Sample each second."""
-        last = {host: self._counters(host) for host in self.hosts}
+        """Look at all hosts until the end."""
+        seen: dict[str, deque[_Counters]] = {
+            host: deque(maxlen=LOOKS + 1) for host in self.hosts}
         due = time.monotonic()
-        while True:
-            due = max(due + 1.0, time.monotonic())
-            if self._ended.wait(max(0.0, due - time.monotonic())):
-                return
+        for look in itertools.count():
             for host in self.hosts:
                 try:
-                    now = self._counters(host)
+                    seen[host].append(self._counters(host))
                 except OSError:
                     continue    # a guest went while it was looked at
-                self.rows[host].append(self._row(last[host], now))
-                last[host] = now
-            self.units.update()
+                if len(seen[host]) > LOOKS:
+                    self.rows[host].append(
+                        self._row(seen[host][0], seen[host][-1]))
+            if look % LOOKS == 0:
+                self.units.update()
+            due = max(due + 1 / LOOKS, time.monotonic())
+            if self._ended.wait(max(0.0, due - time.monotonic())):
+                return
 
     def _counters(self, host: str) -> _Counters:
         vcpu_ns = {}
@@ -143,20 +151,18 @@ class Observer(threading.Thread):
 
     def longest_failure(self, since: float,
                         hosts: Collection[str] | None = None
-                        ) -> tuple[float, str, list[Row]]:
+                        ) -> tuple[float, list[Row], str]:
         """Return the longest run of failed seconds, on any host, and it.
 
-        Of a second only that part counts in which the machine ran.
+        Of the ways to cut time into seconds the one with the shortest such
+        run counts.  Of a second only that part counts in which the machine
+        ran.
         """
-        longest: tuple[float, str, list[Row]] = (0.0, '', [])
-        for host in hosts or self.hosts:
-            rows: list[Row] = []
-            for row in self.since(host, since):
-                rows = [*rows, row] if row.failed else []
-                run = sum(max(0.0, 1 - one.held_up) for one in rows)
-                if run > longest[0]:
-                    longest = run, host, rows
-        return longest
+        return max(((*min((_longest_run(self.since(host, since)[first::LOOKS])
+                           for first in range(LOOKS)),
+                          key=lambda found: found[0]), host)
+                    for host in hosts or self.hosts),
+                   key=lambda found: found[0])
 
     def unlimited(self, since: float,
                   hosts: Collection[str] | None = None) -> set[str]:
@@ -168,6 +174,15 @@ class Observer(threading.Thread):
         """End the thread."""
         self._ended.set()
         self.join()
+
+
+def _longest_run(rows: list[Row]) -> tuple[float, list[Row]]:
+    """Return the longest run of failed rows, in seconds, and these."""
+    runs = [list(run) for failed, run in itertools.groupby(
+        rows, lambda row: row.failed) if failed]
+    return max(((sum(max(0.0, 1 - row.held_up) for row in run), run)
+                for run in runs), key=lambda found: found[0],
+               default=(0.0, []))
 
 
 def mean(rows: list[Row], value: Callable[[Row], float]) -> float:

@@ -41,7 +41,7 @@ class Trial:
         assert not any(counted.values()), counted
         since = self.began if since is None else since
         assert self._observer.is_alive(), 'the observer has died'
-        run, host, rows = self._observer.longest_failure(since, hosts)
+        run, rows, host = self._observer.longest_failure(since, hosts)
         assert run <= layout.TIMELIMIT, (
             f'cpu was above the policy for {run:.1f} s while secondaries ran '
             f'on {host}; when, all, they took, may at the floor, held up: '
