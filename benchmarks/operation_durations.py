@@ -153,7 +153,7 @@ def paused(cloud) -> Iterator[None]:
             {'op': 'replace', 'path': '/state', 'value': state}])
         if not answer.ok:
             raise BoxError(f'cannot set the switch to {state}: {answer.text}')
-    switches = [audit['uuid'] for audit in api.get('/audits').json()['audits']
+    switches = [audit['uuid'] for audit in seed.listed(api, 'audits')
                 if audit['goal_name'] == vocabulary.GOAL
                 and audit['audit_type'] == 'CONTINUOUS'
                 and audit['state'] == 'ONGOING']

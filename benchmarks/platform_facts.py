@@ -219,9 +219,8 @@ def two_plans() -> None:
         'auto_trigger': False}).json()['uuid'] for n in range(2)]
 
     def plans() -> list[dict[str, Any]]:
-        found = api.get('/action_plans', params={'limit': 1000}).json()
-        return [plan for plan in found['action_plans']
-                if plan['audit_uuid'] in audits]
+        return [plan for audit in audits for plan in seed.listed(
+            api, 'action_plans', audit_uuid=audit)]
 
     def wait(states: set[str]) -> None:
         deadline = time.monotonic() + 90

@@ -208,8 +208,7 @@ def test_each_batch_has_one_audit_when_the_leader_dies(
         time.sleep(45)
     fleet.wait_all_run(120)
     trial.check()
-    audits = seed.watcher(cloud).get(
-        '/audits', params={'limit': 1000}).json()['audits']
+    audits = list(seed.listed(seed.watcher(cloud), 'audits'))
     names = [audit['name'] for audit in audits]
     # Who dies before it has asked for its audit leaves the violation to the
     # other, which makes a batch of its own.
@@ -223,8 +222,7 @@ def test_each_batch_has_one_audit_when_the_leader_dies(
     assert ours
     assert not [audit for audit in ours
                 if audit['state'] in ('PENDING', 'ONGOING')], ours
-    plans = seed.watcher(cloud).get(
-        '/action_plans', params={'limit': 1000}).json()['action_plans']
     for audit in ours:
-        own = [plan for plan in plans if plan['audit_uuid'] == audit['uuid']]
+        own = list(seed.listed(seed.watcher(cloud), 'action_plans',
+                               audit_uuid=audit['uuid']))
         assert len(own) <= 1, (audit, own)

@@ -18,10 +18,9 @@ def test_a_dry_run_recommends_and_does_nothing(cloud, calm_fleet):
     api = seed.watcher(cloud)
 
     def recommended():
-        plans = api.get('/action_plans/detail').json()['action_plans']
-        return next((plan for plan in plans
-                     if plan['audit_uuid'] == audit['uuid']
-                     and plan['state'] == 'RECOMMENDED'), None)
+        return next((plan for plan in seed.listed(
+            api, 'action_plans', audit_uuid=audit['uuid'])
+            if plan['state'] == 'RECOMMENDED'), None)
 
     audit = api.post('/audits', json={
         'audit_type': 'ONESHOT', 'goal': vocabulary.GOAL,

@@ -233,14 +233,14 @@ def stages(since: float) -> list[dict]:
 
 def operations(cloud, since: float) -> list[dict]:
     """Return Watcher's actions since an instant, newest plan last."""
-    answer = seed.watcher(cloud).get('/actions/detail',
-                                     params={'limit': 1000})
     found = []
-    for action in answer.json().get('actions', ()):
+    for action in seed.listed(seed.watcher(cloud), 'actions'):
         created = datetime.datetime.fromisoformat(
             action['created_at']).replace(tzinfo=datetime.UTC).timestamp()
+        if created < since - 1:
+            break
         kind = action['action_type']
-        if created >= since - 1 and kind.startswith('secondary_'):
+        if kind.startswith('secondary_'):
             ended = action['updated_at']
             found.append({
                 'kind': kind.removeprefix('secondary_'),

@@ -7,6 +7,7 @@
 Each part may be repeated; it adds what is missing.
 """
 
+from collections.abc import Iterator
 import hashlib
 import json
 import sys
@@ -141,11 +142,22 @@ def watcher(cloud) -> adapter.Adapter:
         default_microversion='latest')
 
 
+def listed(api: adapter.Adapter, kind: str, **params) -> Iterator[dict]:
+    """Yield Watcher's objects of a kind, the newest first.
+
+    Watcher returns a thousand at most, by default the oldest.
+    """
+    marker: dict = {}
+    while found := api.get(f'/{kind}/detail', params={
+            'sort_dir': 'desc', **params, **marker}).json()[kind]:
+        yield from found
+        marker = {'marker': found[-1]['uuid']}
+
+
 def switch(cloud) -> str:
     """Make the CONTINUOUS audit that switches the feature on; its uuid."""
     api = watcher(cloud)
-    audits = api.get('/audits').json()['audits']
-    for audit in audits:
+    for audit in list(listed(api, 'audits')):
         if audit['audit_type'] == 'CONTINUOUS' and audit['state'] in (
                 'PENDING', 'ONGOING') and audit['goal_name'] == 'secondary':
             return audit['uuid']
