@@ -92,6 +92,17 @@ class Listing(unittest.TestCase):
         return domains.Domains(self.host.libvirt.connect, self.host.store,
                                self.host.run_dir, proc=self.host.proc)
 
+    def start(self, period):
+        """Start listing; return what is set after each time."""
+        listed = threading.Event()
+        self.domains = domains.Domains(
+            self.host.libvirt.connect, self.host.store, self.host.run_dir,
+            period, self.host.proc, listed.set)
+        self.domains.start()
+        self.addCleanup(self.domains.stop)
+        self.assertTrue(listed.wait(5))
+        return listed
+
     def uuids(self):
         return [guest.uuid for guest in self.domains.secondaries()]
 
@@ -171,13 +182,7 @@ class Listing(unittest.TestCase):
 
     def test_the_thread_survives_libvirt(self):
         uuid = self.host.guest(0)
-        changed = threading.Event()
-        self.domains = domains.Domains(
-            self.host.libvirt.connect, self.host.store, self.host.run_dir,
-            0.01, self.host.proc, changed.set)
-        self.domains.start()
-        self.addCleanup(self.domains.stop)
-        self.assertTrue(changed.wait(5))
+        changed = self.start(0.01)
         self.host.libvirt.error = OSError('restarting')
         for _ in range(500):
             if self.host.libvirt.closed:
@@ -195,13 +200,7 @@ class Listing(unittest.TestCase):
         self.assertTrue(self.domains.listed)
 
     def test_a_new_process_lists_at_once(self):
-        listed = threading.Event()
-        self.domains = domains.Domains(
-            self.host.libvirt.connect, self.host.store, self.host.run_dir,
-            60, self.host.proc, listed.set)
-        self.domains.start()
-        self.addCleanup(self.domains.stop)
-        self.assertTrue(listed.wait(5))
+        listed = self.start(60)
         self.assertEqual([], self.uuids())
         listed.clear()
         self.host.guest(0)
