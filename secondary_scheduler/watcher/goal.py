@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import statistics
 from typing import Any
 
@@ -43,28 +44,26 @@ class Effect:
                     if name in hosts and hosts[name].violated}
         return violated - set(self.plan.unresolved)
 
+    @functools.cached_property
     def cpu_usage(self) -> list[float]:
-        """Return the CPU use of hosts when the plan has been carried out.
+        """CPU use of hosts when the plan has been carried out, in percent.
 
-        Of those that the audit and the plan are about and whose use is known,
-        in percent of each; instances count with what a decision counts.
+        Of those that the audit and the plan are about and whose use is known;
+        instances count with what a decision counts.
         """
-        where = {uuid: one.host for uuid, one in
-                 self.cluster.instances.items() if one.state in RUNNING}
-        names = set(self.asked)
+        names, moved = set[str | None](self.asked), dict[str, str | None]()
         for operation in self.plan.operations:
-            names |= {name for name in (operation.source, operation.target)
-                      if name}
-            if operation.kind in PREEMPTIONS:
-                where.pop(operation.instance, None)
-            elif operation.target:
-                where[operation.instance] = operation.target
-        use = {name: host.cpu_primary for name, host in
-               self.cluster.hosts.items() if name in names
-               and host.cpu_primary is not None}
-        for uuid, name in where.items():
-            if name in use:
-                use[name] += self.cluster.instances[uuid].cpu or 0.0
+            names |= {operation.source, operation.target}
+            if operation.kind in PREEMPTIONS or operation.target:
+                moved[operation.instance] = operation.target
+        use = {name: host.cpu_primary + sum(
+                   one.cpu or 0.0 for one in self.cluster.residents(name)
+                   if one.state in RUNNING and one.uuid not in moved)
+               for name, host in self.cluster.hosts.items()
+               if name in names and host.cpu_primary is not None}
+        for uuid, target in moved.items():
+            if target in use:
+                use[target] += self.cluster.instances[uuid].cpu or 0.0
         return [round(percent, 1) for percent in use.values()]
 
     def indicators(self) -> dict[str, float]:
@@ -124,11 +123,11 @@ INDICATORS = (
     Indicator(
         'cpu_usage_highest_predicted',
         _('Highest CPU usage of a concerned host after the action plan.'),
-        lambda effect: max(effect.cpu_usage(), default=0.0), '%'),
+        lambda effect: max(effect.cpu_usage, default=0.0), '%'),
     Indicator(
         'cpu_usage_mean_predicted',
         _('Mean CPU usage of the concerned hosts after the action plan.'),
-        lambda effect: statistics.fmean(effect.cpu_usage() or (0.0,)),
+        lambda effect: statistics.fmean(effect.cpu_usage or (0.0,)),
         '%'),
 )
 

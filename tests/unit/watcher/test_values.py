@@ -286,7 +286,6 @@ class GoalTest(TestCase):
             'preempted_instances_count': 2,
             'migrated_instances_count': 2})[0].value)
 
-
     def test_predicted_usage(self):
         hosts = {name: cluster.Host(name, 2.0, {}, cpu_primary=primary)
                  for name, primary in (('h1', 60.0), ('h2', 20.0),
@@ -305,7 +304,7 @@ class GoalTest(TestCase):
                 operations.Operation(2, operations.Kind.STOP, 'b', 'b', 'h1',
                                      None, duration_s=1))),
             ('h1', 'h3'))
-        self.assertEqual([70.0, 30.0], effect.cpu_usage())
+        self.assertEqual([70.0, 30.0], effect.cpu_usage)
         values = effect.indicators()
         self.assertEqual((1, 70, 50), (
             values['work_losing_instances_count'],
