@@ -41,15 +41,11 @@ while True:
 '''
 
 
-def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True)
-
-
-@contextlib.contextmanager
-def _running(process: subprocess.Popen[bytes]
-             ) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
@@ -69,19 +65,19 @@ def burst(host: str, rates: workload.Rates,
     script = directory / 'transaction.sql'
     script.write_text(workload.TRANSACTION)
     group = hosts.system_group(host)
-    with _running(_started(cgroups.inside('clients', [
-            workload.pgbench(), '-h', layout.host_address(host),
-            '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
-            '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
-            '--random-seed=1', 'postgres']))) as client, _running(
-            _started(cgroups.inside(group, [
-                'env', f'PYTHONPATH={layout.HERE}', sys.executable, '-c',
-                _REST, str(cgroups.path('cpuacct', group)),
-                str(workload.BURST_PERCENT / 100 * layout.HOST_CPUS)]
-            ))) as rest:
+    client = cgroups.inside('clients', [
+        workload.pgbench(), '-h', layout.host_address(host),
+        '-U', 'postgres', '-n', '-f', str(script), '-M', 'prepared',
+        '-c', '8', '-j', '1', '-R', str(rates.burst), '-T', '900',
+        '--random-seed=1', 'postgres'])
+    rest = cgroups.inside(group, [
+        'env', f'PYTHONPATH={layout.HERE}', sys.executable, '-c', _REST,
+        str(cgroups.path('cpuacct', group)),
+        str(workload.BURST_PERCENT / 100 * layout.HOST_CPUS)])
+    with _running(client) as pgbench, _running(rest) as burner:
         yield
-        assert rest.poll() is None, 'what makes up for PostgreSQL has ended'
-        assert client.poll() is None, 'pgbench ended before the burst did'
+        assert burner.poll() is None, 'what makes up for PostgreSQL has ended'
+        assert pgbench.poll() is None, 'pgbench ended before the burst did'
 
 
 class Burner:
@@ -110,7 +106,7 @@ class Burner:
 def burner(host: str, percent: float) -> Iterator[Burner]:
     """Run a primary process in a host's system.slice."""
     duty = percent / 100 * layout.HOST_CPUS
-    process = _started(cgroups.inside(
-        hosts.system_group(host), [sys.executable, '-c', _BURNER, str(duty)]))
-    with _running(process):
+    with _running(cgroups.inside(
+            hosts.system_group(host),
+            [sys.executable, '-c', _BURNER, str(duty)])) as process:
         yield Burner(process.pid, duty)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 import contextlib
 import dataclasses
 import itertools
+import operator
 import pathlib
 import re
 import threading
@@ -32,6 +33,7 @@ _SCOPE = re.compile(r'qemu-\d+-(.+)\.libvirt-qemu')
 #: the ends of an interval of a second may add to it.
 _FLOOR = 1.0 / layout.HOST_CPUS
 _SLOP = 1.5
+_LENGTH = operator.itemgetter(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,11 +160,13 @@ class Observer(threading.Thread):
         run counts.  Of a second only that part counts in which the machine
         ran.
         """
-        return max(((*min((_longest_run(self.since(host, since)[first::LOOKS])
-                           for first in range(LOOKS)),
-                          key=lambda found: found[0]), host)
-                    for host in hosts or self.hosts),
-                   key=lambda found: found[0])
+        found = []
+        for host in hosts or self.hosts:
+            rows = self.since(host, since)
+            run, failed = min((_longest_run(rows[first::LOOKS])
+                               for first in range(LOOKS)), key=_LENGTH)
+            found.append((run, failed, host))
+        return max(found, key=_LENGTH)
 
     def unlimited(self, since: float,
                   hosts: Collection[str] | None = None) -> set[str]:
@@ -181,8 +185,7 @@ def _longest_run(rows: list[Row]) -> tuple[float, list[Row]]:
     runs = [list(run) for failed, run in itertools.groupby(
         rows, lambda row: row.failed) if failed]
     return max(((sum(max(0.0, 1 - row.held_up) for row in run), run)
-                for run in runs), key=lambda found: found[0],
-               default=(0.0, []))
+                for run in runs), key=_LENGTH, default=(0.0, []))
 
 
 def mean(rows: list[Row], value: Callable[[Row], float]) -> float:

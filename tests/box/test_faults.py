@@ -73,7 +73,7 @@ def one_that_migrates(storm, attempts=3):
         except AssertionError:
             if not left:
                 raise
-            storm.end()
+            converges(storm)
             storm.begin()
 
 

@@ -121,12 +121,14 @@ def main() -> None:
     say('  ' + ', '.join(f'{host}: {len(found)}'
                          for host, found in sorted(placed.items())))
     seeding.switch(cloud)
+    # Whatever is lost or broken counts, in a run that shows nothing too.
+    before = secondaries.agent_counters(hosts)
+    watch = secondaries.Watch(cloud, servers, period=4.0)
+    watch.poll()
+    watch.start()
+    started_running = watch.running()
     for left in reversed(range(ATTEMPTS)):
-        before = secondaries.agent_counters(hosts)
-        watch = secondaries.Watch(cloud, servers, period=4.0)
-        watch.poll()
-        watch.start()
-        started_running, since = watch.running(), time.time()
+        since = time.time()
         runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
                                options.seed, rates)
         # The last returns may still be under way; they are given some time.
@@ -134,7 +136,6 @@ def main() -> None:
         while (watch.running() < started_running
                and time.monotonic() < deadline):
             time.sleep(1)
-        watch.stop()
         after = secondaries.agent_counters(hosts)
         counted = {k: after[k] - before.get(k, 0) for k in after}
         if not left or counted.get('violations'):
@@ -143,6 +144,7 @@ def main() -> None:
             f'{primary_share(runs["with"], burst_host):.0f} % of {burst_host},'
             f' and {workload.BURST_PERCENT} when it was measured. Transactions'
             ' take less now; once more')
+    watch.stop()
     figures = report.figures(
         hosts, burst_host, runs, watch, started_running, counted,
         secondaries.operations(cloud, since), secondaries.stages(since))

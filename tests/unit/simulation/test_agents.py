@@ -109,7 +109,6 @@ class TestPeriod(unittest.TestCase):
         _use, agents = self.pass_period(profiles.OURS, agents=agents)
         self.assertEqual(2, agents.caps[0])
 
-
     def test_who_is_there(self):
         guests = periods.Guests(
             np.array([True, True, True, False, False]),
