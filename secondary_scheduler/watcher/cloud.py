@@ -74,7 +74,7 @@ class Cloud:
         self._placement: Any = conn.placement
         self._flavors: tuple[str, ...] = ()
         self._flavors_until = 0.0
-        self._inventories: dict[str, tuple[int, Any]] = {}
+        self._providers: dict[str, tuple[int, Any, Any]] = {}
 
     def open_session(self) -> None:
         """Get a token and find Nova, unless that has been done already."""
@@ -131,7 +131,7 @@ class Cloud:
             return snapshot.Server.from_sdk(self._compute.get_server(uuid))
 
     def hosts(self) -> dict[str, snapshot.ComputeHost]:
-        """Return compute hosts with their place and child inventory."""
+        """Return compute hosts, with what their children have and hold."""
         with _errors():
             roots = {(item.service_details or {}).get('host'): item.id
                      for item in self._compute.hypervisors(details=True)}
@@ -143,19 +143,21 @@ class Cloud:
                 '/resource_providers')['resource_providers']}
             off = self._with_trait(vocabulary.SWITCHED_OFF_TRAIT)
             disabled = self._with_trait(vocabulary.CLOSED_TRAIT)
-            held, self._inventories = self._inventories, {}
+            before, self._providers = self._providers, {}
             found = {}
             for service in self._compute.services(binary='nova-compute'):
                 name, root = service.host, roots.get(service.host)
                 child = vocabulary.child_provider_uuid(root or '')
-                inventory = {}
+                inventory, used = {}, {}
                 if child in generations:
                     # Whatever changes it, claims included, moves this on.
                     now = generations[child]
-                    then, inventory = held.get(child, (None, {}))
+                    then, inventory, used = before.get(child, (None, {}, {}))
                     if then != now:
                         inventory = self._inventory(child)['inventories']
-                    self._inventories[child] = now, inventory
+                        used = self._get(f'/resource_providers/{child}/usages'
+                                         )['usages']
+                    self._providers[child] = now, inventory, used
                 found[name] = snapshot.ComputeHost(
                     name=name, root=root,
                     up=(service.status == 'enabled' and service.state == 'up'
@@ -167,7 +169,8 @@ class Cloud:
                     total={k: v['total'] for k, v in inventory.items()},
                     reserved={k: v['reserved']
                               for k, v in inventory.items()},
-                    switched_off=child in off, disabled=child in disabled)
+                    used=used, switched_off=child in off,
+                    disabled=child in disabled)
             return found
 
     def anti_affinity(self) -> dict[str, str]:

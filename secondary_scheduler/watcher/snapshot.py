@@ -1,5 +1,6 @@
 """What Nova and Placement said, as values, and the cluster made of it."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 import dataclasses
 from typing import Any
@@ -95,7 +96,8 @@ class ComputeHost:
     """One compute service and its child provider's inventory.
 
     ``root`` is the UUID of the compute node, which is its root provider;
-    ``total`` is empty when the host has no child provider of ours;
+    ``total`` is empty when the host has no child provider of ours, ``used``
+    is what all consumers hold there, whether we know them or not;
     ``switched_off`` tells that we have closed it, because its scope is off,
     ``disabled`` that an operator has: nothing is brought to such a host.
     """
@@ -106,6 +108,7 @@ class ComputeHost:
     place: scopes.HostPlace = scopes.HostPlace()
     total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    used: Mapping[str, int] = dataclasses.field(default_factory=dict)
     switched_off: bool = False
     disabled: bool = False
 
@@ -168,33 +171,19 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
     A host outside the scope, or whose agent is silent, closed, or follows
     other policies than ``policies_hash`` (None: not compared) is not usable.
     What a report says of an instance counts only where Nova has it on that
-    host (risks.md F21).  ``share`` is what an instance is to have at least
+    host (risks.md F21).  What others than a host's instances hold there, a
+    live migration to it or one that left its claim, is nobody's to give away
+    and counts as reserved.  ``share`` is what an instance is to have at least
     where it stays, in percent.
     """
-    hosts = {}
-    for name, host in snapshot.hosts.items():
-        report = fresh.get(name)
-        inside = name in scope.hosts
-        hosts[name] = cluster.Host(
-            name=name,
-            cpus=report.cpus if report else 1.0,
-            total=dict(host.total), reserved=dict(host.reserved),
-            cpu_primary=report.cpu_primary if report else None,
-            policies=(host_policies(report, name in relief)
-                      if report and inside else ()),
-            usable=bool(
-                inside and host.up and host.total and not host.disabled
-                and not host.switched_off and report
-                and report.admission
-                and policies_hash in (None, report.policies_hash)),
-            blocked=name in blocked_hosts)
     usage = {(name, i.uuid): _demand(i, share)
              for name, report in fresh.items() for i in report.instances}
+    held: dict[str, Counter[str]] = defaultdict(Counter)
     instances = {}
     for uuid, server in snapshot.servers.items():
         state = server.state
         origin = server.metadata.get(ORIGIN)
-        instances[uuid] = cluster.Instance(
+        instances[uuid] = one = cluster.Instance(
             uuid=uuid, lease=server.lease, host=server.host, state=state,
             vcpus=server.vcpus, memory_mb=server.memory_mb,
             disk_gb=server.disk_gb, priority=server.priority,
@@ -205,6 +194,28 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                      or scope.excludes(uuid, server.project)),
             pinned=uuid in pinned_instances,
             anti_affinity=snapshot.groups.get(uuid),
-            origin=(origin if origin in hosts and origin != server.host
-                    else None))
+            origin=(origin if origin in snapshot.hosts
+                    and origin != server.host else None))
+        if server.host is not None:
+            held[server.host].update(one.claims)
+    hosts = {}
+    for name, host in snapshot.hosts.items():
+        report = fresh.get(name)
+        inside = name in scope.hosts
+        hosts[name] = cluster.Host(
+            name=name,
+            cpus=report.cpus if report else 1.0,
+            total=dict(host.total),
+            reserved={of: host.reserved.get(of, 0)
+                      + max(0, host.used.get(of, 0) - held[name][of])
+                      for of in host.total},
+            cpu_primary=report.cpu_primary if report else None,
+            policies=(host_policies(report, name in relief)
+                      if report and inside else ()),
+            usable=bool(
+                inside and host.up and host.total and not host.disabled
+                and not host.switched_off and report
+                and report.admission
+                and policies_hash in (None, report.policies_hash)),
+            blocked=name in blocked_hosts)
     return cluster.Cluster(hosts, instances)

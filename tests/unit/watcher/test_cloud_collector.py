@@ -137,13 +137,16 @@ class CloudTest(fakes.TestCase):
             {'uuid': child, 'generation': 5}]})
         inventories = response({'inventories': {
             vocabulary.SLOT: {'total': 4, 'reserved': 1}}})
+        usages = response({'usages': {vocabulary.SLOT: 2}})
         self.placement.get.side_effect = [
-            listed, response({}, 400), response({}, 400), inventories]
+            listed, response({}, 400), response({}, 400), inventories, usages]
         found = self.cloud.hosts()
         self.assertEqual((root, True, {vocabulary.SLOT: 4},
-                          {vocabulary.SLOT: 1}, {'agg'}, 'nova'),
+                          {vocabulary.SLOT: 1}, {vocabulary.SLOT: 2},
+                          {'agg'}, 'nova'),
                          (found['h1'].root, found['h1'].up,
                           found['h1'].total, found['h1'].reserved,
+                          found['h1'].used,
                           found['h1'].place.aggregates,
                           found['h1'].place.zone))
         self.assertEqual((None, False, {}), (
@@ -157,6 +160,7 @@ class CloudTest(fakes.TestCase):
         self.assertFalse(found['h1'].disabled)
         self.assertFalse(found['h2'].switched_off)
         self.assertEqual({vocabulary.SLOT: 4}, found['h1'].total)
+        self.assertEqual({vocabulary.SLOT: 2}, found['h1'].used)
         self.assertEqual(
             [f'/resource_providers?required={trait}' for trait in (
                 vocabulary.SWITCHED_OFF_TRAIT, vocabulary.CLOSED_TRAIT)],
@@ -168,7 +172,7 @@ class CloudTest(fakes.TestCase):
             response({'resource_providers': []}),
             response({'resource_providers': [{'uuid': child}]}),
             response({'inventories': {
-                vocabulary.SLOT: {'total': 4, 'reserved': 4}}})]
+                vocabulary.SLOT: {'total': 4, 'reserved': 4}}}), usages]
         found = self.cloud.hosts()
         self.assertTrue(found['h1'].closed)
         self.assertTrue(found['h1'].disabled)

@@ -148,6 +148,16 @@ class BuildTest(TestCase):
         self.assertEqual(6.0, found.instances[fakes.uid(1)].cpu)
         self.assertIsNone(found.instances[fakes.uid(2)].cpu)
 
+    def test_what_others_hold_is_reserved(self):
+        hosts = [fakes.host('h1', reserved=dict.fromkeys(fakes.TOTAL, 1))]
+        for used, reserved in ((0, 1), (2, 1), (3, 2), (5, 4)):
+            found = self.build(
+                [fakes.server(1), fakes.server(2, status='SUSPENDED'),
+                 fakes.server(3, 'h2'), fakes.server(4, None)],
+                [dataclasses.replace(hosts[0], used={vocabulary.SLOT: used})])
+            self.assertEqual({**hosts[0].reserved, vocabulary.SLOT: reserved},
+                             found.hosts['h1'].reserved)
+
     def test_violation_relief_and_scope(self):
         servers = [fakes.server(1)]
         hosts = [fakes.host('h1')]
