@@ -4,7 +4,8 @@ One pass over the whole queue, the highest priority first and among equals
 who came first.  A lease runs as a whole or not at all; one that finds no room
 does not keep the next from trying (backfill).  The first host that fits is
 taken, even if that keeps others out: nothing is planned ahead, and nobody who
-runs has to make room.
+runs has to make room.  Hosts are asked in the order of their names, as the
+thesis does, or those first that have the most CPU to spare.
 
 An instance that has a host comes up there and nowhere else, as Nova has it;
 one that has none (shelved, never started, or of a platform where suspending
@@ -12,7 +13,7 @@ frees the host) may come up on any.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 
 from secondary_scheduler.decisions import base, ordering
@@ -91,16 +92,20 @@ def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
 class ProvisioningDecision(base.Decision):
     """First come, first served by priority, first fit, all or nothing.
 
-    ``ageing`` is in points of priority an hour.
+    ``ageing`` is in points of priority an hour.  Where it ``spreads`` an
+    instance comes up where those who run could leave it the most CPU, as
+    Nova's weigher of ours has it; agents squeeze all to their least share, so
+    that room alone says little of what a newcomer gets.
     """
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None,
                  profile: Profile | None = None,
-                 ageing: float = 0.0) -> None:
+                 ageing: float = 0.0, spreads: bool = True) -> None:
         super().__init__(limits, durations)
         self.profile = profile or Profile()
         self.ageing = ageing
+        self.spreads = spreads
 
     def decide(self, cluster: Cluster, request: base.Request,
                budget: base.Budget) -> Plan:
@@ -123,15 +128,20 @@ class ProvisioningDecision(base.Decision):
             name for name in sorted(hosts)
             if is_open(cluster.hosts[name])
             and outlook.known(cluster.hosts[name])]
+
+        def ordered() -> list[str]:
+            return sorted(open_hosts, key=draft.rooms.unclaimed,
+                          reverse=True) if self.spreads else open_hosts
+
         for lease in queue(cluster, self.ageing):
-            _provision(draft, outlook, lease, open_hosts, budget)
+            _provision(draft, outlook, lease, ordered, budget)
         return Plan(
             ordering.arrange(cluster, draft.steps, self.limits,
                              self.durations), truncated=budget.truncated)
 
 
 def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
-               hosts: list[str], budget: base.Budget) -> None:
+               hosts: Callable[[], list[str]], budget: base.Budget) -> None:
     """Bring a lease up, or leave everything as it is.
 
     What the pass has accepted before counts: later leases must not spoil it
@@ -140,7 +150,7 @@ def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
     begun = len(draft.steps)
     works: list[Work] | None = None
     for one in lease.due:
-        works = _place(draft, outlook, one, hosts, budget)
+        works = _place(draft, outlook, one, hosts(), budget)
         if works is None:
             break
     # The last one's host has been asked with these very operations.

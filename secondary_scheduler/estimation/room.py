@@ -205,13 +205,27 @@ class Rooms:
         ``more`` of them, has a useful share; below zero on a crowded host,
         minus infinity where the primary's use is unknown.
         """
+        return self._left_by_primaries(host) - self.limits.entry_share * (
+            self.running(host) + more)
+
+    def unclaimed(self, host: str) -> float:
+        """Return the CPUs below the strictest threshold that are left over.
+
+        That is when each secondary uses all its vCPUs; below zero, and minus
+        infinity, as ``spare``.
+        """
+        return (self._left_by_primaries(host) / 100 * self.hosts[host].cpus
+                - sum(one.vcpus for one in self._holders(host)
+                      if one.state in RUNNING))
+
+    def _left_by_primaries(self, host: str) -> float:
+        """Return what secondaries may use, in percent of the host."""
         values = self.hosts[host]
         if values.cpu_primary is None:
             return float('-inf')
         threshold = values.threshold('cpu')
         return ((100.0 if threshold is None else threshold)
-                - self.limits.margin - values.cpu_primary
-                - self.limits.entry_share * (self.running(host) + more))
+                - self.limits.margin - values.cpu_primary)
 
     def stocks(self, host: str, instance: Instance) -> bool:
         """Tell whether the host's inventory has room for a newcomer."""

@@ -83,6 +83,14 @@ class Admission:
                 | self._observer.violated.any(axis=0))
         return np.where(shut, 0.0, np.maximum(0.0, free))
 
+    def _unclaimed(self) -> Floats:
+        """Return what nobody who is there could use, in percent, (H,)."""
+        return (self._checks.set_point('cpu', self._profile.margin)
+                - self._observer.foreseen()[RESOURCES.index('cpu')]
+                - self._world.sum_by_host(
+                    self._world.most,
+                    self._world.running | self._world.booting))
+
     def asking(self, now: float) -> Iterator[tuple[int, Ints, Ints]]:
         """Yield clusters where a lease might come up.
 
@@ -93,6 +101,7 @@ class Admission:
         room = self._open(now)
         free_mb = shape.memory_mb - world.sum_by_host(
             world.memory_mb, world.host >= 0)
+        left = self._unclaimed() if self._profile.spreads else free_mb
         residents = world.count_by_host(world.host >= 0)
         down = ~world.running & ~world.busy & ~world.reserved & world.present
         held = world.busy | world.reserved | (world.hold_until > now)
@@ -116,7 +125,9 @@ class Admission:
             fit = hosts.start + np.flatnonzero(
                 (places[cluster] >= 1)
                 & (free_mb[hosts.start:hosts.stop] >= least_mb))
-            emptiest = fit[np.argsort(-free_mb[fit], kind='stable')]
-            seen = np.cumsum(1 + residents[emptiest])
-            yield cluster, np.sort(emptiest[:max(1, np.searchsorted(
+            best = fit[np.argsort(-left[fit], kind='stable')]
+            if self._profile.spreads:   # who is large is not forgotten
+                best = np.concatenate((fit[[free_mb[fit].argmax()]], best))
+            seen = np.cumsum(1 + residents[best])
+            yield cluster, np.unique(best[:max(1, np.searchsorted(
                 seen, LOOKED_AT, side='right'))]), asked

@@ -108,8 +108,9 @@ class Simulation:
         durations = ConcurrentDurations()
         self._guided = GuidedDecision(profile.limits, durations,
                                       profile.counting)
-        self._provisioner = ProvisioningDecision(profile.limits, durations,
-                                                 profile.counting)
+        self._provisioner = ProvisioningDecision(
+            profile.limits, durations, profile.counting,
+            spreads=profile.spreads)
 
     def run(self, progress: Callable[[int], object] = lambda second: None
             ) -> None:

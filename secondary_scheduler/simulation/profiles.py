@@ -66,6 +66,7 @@ class Profile:
     rests: bool
     forecasts_demand: bool
     lingers: bool
+    spreads: bool
     deadline_guard: float
     lanes: int = 1
     throttles_boot: bool = True
@@ -156,7 +157,7 @@ THESIS = Profile(
     probe=0, proportional=True, freeze=False, calm_s=1, patience_s=0,
     memory_s=0, contention=0.69, weight=1, shapes_traffic=False,
     sticky=False, parallel=True, rests=True, forecasts_demand=True,
-    lingers=True, deadline_guard=0)
+    lingers=True, spreads=False, deadline_guard=0)
 
 #: All that this project does; Nova's restrictions on.
 OURS = Profile(
@@ -164,7 +165,7 @@ OURS = Profile(
     proportional=False, freeze=True, calm_s=1, patience_s=600,
     memory_s=60, contention=0.069, weight=0.01, shapes_traffic=True,
     sticky=True, parallel=False, rests=False, forecasts_demand=False,
-    lingers=False, deadline_guard=2)
+    lingers=False, spreads=True, deadline_guard=2)
 
 #: The bound: never moves, loses nothing, knows each instant's load.
 ORACLE = dataclasses.replace(

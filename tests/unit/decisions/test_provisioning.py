@@ -102,7 +102,20 @@ class TestProvisioning(Case):
             slots('h1', 1), slots('h2', 2), slots('h3', 9), vm('x', 'h2'),
             *(new(uuid, 'l') for uuid in 'abc')), Lease('l'))
         self.assertEqual({'a': ('start', 'h1'), 'b': ('start', 'h2'),
-                          'c': ('start', 'h3')}, kinds(self.decide(world)))
+                          'c': ('start', 'h3')},
+                         kinds(self.decide(world, spreads=False)))
+
+    def test_where_most_cpu_is_left(self):
+        world = leased(cluster(
+            *(slots(name, 9) for name in ('busy', 'full', 'idle')),
+            vm('x', 'busy'), vm('y', 'full', vcpus=2),
+            vm('z', 'idle', State.SUSPENDED),
+            *(new(uuid, uuid) for uuid in 'abcd')),
+            *(Lease(name, -ord(name)) for name in 'abcd'))
+        self.assertEqual(
+            {'a': ('start', 'idle'), 'b': ('start', 'busy'),
+             'c': ('start', 'idle'), 'd': ('start', 'busy')},
+            kinds(self.decide(world)))
 
     def test_all_or_nothing_and_backfill(self):
         world = leased(cluster(
