@@ -32,7 +32,8 @@ class TriggerOptions:
     """What a check reads from the configuration.
 
     ``set_point_margin`` and ``useful_share`` in percent of the host,
-    ``calm_after`` in seconds, ``sensitivity`` in checks by timelimit.
+    ``calm_after`` in seconds, ``sensitivity`` in checks by timelimit; it
+    ``adapts`` to how long failures last.
     """
 
     set_point_margin: float
@@ -40,6 +41,7 @@ class TriggerOptions:
     calm_after: float
     kill: bool
     sensitivity: Mapping[str, str]
+    adapts: bool
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> 'TriggerOptions':
@@ -47,7 +49,8 @@ class TriggerOptions:
         shared, own = conf.secondary_scheduler, conf.secondary_agent
         return cls(shared.set_point_margin, shared.useful_share,
                    own.calm_after, own.last_resort == 'kill',
-                   shared.trigger_sensitivity)
+                   shared.trigger_sensitivity,
+                   shared.trigger_sensitivity_adapts)
 
 
 class LocalTrigger:
@@ -98,10 +101,14 @@ class LocalTrigger:
         for trigger in self._triggers.values():
             value, contributing = self._usage(trigger.policy, guests,
                                               usage.total)
-            before = trigger.state
+            before, waited = trigger.state, trigger.sensitivity
             state = trigger.check(value, contributing)
             self._count(before, state)
             policy = trigger.policy
+            if trigger.sensitivity != waited:
+                LOG.info('Learned from failures of %s: from now on the cloud '
+                         'is asked for help after %d failed checks',
+                         policy.text, trigger.sensitivity)
             reports.append(PolicyReport(
                 policy.text, policy.resource, policy.threshold,
                 policy.timelimit, value, trigger.failed, state))
@@ -115,9 +122,11 @@ class LocalTrigger:
         kept = {}
         for policy in resolved.policies:
             trigger = triggers.Trigger(
-                policy, _sensitivity(policy, options.sensitivity))
+                policy, _sensitivity(policy, options.sensitivity),
+                triggers.History() if options.adapts else None)
             old = self._triggers.get(policy.text)
-            if old is not None and old.sensitivity == trigger.sensitivity:
+            if old is not None and (old.given, old.history is None) == (
+                    trigger.given, trigger.history is None):
                 trigger = old
             elif old is not None:
                 trigger.failed = old.failed

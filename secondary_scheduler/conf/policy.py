@@ -99,6 +99,21 @@ timelimit - 1. Few checks mean many, often needless, operations; many checks
 leave too little time for the gentle ones. Policies on ``slots`` are violated
 at once.
 """),
+    cfg.BoolOpt(
+        'trigger_sensitivity_adapts',
+        default=False,
+        mutable=True,
+        help="""
+Whether each agent learns how long to wait before it asks the cloud for help.
+It remembers, for each policy, the last 40 runs of failed checks that ended
+before any operation could have ended them: by the agent's own throttling, or
+because the primary was busy for a moment only. From the eighth on a policy is
+violated when a run lasts longer than nine in ten of them did, and no later
+than after half its timelimit, so that operations have the other half;
+``trigger_sensitivity`` says what holds until then. It spares a primary with
+many short peaks needless operations, and asks earlier where peaks, once
+there, last. What was learned is lost when the agent restarts.
+"""),
     cfg.StrOpt(
         'transport_url',
         secret=True,

@@ -9,25 +9,65 @@ row mean::
     failed >  TL      invalid: the promise is broken          (R15)
 """
 
+from collections import deque
 from collections.abc import Mapping
+import math
 
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.policies import language
 
 
+class History:
+    """How long runs of failed checks last that end by themselves.
+
+    The agent's controller, and a primary that was busy for a moment, end most
+    runs before any operation could.  A trigger that waits for these fires
+    where only an operation helps (Boettger names adaptation from history, and
+    leaves it open).
+    """
+
+    #: Runs that are remembered, and those without which nothing is known.
+    SIZE, FEWEST = 40, 8
+    #: Part of the runs that is waited for.
+    PATIENCE = 0.9
+    #: No operation has an effect within so many checks of the trigger.
+    UNTOUCHED = 2
+
+    def __init__(self) -> None:
+        self._runs: deque[int] = deque(maxlen=self.SIZE)
+
+    def note(self, failed: int, sensitivity: int) -> None:
+        """Remember a run that has ended, if nobody else has ended it."""
+        if 0 < failed < sensitivity + self.UNTOUCHED:
+            self._runs.append(failed)
+
+    def sensitivity(self, otherwise: int, timelimit: int) -> int:
+        """Return after how many failed checks to ask for help.
+
+        At most after half the timelimit: operations have the other half.
+        """
+        if len(self._runs) < self.FEWEST:
+            return otherwise
+        rank = math.ceil(self.PATIENCE * len(self._runs))
+        return max(1, min(sorted(self._runs)[rank - 1] + 1, timelimit // 2))
+
+
 class Trigger:
     """The run counter of one policy on one host."""
 
-    def __init__(self, policy: language.Policy, sensitivity: int) -> None:
+    def __init__(self, policy: language.Policy, sensitivity: int,
+                 history: History | None = None) -> None:
         """Start with no failed check.
 
         ``sensitivity`` is the number of failed checks from which the policy
         is violated; it is kept within 1 and timelimit - 1, and is 1 for a
-        static policy.
+        static policy.  With a ``history`` it is what a dynamic one starts
+        with, and adapts after each run.
         """
         self.policy = policy
-        self.sensitivity = 1 if policy.static else max(
+        self.given = self.sensitivity = 1 if policy.static else max(
             1, min(int(sensitivity), policy.timelimit - 1))
+        self.history = None if policy.static else history
         self.failed = 0
         self._unknown = False
 
@@ -51,6 +91,10 @@ class Trigger:
             self.failed = max(self.failed,
                               min(self.failed + 1, self.policy.timelimit - 1))
         elif usage <= self.policy.threshold:
+            if self.failed and self.history is not None:
+                self.history.note(self.failed, self.sensitivity)
+                self.sensitivity = self.history.sensitivity(
+                    self.given, self.policy.timelimit)
             self.failed = 0
         else:
             self.failed += 1

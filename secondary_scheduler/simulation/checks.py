@@ -3,6 +3,7 @@
 The same counting as ``policies.triggers``; a test holds the two together.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 import functools
 
@@ -19,25 +20,44 @@ class Checks:
     """P policies on H hosts: thresholds and failed checks, (P, H)."""
 
     def __init__(self, policies: Sequence[language.Policy], hosts: int,
-                 offset: int = 0) -> None:
-        """``offset`` is added to the sensitivity of dynamic policies."""
+                 offset: int = 0, adapts: bool = False) -> None:
+        """``offset`` is added to the sensitivity of dynamic policies.
+
+        It ``adapts`` to how long failures last on each host.
+        """
         self.policies = tuple(policies)
         self.threshold = np.repeat(
             [[one.threshold] for one in policies], hosts, axis=1)
         self.failed = np.zeros((len(policies), hosts), dtype=np.int64)
         self.timelimit = np.array([[one.timelimit] for one in policies])
-        self.sensitivity = np.array([[
+        self.sensitivity = np.repeat([[
             triggers.Trigger(one, offset + triggers.sensitivity_for(
                 one.timelimit, SENSITIVITY)).sensitivity]
-            for one in policies])
+            for one in policies], hosts, axis=1)
+        self._given = self.sensitivity[:, 0].tolist()
+        self._histories: Mapping[tuple[int, int], triggers.History] | None = (
+            defaultdict(triggers.History) if adapts else None)
 
     def count(self, use: Mapping[str, Floats],
               contributing: Mapping[str, Bools]) -> None:
         """Check all once; ``use`` and ``contributing`` by resource, (H,)."""
         for number, policy in enumerate(self.policies):
-            fails = contributing[policy.resource] & (
-                use[policy.resource] > self.threshold[number] + 1e-9)
-            self.failed[number] = np.where(fails, self.failed[number] + 1, 0)
+            over = use[policy.resource] > self.threshold[number] + 1e-9
+            if self._histories is not None and not policy.static:
+                for host in np.flatnonzero(~over & contributing[
+                        policy.resource] & (self.failed[number] > 0)):
+                    self._learn(number, int(host), self._histories)
+            self.failed[number] = np.where(
+                contributing[policy.resource] & over,
+                self.failed[number] + 1, 0)
+
+    def _learn(self, number: int, host: int, histories: Mapping[
+            tuple[int, int], triggers.History]) -> None:
+        """Learn from a run of failed checks that has just ended."""
+        history, place = histories[number, host], (number, host)
+        history.note(int(self.failed[place]), int(self.sensitivity[place]))
+        self.sensitivity[place] = history.sensitivity(
+            self._given[number], self.policies[number].timelimit)
 
     @property
     def fired(self) -> Bools:

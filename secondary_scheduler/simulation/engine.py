@@ -90,7 +90,7 @@ class Simulation:
         hosts, instances = len(self.world.block_until), len(self.world.status)
         self.checks = Checks(language.parse_all(
             workload.policies, language.RESOURCES), hosts,
-            profile.sensitivity_offset)
+            profile.sensitivity_offset, profile.adapts)
         self.operations = Operations(self.world, profile, record)
         self._observer = Observer(self.world, self.checks, self.operations,
                                   profile)
@@ -338,7 +338,7 @@ class Simulation:
                         policy=policy.text)
             wait = 0.0 if policy.static else min(
                 self.profile.collect_s, (policy.timelimit - float(
-                    self.checks.sensitivity[row, 0])) / 4)
+                    self.checks.sensitivity[row, host])) / 4)
             cluster = int(self.world.cluster_of_host[host])
             self._due[cluster] = min(self._due[cluster],
                                      now + math.floor(wait))

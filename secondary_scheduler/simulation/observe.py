@@ -218,10 +218,11 @@ class Observer:
         checks = self._checks
         rows = [[
             HostPolicy(one.text, one.resource, threshold, one.timelimit,
-                       failed, violated, int(checks.sensitivity[row, 0]))
-            for threshold, failed, violated in zip(*(
+                       failed, violated, sensitivity)
+            for threshold, failed, violated, sensitivity in zip(*(
                 values[row, hosts].tolist() for values in (
-                    checks.threshold, checks.failed, self.violated)),
-                strict=True)] for row, one in enumerate(checks.policies)]
+                    checks.threshold, checks.failed, self.violated,
+                    checks.sensitivity)), strict=True)]
+            for row, one in enumerate(checks.policies)]
         return [tuple(row[place] for row in rows)
                 for place in range(len(hosts))]

@@ -76,6 +76,7 @@ class Profile:
     provision_s: int = 5
     remedy_s: float = 60.0
     sensitivity_offset: int = 0
+    adapts: bool = False
     noise: float = 0.1
     failures: float = 0.0
     congestion: bool = False

@@ -15,7 +15,8 @@ def secondary(n, priority=5):
 def make_options(**changes):
     return local_trigger.TriggerOptions(**{
         'set_point_margin': 1.0, 'useful_share': 10.0, 'calm_after': 5.0,
-        'kill': False, 'sensitivity': {'10': '4'}, **changes})
+        'kill': False, 'sensitivity': {'10': '4'}, 'adapts': False,
+        **changes})
 
 
 class Meter:
@@ -112,6 +113,20 @@ class LastResort(Base):
         self.resolved = Resolved((), 'x')
         self.seconds(1)
         self.assertEqual((), self.trigger.reports)
+
+    def test_what_was_learned_survives_a_reload(self):
+        self.options = make_options(adapts=True)
+        for _run in range(8):
+            self.meter.total = 95.0
+            self.seconds(1)
+            self.meter.total = 50.0
+            self.seconds(1)
+        self.meter.total = 95.0
+        self.seconds(2)
+        self.assertIs(PolicyState.VIOLATED, self.state)
+        self.options = make_options()
+        self.seconds(1)
+        self.assertIs(PolicyState.FAILING, self.state)
 
     def test_a_bad_table_asks_early(self):
         self.options = make_options(sensitivity={'a': 'b'})

@@ -76,6 +76,54 @@ class TestTrigger(unittest.TestCase):
         self.assertEqual(0, one.failed)
 
 
+class TestHistory(unittest.TestCase):
+
+    def learned(self, *runs, timelimit=20, fired_after=6):
+        history = triggers.History()
+        for one in runs:
+            history.note(one, fired_after)
+        return history.sensitivity(6, timelimit)
+
+    def test_it_waits_for_nine_in_ten(self):
+        self.assertEqual(6, self.learned(*[1] * 7))     # too few
+        self.assertEqual(2, self.learned(*[1] * 8))
+        self.assertEqual(2, self.learned(*[1] * 9, 5))
+        self.assertEqual(6, self.learned(*[1] * 8, 5, 5))
+
+    def test_half_the_timelimit_is_left(self):
+        self.assertEqual(4, self.learned(*[7] * 8, timelimit=8))
+        self.assertEqual(1, self.learned(*[7] * 8, timelimit=3))
+
+    def test_what_an_operation_may_have_ended_counts_for_nothing(self):
+        self.assertEqual(3, self.learned(*[2] * 8, *[8, 30] * 20))
+        self.assertEqual(8, self.learned(*[7] * 8))     # none was so fast
+
+    def test_the_old_is_forgotten(self):
+        self.assertEqual(2, self.learned(*[5] * 40, *[1] * 40))
+
+    def run_of(self, one, failed, ends_by=(80.0, True)):
+        for _check in range(failed):
+            one.check(95.0, True)
+        one.check(*ends_by)
+
+    def test_a_trigger_learns_between_runs(self):
+        policy = language.parse('cpu <= 90% for 20s')
+        one = triggers.Trigger(policy, 3, triggers.History())
+        for _run in range(8):
+            self.assertEqual(3, one.sensitivity)
+            self.run_of(one, 4)
+        self.assertEqual(5, one.sensitivity)
+        for _run in range(9):   # secondaries went: who knows for how long
+            self.run_of(one, 2, (95.0, False))
+        self.assertEqual(5, one.sensitivity)
+        slots = triggers.Trigger(language.parse('slots <= 3'), 3,
+                                 triggers.History())
+        for _run in range(9):
+            slots.check(4.0, True)
+            slots.check(3.0, True)
+        self.assertEqual(1, slots.sensitivity)
+
+
 class TestSensitivity(unittest.TestCase):
 
     def test_the_table(self):

@@ -129,14 +129,20 @@ class TestChecks(unittest.TestCase):
     TEXTS = ('cpu <= 90% for 6s', 'cpu <= 70% for 10s', 'slots <= 1 for 10s')
 
     def test_same_as_the_agents(self):
+        for adapts in (False, True):
+            with self.subTest(adapts=adapts):
+                self.compare(adapts)
+
+    def compare(self, adapts):
         draw = random.Random(5)
         policies = language.parse_all(self.TEXTS)
-        many = checks.Checks(policies, 2)
+        many = checks.Checks(policies, 2, adapts=adapts)
         each = [[triggers.Trigger(policy, triggers.sensitivity_for(
-            policy.timelimit, checks.SENSITIVITY)) for _host in range(2)]
+            policy.timelimit, checks.SENSITIVITY),
+            triggers.History() if adapts else None) for _host in range(2)]
             for policy in policies]
         level = 0.0
-        for _second in range(500):
+        for _second in range(3000):
             level = draw.choice([level] * 9 + [draw.uniform(60, 100)])
             use = {'cpu': np.array([level, 80.0]),
                    'slots': np.array([draw.randint(0, 2), 2.0])}
@@ -154,3 +160,7 @@ class TestChecks(unittest.TestCase):
                          many.local[row, host]))
                     self.assertEqual(one.failed == policy.timelimit + 1,
                                      many.broken[row, host])
+                    self.assertEqual(one.sensitivity,
+                                     many.sensitivity[row, host])
+        self.assertEqual(adapts, bool((
+            many.sensitivity != many.sensitivity[:, 1:]).any()))
