@@ -12,8 +12,7 @@ one that has none (shelved, never started, or of a platform where suspending
 frees the host) may come up on any.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import dataclasses
 
 from secondary_scheduler.decisions import base, ordering
@@ -69,11 +68,10 @@ def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
     priorities.  ``ageing`` is added to a priority for each hour of waiting;
     without it the lowest may wait for ever (Boettger 3.5).
     """
-    members: Mapping[str, list[Instance]] = defaultdict(list)
-    for uuid in sorted(cluster.instances):
-        members[cluster.instances[uuid].lease].append(cluster.instances[uuid])
     waiting = []
-    for name, instances in members.items():
+    for name in {one.lease for one in cluster.instances.values()
+                 if one.state in DOWN}:
+        instances = cluster.members(name)
         known = cluster.leases.get(name)
         queued = known is not None and known.queued
         due = tuple(one for one in instances if one.state in DOWN

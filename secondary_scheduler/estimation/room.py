@@ -94,6 +94,7 @@ class Rooms:
         self._coming: dict[str, list[Instance]] = defaultdict(list)
         self._capacity: dict[tuple[str, float], int] = {}
         self._held: Lazy[str, Mapping[str, int]] = Lazy(self._sum)
+        self._unclaimed: Lazy[str, float] = Lazy(self._left_by_all)
         self._emptiest: list[tuple[float, str]] | None = None
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
@@ -117,6 +118,7 @@ class Rooms:
         before = self._place(host)
         self._changed[host] = residents
         self._held.pop(host, None)
+        self._unclaimed.pop(host, None)
         if self._emptiest is not None:
             for place in before:
                 self._emptiest.pop(bisect.bisect_left(self._emptiest, place))
@@ -214,6 +216,9 @@ class Rooms:
         That is when each secondary uses all its vCPUs; below zero, and minus
         infinity, as ``spare``.
         """
+        return self._unclaimed[host]
+
+    def _left_by_all(self, host: str) -> float:
         return (self._left_by_primaries(host) / 100 * self.hosts[host].cpus
                 - sum(one.vcpus for one in self._holders(host)
                       if one.state in RUNNING))

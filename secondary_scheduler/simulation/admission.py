@@ -126,8 +126,10 @@ class Admission:
                 (places[cluster] >= 1)
                 & (free_mb[hosts.start:hosts.stop] >= least_mb))
             best = fit[np.argsort(-left[fit], kind='stable')]
-            if self._profile.spreads:   # who is large is not forgotten
-                best = np.concatenate((fit[[free_mb[fit].argmax()]], best))
+            if self._profile.spreads:
+                # One for each will do, and who is large is not forgotten.
+                best = np.append(fit[free_mb[fit].argmax()],
+                                 best[:len(asked)])
             seen = np.cumsum(1 + residents[best])
             yield cluster, np.unique(best[:max(1, np.searchsorted(
                 seen, LOOKED_AT, side='right'))]), asked

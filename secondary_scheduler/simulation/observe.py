@@ -52,6 +52,10 @@ class Observer:
         self._host_names = [f'{one:04}' for one in range(world.shape.hosts)]
         self._names = [f'{one:05}' for one in range(world.shape.instances)]
         self._inventory = _PLENTY | {MEMORY_MB: world.shape.memory_mb}
+        self._usage = {'net_in': 0.0, 'net_out': world.shape.net}
+        #: Each as it was shown the last time, and by which values: most that
+        #: run change nothing that a decision counts.
+        self._guests: dict[int, tuple[tuple[object, ...], Instance]] = {}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
@@ -166,7 +170,6 @@ class Observer:
                 cpu_primary=cpu, policies=policies, blocked=rests,
                 usage={'net_in': net_in, 'net_out': net_out})
             seen_hosts[one.name] = one
-        usage = {'net_in': 0.0, 'net_out': world.shape.net}
         seen, leases = {}, {}
         columns = (world.host, world.lease_of, world.status, world.vcpus,
                    world.memory_mb)
@@ -175,10 +178,15 @@ class Observer:
                                       for column in columns),
                 resting[instances - first].tolist(),
                 self.counted(instances).tolist(), strict=True):
-            guest = Instance(
-                self._names[instance - first], self._names[lease], name(host),
-                State.BUSY if instance in busy else _STATES[status],
-                vcpus, int(memory_mb), 0, cpu=cpu, blocked=rests, usage=usage)
+            state = State.BUSY if instance in busy else _STATES[status]
+            values = host, lease, state, vcpus, memory_mb, rests, cpu
+            before, guest = self._guests.get(instance, (None, None))
+            if guest is None or values != before:
+                guest = Instance(
+                    self._names[instance - first], self._names[lease],
+                    name(host), state, vcpus, int(memory_mb), 0, cpu=cpu,
+                    blocked=rests, usage=self._usage)
+                self._guests[instance] = values, guest
             seen[guest.uuid] = guest
             if guest.state in DOWN:     # nobody else waits
                 leases[guest.lease] = Lease(

@@ -12,7 +12,7 @@ import typing
 
 import numpy as np
 
-from secondary_scheduler.simulation.world import Floats, Shape
+from secondary_scheduler.simulation.world import Floats, Shape, compiled
 
 Event = dict[str, typing.Any]
 
@@ -71,25 +71,14 @@ class Tally:
 
     def sample(self, one: Sample) -> None:
         """Add a second."""
-        main = one.values['main']
-        secondary = one.values['vm'] + one.values['ops']
-        exploitable = np.maximum(0.0, one.limit - main)
-        used = np.minimum(secondary, exploitable)
-        # Up to where there could have been use, cause by cause.
-        reach = [used]
-        for could in np.cumsum([one.values['able'], one.values['floored'],
-                                exploitable], axis=0):
-            reach.append(np.maximum(reach[-1],
-                                    np.minimum(could, exploitable)))
-        rows = np.stack([*(one.values[name] for name in VALUES), exploitable,
-                         used, *np.diff(reach, axis=0)])
-        self._sums += rows.reshape(
-            len(rows), self.shape.clusters, -1).sum(axis=2)
+        rows = np.stack([one.values[name] for name in VALUES])
+        _add_up(self._sums, rows, one.limit)
         self.capped += one.capped
         self.frozen += one.frozen
         self.seconds += 1
         if self.series is not None:
-            self.series.append((one.values['load'], main + secondary))
+            self.series.append((one.values['load'], np.sum(
+                [one.values[name] for name in ('main', 'ops', 'vm')], axis=0)))
 
     def event(self, cluster: int, kind: str, event: Event) -> None:
         """Add what happened at one instant."""
@@ -123,6 +112,30 @@ class Tally:
     def host_seconds(self) -> int:
         """Of each cluster."""
         return self.seconds * self.shape.hosts
+
+
+@compiled
+def _add_up(sums: Floats, rows: Floats, limit: Floats) -> None:
+    """Add a second to ``sums``, (names, C).
+
+    ``rows`` are a sample's values in the order of ``VALUES``, (values, H).
+    """
+    each = rows.shape[1] // sums.shape[1]
+    for host in range(rows.shape[1]):
+        total = sums[:, host // each]
+        for name in range(len(rows)):
+            total[name] += rows[name, host]
+        main, ops, vm = rows[1, host], rows[2, host], rows[3, host]
+        able, floored = rows[4, host], rows[5, host]
+        exploitable = max(0.0, limit[host] - main)
+        # Up to where there could have been use, cause by cause.
+        used = min(vm + ops, exploitable)
+        there = max(used, min(able, exploitable))
+        free = max(there, min(able + floored, exploitable))
+        for place, value in enumerate((
+                exploitable, used, there - used, free - there,
+                exploitable - free)):
+            total[len(rows) + place] += value
 
 
 class Record:

@@ -64,13 +64,14 @@ class Turnover:
         for one in range(self._come, come):
             self._outside[int(arrivals.cluster[one])].append(one)
         self._come = come
-        if not any(self._outside):
-            return
-        waiting = np.bincount(
-            world.cluster_of[(world.status == Status.STOPPED) & ~world.busy],
-            minlength=len(self._outside))
-        for cluster in range(len(self._outside)):
-            self._enter(cluster, arrivals.front - int(waiting[cluster]))
+        for cluster, queue in enumerate(self._outside):
+            if queue:
+                those = world.instances_of(cluster)
+                here = slice(those.start, those.stop)
+                waiting = np.count_nonzero(
+                    (world.status[here] == Status.STOPPED)
+                    & np.isinf(world.left[here]))
+                self._enter(cluster, arrivals.front - int(waiting))
 
     def _enter(self, cluster: int, count: int) -> None:
         """Let up to ``count`` of those outside in."""
