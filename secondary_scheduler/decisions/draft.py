@@ -46,7 +46,8 @@ class Step:
     @property
     def job(self) -> Job:
         """What the operation's duration depends on."""
-        return Job(self.kind, self.old.host, self.destination)
+        return Job(self.kind, self.old.host, self.destination,
+                   self.old.memory_mb)
 
 
 class Draft:

@@ -21,12 +21,14 @@ class Job(typing.NamedTuple):
     """An operation as far as its duration depends on it.
 
     ``source`` is the host that it burdens while an instance leaves (suspend,
-    stop, shelve, migrate), ``target`` the one on which an instance arrives.
+    stop, shelve, migrate), ``target`` the one on which an instance arrives;
+    ``memory_mb`` is the instance's, 0 if it is not known.
     """
 
     kind: str
     source: str | None = None
     target: str | None = None
+    memory_mb: int = 0
 
 
 class DurationModel(typing.Protocol):

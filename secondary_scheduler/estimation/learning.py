@@ -3,9 +3,11 @@
 As in Boettger's regressions (Eq. 4.3-4.8) each kind has a line ``base + each
 * n`` in the number of operations that go on at the same time and share what
 it needs (``durations.rivals``).  His were fitted once, on his testbed, by
-hand; these are fitted again and again to what the cloud at hand did.  The
-lines are Theil and Sen's, made of medians: an operation that took minutes
-because something was down moves nothing.
+hand; these are fitted again and again to what the cloud at hand did.  What
+copies an instance's memory takes the longer the more there is of it: there n
+is in instances of typical memory.  The lines are Theil and Sen's, made of
+medians: an operation that took minutes because something was down moves
+nothing.
 """
 
 from collections import defaultdict
@@ -30,6 +32,8 @@ FEWEST = 8
 BOUND = 0.9
 #: Rivals by which two operations must differ to tell of a slope.
 _APART = 0.5
+#: What copies the memory of an instance.
+_COPIES = frozenset({'migrate', 'suspend', 'resume'})
 _PRIOR = Durations()
 
 
@@ -42,24 +46,34 @@ class Observed(typing.NamedTuple):
 
 
 class Point(typing.NamedTuple):
-    """What a line is fitted to: how long it took among how many."""
+    """What a line is fitted to: how long it took among how many.
+
+    ``memory_mb`` is the instance's, 0 if it is not known.
+    """
 
     kind: str
     rivals: float
     seconds: float
+    memory_mb: int = 0
 
 
 class Line(typing.NamedTuple):
-    """A kind's duration in seconds; the bound is a factor above it."""
+    """A kind's duration in seconds; the bound is a factor above it.
+
+    ``each`` is for an instance of ``typical_mb``, 0 where memory plays no
+    part or is not known.
+    """
 
     base: float
     each: float
     bound: float
     operations: int
+    typical_mb: float = 0.0
 
-    def at(self, crowd: float) -> float:
+    def at(self, crowd: float, memory_mb: int = 0) -> float:
         """Return the expected duration among so many, itself included."""
-        return self.base + self.each * crowd
+        return self.base + self.each * _load(crowd, memory_mb,
+                                             self.typical_mb)
 
 
 class Score(typing.NamedTuple):
@@ -91,7 +105,7 @@ class LearnedDurations:
         ongoing = list(ongoing)
         counts = Concurrency.of([*proposed, *ongoing])
         return [
-            self.lines[job.kind].at(rivals(job, counts))
+            self.lines[job.kind].at(rivals(job, counts), job.memory_mb)
             if job.kind in self.lines else otherwise
             for job, otherwise in zip(
                 proposed, self.prior.of_all(proposed, ongoing), strict=True)]
@@ -115,7 +129,8 @@ def points(observed: Iterable[Observed]) -> list[Point]:
                 if other.begin < end and other.end > begin))
             for begin, end in itertools.pairwise(borders))
         seconds = one.end - one.begin
-        found.append(Point(one.job.kind, crowd / seconds, seconds))
+        found.append(Point(one.job.kind, crowd / seconds, seconds,
+                           one.job.memory_mb))
     return found
 
 
@@ -124,13 +139,24 @@ def fit(seen: Iterable[Point],
     """Fit a line to each kind of which at least ``FEWEST`` were seen."""
     rows = defaultdict(list)
     for point in seen:
-        rows[point.kind].append((point.rivals, point.seconds))
-    return LearnedDurations({kind: _line(pairs)
-                             for kind, pairs in sorted(rows.items())
-                             if len(pairs) >= FEWEST}, prior)
+        rows[point.kind].append(point)
+    return LearnedDurations({kind: _line(points)
+                             for kind, points in sorted(rows.items())
+                             if len(points) >= FEWEST}, prior)
 
 
-def _line(pairs: Sequence[tuple[float, float]]) -> Line:
+def _load(crowd: float, memory_mb: int, typical_mb: float) -> float:
+    """Return a crowd in instances of typical memory."""
+    return crowd * (memory_mb / typical_mb if memory_mb and typical_mb
+                    else 1.0)
+
+
+def _line(points: Sequence[Point]) -> Line:
+    sizes = [point.memory_mb for point in points
+             if point.memory_mb and point.kind in _COPIES]
+    typical_mb = float(statistics.median(sizes)) if sizes else 0.0
+    pairs = [(_load(point.rivals, point.memory_mb, typical_mb), point.seconds)
+             for point in points]
     slopes = [(y2 - y1) / (x2 - x1)
               for (x1, y1), (x2, y2) in itertools.combinations(pairs, 2)
               if abs(x2 - x1) >= _APART]
@@ -141,7 +167,7 @@ def _line(pairs: Sequence[tuple[float, float]]) -> Line:
         base, each = 0.0, statistics.median(y / x for x, y in pairs)
     ratios = sorted(y / (base + each * x) for x, y in pairs)
     rank = min(len(ratios), math.ceil(BOUND * (len(ratios) + 1)))
-    return Line(base, each, ratios[rank - 1], len(ratios))
+    return Line(base, each, ratios[rank - 1], len(ratios), typical_mb)
 
 
 def held_out(seen: Sequence[Point], folds: int = 3) -> dict[str, Score]:
@@ -153,9 +179,9 @@ def held_out(seen: Sequence[Point], folds: int = 3) -> dict[str, Score]:
     for fold in range(folds):
         lines = fit(point for number, point in enumerate(seen)
                     if number % folds != fold).lines
-        for kind, crowd, seconds in seen[fold::folds]:
+        for kind, crowd, seconds, memory_mb in seen[fold::folds]:
             if kind in lines:
-                estimate = lines[kind].at(crowd)
+                estimate = lines[kind].at(crowd, memory_mb)
                 errors[kind].append((abs(estimate / seconds - 1),
                                      seconds <= estimate
                                      * lines[kind].bound))

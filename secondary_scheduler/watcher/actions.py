@@ -143,7 +143,7 @@ class SecondaryAction(base.BaseAction):
         """
         began = time.monotonic()
         try:
-            self._operate(clouds.shared())
+            server = self._operate(clouds.shared())
         except (clouds.NotFound, poller.Gone):
             LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
                      self.uuid)
@@ -153,10 +153,10 @@ class SecondaryAction(base.BaseAction):
             self._fail(str(exc))
         except clouds.CloudError as exc:
             self._fail(str(exc))
-        self._record(time.monotonic() - began)
+        self._record(time.monotonic() - began, server.memory_mb)
         return True
 
-    def _record(self, seconds: float) -> None:
+    def _record(self, seconds: float, memory_mb: int) -> None:
         """Note how long it took, of which estimates are made later."""
         LOG.info('%(kind)s of %(uuid)s took %(seconds).1f s.', {
             'kind': self.KIND.value, 'uuid': self.uuid, 'seconds': seconds})
@@ -166,12 +166,12 @@ class SecondaryAction(base.BaseAction):
         try:
             action = objects.Action.get_by_uuid(
                 context.make_context(is_admin=True), own, eager=True)
-            action.status_message = histories.took(seconds)
+            action.status_message = histories.took(seconds, memory_mb)
             action.save()
         except Exception as exc:    # the operation itself has succeeded
             LOG.warning('How long it took cannot be noted: %s', exc)
 
-    def _operate(self, cloud: clouds.Cloud) -> None:
+    def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
         self._hand_over()
         stages.mark_first_call(self.input_parameters.get('batch')
                                or self.uuid)
@@ -191,6 +191,7 @@ class SecondaryAction(base.BaseAction):
         self.conclude(cloud, server)
         if 'ACTIVE' in self.AFTER and server.host is not None:
             _agents().thaw_hint(server.host, self.uuid)
+        return server
 
     def _fail(self, why: str) -> NoReturn:
         raise exception.ActionExecutionFailure(self._message(

@@ -41,7 +41,7 @@ _LAUNCH_GRACE = 30
 _SYNC = datetime.timedelta(seconds=30)
 #: Succeeded actions that estimates are made of, and what they say.
 _OBSERVED = 300
-_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)')
+_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)(?: for (\d+) MiB)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,10 +124,11 @@ def _age(moment: datetime.datetime | None) -> float:
             ).total_seconds()
 
 
-def took(seconds: float) -> str:
+def took(seconds: float, memory_mb: int) -> str:
     """Return what an action that ends now says of its duration."""
     now = datetime.datetime.now(datetime.UTC)
-    return f'Took {seconds:.2f} s until {now:%Y-%m-%dT%H:%M:%S.%f%z}'
+    return (f'Took {seconds:.2f} s until {now:%Y-%m-%dT%H:%M:%S.%f%z} '
+            f'for {memory_mb} MiB')
 
 
 def _is_orphaned(audit: Any) -> bool:
@@ -322,7 +323,7 @@ class History:
             found.append(learning.Observed(
                 durations.Job(action.action_type.removeprefix(PREFIX),
                               parameters.get('source'),
-                              parameters.get('target')),
+                              parameters.get('target'), int(said[3] or 0)),
                 end - float(said[1]), end))
         return found[::-1]
 

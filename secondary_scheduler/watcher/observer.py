@@ -180,7 +180,7 @@ class Observer:
         self.durations = learning.fit(learning.points(observed))
         LOG.info('Operations are expected to take: %s.', ', '.join(
             f'{kind} {line.base:.1f} + {line.each:.1f} x n s '
-            f'({line.operations})'
+            f'({line.operations}, {line.typical_mb:.0f} MiB)'
             for kind, line in self.durations.lines.items())
             or 'what few guests on shared storage take')
 

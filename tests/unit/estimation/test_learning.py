@@ -68,6 +68,28 @@ class TestFit(unittest.TestCase):
             [Job('migrate', 'a', 'b')], [Job('migrate', 'c', 'b')])[0])
         self.assertAlmostEqual(4.6, learned.of('migrate'))
 
+    def test_memory_is_copied(self):
+        rng = random.Random(7)
+        seen = [Point(kind, crowd, 2.0 + 3.0 * crowd * size / 512, size)
+                for kind in ('migrate', 'stop')
+                for crowd, size in ((rng.randint(1, 3), rng.choice(
+                    (256, 512, 512, 4096))) for _one in range(40))]
+        learned = learning.fit(seen)
+        self.assertEqual(512, learned.lines['migrate'].typical_mb)
+        for size, seconds in ((512, 5.0), (2048, 14.0), (8192, 50.0),
+                              (0, 5.0)):
+            self.assertAlmostEqual(seconds, learned.of_all(
+                [Job('migrate', 'a', 'b', size)])[0])
+        self.assertEqual(0, learned.lines['stop'].typical_mb)
+        self.assertLess(learning.held_out(seen)['migrate'].error, 1e-6)
+
+    def test_memory_that_is_not_known_is_typical(self):
+        seen = [Point('suspend', n, 1.0 + n, size)
+                for n in (1, 2, 3) for size in (0, 512, 512)]
+        line = learning.fit(seen).lines['suspend']
+        self.assertAlmostEqual(3.0, line.at(2))
+        self.assertAlmostEqual(5.0, line.at(2, 1024))
+
     def test_accidents_move_nothing(self):
         rng = random.Random(2)
         seen = drawn(rng, 'suspend', 3.0, 1.0, 0.05, 50)

@@ -87,7 +87,8 @@ class OperationsTest(ActionCase):
         # Saving it sends a notification with its plan.
         self.assertTrue(got.call_args.kwargs['eager'])
         noted.refresh()
-        self.assertRegex(noted.status_message, r'^Took \d\.\d\d s until 2')
+        self.assertRegex(noted.status_message,
+                         r'^Took \d\.\d\d s until 2.* for 512 MiB$')
 
     def test_a_duration_that_cannot_be_noted_is_no_failure(self):
         server = self.run_action(actions.Suspend, action=fakes.uid(99))
