@@ -35,6 +35,9 @@ class SecondaryPlanner(weight.WeightPlanner):
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
         """Create the action plan and its actions in Watcher's database."""
         if not solution.actions:
+            last = self._last_if_empty(context, audit_id)
+            if last is not None:
+                return self._say_again(context, last, solution)
             return self._create(context, audit_id, solution, [])
         with leader.shared().claiming():
             actions = solution.actions
@@ -59,6 +62,34 @@ class SecondaryPlanner(weight.WeightPlanner):
                         for name in ('resource_id', 'source', 'target')
                         if name in parameters}
         return touched & (locks.busy_instances | locks.busy_hosts)
+
+    @staticmethod
+    def _last_if_empty(context: Any, audit_id: int) -> Any:
+        """Return an audit's last plan if there was nothing to do, or None.
+
+        A CONTINUOUS audit finds nothing to do thousands of times a day; one
+        plan for each time that something has been done before is enough.
+        """
+        for plan in objects.ActionPlan.list(
+                context, limit=1, sort_key='id', sort_dir='desc',
+                filters={'audit_id': audit_id}):
+            if (plan.state == objects.action_plan.State.SUCCEEDED
+                    and not objects.Action.list(context, limit=1, filters={
+                        'action_plan_id': plan.id})):
+                return plan
+        return None
+
+    def _say_again(self, context: Any, plan: Any, solution: Any) -> Any:
+        """Let an empty plan say what is so now."""
+        for one in objects.EfficacyIndicator.list(
+                context, filters={'action_plan_id': plan.id}):
+            one.destroy()
+        self._create_efficacy_indicators(
+            context, plan.id, solution.efficacy_indicators)
+        plan.global_efficacy = solution.global_efficacy
+        plan.status_message = None
+        plan.save()
+        return plan
 
     def _create(self, context: Any, audit_id: int, solution: Any,
                 actions: list[dict[str, Any]]) -> Any:

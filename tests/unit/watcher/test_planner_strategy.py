@@ -371,6 +371,35 @@ class PlannerTest(fakes.WatcherTestCase):
     def test_empty(self):
         self.assertEqual('SUCCEEDED', self.schedule().state)
 
+    def test_who_has_nothing_to_do_again_makes_no_other_plan(self):
+        def say(value):
+            self.solution._efficacy_indicators = [mock.Mock(
+                description='', unit=None, value=value)]
+            self.solution._efficacy_indicators[0].name = 'unresolved'
+            return self.schedule()
+
+        def said(plan):
+            return [one.value for one in objects.EfficacyIndicator.list(
+                self.context, filters={'action_plan_id': plan.id})]
+        with mock.patch.object(
+                type(self.solution), 'efficacy_indicators', property(
+                    lambda solution: solution._efficacy_indicators)):
+            first = say(1.0)
+            self.assertEqual([1.0], said(first))
+            self.assertEqual(first.uuid, say(2.0).uuid)
+            self.assertEqual([2.0], said(first))
+            first.state = 'ONGOING'     # an applier has it at the moment
+            first.save()
+            second = say(3.0)
+            self.assertEqual([[2.0], [3.0]], [said(first), said(second)])
+            self.add(1, 1)
+            full = say(4.0)
+            full.state = 'SUCCEEDED'
+            full.save()
+            self.solution._actions = []
+            self.assertNotIn(say(5.0).uuid, (second.uuid, full.uuid))
+            self.assertEqual([4.0], said(full))
+
     def test_what_another_plan_works_on_is_not_touched(self):
         other = self.plan(self.audit(2))
         self.action(other, instance=1, source='h5')
