@@ -14,6 +14,7 @@ from secondary_scheduler.simulation.observe import Observer
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.world import (
+    NOWHERE,
     Floats,
     Ints,
     Status,
@@ -94,8 +95,9 @@ class Admission:
     def asking(self, now: float) -> Iterator[tuple[int, Ints, Ints]]:
         """Yield clusters where a lease might come up.
 
-        With each are the hosts that have room, and the instances of leases
-        for which that might do.
+        With each are the instances of leases that might come up, and the
+        hosts that this is about: their own, and those that have room for who
+        has none.
         """
         world, shape = self._world, self._world.shape
         room = self._open(now)
@@ -121,15 +123,19 @@ class Admission:
             hosts, those = world.hosts_of(cluster), world.instances_of(cluster)
             asked = those.start + np.flatnonzero(may[cluster][
                 world.lease_of[those.start:those.stop]])
-            least_mb = world.memory_mb[asked].min()
+            homes = world.host[asked]
+            new = asked[homes == NOWHERE]
             fit = hosts.start + np.flatnonzero(
                 (places[cluster] >= 1)
-                & (free_mb[hosts.start:hosts.stop] >= least_mb))
+                & (free_mb[hosts.start:hosts.stop]
+                   >= world.memory_mb[new].min(initial=np.inf)))
             best = fit[np.argsort(-left[fit], kind='stable')]
             if self._profile.spreads:
                 # One for each will do, and who is large is not forgotten.
-                best = np.append(fit[free_mb[fit].argmax()],
-                                 best[:len(asked)])
+                best = np.append(fit[np.argsort(-free_mb[fit])[:1]],
+                                 best[:len(new)])
             seen = np.cumsum(1 + residents[best])
-            yield cluster, np.unique(best[:max(1, np.searchsorted(
-                seen, LOOKED_AT, side='right'))]), asked
+            best = best[:max(1, np.searchsorted(seen, LOOKED_AT,
+                                                side='right'))]
+            yield cluster, np.unique(np.append(
+                homes[homes != NOWHERE], best)), asked

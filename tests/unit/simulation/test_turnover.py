@@ -1,5 +1,6 @@
 """Instances come in their order, do their work and leave their place."""
 
+import dataclasses
 import io
 import json
 import unittest
@@ -51,6 +52,21 @@ class TestTurnover(unittest.TestCase):
                 self.assertTrue((one.world.status == Status.ABSENT).all())
                 self.assertEqual(0, tally.lost[0])
                 self.assertAlmostEqual(5 * 60, tally.kept[0], delta=5)
+
+    def test_who_is_down_comes_back_to_a_host_that_is_full(self):
+        for profile in (profiles.OURS, dataclasses.replace(
+                profiles.OURS, spreads=False)):
+            with self.subTest(spreads=profile.spreads):
+                shape = Shape(1, 2, 4, (1,) * 2, memory_mb=25)
+                one = Simulation(Workload(
+                    shape, ('cpu <= 90% for 20s',), np.full((120, 2), 10.0),
+                    ((1, 2),)), profile, Record(shape, ['run']))
+                one.world.memory_mb[:] = 25
+                one.world.status[:] = Status.SUSPENDED
+                one.world.host[:] = 0, 1
+                one.run()
+                self.assertEqual([Status.RUNNING] * 2,
+                                 one.world.status.tolist())
 
     def test_nobody_starts_before_coming(self):
         begun = {event['instance']: event['started'] for event in run(
