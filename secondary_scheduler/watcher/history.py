@@ -238,7 +238,9 @@ class History:
         self._engine_api().trigger_audit(self._context(), child.uuid)
 
     def _set_state(self, audit_uuid: str, **changes: Any) -> None:
-        audit = objects.Audit.get_by_uuid(self._context(), audit_uuid)
+        # Saving it sends a notification with its goal.
+        audit = objects.Audit.get_by_uuid(self._context(), audit_uuid,
+                                          eager=True)
         for name, value in changes.items():
             setattr(audit, name, value)
         audit.save()

@@ -70,8 +70,9 @@ class SecondaryPlanner(weight.WeightPlanner):
         A CONTINUOUS audit finds nothing to do thousands of times a day; one
         plan for each time that something has been done before is enough.
         """
+        # Saving it sends a notification with its audit.
         for plan in objects.ActionPlan.list(
-                context, limit=1, sort_key='id', sort_dir='desc',
+                context, limit=1, sort_key='id', sort_dir='desc', eager=True,
                 filters={'audit_id': audit_id}):
             if (plan.state == objects.action_plan.State.SUCCEEDED
                     and not objects.Action.list(context, limit=1, filters={

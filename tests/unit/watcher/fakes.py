@@ -176,9 +176,13 @@ class WatcherTestCase(TestCase):
         self.addCleanup(service.Singleton._instances.clear)
         objects.register_all()
         self.context = context.make_context(is_admin=True)
-        for name in ('audit', 'action', 'action_plan'):
+        # Watcher's own refuse an object whose relations were not loaded.
+        for name, related in (('audit', 'goal'), ('action', 'action_plan'),
+                              ('action_plan', 'audit')):
             patcher = mock.patch.object(notifications, name)
-            patcher.start()
+            patcher.start().send_update.side_effect = (
+                lambda context, thing, *rest, related=related, **more:
+                getattr(thing, related))
             self.addCleanup(patcher.stop)
         patcher = mock.patch.object(history.rpcapi, 'DecisionEngineAPI')
         self.engine = patcher.start().return_value
@@ -206,7 +210,7 @@ class WatcherTestCase(TestCase):
             strategy_id=self.strategy.id, auto_trigger=True, force=True,
             **values)
         audit.create()
-        return audit
+        return objects.Audit.get_by_uuid(self.context, audit.uuid, eager=True)
 
     def plan(self, audit, state='ONGOING'):
         plan = objects.ActionPlan(
@@ -228,7 +232,7 @@ class WatcherTestCase(TestCase):
 
     def audits(self, audit_type='ONESHOT'):
         return objects.Audit.list(
-            self.context, filters={'audit_type': audit_type})
+            self.context, filters={'audit_type': audit_type}, eager=True)
 
 
 def sdk_server(number, extra_specs=None, **changes):

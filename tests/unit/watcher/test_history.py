@@ -36,7 +36,8 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertTrue(switch.orphaned)
         self.assertFalse(switch.on or switch.off)
         # An operator who cancels later is understood.
-        audit = objects.Audit.get_by_uuid(self.context, switch.uuid)
+        audit = objects.Audit.get_by_uuid(self.context, switch.uuid,
+                                          eager=True)
         audit.state = 'ONGOING'
         audit.save()
         later = timeutils.utcnow() + datetime.timedelta(seconds=31)
