@@ -111,6 +111,7 @@ class Draft:
     def has_room(self, host: str, newcomer: Instance) -> bool:
         """Tell whether policies, inventory and peers let an instance in."""
         return (self.rooms.welcomes(host)
+                and self.rooms.admits(host, newcomer)
                 and self.rooms.stocks(host, newcomer)
                 and self.rooms.separate(host, newcomer))
 

@@ -56,6 +56,8 @@ def _return_instance(draft: Draft, instance: Instance,
         return target is not None
     if home not in draft.hosts or not is_open(draft.hosts[home], calm=True):
         return False
+    if not draft.rooms.admits(home, instance):
+        return False
     if draft.rooms.welcomes(home):
         draft.bring_up(instance, home)
         return True

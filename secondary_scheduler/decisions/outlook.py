@@ -60,8 +60,9 @@ class Outlook:
         less (Boettger 3.9).
         """
         instance = self.cluster.instances[uuid]
-        usage = {'slots': 1.0, 'cores': float(instance.vcpus),
-                 'memory': float(instance.memory_mb), **instance.usage}
+        usage = {**instance.usage, 'slots': 1.0,
+                 'cores': float(instance.vcpus),
+                 'memory': float(instance.memory_mb)}
         if instance.cpu is not None:
             usage['cpu'] = max(instance.cpu, self.limits.minimum_share)
         runs = uuid not in self._coming and instance.state in RUNNING

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 
-from secondary_scheduler.model.cluster import STATIC
+from secondary_scheduler.model.cluster import COMMITTED, STATIC
 
 #: Kinds of operation that take an instance off the host it is on.
 DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
@@ -177,7 +177,7 @@ class Estimator:
             return usage.get(resource, 0.0)
         newcomer = self.overheads.newcomer
         known = usage.get(resource, newcomer)
-        if arrival is None:
+        if arrival is None or resource in COMMITTED:
             return known
         # What a stopped instance has used says nothing about its next boot.
         return newcomer if arrival.kind == 'start' else min(known, newcomer)

@@ -2,14 +2,15 @@
 
 The arithmetic that every decision shares.  A host holds n secondaries if::
 
-    cpu_primary + share * n <= threshold - margin     (each cpu policy)
-    n <= threshold                                    (each slots policy)
+    primary + share * n <= threshold - margin     (cpu, net, disk policies)
+    n <= threshold                                (slots policies)
 
-with the *minimum* share where the question is whether local means suffice,
-and the *useful* share where it is whether to bring another one in, or how
-many may stay where local means did not suffice.  The gap between the two is
-the hysteresis that makes a constant load lead to no operation (Boettger 3.8,
-R37).
+and if what they hold of other resources keeps to their policies too.  The
+share is the *minimum* share where the question is
+whether local means suffice, and the *useful* share where it is whether to
+bring another one in, or how many may stay where local means did not suffice.
+The gap between the two is the hysteresis that makes a constant load lead to
+no operation (Boettger 3.8, R37).
 """
 
 import bisect
@@ -19,6 +20,8 @@ import dataclasses
 import sys
 
 from secondary_scheduler.model.cluster import (
+    COMMITTED,
+    STATIC,
     Cluster,
     Host,
     HostPolicy,
@@ -53,13 +56,23 @@ class Limits:
         return max(self.minimum_share, self.useful_share)
 
 
+def _shared(policy: HostPolicy) -> bool:
+    """Tell whether all on a host can be held to a share of a resource."""
+    return policy.resource not in STATIC | COMMITTED
+
+
+def _bound(policy: HostPolicy, margin: float) -> float:
+    """Return up to where use may be planned; the margin is the CPU's."""
+    return policy.threshold - (margin if policy.resource == 'cpu' else 0.0)
+
+
 def _allowed(policy: HostPolicy, primary: float, share: float,
              margin: float) -> int:
     if policy.resource == 'slots':
         return int(policy.threshold)
-    if policy.resource != 'cpu':
-        return 0    # nothing is known about its use: keep out
-    free = policy.threshold - margin - primary
+    if not _shared(policy):
+        return UNLIMITED    # see ``admits``
+    free = _bound(policy, margin) - primary
     if free < -_EPSILON:
         return 0
     return int(free / share + _EPSILON) if share > 0 else UNLIMITED
@@ -68,14 +81,17 @@ def _allowed(policy: HostPolicy, primary: float, share: float,
 def capacity(host: Host, share: float, margin: float) -> int:
     """Return how many secondaries a host holds, at a share in percent each.
 
-    0 where the primary's use is unknown, or where no policy says what
-    secondaries may do.
+    0 where the primary's use is unknown, of CPU or of another resource that a
+    policy bounds, or where no policy says what secondaries may do.
     """
-    primary = host.cpu_primary
-    if primary is None or not host.policies:
+    if host.cpu_primary is None:
         return 0
-    return min(_allowed(policy, primary, share, margin)
-               for policy in host.policies)
+    allowed = []
+    for policy in host.policies:
+        primary = 0.0 if policy.static else host.primary_use(policy.resource)
+        allowed.append(0 if primary is None
+                       else _allowed(policy, primary, share, margin))
+    return min(allowed, default=0)
 
 
 class Rooms:
@@ -249,24 +265,36 @@ class Rooms:
         return held
 
     def sustains(self, host: str, newcomer: Instance) -> bool:
-        """Tell whether measured use would stay below the thresholds.
+        """Tell whether use would stay below the thresholds.
 
-        That is the use of those there and a newcomer as it was; what is not
-        known is left to local means.
+        That is the use of those there and a newcomer as it was; who is not
+        known takes an entry share.
         """
-        values = self.hosts[host]
-        there = [one for one in self._holders(host) if one.state in RUNNING]
-        for policy in values.policies:
-            resource = policy.resource
-            primary = values.primary_use(resource)
-            if policy.static or primary is None:
-                continue
-            used = primary + sum(one.use(resource) or 0.0
-                                 for one in (*there, newcomer))
-            margin = self.limits.margin if resource == 'cpu' else 0.0
-            if used > policy.threshold - margin + _EPSILON:
-                return False
-        return True
+        return all(self._keeps(host, newcomer, policy)
+                   for policy in self.hosts[host].policies)
+
+    def admits(self, host: str, newcomer: Instance) -> bool:
+        """Tell the same of what nobody can be held to a share of."""
+        return all(self._keeps(host, newcomer, policy)
+                   for policy in self.hosts[host].policies
+                   if not _shared(policy))
+
+    def _keeps(self, host: str, newcomer: Instance,
+               policy: HostPolicy) -> bool:
+        """Tell whether a policy would hold; not if the use is unknown."""
+        resource = policy.resource
+        there = [newcomer, *(one for one in self._holders(host)
+                             if one.state in RUNNING)]
+        if policy.static:
+            return sum(one.holds(resource)
+                       for one in there) <= policy.threshold
+        used = self.hosts[host].primary_use(resource)
+        if used is None:
+            return False
+        for one in there:
+            use = one.use(resource)
+            used += self.limits.entry_share if use is None else use
+        return used <= _bound(policy, self.limits.margin) + _EPSILON
 
     def separate(self, host: str, instance: Instance) -> bool:
         """Tell whether no peer of its anti-affinity group is on the host."""

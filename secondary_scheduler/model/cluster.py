@@ -32,6 +32,9 @@ DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
 #: Resources whose use only an operation can change (Boettger 3.3): what they
 #: hold is known from the model, never measured.
 STATIC = frozenset({'slots', 'cores', 'memory'})
+#: Measured resources of which an instance cannot be given less at once, as it
+#: can of CPU, network and disk: it has its part from its first second.
+COMMITTED = frozenset({'mem', 'pressure'})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class Instance:
                 vocabulary.MEMORY_MB: self.memory_mb,
                 vocabulary.DISK_GB: self.disk_gb,
                 vocabulary.SLOT: 1}
+
+    def holds(self, resource: str) -> int:
+        """Return what it holds of a static resource while it runs."""
+        return {'slots': 1, 'cores': self.vcpus,
+                'memory': self.memory_mb}[resource]
 
     def use(self, resource: str) -> float | None:
         """Use of a measured resource in percent of the host, if known."""

@@ -110,7 +110,7 @@ def _policies(top: Fields) -> Iterator[language.Policy]:
 
 def _policy(text: str, path: str) -> language.Policy:
     try:
-        return language.parse(text)
+        return language.parse(text, language.RESOURCES)
     except language.PolicyError as exc:
         raise DocumentError(
             f'{path}: column {exc.column}: {exc.message}; expected something '
@@ -201,11 +201,13 @@ def _observed(policy: language.Policy, host: Host,
     Unknown use fails no policy, since nothing was measured.
     """
     if policy.static:
-        fails = len(here) > policy.threshold
+        fails = sum(one.holds(policy.resource)
+                    for one in here) > policy.threshold
     else:
         primary = host.primary_use(policy.resource)
         fails = bool(here) and primary is not None and (
-            primary + sum(one.cpu or 0.0 for one in here) > policy.threshold)
+            primary + sum(one.use(policy.resource) or 0.0 for one in here)
+            > policy.threshold)
     sensitivity = _sensitivity(policy)
     return HostPolicy(policy.text, policy.resource, policy.threshold,
                       policy.timelimit, sensitivity if fails else 0, fails,

@@ -3,11 +3,18 @@
 ::
 
     policy   = resource "<=" limit [ "for" seconds "s" ] [ "on" scope ]
-    resource = "cpu" | "net_in" | "net_out" | "slots" | "cores"
+    resource = "cpu" | "mem" | "net_in" | "net_out" | "disk_in" | "disk_out"
+             | "pressure"        (measured)
+             | "slots" | "cores" (counted)
     limit    = number "%"        (measured ones: percent of the host, to 100)
              | whole number      (slots: secondaries on the host,
                                   cores: CPUs that they hold together)
     scope    = "aggregate:" name | "host:" name
+
+``net_in`` and ``net_out`` are in percent of the host's link, ``disk_in``
+(written) and ``disk_out`` (read) of what its disks can do; ``pressure`` is
+the largest share of time in which some task waited for CPU, memory or I/O
+(the kernel's PSI, "some").
 
 It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
 the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
@@ -28,7 +35,8 @@ STATIC = frozenset({SLOTS, 'cores'})
 #: What the agents on the hosts measure and hold.
 HELD = (CPU, SLOTS)
 #: All that the language knows.
-RESOURCES = (CPU, 'net_in', 'net_out', SLOTS, 'cores')
+RESOURCES = (CPU, 'mem', 'net_in', 'net_out', 'disk_in', 'disk_out',
+             'pressure', SLOTS, 'cores')
 
 MIN_TIMELIMIT = 3
 MAX_TIMELIMIT = 3600
@@ -36,8 +44,12 @@ MAX_TIMELIMIT = 3600
 STATIC_TIMELIMIT = 60
 
 EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
+            'mem': 'mem <= 90% for 30s',
             'net_in': 'net_in <= 75% for 15s',
             'net_out': 'net_out <= 75% for 15s',
+            'disk_in': 'disk_in <= 75% for 15s',
+            'disk_out': 'disk_out <= 75% for 15s',
+            'pressure': 'pressure <= 20% for 15s',
             SLOTS: 'slots <= 3 on host:node1',
             'cores': 'cores <= 4 on host:node1'}
 

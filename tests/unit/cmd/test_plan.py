@@ -14,6 +14,7 @@ from unittest import mock
 from secondary_scheduler.cmd import manage
 from secondary_scheduler.decisions import base
 from secondary_scheduler.plans import documents
+from secondary_scheduler.policies import language
 from tests.unit.decisions import worked_example
 
 SETUP = pathlib.Path(__file__).parents[3] / 'setup.cfg'
@@ -74,6 +75,36 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(made, again)
                 self.assertIn('good', self.run_it(
                     0, 'check', self.model, self.write('p.json', made)))
+
+    def test_every_resource_of_the_language(self):
+        for resource in language.RESOURCES:
+            counted = resource in language.STATIC
+            most = 1 if counted else 90
+            usage = {'cpu': 10, **({} if counted else {resource: 30})}
+            world = {
+                'schema': 1,
+                'policies': [f'{resource} <= {most}'
+                             + ('' if counted else '% for 10s'),
+                             'cpu <= 90% for 10s'],
+                'hosts': [
+                    {'name': name, 'capacity': {'vcpus': 9, 'slots': 9},
+                     'usage': {'cpu': used,
+                               **({} if counted else {resource: used})}}
+                    for name, used in (('full', 50), ('free', 20))],
+                'instances': [
+                    {'name': name, 'host': 'full', 'state': 'active',
+                     'usage': usage} for name in 'ab']}
+            for algorithm in 'guided', 'priority':
+                with self.subTest(resource=resource, algorithm=algorithm):
+                    model = self.write('m', world)
+                    made = self.run_it(0, 'decide', model, '--algorithm',
+                                       algorithm)
+                    self.assertEqual(
+                        [('migrate', 'free')],
+                        [(one['kind'], one['to']) for one in json.loads(
+                            made)['operations']])
+                    pathlib.Path(self.folder / 'p').write_text(made)
+                    self.run_it(0, 'check', model, str(self.folder / 'p'))
 
     def test_budget(self):
         self.assertFalse(self.decided()['truncated'])

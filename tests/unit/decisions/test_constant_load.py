@@ -17,6 +17,8 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model.cluster import COMMITTED, STATIC
+from secondary_scheduler.policies.language import RESOURCES
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import COUNTING
 
@@ -41,28 +43,41 @@ def measured(world):
     hosts, instances = {}, dict(world.instances)
     for name, host in world.hosts.items():
         there = worlds.on(world, name, *COUNTING)
-        room = min(p.threshold for p in host.policies
-                   if p.resource == 'cpu') - LIMITS.margin - host.cpu_primary
-        share = min(50.0, max(LIMITS.minimum_share,
-                              room / max(1, len(there))))
-        for one in there:
-            instances[one.uuid] = dataclasses.replace(one, cpu=share)
+        for policy in host.policies:
+            if policy.resource in STATIC | COMMITTED:
+                continue
+            used = host.primary_use(policy.resource)
+            room = policy.threshold - LIMITS.margin - used
+            share = min(50.0, max(LIMITS.minimum_share,
+                                  room / max(1, len(there))))
+            there = [_using(one, policy.resource, share) for one in there]
+        instances |= {one.uuid: one for one in there}
         hosts[name] = dataclasses.replace(host, policies=tuple(
-            _checked(policy, len(there), host.cpu_primary + share
-                     * len(there)) for policy in host.policies))
+            _checked(policy, host, there) for policy in host.policies))
     return dataclasses.replace(world, hosts=hosts, instances=instances)
 
 
-def _checked(policy, count, cpu):
-    use = count if policy.static else cpu
-    fails = count > 0 and use > policy.threshold
+def _using(one, resource, share):
+    if resource == 'cpu':
+        return dataclasses.replace(one, cpu=share)
+    return dataclasses.replace(one, usage={**one.usage, resource: share})
+
+
+def _checked(policy, host, there):
+    resource = policy.resource
+    use = (sum(one.holds(resource) for one in there) if policy.static
+           else host.primary_use(resource) + sum(
+               one.use(resource) for one in there))
+    fails = bool(there) and use > policy.threshold
     return dataclasses.replace(policy, violated=fails, failed=4 * fails)
 
 
 def known(world):
     """Return a cluster of which every primary's use is known."""
     return dataclasses.replace(world, hosts={
-        name: dataclasses.replace(host, cpu_primary=host.cpu_primary or 0.0)
+        name: dataclasses.replace(
+            host, cpu_primary=host.cpu_primary or 0.0,
+            usage={**dict.fromkeys(RESOURCES, 0.0), **host.usage})
         for name, host in world.hosts.items()})
 
 

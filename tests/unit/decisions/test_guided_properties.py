@@ -27,6 +27,16 @@ def decide(cluster, request, driver, units=UNITS):
     return driver.decide(cluster, request, Budget(units))
 
 
+def _used(host, there, policy):
+    if policy.static:
+        return sum(one.holds(policy.resource) for one in there)
+    if policy.resource == 'cpu':
+        return host.cpu_primary + 5 * len(there)
+    used = host.primary_use(policy.resource)
+    return (100.0 if used is None else used) + sum(
+        one.use(policy.resource) for one in there)
+
+
 class TestPlans(unittest.TestCase):
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS,
@@ -112,15 +122,10 @@ class TestRepairs(unittest.TestCase):
             if name in plan.unresolved or not free:
                 continue
             for policy in due:
-                if policy.resource == 'slots':
-                    self.assertLessEqual(
-                        len(worlds.on(after, name, *COUNTING)),
-                        policy.threshold)
-                else:
-                    self.assertLessEqual(
-                        host.cpu_primary + 5 * len(
-                            worlds.on(after, name, *COUNTING)),
-                        policy.threshold - 1 + 1e-6)
+                there = worlds.on(after, name, *COUNTING)
+                self.assertLessEqual(
+                    _used(host, there, policy),
+                    policy.threshold - (policy.resource == 'cpu') + 1e-6)
 
     @given(worlds.clusters(), DRIVERS)
     def test_unresolved_is_late_or_untouchable(self, cluster, driver):

@@ -30,17 +30,25 @@ def surplus(cluster, name, share=5):
     host = cluster.hosts[name]
     there = running(cluster, name)
     for count in range(there, -1, -1):
-        if all((p.resource == 'slots' and count <= p.threshold)
-               or (p.resource == 'cpu' and host.cpu_primary is not None
-                   and host.cpu_primary + share * count <= p.threshold - 1)
-               for p in host.policies):
+        if all(_fits(host, policy, count, share) for policy in host.policies):
             return there - count
     return there
 
 
+def _fits(host, policy, count, share):
+    if policy.resource in ('cores', 'mem', 'pressure'):
+        return True     # nobody's share
+    if policy.resource == 'slots':
+        return count <= policy.threshold
+    used = host.primary_use(policy.resource)
+    return None not in (used, host.cpu_primary) and (
+        used + share * count
+        <= policy.threshold - (policy.resource == 'cpu'))
+
+
 def strained(host):
     return not host.blocked and any(
-        p.violated and p.resource == 'cpu' for p in host.policies)
+        p.violated and p.resource != 'slots' for p in host.policies)
 
 
 class TestPlans(unittest.TestCase):

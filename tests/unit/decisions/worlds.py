@@ -18,6 +18,7 @@ from secondary_scheduler.model.cluster import (
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.policies.language import RESOURCES
 
 TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 4096,
          vocabulary.DISK_GB: 40, vocabulary.SLOT: 8}
@@ -117,6 +118,7 @@ def kinds(plan: Plan):
 
 _LIVING = [State.ACTIVE] * 16 + [State.BUSY, State.OTHER]
 _DOWN = [State.SUSPENDED, State.STOPPED, State.SHELVED]
+_OTHERS = [one for one in RESOURCES if one not in ('cpu', 'slots', 'cores')]
 
 
 def _random_host(rng, name, violations):
@@ -126,13 +128,28 @@ def _random_host(rng, name, violations):
     if rng.random() < 0.2:
         policies.append(slots_policy(
             rng.randint(0, 4), violations and rng.random() < 0.5))
+    if rng.random() < 0.2:
+        policies.append(_other_policy(
+            rng, violations and rng.random() < 0.5))
     return Host(
         name, 2.0, total={**TOTAL, vocabulary.VCPU: rng.randint(2, 12)},
         reserved={vocabulary.SLOT: rng.randint(0, 4)},
         cpu_primary=rng.choice([None, rng.uniform(0, 100),
                                 rng.uniform(0, 60), rng.uniform(0, 60)]),
         policies=tuple(policies), usable=rng.random() > 0.15,
-        blocked=rng.random() < 0.15)
+        blocked=rng.random() < 0.15, usage={
+            one: rng.uniform(0, 60) for one in _OTHERS
+            if rng.random() < 0.9})
+
+
+def _other_policy(rng, violated):
+    """Return a policy on what is neither CPU nor slots."""
+    resource = rng.choice([*_OTHERS, 'cores'])
+    limit = (str(rng.randint(0, 6)) if resource == 'cores'
+             else rng.choice(['40%', '75%']))
+    return HostPolicy(f'{resource} <= {limit} for 15s', resource,
+                      float(limit.strip('%')), 15, 5 if violated else 0,
+                      violated)
 
 
 def _random_instance(rng, uuid, hosts):
@@ -145,7 +162,8 @@ def _random_instance(rng, uuid, hosts):
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
         blocked=rng.random() < 0.04,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
-        origin=rng.choice([None, None, *hosts]))
+        origin=rng.choice([None, None, *hosts]),
+        usage={one: rng.uniform(0, 30) for one in _OTHERS})
 
 
 def random_cluster(seed, hosts, instances, violations):

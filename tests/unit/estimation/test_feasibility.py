@@ -86,6 +86,12 @@ class TestPredict(Case):
                             'b', 0, 1)
                 self.assertEqual(40 + percent, self.cpu('b', 1, work))
 
+    def test_memory_is_used_from_the_first_second(self):
+        fe = Estimator({'b': {'mem': 10}}, {'d': guest(None, mem=50)})
+        for kind in ('start', 'resume', 'unshelve'):
+            self.assertEqual(60, fe.predict(
+                'mem', 'b', 9, [Work(kind, 'd', 'b', 'b', 0, 9)]))
+
     def test_what_is_not_known(self):
         fe = Estimator({'a': {}, 'b': {'cpu': 0}, 'c': {}}, {'v': guest('b')},
                        Overheads(newcomer=8))

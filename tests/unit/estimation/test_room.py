@@ -49,6 +49,10 @@ class TestCapacity(unittest.TestCase):
     def test_what_is_not_known_has_no_room(self):
         self.assertEqual(0, room.capacity(host('h', None), 5, 1))
         self.assertEqual(0, room.capacity(host('h', policies=()), 5, 1))
+        disk = HostPolicy('disk_in <= 60% for 9s', 'disk_in', 60, 9)
+        for use, expected in (({}, 0), ({'disk_in': 41.0}, 3)):
+            self.assertEqual(expected, room.capacity(
+                host('h', policies=(disk,), usage=use), 5, 1))
         strange = HostPolicy('net <= 3 for 5s', 'net', 3, 5)
         self.assertEqual(0, room.capacity(
             host('h', policies=(strange,)), 5, 1))
@@ -150,6 +154,28 @@ class TestRooms(unittest.TestCase):
             rooms = self.rooms(host('h'), vm('a', 'h', cpu=use),
                                vm('c', 'h', State.SUSPENDED, cpu=90.0))
             self.assertEqual(expected, rooms.sustains('h', newcomer))
+
+    def test_admits_what_other_policies_let_in(self):
+        def admits(resource, threshold, primary, *there, **comes):
+            policy = HostPolicy(resource, resource, threshold, 9)
+            return self.rooms(
+                host('h', policies=(cpu_policy(), policy), usage={
+                    resource: primary}), *there).admits(
+                        'h', vm('new', None, **comes))
+
+        there = vm('old', 'h', usage={'mem': 30.0}, vcpus=2)
+        for resource, most in (('mem', 40.0), ('cores', 3)):
+            new = {'usage': {'mem': 10.0}, 'vcpus': 1}
+            self.assertTrue(admits(resource, most, 0.0, there, **new))
+            self.assertFalse(admits(resource, most - 1, 0.0, there, **new))
+        # who is not known takes a useful share, who is down takes nothing
+        self.assertTrue(admits('pressure', 60.0, 40.0, there))
+        self.assertFalse(admits('pressure', 59.0, 40.0, there))
+        self.assertTrue(admits('pressure', 59.0, 40.0, vm(
+            'old', 'h', State.SUSPENDED)))
+        self.assertFalse(admits('pressure', 100.0, None))
+        # of disk and network there are shares
+        self.assertTrue(admits('disk_in', 59.0, 58.0, there))
 
     def test_inventory(self):
         small = host('h', total={**TOTAL, vocabulary.VCPU: 4},

@@ -49,8 +49,10 @@ class TestParse(unittest.TestCase):
                 policy.text, language.RESOURCES))
 
     def test_only_who_can_see_to_a_resource_may_promise_it(self):
-        for resource, static in (('net_in', False), ('net_out', False),
-                                 ('cores', True)):
+        for resource, static in (
+                *((one, False) for one in ('mem', 'net_in', 'net_out',
+                                           'disk_in', 'disk_out',
+                                           'pressure')), ('cores', True)):
             text = language.EXAMPLES[resource]
             policy = language.parse(text, language.RESOURCES)
             self.assertEqual((resource, static),
