@@ -31,10 +31,17 @@ and ends what violations are left by means that need no search.
 A model has the lists "hosts" (each with its name, the capacity secondaries
 may hold, and the usage by everything else in percent), "instances" (name,
 host, lease, state, demand, usage, priority, group), "leases", "policies"
-(as in the configuration: "cpu <= 90% for 10s") and "in_flight". A policy that
+(as in the configuration: "cpu <= 90% for 10s", but with all the resources
+below), "items" and "in_flight". An item is what several hosts share, say a
+switch: its name, its hosts, the part of it that the whole of one host is, its
+usage by everything else, and its policies. A policy "in aggregate:NAME"
+instead of "on" binds the hosts of the aggregate together. A policy that
 fails in the model is taken to be violated since this moment, unless the host
 gives its counters. A field that is not known or wrong is an error that names
 it; nothing is ignored.
+
+Resources are cpu, mem, net_in, net_out, disk_in, disk_out and pressure, in
+percent, and slots and cores, which are counted.
 """
 
 CHECK = """\

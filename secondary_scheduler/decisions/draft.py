@@ -10,7 +10,7 @@ import dataclasses
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.estimation.durations import Job
 from secondary_scheduler.estimation.room import Limits, Rooms
-from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.cluster import Cluster, Instance, State
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import Kind
@@ -58,7 +58,7 @@ class Draft:
         self.hosts = cluster.hosts
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []
-        self._cluster = cluster
+        self.cluster = cluster
         #: What leases are sorted by, the highest priority first.
         self.ranks: Lazy[str, tuple[float, str]] = Lazy(lambda lease: (
             -min(one.priority for one in cluster.members(lease)), lease))
@@ -66,7 +66,7 @@ class Draft:
     def members(self, lease: str) -> list[Instance]:
         """Return the instances of a lease as they are now, by UUID."""
         return [self.instances[one.uuid]
-                for one in self._cluster.members(lease)]
+                for one in self.cluster.members(lease)]
 
     def leases(self) -> list[str]:
         """Return all leases, the highest priority first.
@@ -74,7 +74,7 @@ class Draft:
         An owner may lower a priority, never raise one: a lease counts as
         its lowest member does.
         """
-        return sorted(self._cluster.named_leases(),
+        return sorted(self.cluster.named_leases(),
                       key=self.ranks.__getitem__)
 
     def priority(self, lease: str) -> float:
@@ -100,7 +100,7 @@ class Draft:
             return None
         for name in self.rooms.emptiest():
             if (name == instance.host or name in closed
-                    or not is_open(self.hosts[name], calm)):
+                    or not self.cluster.is_open(name, calm)):
                 continue
             if not budget.spend():
                 return None
@@ -158,15 +158,6 @@ class Draft:
         self.rooms.take(old)
         self.rooms.put(new)
         self.instances[old.uuid] = new
-
-
-def is_open(host: Host, calm: bool = False) -> bool:
-    """Tell whether anything may be brought to a host.
-
-    ``calm`` asks in addition that no check of a policy fails at the moment.
-    """
-    return (host.usable and not host.blocked and not host.violated
-            and not (calm and any(p.failed for p in host.policies)))
 
 
 def is_movable(instance: Instance) -> bool:

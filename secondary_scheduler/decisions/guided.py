@@ -64,7 +64,8 @@ class GuidedDecision(base.Decision):
         else:
             found, left = self._violations(cluster, hosts)
         search = self.search(cluster, found, budget)
-        if found and self.profile.moves_first:
+        if (found and self.profile.moves_first
+                and all(one.place in cluster.hosts for one in found)):
             with budget.half() as part:
                 Repair(search.draft, search.outlook, found, part,
                        self.profile.preempts).run()
@@ -73,10 +74,10 @@ class GuidedDecision(base.Decision):
         operations = ordering.arrange(cluster, search.draft.steps,
                                       self.limits, self.durations)
         late = search.late(search.outlook.works(search.draft.steps))
-        left |= {one.host for one in (*late, *search.failing(),
+        left |= {one.place for one in (*late, *search.failing(),
                                       *search.lost)}
-        return Plan(_promised(operations, found), tuple(sorted(left)),
-                    budget.truncated)
+        return Plan(self._promised(cluster, operations, found),
+                    tuple(sorted(left)), budget.truncated)
 
     def search(self, cluster: Cluster, violations: list[Violation],
                budget: base.Budget) -> Search:
@@ -95,30 +96,40 @@ class GuidedDecision(base.Decision):
         dynamic policies go (Boettger 3.8).
         """
         found, left = [], set()
-        for name in hosts:
-            host = cluster.hosts[name]
-            due = [policy for policy in host.policies if policy.violated
-                   and (policy.static or not host.blocked)]
-            if host.violated and not due:
+        for name in sorted({place for host in hosts
+                            for place in cluster.places(host)}):
+            due = _due(cluster, name)
+            if cluster.at(name).violated and not due:
                 left.add(name)
             found += [Violation(name, policy, self.profile.deadline(policy))
                       for policy in due]
         return found, left
 
+    def _promised(self, cluster: Cluster, operations: tuple[Operation, ...],
+                  violations: list[Violation]) -> tuple[Operation, ...]:
+        """Return the operations with the deadlines that they keep.
 
-def _promised(operations: tuple[Operation, ...],
-              violations: list[Violation]) -> tuple[Operation, ...]:
-    """Return the operations with the deadlines that they keep.
+        An operation promises something where it leaves a violated place and
+        can be done in time, one thing after the other (X12).
+        """
+        promised = []
+        asked = {one.place for one in violations if one.deadline_s < math.inf}
+        for one in operations:
+            left = [] if one.source is None else [
+                place for place in cluster.places(one.source)
+                if one.target not in cluster.hosts_of(place)]
+            deadline = math.inf if asked.isdisjoint(left) else min(
+                self.profile.deadline(policy) for place in left
+                for policy in _due(cluster, place))
+            promised.append(
+                dataclasses.replace(one, deadline_s=deadline)
+                if one.start_s + one.duration_s <= deadline < math.inf
+                else one)
+        return tuple(promised)
 
-    An operation promises something where it leaves a violated host and can
-    be done in time, one thing after the other (X12).
-    """
-    deadlines: dict[str | None, float] = {}
-    for one in violations:
-        deadlines[one.host] = min(
-            one.deadline_s, deadlines.get(one.host, math.inf))
-    return tuple(
-        dataclasses.replace(one, deadline_s=deadlines[one.source])
-        if one.start_s + one.duration_s
-        <= deadlines.get(one.source, -math.inf) < math.inf else one
-        for one in operations)
+
+def _due(cluster: Cluster, name: str) -> list[HostPolicy]:
+    """Return the policies of a place that are to be brought to hold now."""
+    resting = name in cluster.hosts and cluster.hosts[name].blocked
+    return [policy for policy in cluster.at(name).policies
+            if policy.violated and (policy.static or not resting)]

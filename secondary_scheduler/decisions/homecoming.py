@@ -9,7 +9,7 @@ as policies hold with less: so a constant load ends in an empty plan.
 from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft, is_movable, is_open
+from secondary_scheduler.decisions.draft import Draft, is_movable
 from secondary_scheduler.model.cluster import DOWN, Instance, State
 
 
@@ -19,7 +19,7 @@ def bring_back(draft: Draft, scope: Collection[str], budget: Budget) -> None:
     While any host is violated, instances return only where they are: the
     room of other hosts is kept for those that have to leave that host.
     """
-    roaming = not any(host.violated for host in draft.hosts.values())
+    roaming = not draft.cluster.violated
     for lease in draft.leases():
         _return_lease(draft, lease, scope, roaming, budget)
     if roaming:
@@ -54,7 +54,7 @@ def _return_instance(draft: Draft, instance: Instance,
         if target is not None:
             draft.bring_up(instance, target)
         return target is not None
-    if home not in draft.hosts or not is_open(draft.hosts[home], calm=True):
+    if home not in draft.hosts or not draft.cluster.is_open(home, calm=True):
         return False
     if not draft.rooms.admits(home, instance):
         return False
@@ -85,7 +85,7 @@ def _take_home(draft: Draft, scope: Collection[str]) -> None:
                     or not {here, origin} <= set(scope)
                     or not is_movable(instance)):
                 continue
-            if (all(is_open(draft.hosts[name], calm=True)
+            if (all(draft.cluster.is_open(name, calm=True)
                     for name in (here, origin))
                     and draft.has_room(origin, instance)
                     and draft.rooms.spare(origin, more=1)

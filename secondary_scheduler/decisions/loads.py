@@ -13,7 +13,6 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from secondary_scheduler.decisions.draft import is_open
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model import vocabulary
@@ -61,8 +60,9 @@ class Loads:
         self._unit = np.maximum(self.room, 1.0)
         self._typical = np.median(self._unit, axis=0)
         self._looks = list(self._first_looks([
-            row for row, host in enumerate(hosts) if is_open(host)
-            and outlook.known(host) and host.name not in closed]))
+            row for row, host in enumerate(hosts)
+            if cluster.is_open(host.name) and outlook.known(host)
+            and host.name not in closed]))
 
     def _room_of(self, host: Host) -> list[float]:
         bounds = dict.fromkeys(self.bounded, UNBOUNDED)

@@ -26,33 +26,52 @@ _MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
 class _Room:
     """Finds out for which departures an arrival has to wait.
 
-    Its view of a host is the worst one: whatever arrives has arrived, and
+    Its view of a place is the worst one: whatever arrives has arrived, and
     nothing has left but what all later arrivals are made to wait for.
     """
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
+        self.cluster = cluster
         self.rooms = Rooms(cluster, limits)
-        self.departures: dict[str, list[tuple[int, Step]]] = defaultdict(list)
+        self.departures: dict[str, dict[int, Step]] = defaultdict(dict)
         self.awaited: dict[str, set[int]] = defaultdict(set)
 
     def waits(self, step: Step) -> set[int]:
         """Return the operations that must have ended before this arrival."""
-        host = step.target
-        if host is None:    # it goes down, or the scheduler will choose
+        if step.target is None:     # down, or the scheduler will choose
             return set()
-        while self.departures[host] and not self._fits(step, host):
-            number, gone = self.departures[host].pop(0)
-            self.rooms.take(gone.old)
-            if gone.new.host == host:   # down, but still holding its claims
-                self.rooms.put(gone.new)
-            self.awaited[host].add(number)
-        return set(self.awaited[host])
+        found: set[int] = set()
+        for place in self.cluster.places(step.target):
+            while self.departures[place] and not self._fits(step, place):
+                self._leave(*next(iter(self.departures[place].items())))
+            found |= self.awaited[place]
+        return found
 
-    def _fits(self, step: Step, host: str) -> bool:
-        return (self.rooms.bears(host)
-                and self.rooms.sustains(host, step.new)
-                and (step.old.host == host
-                     or self.rooms.stocks(host, step.new)))
+    def _leave(self, number: int, gone: Step) -> None:
+        """Let all that come later to a place wait for who leaves it."""
+        self.rooms.take(gone.old)
+        if gone.new.host == gone.old.host:  # down, but still holding claims
+            self.rooms.put(gone.new)
+        for place in self._left(gone):
+            del self.departures[place][number]
+            self.awaited[place].add(number)
+
+    def _left(self, step: Step) -> list[str]:
+        """Return the places that an operation leaves."""
+        if step.old.host is None or step.old.host == step.target:
+            return []
+        reached = (() if step.target is None
+                   else self.cluster.places(step.target))
+        return [place for place in self.cluster.places(step.old.host)
+                if place not in reached]
+
+    def _fits(self, step: Step, place: str) -> bool:
+        if not self.rooms.sustains(place, step.new):
+            return False
+        return place in self.cluster.items or (
+            self.rooms.bears(place)
+            and (step.old.host == place
+                 or self.rooms.stocks(place, step.new)))
 
     def note(self, number: int, step: Step) -> None:
         """Remember what a step brings to its target and takes from its host.
@@ -63,8 +82,8 @@ class _Room:
             if step.old.host == step.target:
                 self.rooms.take(step.old)
             self.rooms.put(step.new)
-        if step.old.host is not None and step.old.host != step.target:
-            self.departures[step.old.host].append((number, step))
+        for place in self._left(step):
+            self.departures[place][number] = step
 
 
 def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,

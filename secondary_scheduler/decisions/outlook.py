@@ -3,6 +3,9 @@
 It joins the feasibility estimator with the cluster: which instances run
 where, which policies bind a host, what is under way, and at what times the
 steps of a decision begin and end.
+
+What hosts share is foreseen as a host is: seen from an item its hosts are
+one, so that a move among them neither leaves nor arrives.
 """
 
 from collections.abc import (
@@ -10,8 +13,10 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
+import dataclasses
 import math
 
 from secondary_scheduler.decisions import ordering
@@ -24,7 +29,13 @@ from secondary_scheduler.estimation.feasibility import (
     Work,
 )
 from secondary_scheduler.estimation.room import RUNNING, Limits
-from secondary_scheduler.model.cluster import Cluster, Host, HostPolicy
+from secondary_scheduler.model.cluster import (
+    STATIC,
+    Cluster,
+    Host,
+    HostPolicy,
+    Item,
+)
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.plans.operations import RETURNS
 
@@ -50,8 +61,9 @@ class Outlook:
         self.guests = Lazy(self._guest)
         self._running = Lazy(self._runners)
         self._policies = Lazy(self._static_first)
-        self._estimator = Estimator(
+        self._of_hosts = Estimator(
             Lazy(self._primary), self.guests, self.overheads, self._running)
+        self._of_items = Lazy(self._of_item)
 
     def _guest(self, uuid: str) -> Guest:
         """Let each running instance count with its minimum share at least.
@@ -68,12 +80,45 @@ class Outlook:
         runs = uuid not in self._coming and instance.state in RUNNING
         return Guest(instance.host if runs else None, usage)
 
-    def _runners(self, host: str) -> list[str]:
-        return [one.uuid for one in self.cluster.residents(host)
+    def _of_item(self, name: str) -> Estimator:
+        """Return the estimator of an item, in percent of the item."""
+        item = self.cluster.items[name]
+
+        def guest(uuid: str) -> Guest:
+            one = self.guests[uuid]
+            return Guest(one.host, {
+                resource: use * (1.0 if resource in STATIC else item.part)
+                for resource, use in one.usage.items()})
+
+        guests = Lazy(guest)
+        overheads = self.overheads.of_part(item.part)
+        return Estimator(
+            {name: self._others(item, guests, overheads.newcomer, True)},
+            guests, overheads, self._running)
+
+    def _estimator(self, place: str) -> Estimator:
+        return (self._of_items[place] if place in self.cluster.items
+                else self._of_hosts)
+
+    def _seen_from(self, place: str, works: Iterable[Work]) -> list[Work]:
+        """Return the operations that a place has to do with, as it sees them.
+        """
+        hosts = self.cluster.hosts_of(place)
+        here = [work for work in works
+                if work.source in hosts or work.target in hosts]
+        if place not in self.cluster.items:
+            return here
+        return [dataclasses.replace(
+            work, source=place if work.source in hosts else work.source,
+            target=place if work.target in hosts else work.target)
+            for work in here]
+
+    def _runners(self, place: str) -> list[str]:
+        return [one.uuid for one in self.cluster.residents(place)
                 if self.guests[one.uuid].host is not None]
 
-    def _static_first(self, host: str) -> list[HostPolicy]:
-        return sorted(self.cluster.hosts[host].policies,
+    def _static_first(self, place: str) -> list[HostPolicy]:
+        return sorted(self.cluster.at(place).policies,
                       key=lambda policy: not policy.static)
 
     def _primary(self, name: str) -> dict[str, float]:
@@ -83,19 +128,21 @@ class Outlook:
         threshold now, whatever the means say.  What the instances do not
         explain is then the primary's.
         """
-        uses: dict[str, float] = {}
         host = self.cluster.hosts.get(name)
-        if host is None:
-            return uses
-        for policy in host.policies:
-            resource, use = policy.resource, host.primary_use(policy.resource)
+        return {} if host is None else self._others(
+            host, self.guests, self.overheads.newcomer, not host.blocked)
+
+    def _others(self, place: Host | Item, guests: Mapping[str, Guest],
+                newcomer: float, settled: bool) -> dict[str, float]:
+        uses: dict[str, float] = {}
+        for policy in place.policies:
+            resource, use = policy.resource, place.primary_use(policy.resource)
             if policy.static or use is None:
                 continue
-            if policy.violated and not host.blocked:
+            if policy.violated and settled:
                 use = max(use, self.limit(policy) + _EPSILON - sum(
-                    self.guests[uuid].usage.get(
-                        resource, self.overheads.newcomer)
-                    for uuid in self._running[name]))
+                    guests[uuid].usage.get(resource, newcomer)
+                    for uuid in self._running[place.name]))
             uses[resource] = max(use, uses.get(resource, use))
         return uses
 
@@ -111,37 +158,50 @@ class Outlook:
         """Return the operations with their times, ongoing ones included."""
         return [*self.ongoing, *self._schedule(self, steps)]
 
-    def outcome(self, steps: Iterable[Step], host: str) -> list[Work]:
-        """Return the operations on a host as if all had ended at once.
+    def outcome(self, steps: Iterable[Step], *places: str) -> list[Work]:
+        """Return the operations on places as if all had ended at once.
 
         Those that are under way come last, as they are.
         """
+        hosts = {host for place in places
+                 for host in self.cluster.hosts_of(place)}
         return [*(_work(step, 0.0, 0.0) for step in steps
-                  if host in (step.old.host, step.new.host)), *self.ongoing]
+                  if step.old.host in hosts or step.new.host in hosts),
+                *self.ongoing]
 
-    def excess(self, host: str, policy: HostPolicy,
+    def excess(self, place: str, policy: HostPolicy,
                works: Iterable[Work]) -> float:
         """Return by how much a policy's resource is used too much in the end.
 
         In the resource's unit; 0 or less where the policy will hold.
         """
-        if self.holds(host, policy, math.inf, works):
+        if self.holds(place, policy, math.inf, works):
             return 0.0
-        return self._estimator.demand(
-            policy.resource, host, math.inf, works) - self.limit(policy)
+        return self._estimator(place).demand(
+            policy.resource, place, math.inf, self._seen_from(
+                place, works)) - self.limit(policy)
 
-    def holds(self, host: str, policy: HostPolicy, at_s: float = math.inf,
+    def holds(self, place: str, policy: HostPolicy, at_s: float = math.inf,
               works: Iterable[Work] = (),
               only: Collection[str] | None = None) -> bool:
-        """Tell whether a policy of a host will hold at a time."""
-        return self._estimator.holds(
-            policy.resource, self.limit(policy), host, at_s, works, only)
+        """Tell whether a policy of a place will hold at a time."""
+        return self._estimator(place).holds(
+            policy.resource, self.limit(policy), place, at_s,
+            self._seen_from(place, works), only)
+
+    def allow(self, host: str, works: Iterable[Work]) -> bool:
+        """Tell whether all policies that bind a host will hold in the end."""
+        works = list(works)
+        return all(self.holds(place, policy, math.inf, works)
+                   for place in self.cluster.places(host)
+                   for policy in self.cluster.at(place).policies)
 
     def known(self, host: Host) -> bool:
         """Tell whether policies say what a host may take, and it is known."""
         return bool(host.policies) and all(
-            policy.static or host.primary_use(policy.resource) is not None
-            for policy in host.policies)
+            policy.static or item.primary_use(policy.resource) is not None
+            for item in map(self.cluster.at, self.cluster.places(host.name))
+            for policy in item.policies)
 
     def spoils(self, host: str, works: Sequence[Work]) -> bool:
         """Tell whether operations would make a policy of a host fail.
@@ -153,12 +213,12 @@ class Outlook:
         (X10).  No operation can be made to wait for one that is under way
         already, so who is leaving still has its place under a static policy.
         """
-        for policy, mine in self._judged(host, works):
+        for place, policy, mine in self._judged(host, works):
             wait = max(1, policy.sensitivity - policy.failed)
             times = {work.start_s + wait for work in mine} | {math.inf}
             times |= {work.end_s for work in mine
-                      if work.kind in RETURNS and work.target == host}
-            if any(self._worse(host, policy, at_s, mine) for at_s in times):
+                      if work.kind in RETURNS and work.target == place}
+            if any(self._worse(place, policy, at_s, mine) for at_s in times):
                 return True
         return False
 
@@ -168,28 +228,37 @@ class Outlook:
         A quick no before ``spoils``, which asks this too: no times are
         needed for it.
         """
-        return not any(self._worse(host, policy, math.inf, mine) for
-                       policy, mine in self._judged(host, self.outcome(
-                           steps, host)))
+        return not any(self._worse(place, policy, math.inf, mine) for
+                       place, policy, mine in self._judged(host, self.outcome(
+                           steps, *self.cluster.places(host))))
 
-    def _judged(self, host: str, works: Iterable[Work]
-                ) -> Iterator[tuple[HostPolicy, list[Work]]]:
-        """Yield the policies that hold, and the operations that count."""
-        here = [work for work in works if host in (work.source, work.target)]
-        for policy in self._policies[host]:
-            if not policy.violated:
-                yield policy, [work for work in here if not (
-                    policy.static and work.departs(host)
-                    and work in self.ongoing)]
+    def _judged(self, host: str, works: Sequence[Work]
+                ) -> Iterator[tuple[str, HostPolicy, list[Work]]]:
+        """Yield the policies that hold, and the operations that count.
 
-    def _worse(self, host: str, policy: HostPolicy, at_s: float,
+        With each is its place, a host or what it shares with others.
+        """
+        for place in self.cluster.places(host):
+            here = self._seen_from(place, works)
+            ongoing = self._seen_from(place, self.ongoing)
+            for policy in self._policies[place]:
+                if not policy.violated:
+                    yield place, policy, [work for work in here if not (
+                        policy.static and work.departs(place)
+                        and work in ongoing)]
+
+    def _worse(self, place: str, policy: HostPolicy, at_s: float,
                works: list[Work]) -> bool:
-        if self.holds(host, policy, at_s, works):
+        """Tell whether operations make a policy fail, as its place sees them.
+        """
+        estimator = self._estimator(place)
+        ask = policy.resource, self.limit(policy), place, at_s
+        if estimator.holds(*ask, works):
             return False
-        demand = self._estimator.demand
-        return (demand(policy.resource, host, at_s, works)
-                > demand(policy.resource, host, at_s, self.ongoing)
-                or self.holds(host, policy, at_s, self.ongoing))
+        ongoing = self._seen_from(place, self.ongoing)
+        use = [estimator.demand(policy.resource, place, at_s, those)
+               for those in (works, ongoing)]
+        return use[0] > use[1] or estimator.holds(*ask, ongoing)
 
 
 #: Gives steps their times; ongoing operations are taken from the outlook.

@@ -36,8 +36,13 @@ class PriorityDecision(base.Decision):
                    if preemption.is_due(cluster.hosts[name])]
             left = preemption.make_way(
                 draft, due, draft.rooms.surplus, budget)
-            unresolved = tuple(name for name in violated
-                               if name in left or name not in due)
+            # What hosts share is for the search.
+            shared = {place for name in hosts
+                      for place in cluster.places(name)[1:]
+                      if cluster.at(place).violated}
+            unresolved = (*(name for name in violated
+                            if name in left or name not in due),
+                          *sorted(shared))
         else:
             homecoming.bring_back(draft, hosts, budget)
         operations = ordering.arrange(cluster, draft.steps, self.limits,

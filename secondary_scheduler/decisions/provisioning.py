@@ -16,7 +16,7 @@ from collections.abc import Callable
 import dataclasses
 
 from secondary_scheduler.decisions import base, ordering
-from secondary_scheduler.decisions.draft import Draft, is_open
+from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.durations import DurationModel
@@ -124,7 +124,7 @@ class ProvisioningDecision(base.Decision):
                           self.profile.schedule, self.profile.overheads)
         open_hosts = [
             name for name in sorted(hosts)
-            if is_open(cluster.hosts[name])
+            if cluster.is_open(name)
             and outlook.known(cluster.hosts[name])]
 
         def ordered() -> list[str]:

@@ -129,7 +129,7 @@ class Repair:
         self._leases = leases
         self._of_host: dict[str, list[Violation]] = defaultdict(list)
         for one in violations:
-            self._of_host[one.host].append(one)
+            self._of_host[one.place].append(one)
         self.loads = Loads(outlook, self._of_host)
         self._burdens = {host: Burden(
             host, those, draft, outlook, self.loads.size)

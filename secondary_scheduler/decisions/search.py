@@ -115,9 +115,9 @@ class Search:
         self._judged: set[str] = set()
         self.lost: set[Violation] = set()
         self._unfit: set[tuple[object, ...]] = set()
-        self._of_host: dict[str, list[Violation]] = {}
+        self._at: dict[str, list[Violation]] = {}
         for one in self.violations:
-            self._of_host.setdefault(one.host, []).append(one)
+            self._at.setdefault(one.place, []).append(one)
 
     @functools.cached_property
     def _targets(self) -> list[Host]:
@@ -131,12 +131,17 @@ class Search:
 
     def _takes(self, host: Host) -> bool:
         return (host.usable and not host.blocked and not host.violated
-                and host.name not in self._of_host
+                and host.name not in self._at
                 and self.outlook.known(host))
+
+    def _on(self, host: object) -> list[Violation]:
+        """Return the violations of a host and of what it shares."""
+        return [one for place in self.outlook.cluster.places(str(host))
+                for one in self._at.get(place, ())]
 
     def run(self) -> None:
         """Search until no lease contributes to a violation any more."""
-        near = {one.lease for host in {one.host for one in self.failing()}
+        near = {one.lease for host in self._failing_hosts()
                 for one in self.draft.rooms.residents(host).values()}
         order = sorted(near, key=self.draft.ranks.__getitem__)
         high = [lease for lease in order if self.contributes(lease)]
@@ -161,16 +166,20 @@ class Search:
         here = {one.host for one in self.draft.members(lease)
                 if one.state is State.ACTIVE}
         return any(self._fails(one) for host in here
-                   for one in self._of_host.get(str(host), ()))
+                   for one in self._on(host))
 
     def failing(self) -> list[Violation]:
         """Return the violations that the steps so far do not end."""
         return [one for one in self.violations if self._fails(one)]
 
+    def _failing_hosts(self) -> set[str]:
+        return {host for one in self.failing()
+                for host in self.outlook.cluster.hosts_of(one.place)}
+
     def _fails(self, violation: Violation) -> bool:
         return not self.outlook.holds(
-            violation.host, violation.policy, math.inf,
-            self.outlook.outcome(self.draft.steps, violation.host))
+            violation.place, violation.policy, math.inf,
+            self.outlook.outcome(self.draft.steps, violation.place))
 
     def late(self, works: Sequence[Work]) -> list[Violation]:
         """Return the violations that operations end too late, if at all.
@@ -182,7 +191,7 @@ class Search:
         spent = self._elapsed()
         return [one for one in self.violations if one not in self.lost
                 and not self.outlook.holds(
-                    one.host, one.policy, one.deadline_s - spent, works,
+                    one.place, one.policy, one.deadline_s - spent, works,
                     judged)]
 
     # one lease
@@ -293,7 +302,7 @@ class Search:
         begun = len(self.draft.steps)
         if not self._may_preempt(lease):
             return
-        hosts = {one.host for one in self.failing()}
+        hosts = self._failing_hosts()
         if not any(one.state is State.ACTIVE and one.host in hosts
                    for one in self.draft.members(lease)):
             return
@@ -319,12 +328,12 @@ class Search:
             key=lambda one: (-one.vcpus, one.uuid))
         leavers: list[Instance] = []
         for instance in movable:
-            host = str(instance.host)
-            works = self.outlook.outcome(self.draft.steps, host) + [
-                Work(Kind.MIGRATE, one.uuid, one.host, None)
-                for one in leavers]
-            if not all(self.outlook.holds(host, one.policy, math.inf, works)
-                       for one in self._of_host.get(host, ())):
+            gone = [Work(Kind.MIGRATE, one.uuid, one.host, None)
+                    for one in leavers]
+            if not all(self.outlook.holds(
+                    one.place, one.policy, math.inf, self.outlook.outcome(
+                        self.draft.steps, one.place) + gone)
+                    for one in self._on(instance.host)):
                 leavers.append(instance)
         return leavers
 
@@ -335,12 +344,15 @@ class Search:
         branch then fails for want of time, not of room.
         """
         slow: str | None = None
-        changes: dict[str | None, tuple[str, ...]] = defaultdict(tuple)
+        changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
+        places = self.outlook.cluster.places
         for step in self.draft.steps:
-            for name in {step.old.host, step.new.host}:
+            for name in {place for host in {step.old.host, step.new.host}
+                         - {None} for place in places(str(host))}:
                 changes[name] += (step.kind, step.old.uuid)
         for host in self._targets:
-            look = (host.name, changes[host.name], _needs(instance))
+            look = (host.name, tuple(changes[place] for place in places(
+                host.name)), _needs(instance))
             if host.name == instance.host or look in self._unfit:
                 continue
             if not self._budget.spend():
@@ -368,19 +380,24 @@ class Search:
 
         The quick part of the check, without any times.
         """
-        works = self.outlook.outcome(self.draft.steps, host.name)
+        cluster = self.outlook.cluster
+        if any(cluster.at(place).violated
+               and instance.host not in cluster.hosts_of(place)
+               for place in cluster.places(host.name)):
+            return False
+        works = self.outlook.outcome(
+            self.draft.steps, *cluster.places(host.name))
         works.append(Work(Kind.MIGRATE, instance.uuid, instance.host,
                           host.name))
         return (self.draft.rooms.stocks(host.name, instance)
                 and self.draft.rooms.separate(host.name, instance)
-                and all(self.outlook.holds(host.name, policy, math.inf, works)
-                        for policy in host.policies))
+                and self.outlook.allow(host.name, works))
 
     # time
 
     def _deadline(self, host: str | None) -> float:
         """Return what is left for a host, its lost violations aside."""
-        return min((one.deadline_s for one in self._of_host.get(str(host), ())
+        return min((one.deadline_s for one in self._on(host)
                     if one not in self.lost),
                    default=math.inf) - self._elapsed()
 
@@ -392,7 +409,8 @@ class Search:
         return any(
             one.deadline_s - self._elapsed() < self._quickest()
             for one in self.failing()
-            if any(member.host == one.host and member.state is State.ACTIVE
+            if any(member.host in self.outlook.cluster.hosts_of(one.place)
+                   and member.state is State.ACTIVE
                    for member in self.draft.members(lease)))
 
     def _give_up_what_is_lost(self) -> None:

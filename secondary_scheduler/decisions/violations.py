@@ -11,9 +11,9 @@ from secondary_scheduler.model.cluster import HostPolicy
 
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """A policy that has to be brought to hold by a time, in seconds."""
+    """A policy of a place that has to hold by a time, in seconds."""
 
-    host: str
+    place: str
     policy: HostPolicy
     deadline_s: float
 

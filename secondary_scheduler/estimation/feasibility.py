@@ -86,6 +86,17 @@ class Overheads:
     newcomer: float = 20.0
     lingers: bool = False
 
+    def of_part(self, part: float) -> 'Overheads':
+        """Return what the same is of something that is larger than a host."""
+        def parts(table: Mapping[str, Mapping[str, float]]
+                  ) -> Mapping[str, Mapping[str, float]]:
+            return {kind: {resource: part * use for resource, use
+                           in uses.items()} for kind, uses in table.items()}
+
+        return dataclasses.replace(
+            self, leaving=parts(self.leaving), arriving=parts(self.arriving),
+            newcomer=part * self.newcomer)
+
     def ongoing(self, work: Work, at_s: float) -> bool:
         """Tell whether an operation burdens its hosts at a time."""
         return work.start_s <= at_s < work.end_s or (

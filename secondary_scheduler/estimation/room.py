@@ -151,6 +151,11 @@ class Rooms:
         """Return its instances and those that are on their way to it."""
         return [*self.residents(host).values(), *self._coming.get(host, ())]
 
+    def _runners(self, place: str) -> Mapping[str, Instance]:
+        """Return those that may use a place, by UUID."""
+        return {one.uuid: one for host in self._cluster.hosts_of(place)
+                for one in self._holders(host) if one.state in RUNNING}
+
     def running(self, host: str) -> int:
         """Return the number of secondaries that may use the host."""
         return _running(self._holders(host))
@@ -264,36 +269,41 @@ class Rooms:
                 held[name] += amount
         return held
 
-    def sustains(self, host: str, newcomer: Instance) -> bool:
-        """Tell whether use would stay below the thresholds.
+    def sustains(self, place: str, newcomer: Instance) -> bool:
+        """Tell whether use would stay below the thresholds of a place.
 
         That is the use of those there and a newcomer as it was; who is not
         known takes an entry share.
         """
-        return all(self._keeps(host, newcomer, policy)
-                   for policy in self.hosts[host].policies)
+        return all(self._keeps(place, newcomer, policy)
+                   for policy in self._cluster.at(place).policies)
 
     def admits(self, host: str, newcomer: Instance) -> bool:
-        """Tell the same of what nobody can be held to a share of."""
-        return all(self._keeps(host, newcomer, policy)
-                   for policy in self.hosts[host].policies
-                   if not _shared(policy))
+        """Tell the same of what nobody on a host can be held to a share of.
 
-    def _keeps(self, host: str, newcomer: Instance,
+        That is, above all, what hosts share.
+        """
+        return all(self._keeps(place, newcomer, policy)
+                   for place in self._cluster.places(host)
+                   for policy in self._cluster.at(place).policies
+                   if place != host or not _shared(policy))
+
+    def _keeps(self, place: str, newcomer: Instance,
                policy: HostPolicy) -> bool:
         """Tell whether a policy would hold; not if the use is unknown."""
         resource = policy.resource
-        there = [newcomer, *(one for one in self._holders(host)
-                             if one.state in RUNNING)]
+        there = {**self._runners(place), newcomer.uuid: newcomer}.values()
         if policy.static:
             return sum(one.holds(resource)
                        for one in there) <= policy.threshold
-        used = self.hosts[host].primary_use(resource)
+        item = self._cluster.items.get(place)
+        used = self._cluster.at(place).primary_use(resource)
         if used is None:
             return False
         for one in there:
             use = one.use(resource)
-            used += self.limits.entry_share if use is None else use
+            used += (self.limits.entry_share if use is None else use) * (
+                1.0 if item is None else item.part)
         return used <= _bound(policy, self.limits.margin) + _EPSILON
 
     def separate(self, host: str, instance: Instance) -> bool:

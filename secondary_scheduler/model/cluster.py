@@ -152,6 +152,32 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
+class Item:
+    """What several hosts use together (Boettger 3.3: a passive item).
+
+    A switch or a storage, or nothing but the hosts of a policy on their sum.
+    ``part`` is what the whole of one host is of it, for measured resources;
+    ``usage`` is what no secondary uses of it, by resource in percent of the
+    item.  Its name is no host's, and its hosts are all in the cluster.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    policies: tuple[HostPolicy, ...]
+    part: float = 1.0
+    usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def violated(self) -> bool:
+        """Whether the global trigger of any policy has fired."""
+        return any(p.violated for p in self.policies)
+
+    def primary_use(self, resource: str) -> float | None:
+        """Use by what is no secondary, in percent; None if not known."""
+        return self.usage.get(resource)
+
+
+@dataclasses.dataclass(frozen=True)
 class Lease:
     """Instances that run or wait together, as their owner asked for them.
 
@@ -186,6 +212,8 @@ class InFlight:
 class Cluster:
     """Hosts by name, the secondaries on them by UUID, and what goes on.
 
+    A *place* is a host or an item that hosts share.
+
     ``leases`` by name need not name all: one of which nothing is known but
     its instances has their priority.  It is a value: who wants another one
     makes another one, since what is asked about is worked out only once.
@@ -195,10 +223,50 @@ class Cluster:
     instances: Mapping[str, Instance]
     leases: Mapping[str, Lease] = dataclasses.field(default_factory=dict)
     in_flight: tuple[InFlight, ...] = ()
+    items: Mapping[str, Item] = dataclasses.field(default_factory=dict)
 
-    def residents(self, host: str) -> list[Instance]:
-        """Return the instances that a host holds, by UUID."""
-        return sorted(self.by_host.get(host, ()), key=_UUID)
+    def at(self, place: str) -> Host | Item:
+        """Return a host or an item."""
+        return self.items[place] if place in self.items else self.hosts[place]
+
+    def hosts_of(self, place: str) -> tuple[str, ...]:
+        """Return the hosts of an item; a host is its own."""
+        return self.items[place].hosts if place in self.items else (place,)
+
+    def places(self, host: str) -> tuple[str, ...]:
+        """Return a host, and the items in which it has a part."""
+        return (host, *self._items_of.get(host, ()))
+
+    @property
+    def violated(self) -> bool:
+        """Whether a policy of any place is violated."""
+        return (any(host.violated for host in self.hosts.values())
+                or any(item.violated for item in self.items.values()))
+
+    def is_open(self, host: str, calm: bool = False) -> bool:
+        """Tell whether anything may be brought to a host.
+
+        ``calm`` asks in addition that no check of a policy fails at the
+        moment, neither of its own nor of what it shares.
+        """
+        one = self.hosts[host]
+        return one.usable and not one.blocked and not any(
+            policy.violated or (calm and policy.failed)
+            for place in self.places(host)
+            for policy in self.at(place).policies)
+
+    @functools.cached_property
+    def _items_of(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(self.items):
+            for host in self.items[name].hosts:
+                found[host].append(name)
+        return found
+
+    def residents(self, place: str) -> list[Instance]:
+        """Return the instances that the hosts of a place hold, by UUID."""
+        return sorted((one for host in self.hosts_of(place)
+                       for one in self.by_host.get(host, ())), key=_UUID)
 
     def members(self, lease: str) -> list[Instance]:
         """Return the instances of a lease, by UUID."""

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import dataclasses
 import math
 
-from secondary_scheduler.model.cluster import Cluster, Instance, State
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    Instance,
+    Item,
+    State,
+)
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from secondary_scheduler.plans.orders import (
     MOVES,
@@ -20,6 +26,7 @@ from secondary_scheduler.plans.orders import (
     broken,
     by_host,
     describe,
+    entered,
     held,
 )
 
@@ -79,9 +86,9 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
             yield f'{describe(operation)}: start or duration is no time'
         for one in set(operation.after) - ids:
             yield f'{name}: waits for {one}, which is not in the plan'
-    for host in plan.unresolved:
-        if host not in cluster.hosts:
-            yield f'unresolved host {host} is unknown'
+    for place in plan.unresolved:
+        if place not in cluster.hosts and place not in cluster.items:
+            yield f'unresolved host {place} is unknown'
     if _cyclic(plan):
         yield 'the dependencies form a cycle'
 
@@ -126,6 +133,11 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
         left = [] if host is None else [
             policy.timelimit - policy.failed for policy in host.policies
             if policy.violated and (policy.static or not host.blocked)]
+        left += [policy.timelimit - policy.failed
+                 for item in cluster.items.values()
+                 if operation.source in item.hosts
+                 and operation.target not in item.hosts
+                 for policy in item.policies if policy.violated]
         if not left:
             yield f'{name}: has a deadline, but leaves no violated host'
         elif deadline > min(left):
@@ -184,6 +196,7 @@ class _Replay:
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self.plan = plan
         self.hosts = cluster.hosts
+        self.items = cluster.items.values()
         self.held = held(cluster, plan)
         self.instances = {uuid: cluster.instances[uuid] for uuid in self.held}
         self.there = by_host(self.held)
@@ -238,9 +251,12 @@ class _Replay:
         yield from self._wrong_hosts(operation)
         if operation.target is not None:
             yield from self._closed(operation.target)
+            for item in entered(self.items, operation):
+                if item.violated:
+                    yield f'a policy of {item.name} is violated'
             if operation.target not in self.held[instance.uuid]:
                 yield from self._crowded(operation.target, instance)
-            yield from self._overrun(operation.target, instance)
+            yield from self._overrun(operation.target, operation)
         group = self._moved_group(operation)
         if group is not None and self.moving[group]:
             yield f'another member of group {group} is on the move'
@@ -283,14 +299,23 @@ class _Replay:
             yield (f'host {target} has a member of group '
                    f'{newcomer.anti_affinity}')
 
-    def _overrun(self, target: str, newcomer: Instance) -> Iterator[str]:
+    def _overrun(self, target: str, operation: Operation) -> Iterator[str]:
         """Name the static policies that one more on the host breaks."""
-        running = {uuid for uuid in self.there[target]
-                   if self.instances[uuid].state in RUNNING
-                   or any(one.target == target for one in self.ongoing[uuid])}
-        for resource in broken(self.hosts[target], [
-                self.instances[uuid] for uuid in running | {newcomer.uuid}]):
-            yield f'a policy of host {target} allows no more {resource}'
+        bound: list[tuple[Host | Item, tuple[str, ...]]] = [
+            (self.hosts[target], (target,))]
+        bound += [(item, item.hosts)
+                  for item in entered(self.items, operation)]
+        for place, hosts in bound:
+            running = {operation.instance}.union(*map(self._running, hosts))
+            for resource in broken(place, [
+                    self.instances[uuid] for uuid in running]):
+                yield f'a policy of {place.name} allows no more {resource}'
+
+    def _running(self, host: str) -> set[str]:
+        """Return who may use a host now, or is on its way to it."""
+        return {uuid for uuid in self.there[host]
+                if self.instances[uuid].state in RUNNING
+                or any(one.target == host for one in self.ongoing[uuid])}
 
     def _end(self, operation: Operation) -> None:
         self.ongoing[operation.instance].remove(operation)

@@ -11,6 +11,14 @@ A model document (``schema`` 1)::
                     "state": "active", "demand": {"vcpus": 1}}],
      "leases": [], "in_flight": []}
 
+``items`` may name what hosts share, a switch or a storage::
+
+    {"name": "uplink", "hosts": ["n1", "n2"], "part": 0.1,
+     "usage": {"net_out": 30.0}, "policies": ["net_out <= 80% for 15s"]}
+
+``part`` is what the whole of one host is of it.  A policy "in" an aggregate
+makes an item of the aggregate's hosts.
+
 ``capacity`` is what secondaries may hold, ``usage`` what all others use, in
 percent of the host; a resource that is left out of capacity is 0, and out of
 usage unknown.  Policies bind the hosts of their scope.  How they stand there
@@ -25,6 +33,7 @@ the operations and checked when it is read.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
+import itertools
 import typing
 
 from secondary_scheduler.model import vocabulary
@@ -34,6 +43,7 @@ from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
     Instance,
+    Item,
     Lease,
     State,
 )
@@ -68,9 +78,17 @@ def read_model(text: str) -> Cluster:
     instances = _named(
         (_instance(one, leases) for one in top.objects('instances')),
         lambda instance: instance.uuid, 'instances')
-    hosts = _named(
-        (_host(one, policies, list(instances.values()))
-         for one in top.objects('hosts')), lambda host: host.name, 'hosts')
+    everyone = list(instances.values())
+    scoped = _named((_host(one, policies, everyone)
+                     for one in top.objects('hosts')),
+                    lambda found: found[0].name, 'hosts')
+    hosts = {name: host for name, (host, _aggregates) in scoped.items()}
+    items = _named(itertools.chain(
+        (_item(one, hosts, everyone) for one in top.objects('items', True)),
+        (_total(policy, [host for host, aggregates in scoped.values()
+                         if policy.applies_to(host.name, aggregates)],
+                everyone) for policy in policies if policy.total)),
+        lambda item: item.name, 'items')
     flights = tuple(_in_flight(one, hosts, instances)
                     for one in top.objects('in_flight', True))
     top.done()
@@ -83,7 +101,7 @@ def read_model(text: str) -> Cluster:
             raise DocumentError(
                 f'instances[{number}].lease: expected the name of a lease in '
                 f'leases, not "{instance.lease}"')
-    return Cluster(hosts, instances, leases, flights)
+    return Cluster(hosts, instances, leases, flights, items)
 
 
 def _named(values: Iterator[T], name: Callable[[T], str],
@@ -110,7 +128,7 @@ def _policies(top: Fields) -> Iterator[language.Policy]:
 
 def _policy(text: str, path: str) -> language.Policy:
     try:
-        return language.parse(text, language.RESOURCES)
+        return language.parse(text, language.RESOURCES, totals=True)
     except language.PolicyError as exc:
         raise DocumentError(
             f'{path}: column {exc.column}: {exc.message}; expected something '
@@ -157,7 +175,8 @@ def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
 
 
 def _host(fields: Fields, policies: Sequence[language.Policy],
-          instances: Sequence[Instance]) -> Host:
+          instances: Sequence[Instance]) -> tuple[Host, list[str]]:
+    """Read a host, and the names of its aggregates."""
     name = fields.text('name')
     capacity = fields.object('capacity')
     reserved = fields.object('reserved', optional=True)
@@ -177,10 +196,51 @@ def _host(fields: Fields, policies: Sequence[language.Policy],
         bound = [_counted(one) for one in fields.objects('policies')]
     else:
         bound = [_observed(policy, host, here) for policy in policies
-                 if policy.applies_to(name, aggregates)]
+                 if policy.applies_to(name, aggregates) and not policy.total]
     for one in (capacity, reserved, fields):
         one.done()
-    return dataclasses.replace(host, policies=tuple(bound))
+    return dataclasses.replace(host, policies=tuple(bound)), aggregates
+
+
+def _item(fields: Fields, hosts: Mapping[str, Host],
+          instances: Sequence[Instance]) -> Item:
+    members = fields.texts('hosts')
+    item = Item(fields.text('name'), tuple(sorted(set(members))), (),
+                fields.number('part', 1.0), fields.numbers('usage', most=100))
+    if item.name in hosts:
+        fields.wrong('name', 'a name that no host has', item.name)
+    for name in members:
+        if name not in hosts:
+            fields.wrong('hosts', 'names of hosts in hosts', members)
+    here = _running_on(item, instances)
+    policies = [
+        _observed(_policy(one, f'{fields.at("policies")}[{number}]'), item,
+                  here) if isinstance(one, str) else _counted(
+                      Fields(one, f'{fields.at("policies")}[{number}]'))
+        for number, one in enumerate(fields.items('policies'))]
+    fields.done()
+    return dataclasses.replace(item, policies=tuple(policies))
+
+
+def _total(policy: language.Policy, hosts: Sequence[Host],
+           instances: Sequence[Instance]) -> Item:
+    """Return what a policy on several hosts together binds.
+
+    Use of which that of any host is not known is unknown.
+    """
+    uses = [host.primary_use(policy.resource) for host in hosts]
+    known = [use for use in uses if use is not None]
+    item = Item(
+        policy.text, tuple(sorted(host.name for host in hosts)), (),
+        1 / max(1, len(hosts)), {policy.resource: sum(known) / len(known)}
+        if known and len(known) == len(uses) else {})
+    return dataclasses.replace(item, policies=(
+        _observed(policy, item, _running_on(item, instances)),))
+
+
+def _running_on(item: Item, instances: Sequence[Instance]) -> list[Instance]:
+    return [one for one in instances
+            if one.host in item.hosts and one.state in _RUNNING]
 
 
 def _counted(fields: Fields) -> HostPolicy:
@@ -194,20 +254,21 @@ def _counted(fields: Fields) -> HostPolicy:
                       policy.timelimit, failed, violated, sensitivity)
 
 
-def _observed(policy: language.Policy, host: Host,
+def _observed(policy: language.Policy, place: Host | Item,
               here: Sequence[Instance]) -> HostPolicy:
-    """See from the model how a policy stands on a host.
+    """See from the model how a policy stands at a place.
 
     Unknown use fails no policy, since nothing was measured.
     """
+    part = place.part if isinstance(place, Item) else 1.0
     if policy.static:
         fails = sum(one.holds(policy.resource)
                     for one in here) > policy.threshold
     else:
-        primary = host.primary_use(policy.resource)
+        primary = place.primary_use(policy.resource)
         fails = bool(here) and primary is not None and (
-            primary + sum(one.use(policy.resource) or 0.0 for one in here)
-            > policy.threshold)
+            primary + part * sum(one.use(policy.resource) or 0.0
+                                 for one in here) > policy.threshold)
     sensitivity = _sensitivity(policy)
     return HostPolicy(policy.text, policy.resource, policy.threshold,
                       policy.timelimit, sensitivity if fails else 0, fails,
@@ -267,12 +328,12 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'reserved': _amounts(host.reserved),
             'usage': _usage(host.cpu_primary, host.usage),
             'usable': host.usable, 'blocked': host.blocked,
-            'policies': [{
-                'text': policy.text, 'failed': policy.failed,
-                'violated': policy.violated,
-                'sensitivity': policy.sensitivity}
-                for policy in host.policies],
+            'policies': _standing(host.policies),
         } for host in cluster.hosts.values()],
+        'items': [{
+            'name': item.name, 'hosts': list(item.hosts), 'part': item.part,
+            'usage': dict(item.usage), 'policies': _standing(item.policies),
+        } for item in cluster.items.values()],
         'instances': [{
             'name': one.uuid, 'host': one.host, 'lease': one.lease,
             'state': str(one.state),
@@ -291,6 +352,12 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'from': one.source, 'to': one.target,
             'remaining_s': one.remaining_s} for one in cluster.in_flight],
     }
+
+
+def _standing(policies: Sequence[HostPolicy]) -> list[dict[str, object]]:
+    return [{'text': policy.text, 'failed': policy.failed,
+             'violated': policy.violated, 'sensitivity': policy.sensitivity}
+            for policy in policies]
 
 
 def _amounts(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -6,10 +6,16 @@ A part of the checker, which shares no code with the decisions.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import itertools
 
-from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    Instance,
+    Item,
+    State,
+)
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 
 #: What changes the hosts on which an instance holds its claims.
@@ -42,7 +48,7 @@ def ancestors(plan: Plan) -> dict[int, set[int]]:
 class Orders:
     """Looks for operations that could come too early.
 
-    Each host is looked at when its arrivals have happened up to one of them,
+    Each place is looked at when its arrivals have happened up to one of them,
     and nothing has left it but what they have to wait for.
     """
 
@@ -60,13 +66,18 @@ class Orders:
                 self.leave[source].append(operation)
             if target is not None:
                 self.arrive[target].append(operation)
+            for item in cluster.items.values():
+                if source in item.hosts and target not in item.hosts:
+                    self.leave[item.name].append(operation)
+            for item in entered(cluster.items.values(), operation):
+                self.arrive[item.name].append(operation)
 
     def faults(self) -> Iterator[str]:
         """Say which operations could come too early."""
         yield from self._groups()
-        for host, arrivals in self.arrive.items():
+        for place, arrivals in self.arrive.items():
             for count in range(len(arrivals)):
-                yield from self._collisions(host, arrivals[:count + 1])
+                yield from self._collisions(place, arrivals[:count + 1])
 
     def _groups(self) -> Iterator[str]:
         """Members of a group move one after the other."""
@@ -82,21 +93,25 @@ class Orders:
                     yield (f'{describe(other)}: nothing makes it wait for '
                            f'{one.id}, which moves group {group} too')
 
-    def _collisions(self, host: str, arrivals: list[Operation]
+    def _collisions(self, place: str, arrivals: list[Operation]
                     ) -> Iterator[str]:
         """Say what is in the way of the last of some arrivals."""
-        last, residents = arrivals[-1], self.residents[host]
+        last = arrivals[-1]
+        item = self.cluster.items.get(place)
+        residents = set().union(*(self.residents[host] for host in (
+            [place] if item is None else item.hosts)))
         awaited = set().union(*(self.ancestors[one.id] for one in arrivals))
-        leavers = [one for one in self.leave[host] if one.id in awaited]
+        leavers = [one for one in self.leave[place] if one.id in awaited]
         newcomers = {one.instance for one in arrivals}
-        values, instances = self.cluster.hosts[host], self.cluster.instances
+        instances = self.cluster.instances
         running = {uuid for uuid in residents
                    if instances[uuid].state in RUNNING} | newcomers
         running -= {one.instance for one in leavers}
+        values = item or self.cluster.hosts[place]
         for resource in broken(values, [instances[one] for one in running]):
             yield (f'{describe(last)}: nothing makes it wait until a policy '
-                   f'of host {host} allows more {resource}')
-        if last.instance in residents:
+                   f'of {place} allows more {resource}')
+        if isinstance(values, Item) or last.instance in residents:
             return
         there = [instances[uuid] for uuid in (residents | newcomers)
                  - {one.instance for one in leavers if one.kind in MOVES}]
@@ -105,20 +120,26 @@ class Orders:
             room = values.total.get(name, 0) - values.reserved.get(name, 0)
             if amount and sum(one.claims[name] for one in there) > room:
                 yield (f'{describe(last)}: nothing makes it wait until host '
-                       f'{host} has room in {name}')
+                       f'{place} has room in {name}')
         group = newcomer.anti_affinity
         if group is not None and any(
                 one.anti_affinity == group and one.uuid != newcomer.uuid
                 for one in there):
             yield (f'{describe(last)}: nothing makes it wait until host '
-                   f'{host} has no member of group {group}')
+                   f'{place} has no member of group {group}')
 
 
-def broken(host: Host, running: list[Instance]) -> Iterator[str]:
+def entered(items: Iterable[Item], operation: Operation) -> list[Item]:
+    """Return the items on whose hosts one more runs by an operation."""
+    return [item for item in items if operation.target in item.hosts and not (
+        operation.kind is Kind.MIGRATE and operation.source in item.hosts)]
+
+
+def broken(place: Host | Item, running: list[Instance]) -> Iterator[str]:
     """Yield the static resources of which instances hold too much."""
     holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
              'memory': sum(i.memory_mb for i in running)}
-    for policy in host.policies:
+    for policy in place.policies:
         if holds.get(policy.resource, 0) > policy.threshold:
             yield policy.resource
 
@@ -127,10 +148,13 @@ def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
     """Return the hosts on which instances hold their claims now.
 
     Those that are being migrated hold them on two.  Instances on hosts that
-    the plan does not touch are left out.
+    the plan does not touch, and that share nothing with them, are left out.
     """
     touched = {host for one in plan.operations
                for host in (one.source, one.target)} - {None}
+    for item in cluster.items.values():
+        if not touched.isdisjoint(item.hosts):
+            touched = touched.union(item.hosts)
     named = {one.instance for one in plan.operations}
     named |= {one.instance for one in cluster.in_flight}
     hosts = {uuid: set() if instance.host is None else {instance.host}

@@ -2,7 +2,8 @@
 
 ::
 
-    policy   = resource "<=" limit [ "for" seconds "s" ] [ "on" scope ]
+    policy   = resource "<=" limit [ "for" seconds "s" ]
+               [ "on" scope | "in" scope ]
     resource = "cpu" | "mem" | "net_in" | "net_out" | "disk_in" | "disk_out"
              | "pressure"        (measured)
              | "slots" | "cores" (counted)
@@ -15,6 +16,9 @@
 (written) and ``disk_out`` (read) of what its disks can do; ``pressure`` is
 the largest share of time in which some task waited for CPU, memory or I/O
 (the kernel's PSI, "some").
+
+``on`` a scope the limit binds each of its hosts, ``in`` a scope all of them
+together: counts are added up, percentages averaged.
 
 It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
 the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
@@ -80,7 +84,8 @@ class Policy:
     ``threshold`` is in percent of the host, a count for static resources,
     ``timelimit`` in seconds (one check a second); ``scope_name`` is None for
     all hosts; ``text`` is the policy in its canonical form, by which reports
-    name it.
+    name it.  ``total`` tells that it binds the hosts of its scope together
+    (Boettger 3.3: a set with several items).
     """
 
     resource: str
@@ -89,6 +94,7 @@ class Policy:
     scope_kind: ScopeKind
     scope_name: str | None
     text: str
+    total: bool = False
 
     @property
     def static(self) -> bool:
@@ -172,8 +178,8 @@ def _timelimit(scan: _Scanner, resource: str) -> int:
     return timelimit
 
 
-def _scope(scan: _Scanner) -> tuple[ScopeKind, str | None]:
-    if not scan.take(r'on\b'):
+def _scope(scan: _Scanner, word: str) -> tuple[ScopeKind, str | None]:
+    if not scan.take(rf'{word}\b'):
         return 'all', None
     if scan.take(r'aggregate:'):
         # The name of an aggregate may hold blanks: it is the whole rest.
@@ -183,8 +189,11 @@ def _scope(scan: _Scanner) -> tuple[ScopeKind, str | None]:
     return 'host', scan.need(r'\S+', 'a host\'s name')[0]
 
 
-def parse(text: str, resources: Sequence[str] = HELD) -> Policy:
+def parse(text: str, resources: Sequence[str] = HELD,
+          totals: bool = False) -> Policy:
     """Read one policy on one of some resources.
+
+    A reader that sees one host only takes no ``totals`` over several.
 
     :raises PolicyError: naming the column and a correct example.
     """
@@ -196,7 +205,11 @@ def parse(text: str, resources: Sequence[str] = HELD) -> Policy:
     scan.need(r'<=', '"<="')
     threshold, limit = _limit(scan, resource)
     timelimit = _timelimit(scan, resource)
-    kind, name = _scope(scan)
+    total = False
+    kind, name = _scope(scan, 'on')
+    if kind == 'all' and totals:
+        kind, name = _scope(scan, 'in')
+        total = kind != 'all'
     if scan.take(r'\S'):
         scan.fail('expected the end of the policy' if kind != 'all' else
                   'expected "for", "on" or the end of the policy'
@@ -204,8 +217,9 @@ def parse(text: str, resources: Sequence[str] = HELD) -> Policy:
                   'expected "on" or the end of the policy')
     canonical = f'{resource} <= {limit} for {timelimit}s'
     if kind != 'all':
-        canonical += f' on {kind}:{name}'
-    return Policy(resource, threshold, timelimit, kind, name, canonical)
+        canonical += f' {"in" if total else "on"} {kind}:{name}'
+    return Policy(resource, threshold, timelimit, kind, name, canonical,
+                  total)
 
 
 def parse_all(texts: Iterable[str],

@@ -12,7 +12,6 @@ from stevedore import driver
 from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
-from secondary_scheduler.decisions import draft
 from secondary_scheduler.estimation import durations, room
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import vocabulary
@@ -260,8 +259,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
     def _tell(kind: str, cluster: model.Cluster,
               plan: operations.Plan) -> None:
         count = Counter(str(one.kind) for one in plan.operations)
-        closed = sorted(name for name, host in cluster.hosts.items()
-                        if not draft.is_open(host))
+        closed = sorted(name for name in cluster.hosts
+                        if not cluster.is_open(name))
         LOG.info('Decision %(kind)s: %(what)s; hosts that take nobody at the '
                  'moment: %(closed)s.', {
                      'kind': kind, 'what': ', '.join(

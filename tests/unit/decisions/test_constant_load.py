@@ -54,7 +54,13 @@ def measured(world):
         instances |= {one.uuid: one for one in there}
         hosts[name] = dataclasses.replace(host, policies=tuple(
             _checked(policy, host, there) for policy in host.policies))
-    return dataclasses.replace(world, hosts=hosts, instances=instances)
+    items = {name: dataclasses.replace(item, policies=tuple(
+        _checked(policy, item, [
+            instances[one.uuid] for host in item.hosts
+            for one in worlds.on(world, host, *COUNTING)], item.part)
+        for policy in item.policies)) for name, item in world.items.items()}
+    return dataclasses.replace(world, hosts=hosts, instances=instances,
+                               items=items)
 
 
 def _using(one, resource, share):
@@ -63,10 +69,10 @@ def _using(one, resource, share):
     return dataclasses.replace(one, usage={**one.usage, resource: share})
 
 
-def _checked(policy, host, there):
+def _checked(policy, place, there, part=1.0):
     resource = policy.resource
     use = (sum(one.holds(resource) for one in there) if policy.static
-           else host.primary_use(resource) + sum(
+           else place.primary_use(resource) + part * sum(
                one.use(resource) for one in there))
     fails = bool(there) and use > policy.threshold
     return dataclasses.replace(policy, violated=fails, failed=4 * fails)

@@ -6,6 +6,7 @@ import unittest
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.outlook import at_once, in_order
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.decisions.search import (
     Action,
     Verdict,
@@ -20,7 +21,12 @@ from secondary_scheduler.decisions.violations import (
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
+from secondary_scheduler.model.cluster import (
+    HostPolicy,
+    InFlight,
+    Item,
+    State,
+)
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
@@ -306,6 +312,48 @@ class TestGuided(Case):
             host('z', policies=(calm,)),
             vm('a', 'h', usage={'net_out': 20.0}))
         self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
+
+    def test_what_hosts_share(self):
+        def decide(part, *policies):
+            rack = Item('rack', ('h1', 'h2'), policies, part,
+                        {'net_out': 50.0})
+            world = cluster(rack, *(host(f'h{one}') for one in range(1, 5)), *(
+                vm(name, where, cpu=10.0, usage={'net_out': 40.0})
+                for name, where in (('a', 'h1'), ('b', 'h1'), ('c', 'h2'))))
+            plan = GuidedDecision().decide(world, Request('preempt'),
+                                           Budget())
+            self.assertEqual([], checker.check(world, plan))
+            self.assertEqual((), plan.unresolved)
+            return kinds(plan)
+
+        # As many leave the rack as must; within it nothing is gained.
+        two = decide(0.5, slots_policy(1, violated=True))
+        self.assertEqual(2, len(two))
+        self.assertTrue({target for _kind, target in two.values()}
+                        <= {'h3', 'h4'})
+        # 50 + 0.5 * (3 * 40) is 110: two of 20 go to reach 70.
+        uplink = HostPolicy('net_out <= 80% for 15s', 'net_out', 80, 15, 5,
+                            True)
+        self.assertEqual(2, len(decide(0.5, uplink)))
+        self.assertEqual(1, len(decide(
+            0.5, dataclasses.replace(uplink, threshold=90.0))))
+        self.assertEqual({}, decide(0.1, dataclasses.replace(
+            uplink, violated=False, failed=0)))
+
+    def test_what_hosts_share_lets_nobody_in(self):
+        rack = Item('rack', ('h2', 'h3'), (slots_policy(1),))
+        world = cluster(
+            rack, host('h1', policies=(slots_policy(0, violated=True),)),
+            *(host(name, policies=(slots_policy(9),))
+              for name in ('h2', 'h3', 'h4')), vm('a', 'h1'), vm('b', 'h3'))
+        plan = GuidedDecision().decide(world, Request('preempt'), Budget())
+        self.assertEqual({'a': ('migrate', 'h4')}, kinds(plan))
+        waits = dataclasses.replace(world, instances={
+            **world.instances, 'a': vm('a', 'h2', State.SUSPENDED,
+                                       preempted=True)})
+        for decision in GuidedDecision(), ProvisioningDecision():
+            self.assertFalse(decision.decide(
+                waits, Request('return'), Budget()))
 
     def test_closed_hosts_are_no_targets(self):
         for values in ({'usable': False}, {'blocked': True},

@@ -9,7 +9,7 @@ from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.model.cluster import Cluster, Item, State
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
 from tests.unit.decisions import worlds
@@ -27,13 +27,14 @@ def decide(cluster, request, driver, units=UNITS):
     return driver.decide(cluster, request, Budget(units))
 
 
-def _used(host, there, policy):
+def _used(place, there, policy):
     if policy.static:
         return sum(one.holds(policy.resource) for one in there)
     if policy.resource == 'cpu':
-        return host.cpu_primary + 5 * len(there)
-    used = host.primary_use(policy.resource)
-    return (100.0 if used is None else used) + sum(
+        return place.cpu_primary + 5 * len(there)
+    used = place.primary_use(policy.resource)
+    part = place.part if isinstance(place, Item) else 1.0
+    return (100.0 if used is None else used) + part * sum(
         one.use(policy.resource) for one in there)
 
 
@@ -48,7 +49,8 @@ class TestPlans(unittest.TestCase):
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
     def test_same_cluster_same_plan(self, cluster, request, driver):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
-                         dict(reversed(cluster.instances.items())))
+                         dict(reversed(cluster.instances.items())),
+                         items=dict(reversed(cluster.items.items())))
         self.assertEqual(decide(cluster, request, driver),
                          decide(turned, request, driver))
 
@@ -109,12 +111,15 @@ class TestRepairs(unittest.TestCase):
             self, cluster, units, driver):
         plan = decide(cluster, Request('preempt'), driver, units)
         after = worlds.apply(cluster, plan)
-        for name, host in cluster.hosts.items():
-            due = [p for p in host.policies if p.violated
-                   and (p.static or not host.blocked)]
+        for name in (*cluster.hosts, *cluster.items):
+            place, hosts = cluster.at(name), cluster.hosts_of(name)
+            resting = name in cluster.hosts and place.blocked
+            due = [p for p in place.policies
+                   if p.violated and (p.static or not resting)]
             if not due:
                 continue
-            left = worlds.on(after, name, State.ACTIVE)
+            left = [one for host in hosts
+                    for one in worlds.on(after, host, State.ACTIVE)]
             free = [one for one in left if not any(
                 peer.blocked or peer.state is State.BUSY
                 for peer in after.instances.values()
@@ -122,9 +127,10 @@ class TestRepairs(unittest.TestCase):
             if name in plan.unresolved or not free:
                 continue
             for policy in due:
-                there = worlds.on(after, name, *COUNTING)
+                there = [one for host in hosts
+                         for one in worlds.on(after, host, *COUNTING)]
                 self.assertLessEqual(
-                    _used(host, there, policy),
+                    _used(place, there, policy),
                     policy.threshold - (policy.resource == 'cpu') + 1e-6)
 
     @given(worlds.clusters(), DRIVERS)
@@ -132,6 +138,8 @@ class TestRepairs(unittest.TestCase):
         plan = decide(cluster, Request('preempt'), driver)
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:
+            if name in cluster.items:
+                continue
             host = cluster.hosts[name]
             ends = [o.start_s + o.duration_s for o in plan.operations
                     if o.source == name]

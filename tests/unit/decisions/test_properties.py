@@ -10,6 +10,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.model.cluster import Cluster, State
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.policies.language import RESOURCES
 from tests.unit.decisions import worlds
 
 REQUESTS = [Request('preempt'), Request('return'), Request('drain', ('h0',)),
@@ -62,7 +63,8 @@ class TestPlans(unittest.TestCase):
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_same_cluster_same_plan(self, cluster, request):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
-                         dict(reversed(cluster.instances.items())))
+                         dict(reversed(cluster.instances.items())),
+                         items=dict(reversed(cluster.items.items())))
         self.assertEqual(decide(cluster, request), decide(turned, request))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
@@ -129,7 +131,7 @@ class TestPreempt(unittest.TestCase):
         plan = decide(cluster, Request('preempt'))
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:
-            if cluster.hosts[name].blocked:
+            if name in cluster.items or cluster.hosts[name].blocked:
                 continue
             for instance in worlds.on(after, name, State.ACTIVE):
                 self.assertTrue(any(
@@ -211,7 +213,7 @@ class TestReturn(unittest.TestCase):
     def test_what_returns_after_a_violation_has_a_useful_share(
             self, cluster):
         after = worlds.apply(cluster, decide(cluster, Request('preempt')))
-        calm = worlds.relieved(after, ('cpu', 'slots'))
+        calm = worlds.relieved(after, RESOURCES)
         back = decide(calm, Request('return'))
         again = worlds.apply(calm, back)
         for operation in back.operations:

@@ -14,6 +14,7 @@ from secondary_scheduler.model.cluster import (
     Host,
     HostPolicy,
     Instance,
+    Item,
     State,
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -50,7 +51,8 @@ def vm(uuid, where, state=State.ACTIVE, **values):
 def cluster(*things):
     return Cluster(
         {one.name: one for one in things if isinstance(one, Host)},
-        {one.uuid: one for one in things if isinstance(one, Instance)})
+        {one.uuid: one for one in things if isinstance(one, Instance)},
+        items={one.name: one for one in things if isinstance(one, Item)})
 
 
 def apply(before, plan):
@@ -75,11 +77,11 @@ def apply(before, plan):
         else:
             changes['preempted'] = False
             if operation.kind is Kind.UNSHELVE:
-                now = Cluster(before.hosts, instances)
+                now = dataclasses.replace(before, instances=instances)
                 changes['host'] = Draft(now, Limits()).find_target(
                     old, Budget(), calm=True)
         instances[old.uuid] = dataclasses.replace(old, **changes)
-    return Cluster(before.hosts, instances)
+    return dataclasses.replace(before, instances=instances)
 
 
 def on(world, name, *states):
@@ -94,14 +96,16 @@ def settle(before, plan):
     uuids = {operation.instance for operation in plan.operations}
     names = {operation.source for operation in plan.operations} | {
         after.instances[uuid].host for uuid in uuids}
-    return Cluster(
-        {name: dataclasses.replace(old, blocked=old.blocked or name in names)
-         for name, old in after.hosts.items()},
-        {uuid: dataclasses.replace(old, blocked=old.blocked or uuid in uuids)
-         for uuid, old in after.instances.items()})
+    return dataclasses.replace(after, hosts={
+        name: dataclasses.replace(old, blocked=old.blocked or name in names)
+        for name, old in after.hosts.items()}, instances={
+            uuid: dataclasses.replace(
+                old, blocked=old.blocked or uuid in uuids)
+            for uuid, old in after.instances.items()})
 
 
-def relieved(before, resources=('cpu',)):
+def relieved(before, resources=tuple(
+        one for one in RESOURCES if one != 'slots')):
     """Return a cluster in which no policy on the resources fails."""
     return dataclasses.replace(before, hosts={
         name: dataclasses.replace(old, policies=tuple(
@@ -152,6 +156,18 @@ def _other_policy(rng, violated):
                       violated)
 
 
+def _random_items(rng, names, violations):
+    """Yield, now and then, what two hosts share."""
+    for number in range(rng.choice([0, 0, 1, 2])):
+        policy = _other_policy(rng, violations and rng.random() < 0.3)
+        if policy.resource == 'cores':
+            policy = slots_policy(rng.randint(0, 8), policy.violated)
+        yield Item(
+            f's{number}', tuple(sorted(rng.sample(names, min(2, len(names))))),
+            (policy,), rng.choice([0.1, 0.5]), {
+                one: rng.uniform(0, 60) for one in _OTHERS})
+
+
 def _random_instance(rng, uuid, hosts):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
@@ -171,6 +187,7 @@ def random_cluster(seed, hosts, instances, violations):
     rng = random.Random(seed)
     names = [f'h{number}' for number in range(hosts)]
     return cluster(
+        *_random_items(rng, names, violations),
         *(_random_host(rng, name, violations) for name in names),
         *(_random_instance(rng, f'i{number:02}', names)
           for number in range(instances)))

@@ -15,6 +15,7 @@ from secondary_scheduler.model.cluster import (
     Host,
     HostPolicy,
     Instance,
+    Item,
     State,
 )
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
@@ -31,16 +32,18 @@ class Scene:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.hosts, self.instances, self.operations = {}, {}, {}
+        self.items = {}
         self._roomy = [f'roomy{one}' for one in range(self.rng.randint(2, 4))]
         self._stage()
-        for act in (self._swap, self._count, self._group, self._down,
+        for act in (self._swap, self._count, self._total, self._group,
+                    self._down,
                     self._up, self._through):
             act()
         self._bait()
 
     @property
     def cluster(self):
-        return Cluster(self.hosts, self.instances)
+        return Cluster(self.hosts, self.instances, items=self.items)
 
     @property
     def plan(self):
@@ -114,6 +117,20 @@ class Scene:
                 'counted-0')
         self.do('enter', Kind.MIGRATE, 'next', 'counted', ['leave'])
 
+    def _total(self):
+        """One leaves what two hosts share, so that it lets another one in."""
+        count = self.rng.randint(1, 4)
+        for number in range(2):
+            self.host(f'part-{number}')
+        self.items['shared'] = Item('shared', ('part-0', 'part-1'), (
+            HostPolicy(f'slots <= {count} for 60s', 'slots', count, 60),))
+        for number in range(count):
+            self.vm(f'part-of-{number}', f'part-{number % 2}')
+        self.vm('third', 'bad')
+        self.do('free', self.rng.choice([Kind.SUSPEND, Kind.STOP]),
+                'part-of-0')
+        self.do('fill', Kind.MIGRATE, 'third', 'part-1', ['free'])
+
     def _group(self):
         """Members of a group move one after the other."""
         self.vm('g-0', 'bad', anti_affinity='g')
@@ -164,7 +181,7 @@ class Scene:
 
     def moves(self):
         """Return the labels of migrations that nothing else depends on."""
-        return ['into', 'enter', 'group-1', 'then']
+        return ['into', 'enter', 'fill', 'group-1', 'then']
 
     def any(self, *labels):
         return self.rng.choice(labels or list(self.operations))
@@ -299,9 +316,12 @@ def _useless_down(scene):
 FAULTS = {
     'slot at one instant': _early('into', 'out'),
     'policy at one instant': _early('enter', 'leave'),
+    'shared policy at one instant': _early('fill', 'free'),
     'memory': _aim('slim'),
     'no free slot': _add(Kind.MIGRATE, 'pinned-not', 'full'),
     'policy has no room': _add(Kind.MIGRATE, 'pinned-not', 'counted'),
+    'shared policy has no room': _add(
+        Kind.MIGRATE, 'pinned-not', 'part-0', 'part-1'),
     'anti-affinity': lambda scene: scene.change(
         scene.any('group-0', 'group-1'), target='peer'),
     'group moves at once': _early('group-1', 'group-0'),
@@ -312,6 +332,7 @@ FAULTS = {
     'lease goes down and comes back': _both,
     'removed edge: slot': _cut('into', 'out'),
     'removed edge: policy': _cut('enter', 'leave'),
+    'removed edge: shared policy': _cut('fill', 'free'),
     'removed edge: group': _cut('group-1', 'group-0'),
     'removed edge: instance': _cut('then', 'first'),
     'starts before what it waits for has ended': _too_soon,

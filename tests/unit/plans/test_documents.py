@@ -100,6 +100,36 @@ class TestModel(unittest.TestCase):
                          (one.host, one.lease, one.vcpus, one.priority))
         self.assertEqual((), world.hosts['h'].policies)
 
+    def test_what_hosts_share(self):
+        whole = copy.deepcopy(MODEL)
+        whole['hosts'][0]['aggregates'] = ['a', 'b']
+        whole['hosts'][1]['aggregates'] = ['b']
+        whole['hosts'][1].setdefault('usage', {})['net_out'] = 40.5
+        whole['policies'] += ['net_out <= 20% for 6s in aggregate:b',
+                              'slots <= 9 in aggregate:a']
+        whole['items'] = [{
+            'name': 'uplink', 'hosts': ['n2', 'n1'], 'part': 0.1,
+            'usage': {'net_out': 30}, 'policies': [
+                'net_out <= 80% for 15s',
+                {'text': 'slots <= 3', 'failed': 2}]}]
+        world = model(whole)
+        uplink, total, count = world.items.values()
+        self.assertEqual(
+            ('uplink', ('n1', 'n2'), 0.1, {'net_out': 30}, [False, True]),
+            (uplink.name, uplink.hosts, uplink.part, uplink.usage,
+             [policy.violated for policy in uplink.policies]))
+        # 3.5 and 40.5 are used by others, 22 on average
+        self.assertEqual(
+            ('net_out <= 20% for 6s in aggregate:b', ('n1', 'n2'), 0.5,
+             {'net_out': 22.0}, True),
+            (total.name, total.hosts, total.part, total.usage,
+             total.violated))
+        self.assertEqual((('n1',), {}, False),
+                         (count.hosts, count.usage, count.violated))
+        self.assertEqual(('n2', total.name, 'uplink'), world.places('n2'))
+        self.assertEqual(world.items, model(
+            documents.write_model(world)).items)
+
     @given(worlds.clusters())
     def test_written_and_read(self, world):
         text = json.dumps(documents.write_model(world))
@@ -163,6 +193,12 @@ class TestWrong(unittest.TestCase):
                 (('hosts', 1, 'reserved', 'ram'), 1, 'reserved.ram: is not'),
                 ((*host, 'usage', 'cpu'), 101, 'usage.cpu', '0 to 100'),
                 ((*host, 'usable'), 1, 'true or false'),
+                (('items',), [{'name': 'n1', 'hosts': ['n1']}],
+                 'items[0].name: expected a name that no host has'),
+                (('items',), [{'name': 's', 'hosts': ['n9']}],
+                 'items[0].hosts: expected names of hosts'),
+                (('items',), [{'name': 's', 'hosts': [], 'policies': ['x']}],
+                 'items[0].policies[0]: column 1'),
                 ((*host, 'aggregates'), [1], 'hosts[0].aggregates[0]'),
                 ((*host, 'policies'), [{'text': 'cpu'}],
                  'hosts[0].policies[0].text: column', 'cpu <= 90%'),
@@ -170,7 +206,7 @@ class TestWrong(unittest.TestCase):
                  'hosts[0].policies[0].fail: is not known'),
                 ((*host, 'policies'), ['cpu <= 90% for 9s'], 'an object'),
                 (('policies', 1), 'net <= 3', 'policies[1]: column 1',
-                 'cpu or slots'),
+                 'cpu, mem, net_in'),
                 (('policies', 0), 3, 'policies[0]: expected a text'),
                 ((*vm, 'state'), 'up', 'instances[0].state', 'active'),
                 ((*vm, 'host'), 'n9', 'instances[0].host', 'n9'),

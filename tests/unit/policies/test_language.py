@@ -61,6 +61,18 @@ class TestParse(unittest.TestCase):
                                         'column 1: .*cpu or slots'):
                 language.parse(text)
 
+    def test_several_hosts_together(self):
+        text = 'slots <= 40 for 60s in aggregate:rack 1'
+        policy = language.parse(text, totals=True)
+        self.assertEqual((True, 'aggregate', 'rack 1', text),
+                         (policy.total, policy.scope_kind, policy.scope_name,
+                          policy.text))
+        self.assertFalse(language.parse(
+            'slots <= 40 on aggregate:rack 1', totals=True).total)
+        # An agent sees its own host only.
+        with self.assertRaisesRegex(language.PolicyError, 'column 21'):
+            language.parse(text)
+
     def test_same_policy_twice_counts_once(self):
         both = language.parse_all(
             ['cpu <= 90% for 10s', 'slots <= 1', 'cpu <=  90% for 10s'])
