@@ -29,7 +29,7 @@ _FLAVORS_S = 60.0
 
 
 class CloudError(Exception):
-    """Nova, Placement or Keystone could not be asked, or said no."""
+    """Nova, Placement or Keystone gave no answer, none to read, or said no."""
 
 
 class NotFound(CloudError):
@@ -54,6 +54,9 @@ def _errors() -> Iterator[None]:
     except (sdk_exceptions.SDKException,
             ksa_exceptions.ClientException) as exc:
         raise CloudError(f'{type(exc).__name__}: {exc}') from exc
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise CloudError('an answer cannot be read: '
+                         f'{type(exc).__name__}: {exc}') from exc
 
 
 _conflicts_retried = tenacity.retry(

@@ -112,6 +112,14 @@ class CloudTest(fakes.TestCase):
             self.compute.get_server.side_effect = raised
             self.assertRaises(expected, self.cloud.server, fakes.uid(1))
 
+    def test_garbage_is_no_answer(self):
+        self.compute.get_server.return_value = thing(id=fakes.uid(1))
+        self.assertRaises(cloud.CloudError, self.cloud.server, fakes.uid(1))
+        self.compute.hypervisors.return_value = []
+        for garbage in ({}, [], None, {'resource_providers': [{}]}):
+            self.placement.get.side_effect = [response(garbage)]
+            self.assertRaises(cloud.CloudError, self.cloud.hosts)
+
     def test_look_up(self):
         self.compute.get_server.side_effect = [
             fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={}),
