@@ -71,8 +71,7 @@ class GuidedDecision(base.Decision):
                        self.profile.preempts).run()
         if self.profile.preempts:
             search.run()
-        operations = ordering.arrange(cluster, search.draft.steps,
-                                      self.limits, self.durations)
+        operations = search.outlook.operations(search.draft.steps)
         late = search.late(search.outlook.works(search.draft.steps))
         left |= {one.place for one in (*late, *search.failing(),
                                       *search.lost)}

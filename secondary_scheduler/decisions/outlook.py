@@ -34,10 +34,10 @@ from secondary_scheduler.model.cluster import (
     Cluster,
     Host,
     HostPolicy,
-    Item,
+    Place,
 )
 from secondary_scheduler.model.lazy import Lazy
-from secondary_scheduler.plans.operations import RETURNS
+from secondary_scheduler.plans.operations import RETURNS, Operation
 
 _EPSILON = 1e-6
 
@@ -64,6 +64,8 @@ class Outlook:
         self._of_hosts = Estimator(
             Lazy(self._primary), self.guests, self.overheads, self._running)
         self._of_items = Lazy(self._of_item)
+        self._arranged: tuple[tuple[Step, ...], tuple[Operation, ...]] = (
+            (), ())
 
     def _guest(self, uuid: str) -> Guest:
         """Let each running instance count with its minimum share at least.
@@ -132,7 +134,7 @@ class Outlook:
         return {} if host is None else self._others(
             host, self.guests, self.overheads.newcomer, not host.blocked)
 
-    def _others(self, place: Host | Item, guests: Mapping[str, Guest],
+    def _others(self, place: Place, guests: Mapping[str, Guest],
                 newcomer: float, settled: bool) -> dict[str, float]:
         uses: dict[str, float] = {}
         for policy in place.policies:
@@ -157,6 +159,20 @@ class Outlook:
     def works(self, steps: Sequence[Step]) -> list[Work]:
         """Return the operations with their times, ongoing ones included."""
         return [*self.ongoing, *self._schedule(self, steps)]
+
+    def operations(self, steps: Sequence[Step]) -> tuple[Operation, ...]:
+        """Return the operations of a plan of some steps.
+
+        What was judged last is often what is then planned: it is kept.
+        """
+        asked, found = self._arranged
+        if len(asked) != len(steps) or any(
+                one is not other for one, other
+                in zip(asked, steps, strict=True)):
+            found = ordering.arrange(self.cluster, steps, self.limits,
+                                     self.durations)
+            self._arranged = tuple(steps), found
+        return found
 
     def outcome(self, steps: Iterable[Step], *places: str) -> list[Work]:
         """Return the operations on places as if all had ended at once.
@@ -281,7 +297,6 @@ def at_once(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
 
 def in_order(outlook: Outlook, steps: Sequence[Step]) -> list[Work]:
     """Begin each step after those it depends on, as it will be (X12)."""
-    operations = ordering.arrange(outlook.cluster, steps, outlook.limits,
-                                  outlook.durations)
     return [_work(step, one.start_s, one.start_s + one.duration_s)
-            for step, one in zip(steps, operations, strict=True)]
+            for step, one in zip(steps, outlook.operations(steps),
+                                 strict=True)]

@@ -15,7 +15,7 @@ frees the host) may come up on any.
 from collections.abc import Callable
 import dataclasses
 
-from secondary_scheduler.decisions import base, ordering
+from secondary_scheduler.decisions import base
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile
@@ -133,9 +133,8 @@ class ProvisioningDecision(base.Decision):
 
         for lease in queue(cluster, self.ageing):
             _provision(draft, outlook, lease, ordered, budget)
-        return Plan(
-            ordering.arrange(cluster, draft.steps, self.limits,
-                             self.durations), truncated=budget.truncated)
+        return Plan(outlook.operations(draft.steps),
+                    truncated=budget.truncated)
 
 
 def _provision(draft: Draft, outlook: Outlook, lease: Waiting,

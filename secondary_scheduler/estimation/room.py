@@ -5,12 +5,12 @@ The arithmetic that every decision shares.  A host holds n secondaries if::
     primary + share * n <= threshold - margin     (cpu, net, disk policies)
     n <= threshold                                (slots policies)
 
-and if what they hold of other resources keeps to their policies too.  The
-share is the *minimum* share where the question is
-whether local means suffice, and the *useful* share where it is whether to
-bring another one in, or how many may stay where local means did not suffice.
-The gap between the two is the hysteresis that makes a constant load lead to
-no operation (Boettger 3.8, R37).
+and if what they hold of other resources keeps to their policies too.  It is
+the *minimum* share where the question is whether local means suffice, and the
+*useful* share where it is whether to bring another one in, or how many may
+stay where local means did not suffice.  The gap between the two is the
+hysteresis that makes a constant load lead to no operation (Boettger 3.8,
+R37).
 """
 
 import bisect
@@ -131,7 +131,7 @@ class Rooms:
             self._change(instance.host, there)
 
     def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
-        before = self._place(host)
+        before = [] if self._emptiest is None else self._place(host)
         self._changed[host] = residents
         self._held.pop(host, None)
         self._unclaimed.pop(host, None)
@@ -296,14 +296,14 @@ class Rooms:
         if policy.static:
             return sum(one.holds(resource)
                        for one in there) <= policy.threshold
-        item = self._cluster.items.get(place)
-        used = self._cluster.at(place).primary_use(resource)
+        values = self._cluster.at(place)
+        used = values.primary_use(resource)
         if used is None:
             return False
         for one in there:
             use = one.use(resource)
-            used += (self.limits.entry_share if use is None else use) * (
-                1.0 if item is None else item.part)
+            used += values.part * (
+                self.limits.entry_share if use is None else use)
         return used <= _bound(policy, self.limits.margin) + _EPSILON
 
     def separate(self, host: str, instance: Instance) -> bool:

@@ -109,8 +109,32 @@ class HostPolicy:
         return self.resource in STATIC
 
 
+class Place:
+    """What policies bind: a host, or an item that hosts share.
+
+    ``part`` is what the whole of one host is of it, for measured resources.
+    """
+
+    name: str
+    policies: tuple[HostPolicy, ...]
+    usage: Mapping[str, float]
+    part: float = 1.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the global trigger of any policy has fired."""
+        return any(p.violated for p in self.policies)
+
+    def primary_use(self, resource: str) -> float | None:
+        """Use of a measured resource by what is no secondary, in percent.
+
+        None if it is not known.
+        """
+        return self.usage.get(resource)
+
+
 @dataclasses.dataclass(frozen=True)
-class Host:
+class Host(Place):
     """One compute host.
 
     ``cpus`` is its capacity in CPUs, ``total`` and ``reserved`` the child
@@ -131,11 +155,6 @@ class Host:
     blocked: bool = False
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
-    @property
-    def violated(self) -> bool:
-        """Whether the global trigger of any policy has fired."""
-        return any(p.violated for p in self.policies)
-
     def threshold(self, resource: str = 'cpu') -> float | None:
         """Lowest threshold of the policies on a resource, or None."""
         values = [p.threshold for p in self.policies
@@ -143,20 +162,16 @@ class Host:
         return min(values, default=None)
 
     def primary_use(self, resource: str) -> float | None:
-        """Use of a measured resource by what is no secondary, in percent.
-
-        None if it is not known.
-        """
+        """Return the same; CPU has a field of its own."""
         return (self.cpu_primary if resource == 'cpu'
-                else self.usage.get(resource))
+                else super().primary_use(resource))
 
 
 @dataclasses.dataclass(frozen=True)
-class Item:
+class Item(Place):
     """What several hosts use together (Boettger 3.3: a passive item).
 
     A switch or a storage, or nothing but the hosts of a policy on their sum.
-    ``part`` is what the whole of one host is of it, for measured resources;
     ``usage`` is what no secondary uses of it, by resource in percent of the
     item.  Its name is no host's, and its hosts are all in the cluster.
     """
@@ -166,15 +181,6 @@ class Item:
     policies: tuple[HostPolicy, ...]
     part: float = 1.0
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    @property
-    def violated(self) -> bool:
-        """Whether the global trigger of any policy has fired."""
-        return any(p.violated for p in self.policies)
-
-    def primary_use(self, resource: str) -> float | None:
-        """Use by what is no secondary, in percent; None if not known."""
-        return self.usage.get(resource)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +231,7 @@ class Cluster:
     in_flight: tuple[InFlight, ...] = ()
     items: Mapping[str, Item] = dataclasses.field(default_factory=dict)
 
-    def at(self, place: str) -> Host | Item:
+    def at(self, place: str) -> Place:
         """Return a host or an item."""
         return self.items[place] if place in self.items else self.hosts[place]
 

@@ -12,9 +12,8 @@ import math
 
 from secondary_scheduler.model.cluster import (
     Cluster,
-    Host,
     Instance,
-    Item,
+    Place,
     State,
 )
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
@@ -301,7 +300,7 @@ class _Replay:
 
     def _overrun(self, target: str, operation: Operation) -> Iterator[str]:
         """Name the static policies that one more on the host breaks."""
-        bound: list[tuple[Host | Item, tuple[str, ...]]] = [
+        bound: list[tuple[Place, tuple[str, ...]]] = [
             (self.hosts[target], (target,))]
         bound += [(item, item.hosts)
                   for item in entered(self.items, operation)]

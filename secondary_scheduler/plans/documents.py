@@ -45,6 +45,7 @@ from secondary_scheduler.model.cluster import (
     Instance,
     Item,
     Lease,
+    Place,
     State,
 )
 from secondary_scheduler.plans.fields import DocumentError, Fields, load
@@ -254,21 +255,20 @@ def _counted(fields: Fields) -> HostPolicy:
                       policy.timelimit, failed, violated, sensitivity)
 
 
-def _observed(policy: language.Policy, place: Host | Item,
+def _observed(policy: language.Policy, place: Place,
               here: Sequence[Instance]) -> HostPolicy:
     """See from the model how a policy stands at a place.
 
     Unknown use fails no policy, since nothing was measured.
     """
-    part = place.part if isinstance(place, Item) else 1.0
     if policy.static:
         fails = sum(one.holds(policy.resource)
                     for one in here) > policy.threshold
     else:
         primary = place.primary_use(policy.resource)
         fails = bool(here) and primary is not None and (
-            primary + part * sum(one.use(policy.resource) or 0.0
-                                 for one in here) > policy.threshold)
+            primary + place.part * sum(one.use(policy.resource) or 0.0
+                                       for one in here) > policy.threshold)
     sensitivity = _sensitivity(policy)
     return HostPolicy(policy.text, policy.resource, policy.threshold,
                       policy.timelimit, sensitivity if fails else 0, fails,

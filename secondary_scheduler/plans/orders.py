@@ -11,9 +11,9 @@ import itertools
 
 from secondary_scheduler.model.cluster import (
     Cluster,
-    Host,
     Instance,
     Item,
+    Place,
     State,
 )
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
@@ -97,9 +97,8 @@ class Orders:
                     ) -> Iterator[str]:
         """Say what is in the way of the last of some arrivals."""
         last = arrivals[-1]
-        item = self.cluster.items.get(place)
-        residents = set().union(*(self.residents[host] for host in (
-            [place] if item is None else item.hosts)))
+        residents = set().union(*(self.residents[host] for host in
+                                  self.cluster.hosts_of(place)))
         awaited = set().union(*(self.ancestors[one.id] for one in arrivals))
         leavers = [one for one in self.leave[place] if one.id in awaited]
         newcomers = {one.instance for one in arrivals}
@@ -107,17 +106,18 @@ class Orders:
         running = {uuid for uuid in residents
                    if instances[uuid].state in RUNNING} | newcomers
         running -= {one.instance for one in leavers}
-        values = item or self.cluster.hosts[place]
+        values = self.cluster.at(place)
         for resource in broken(values, [instances[one] for one in running]):
             yield (f'{describe(last)}: nothing makes it wait until a policy '
                    f'of {place} allows more {resource}')
-        if isinstance(values, Item) or last.instance in residents:
+        if place in self.cluster.items or last.instance in residents:
             return
         there = [instances[uuid] for uuid in (residents | newcomers)
                  - {one.instance for one in leavers if one.kind in MOVES}]
         newcomer = instances[last.instance]
         for name, amount in newcomer.claims.items():
-            room = values.total.get(name, 0) - values.reserved.get(name, 0)
+            host = self.cluster.hosts[place]
+            room = host.total.get(name, 0) - host.reserved.get(name, 0)
             if amount and sum(one.claims[name] for one in there) > room:
                 yield (f'{describe(last)}: nothing makes it wait until host '
                        f'{place} has room in {name}')
@@ -135,7 +135,7 @@ def entered(items: Iterable[Item], operation: Operation) -> list[Item]:
         operation.kind is Kind.MIGRATE and operation.source in item.hosts)]
 
 
-def broken(place: Host | Item, running: list[Instance]) -> Iterator[str]:
+def broken(place: Place, running: list[Instance]) -> Iterator[str]:
     """Yield the static resources of which instances hold too much."""
     holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
              'memory': sum(i.memory_mb for i in running)}

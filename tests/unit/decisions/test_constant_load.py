@@ -57,7 +57,7 @@ def measured(world):
     items = {name: dataclasses.replace(item, policies=tuple(
         _checked(policy, item, [
             instances[one.uuid] for host in item.hosts
-            for one in worlds.on(world, host, *COUNTING)], item.part)
+            for one in worlds.on(world, host, *COUNTING)])
         for policy in item.policies)) for name, item in world.items.items()}
     return dataclasses.replace(world, hosts=hosts, instances=instances,
                                items=items)
@@ -69,10 +69,10 @@ def _using(one, resource, share):
     return dataclasses.replace(one, usage={**one.usage, resource: share})
 
 
-def _checked(policy, place, there, part=1.0):
+def _checked(policy, place, there):
     resource = policy.resource
     use = (sum(one.holds(resource) for one in there) if policy.static
-           else place.primary_use(resource) + part * sum(
+           else place.primary_use(resource) + place.part * sum(
                one.use(resource) for one in there))
     fails = bool(there) and use > policy.threshold
     return dataclasses.replace(policy, violated=fails, failed=4 * fails)

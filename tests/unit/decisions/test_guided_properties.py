@@ -9,7 +9,7 @@ from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.model.cluster import Cluster, Item, State
+from secondary_scheduler.model.cluster import Cluster, State
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
 from tests.unit.decisions import worlds
@@ -33,8 +33,7 @@ def _used(place, there, policy):
     if policy.resource == 'cpu':
         return place.cpu_primary + 5 * len(there)
     used = place.primary_use(policy.resource)
-    part = place.part if isinstance(place, Item) else 1.0
-    return (100.0 if used is None else used) + part * sum(
+    return (100.0 if used is None else used) + place.part * sum(
         one.use(policy.resource) for one in there)
 
 
