@@ -272,9 +272,11 @@ class Simulation:
         policies = self.checks.policies
         for row, host in self._each(self.checks.broken):
             self._event(host, 'invalid', now, policy=policies[row].text)
-        for row, host in self._each(self.checks.failed > 0):
-            self._event(host, 'check_failed', now, policy=policies[row].text,
-                        f=int(self.checks.failed[row, host]))
+        if self.record.logs:
+            for row, host in self._each(self.checks.failed > 0):
+                self._event(host, 'check_failed', now,
+                            policy=policies[row].text,
+                            f=int(self.checks.failed[row, host]))
         if not self.profile.local_trigger:
             return
         for row, host in self._each(self.checks.local & self.world.watched):
