@@ -21,7 +21,7 @@ import layout
 import seed
 import shell
 from tests.box import fleet as fleets
-from tests.box import load, machine, services, trial
+from tests.box import load, logs, machine, services, trial
 from tests.box.observer import Observer
 import workload
 
@@ -43,6 +43,18 @@ def everything_runs(box):
     """Whatever a test has killed runs again for the next one."""
     yield
     services.start_missing()
+
+
+@pytest.fixture(autouse=True)
+def nothing_raises(request, box):
+    """While a test takes nothing down, nothing of ours ends in a traceback.
+
+    Whoever catches what our code raises has a log to tell of it, and goes on.
+    """
+    before = logs.sizes()
+    yield
+    if request.node.get_closest_marker('soak') is None:
+        assert not logs.frames_since(before)
 
 
 @pytest.fixture(scope='session')
