@@ -21,6 +21,9 @@ MEMBERS = (('test-pair-1', 'secondary.low', 'pair'),
            ('test-high-2', 'secondary.high', None))
 #: For how many seconds a host has been open that counts as calm.
 OPEN_S = 10
+#: For how many seconds nobody was operated on: longer than Watcher leaves a
+#: host alone after an operation (option ``backoff``).
+QUIET_S = 32
 #: What a client meets when a service does not answer, or says no.
 AWAY = (exceptions.SDKException, auth_exceptions.ClientException)
 
@@ -102,16 +105,19 @@ class Fleet:
 
         Who boots, resumes or arrives keeps a host busy for a moment, for
         which its agent closes it; a burst finds no target then.  The cloud is
-        asked some seconds after it begins, so the host must stay open.
+        asked some seconds after it begins, so the host must stay open.  Nor
+        does Watcher bring anything to a host where it has just operated.
         """
         self.wait_all_run(timeout)
         others = set(self.hosts) - {self.busiest()}
-        looks: deque[bool] = deque(maxlen=OPEN_S)
+        opened: deque[bool] = deque(maxlen=OPEN_S)
+        rested: deque[bool] = deque(maxlen=QUIET_S)
 
         def stays_open() -> bool:
-            looks.append(any(agent_status(host).get('admission')
-                             for host in others))
-            return len(looks) == OPEN_S and all(looks)
+            opened.append(any(agent_status(host).get('admission')
+                              for host in others))
+            rested.append(self.quiet())
+            return len(rested) == QUIET_S and all(rested) and all(opened)
 
         wait_until(
             stays_open, timeout,

@@ -15,6 +15,9 @@ import network
 import shell
 from shell import BoxError, run, start, stop
 
+# Nova 34 answers keepalives in the thread in which it handles events, and may
+# wait there for RabbitMQ; who is cut off by that may wait for itself for ever
+# (doc, "Troubleshooting").
 LIBVIRTD_CONF = '''\
 listen_tls = 0
 listen_tcp = 1
@@ -27,6 +30,7 @@ unix_sock_rw_perms = "0700"
 host_uuid = "{uuid}"
 max_clients = 500
 max_workers = 40
+keepalive_interval = -1
 log_outputs = "3:file:{state}/var/log/libvirt/libvirtd.log"
 '''
 
