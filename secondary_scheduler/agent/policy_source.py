@@ -19,6 +19,8 @@ STATE = 'policies.json'
 class Resolved:
     """Policies of this host; ``fingerprint`` is of all configured ones.
 
+    Those that bind several hosts together are Watcher's to keep.
+
     ``problem`` says why the configuration could not be read the last time;
     the policies are then those from before.
     """
@@ -98,7 +100,8 @@ class PolicySource:
 
     def _resolve(self) -> None:
         mine = tuple(policy for policy in self._all
-                     if policy.applies_to(self._host, self._aggregates))
+                     if not policy.total
+                     and policy.applies_to(self._host, self._aggregates))
         self._resolved = Resolved(mine, language.fingerprint(self._all),
                                   self._problem)
         self._store.save(STATE, {

@@ -29,6 +29,7 @@ above:
     policy = cpu <= 90% for 10s
     policy = cpu <= 80% for 25s on aggregate:secondary
     policy = slots <= 3 on host:node1
+    policy = slots <= 40 in aggregate:rack1
 
 ``cpu`` is the use of the whole host (primary and secondaries) in percent of
 its CPUs and is checked once a second; ``for`` is the timelimit in seconds
@@ -36,7 +37,9 @@ its CPUs and is checked once a second; ``for`` is the timelimit in seconds
 to their floor one second before. ``slots`` is the number of secondaries that
 run on the host; its timelimit may be left out (60s) and is the time in which
 surplus ones are moved or suspended. Without ``on`` a policy applies to every
-host; all that apply to a host must hold.
+host; all that apply to a host must hold. ``in`` an aggregate, ``slots`` is
+the number on all of its hosts together: nova-scheduler lets no more be booted
+there, and Watcher moves or suspends surplus ones.
 
 Without any policy no host takes secondaries. A policy that cannot be read
 stops the agent and the status check with its column and a correct example,

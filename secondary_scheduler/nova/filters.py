@@ -17,6 +17,7 @@ from stevedore import extension
 
 from secondary_scheduler.nova import request, settings, snapshot
 from secondary_scheduler.nova.guard import COMPLAINTS
+from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
 
@@ -47,8 +48,9 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
     """Passes a host for a secondary if its agent says it has room.
 
     Closed (for secondaries only) when the request is ill-formed, when the
-    policies cannot be read or the host's agent has others, and when the
-    host's report is missing, stale, closed or tells a violation.  Any
+    policies cannot be read or the host's agent has others, when the host's
+    report is missing, stale, closed or tells a violation, and when as many
+    run in one of its aggregates as a policy allows there together.  Any
     failure of ours closes it for secondaries and opens it for primaries.
     """
 
@@ -68,7 +70,9 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
                          {'uuid': spec_obj.instance_uuid,
                           'why': '; '.join(wrong)})
                 return []
-            return [host for host in filter_obj_list if self._admits(host)]
+            admission = _Admission()
+            return [host for host in filter_obj_list
+                    if admission.admits(host)]
         except Exception:
             COMPLAINTS.exception('filter', 'A secondary instance gets no '
                                  'host.')
@@ -81,13 +85,6 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
             return True
         return bool(self.filter_all([host_state], filter_properties))
 
-    def _admits(self, host_state: typing.Any) -> bool:
-        reason = _refusal(host_state)
-        if reason:
-            LOG.debug('Host %(host)s takes no secondary: %(reason)s',
-                      {'host': host_state.host, 'reason': reason})
-        return reason is None
-
 
 def _concerns_us(spec: typing.Any) -> bool:
     try:
@@ -99,20 +96,49 @@ def _concerns_us(spec: typing.Any) -> bool:
         return False
 
 
-def _refusal(host_state: typing.Any) -> str | None:
-    """Return why a host takes no secondary now, None if it does."""
-    fingerprint = settings.policies_fingerprint()
-    if fingerprint is None:
-        return 'there is no policy, or one cannot be read'
-    if request.takes_primary_resources(host_state):
-        return 'it would take resources of primaries'
-    report = snapshot.book().get(host_state.host)
-    if report is None:
-        return 'there is no fresh report of its agent'
-    if report.policies_hash != fingerprint:
-        return 'its agent has other policies'
-    if not report.admission:
-        return report.reason or 'its agent has closed it'
-    if report.violated:
-        return f'it violates {report.violated[0].policy}'
-    return None
+class _Admission:
+    """What policies and reports say while one request is looked at."""
+
+    def __init__(self) -> None:
+        policies = settings.policies()
+        self._fingerprint = (language.fingerprint(policies) if policies
+                             else None)
+        self._totals = [policy for policy in policies if policy.total]
+        self._book = snapshot.book()
+        self._full: dict[str, bool] = {}
+
+    def admits(self, host_state: typing.Any) -> bool:
+        """Tell whether a host takes one more secondary."""
+        reason = self._refusal(host_state)
+        if reason:
+            LOG.debug('Host %(host)s takes no secondary: %(reason)s',
+                      {'host': host_state.host, 'reason': reason})
+        return reason is None
+
+    def _refusal(self, host_state: typing.Any) -> str | None:
+        if self._fingerprint is None:
+            return 'there is no policy, or one cannot be read'
+        if request.takes_primary_resources(host_state):
+            return 'it would take resources of primaries'
+        report = self._book.get(host_state.host)
+        if report is None:
+            return 'there is no fresh report of its agent'
+        if report.policies_hash != self._fingerprint:
+            return 'its agent has other policies'
+        if not report.admission:
+            return report.reason or 'its agent has closed it'
+        if report.violated:
+            return f'it violates {report.violated[0].policy}'
+        return next((f'no more are allowed by {policy.text}'
+                     for policy in self._totals
+                     if self._is_full(policy, host_state)), None)
+
+    def _is_full(self, policy: language.Policy,
+                 host_state: typing.Any) -> bool:
+        hosts = {one.name: one.hosts for one in host_state.aggregates}
+        if not policy.applies_to(host_state.host, hosts):
+            return False
+        if policy.text not in self._full:
+            self._full[policy.text] = policy.threshold <= self._book.running(
+                hosts.get(policy.scope_name, [host_state.host]))
+        return self._full[policy.text]

@@ -129,7 +129,7 @@ def _policies(top: Fields) -> Iterator[language.Policy]:
 
 def _policy(text: str, path: str) -> language.Policy:
     try:
-        return language.parse(text, language.RESOURCES, totals=True)
+        return language.parse(text, language.RESOURCES, language.RESOURCES)
     except language.PolicyError as exc:
         raise DocumentError(
             f'{path}: column {exc.column}: {exc.message}; expected something '

@@ -22,7 +22,8 @@ together: counts are added up, percentages averaged.
 
 It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
 the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
-A reader says which resources it can see to; to promise more would be a lie.
+A reader says which resources it can see to, and which of several hosts
+together; to promise more would be a lie.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,6 +39,8 @@ SLOTS = 'slots'
 STATIC = frozenset({SLOTS, 'cores'})
 #: What the agents on the hosts measure and hold.
 HELD = (CPU, SLOTS)
+#: What Watcher counts on hosts together, and keeps by operations.
+COUNTED = (SLOTS,)
 #: All that the language knows.
 RESOURCES = (CPU, 'mem', 'net_in', 'net_out', 'disk_in', 'disk_out',
              'pressure', SLOTS, 'cores')
@@ -190,10 +193,10 @@ def _scope(scan: _Scanner, word: str) -> tuple[ScopeKind, str | None]:
 
 
 def parse(text: str, resources: Sequence[str] = HELD,
-          totals: bool = False) -> Policy:
+          totals: Sequence[str] = COUNTED) -> Policy:
     """Read one policy on one of some resources.
 
-    A reader that sees one host only takes no ``totals`` over several.
+    Of ``totals`` it may be what several hosts have together.
 
     :raises PolicyError: naming the column and a correct example.
     """
@@ -207,14 +210,17 @@ def parse(text: str, resources: Sequence[str] = HELD,
     timelimit = _timelimit(scan, resource)
     total = False
     kind, name = _scope(scan, 'on')
-    if kind == 'all' and totals:
+    if kind == 'all' and resource in totals:
         kind, name = _scope(scan, 'in')
         total = kind != 'all'
+    if kind == 'all' and totals and scan.take(r'in\b'):
+        scan.fail('only ' + ' and '.join(totals) + ' can be bound "in" '
+                  'several hosts together; "on" binds each of them')
     if scan.take(r'\S'):
+        words = ['"for"'] * (resource in STATIC) + ['"on"']
+        words += ['"in"'] * (resource in totals)
         scan.fail('expected the end of the policy' if kind != 'all' else
-                  'expected "for", "on" or the end of the policy'
-                  if resource in STATIC else
-                  'expected "on" or the end of the policy')
+                  f'expected {", ".join(words)} or the end of the policy')
     canonical = f'{resource} <= {limit} for {timelimit}s'
     if kind != 'all':
         canonical += f' {"in" if total else "on"} {kind}:{name}'
@@ -222,13 +228,14 @@ def parse(text: str, resources: Sequence[str] = HELD,
                   total)
 
 
-def parse_all(texts: Iterable[str],
-              resources: Sequence[str] = HELD) -> tuple[Policy, ...]:
+def parse_all(texts: Iterable[str], resources: Sequence[str] = HELD,
+              totals: Sequence[str] = COUNTED) -> tuple[Policy, ...]:
     """Read all policies, in their order; one said twice counts once.
 
     :raises PolicyError: for the first that cannot be read.
     """
-    return tuple(dict.fromkeys(parse(text, resources) for text in texts))
+    return tuple(dict.fromkeys(parse(text, resources, totals)
+                               for text in texts))
 
 
 def fingerprint(policies: Iterable[Policy]) -> str:

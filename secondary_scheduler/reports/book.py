@@ -1,7 +1,7 @@
 """The last report of each host, as long as it is worth believing."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import dataclasses
 import threading
 import time
@@ -72,6 +72,16 @@ class HostBook:
             return {host: entry.report
                     for host, entry in self._entries.items()
                     if self._fresh(entry, now)}
+
+    def running(self, hosts: Iterable[str]) -> int:
+        """Return how many secondaries run on some hosts together.
+
+        One that migrates is on two of them; of a host without a fresh report
+        nothing is known.
+        """
+        reports = (self.get(host) for host in hosts)
+        return len({one.uuid for report in reports if report
+                    for one in report.instances})
 
     def _judge(self, report: HostReport, now: float) -> str:
         if report.time > now + FUTURE_TOLERANCE:

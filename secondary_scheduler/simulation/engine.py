@@ -89,7 +89,7 @@ class Simulation:
         self.world = World(workload.shape, workload.seeds)
         hosts, instances = len(self.world.block_until), len(self.world.status)
         self.checks = Checks(language.parse_all(
-            workload.policies, language.RESOURCES), hosts,
+            workload.policies, language.RESOURCES, totals=()), hosts,
             profile.sensitivity_offset, profile.adapts)
         self.operations = Operations(self.world, profile, record)
         self._observer = Observer(self.world, self.checks, self.operations,

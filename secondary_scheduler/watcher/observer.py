@@ -18,7 +18,7 @@ from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher import snapshot as snapshots
-from secondary_scheduler.watcher import violations
+from secondary_scheduler.watcher import totals, violations
 
 LOG = log.getLogger(__name__)
 
@@ -53,6 +53,10 @@ class Observer:
         self._acting_until = clock()
         self.snapshot = snapshots.Snapshot()
         self._strangers: set[str] = set()   # reported, but no secondaries
+        self._texts: tuple[str, ...] = ()
+        self._parsed: tuple[language.Policy, ...] | None = ()
+        # Hosts that break a policy together, by its text.
+        self._exceeded: dict[str, frozenset[str]] = {}
         self.durations = learning.LearnedDurations()
         self._observed: list[learning.Observed] = []
         self._lock = threading.Lock()
@@ -66,8 +70,32 @@ class Observer:
             LOG.debug('Ignored a report of unknown host %s.', report.host)
             return
         if self.book.accept(report):
-            self.window.note(report, self.clock())
+            self._note(report)
             self.arrived.set()
+
+    def _note(self, report: reports.HostReport) -> None:
+        self.window.note(report, self.clock(), together=any(
+            report.host in hosts for hosts in self._exceeded.values()))
+
+    def note_totals(self) -> None:
+        """Look again at what no single report tells."""
+        before, now = self._exceeded, dict[str, frozenset[str]]()
+        for policy in self._policies() or ():
+            if not policy.total:
+                continue
+            hosts = totals.members(policy, self.snapshot.places)
+            running = self.book.running(hosts)
+            if running > policy.threshold:
+                now[policy.text] = hosts
+                if policy.text not in before:
+                    LOG.warning('Violated: %(policy)s. %(running)d run.', {
+                        'policy': policy.text, 'running': running})
+        self._exceeded = now
+        for text in before.keys() ^ now.keys():
+            for host in now.get(text) or before[text]:
+                report = self.book.get(host)
+                if report:
+                    self._note(report)
 
     def describe_host(self, name: str) -> dict[str, Any]:
         """Answer an agent that asks who its host is; empty: unknown."""
@@ -210,16 +238,18 @@ class Observer:
         return self.window.relief(
             self._conf.secondary_watcher.floored_bound, self.clock())
 
-    def _policies_hash(self) -> str | None:
-        texts = self._conf.secondary_scheduler.policy
-        if not texts:
-            return None
-        try:
-            return language.fingerprint(language.parse_all(texts))
-        except language.PolicyError as exc:
-            LOG.critical('A policy cannot be read, no host takes '
-                         'secondaries: %s', exc)
-            return 'unreadable'
+    def _policies(self) -> tuple[language.Policy, ...] | None:
+        """Return the policies, None if one cannot be read."""
+        texts = tuple(self._conf.secondary_scheduler.policy)
+        if texts != self._texts:
+            try:
+                self._parsed = language.parse_all(texts)
+            except language.PolicyError as exc:
+                LOG.critical('A policy cannot be read, no host takes '
+                             'secondaries: %s', exc)
+                self._parsed = None
+            self._texts = texts
+        return self._parsed
 
     def cluster(self, scope: scopes.Resolved,
                 locks: histories.Locks) -> cluster.Cluster:
@@ -233,14 +263,18 @@ class Observer:
                 or self.clock() - snapshot.hosts_time > limit):
             raise clouds.CloudError('What is known of the hosts is too old')
         fresh = self.book.hosts()
-        expected = self._policies_hash()
+        policies = self._policies()
+        expected = (language.fingerprint(policies) if policies
+                    else 'unreadable' if policies is None else None)
         for name, report in fresh.items():
             if expected not in (None, report.policies_hash):
                 LOG.warning('The agent on %s follows other policies than '
                             'this service: the host is closed.', name)
-        return snapshots.build(
+        found = snapshots.build(
             snapshot, scope, fresh, blocked_hosts=locks.hosts,
             blocked_instances=locks.instances,
             pinned_instances=locks.pinned_instances, relief=self.relief_due(),
             policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
+        return dataclasses.replace(found, items=totals.items(
+            policies or (), found, snapshot.places, scope.hosts))

@@ -209,9 +209,11 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         stages.mark(batch, stages.DECIDED)
         if request != 'drain':
             plan = self._breaker(history, cluster, scope, plan)
-        for host in plan.unresolved:
+        for place in plan.unresolved:
             LOG.warning('Not everything could leave %s.' if request == 'drain'
-                        else 'The violation on %s is left to its agent.', host)
+                        else 'The violation on %s is left to its agent.'
+                        if place in cluster.hosts
+                        else 'What binds %s together stays violated.', place)
         faults = checker.check(cluster, plan)
         if faults:
             LOG.error('The plan is not carried out: %s', '; '.join(faults))
@@ -283,8 +285,10 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         kept = within_breaker(plan, max(0, limit - lately))
         if kept is not plan:
             left = set(plan.operations) - set(kept.operations)
-            violated = {name for name, host in cluster.hosts.items()
-                        if host.violated and name in {o.source for o in left}}
+            sources = {o.source for o in left} & cluster.hosts.keys()
+            violated = {place for host in sources
+                        for place in cluster.places(host)
+                        if cluster.at(place).violated}
             kept = dataclasses.replace(kept, unresolved=tuple(
                 sorted(violated.union(plan.unresolved))))
             LOG.error(

@@ -46,8 +46,13 @@ class Window:
         self._began: dict[str, float] = {}
         self._last_batch: float | None = None
 
-    def note(self, report: reports.HostReport, now: float) -> None:
-        """Take in a report: violations, and who is at the floor."""
+    def note(self, report: reports.HostReport, now: float,
+             together: bool = False) -> None:
+        """Take in a report: violations, and who is at the floor.
+
+        ``together`` tells that the host has a part in one that only several
+        reports together show.
+        """
         with self._lock:
             before = self._floored.get(report.host, {})
             floored = {i.uuid: before.get(i.uuid, now)
@@ -56,7 +61,7 @@ class Window:
                 self._floored[report.host] = floored
             else:
                 self._floored.pop(report.host, None)
-            if report.violated and report.instances:
+            if (report.violated or together) and report.instances:
                 self._began.setdefault(report.host, now)
                 self._pending.setdefault(
                     report.host, _Pending(now, report.time))

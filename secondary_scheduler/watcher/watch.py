@@ -65,6 +65,7 @@ class Watch:
         """Do what is due now; tell whether violations are waiting."""
         window, now = self._seen.window, self._seen.clock()
         window.forget(self._seen.book.hosts())
+        self._seen.note_totals()
         for host, since in self._seen.relief_due().items():
             window.note_relief(host, now, time.time() - (now - since))
         if not self._coordination.am_i_leader():

@@ -19,6 +19,8 @@ from tests.box.services import wait_until
 
 BOOTS = 20
 SCHEDULER_LOG = 'nova-scheduler-service.log'
+#: In which a switch's audit runs several times.
+FIRM_S = 45
 
 _REFUSED = re.compile(
     r'^\S+ \S+ (\d+) INFO nova\.filters .*'
@@ -64,17 +66,18 @@ def wait_for_room(cloud, owner, when):
 
 
 @contextlib.contextmanager
-def changed_policy(text):
-    """Let nova-scheduler, and nobody else, have another policy."""
+def another_policy(text, *names):
+    """Let some services, and nobody else, have one policy more."""
     path = layout.ETC / 'secondary_scheduler/policies.conf'
     original = path.read_text()
 
     def reload():
-        # Its own session: the parent signals its workers itself.
-        os.kill(shell.pid_of('nova-scheduler'), signal.SIGHUP)
+        # Their own sessions: a parent signals its workers itself.
+        for name in names:
+            os.kill(shell.pid_of(name), signal.SIGHUP)
         time.sleep(5)
 
-    path.write_text(re.sub(r'(?m)^policy = .*$', f'policy = {text}',
+    path.write_text(re.sub(r'(?m)^(policy = .*)$', rf'\1\npolicy = {text}',
                            original))
     try:
         reload()
@@ -101,7 +104,8 @@ def refused(cloud, owner):
 
 def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
     wait_for_room(cloud, owner, 'before')
-    with changed_policy('cpu <= 1% for 10s on aggregate:secondary'):
+    with another_policy('cpu <= 1% for 10s on aggregate:secondary',
+                        'nova-scheduler'):
         primaries = [boot_primary(cloud, f'test-meanwhile-{n}')
                      for n in range(2)]
         # A host that its agent has shut for a moment is no candidate, and
@@ -114,6 +118,36 @@ def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
         finally:
             delete(cloud, *primaries)
     assert len(workers) == 2
+    wait_for_room(cloud, owner, 'after')
+
+
+def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
+                                                   hosts):
+    wait_for_room(cloud, owner, 'before')
+    members = calm_fleet.servers
+    allowed = len(members) - 2
+    began = services.log_size(SCHEDULER_LOG)
+
+    def running():
+        return {uuid for uuid, seen in calm_fleet.look().items()
+                if seen.status == 'ACTIVE'}
+
+    with another_policy(
+            f'slots <= {allowed} in aggregate:secondary', 'nova-scheduler',
+            'watcher-engine-1', 'watcher-applier',
+            *(f'secondary-agent-{host}' for host in hosts)):
+        wait_until(lambda: len(running()) == allowed, 180,
+                   lambda: f'{allowed} run: {calm_fleet.look()}')
+        suspended = members.keys() - running()
+        assert not boots_a_secondary(cloud, owner)
+        assert _REFUSED.search(services.log_since(SCHEDULER_LOG, began))
+        # There is room on the hosts; what is suspended stays so all the same.
+        time.sleep(FIRM_S)
+        assert members.keys() - running() == suspended
+    # The lowest lease, as a whole.
+    assert {members[uuid] for uuid in suspended} == {'test-pair-1',
+                                                     'test-pair-2'}
+    calm_fleet.wait_all_run(240)
     wait_for_room(cloud, owner, 'after')
 
 

@@ -336,6 +336,16 @@ class Reports(Base):
         self.steps(agent, 3, 0.0)
         self.assertEqual(2, agent.reporter.room())
 
+    def test_what_binds_several_hosts_is_not_this_ones(self):
+        texts = ['cpu <= 80% for 10s', 'slots <= 0 in aggregate:x']
+        self.configure('\npolicy = '.join(texts))
+        self.conf.reload_config_files()
+        agent = self.make()
+        self.assertIsNone(agent.policies.current.limit('slots'))
+        # All the same it is told to whom it concerns.
+        self.assertEqual(language.fingerprint(language.parse_all(texts)),
+                         agent.policies.current.fingerprint)
+
     def test_a_bad_policy_at_the_start(self):
         self.configure('cpu')
         self.conf.reload_config_files()

@@ -10,6 +10,7 @@ from oslo_config import fixture as config_fixture
 
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.nova import settings
+from secondary_scheduler.policies import language
 
 objects.register_all()
 
@@ -103,9 +104,9 @@ def report(host='node1', seq=1, primary=20.0, threshold=90.0, instances=0,
            state=reports.PolicyState.HELD, **fields):
     return reports.HostReport(**{
         'host': host, 'incarnation': 'a', 'seq': seq, 'time': time.time(),
-        'policies_hash': settings.policies_fingerprint(), 'admission': True,
-        'reason': '', 'cpus': 4.0, 'memory_mb': 8192, 'cpu_total': 50.0,
-        'cpu_primary': primary,
+        'policies_hash': language.fingerprint(settings.policies()),
+        'admission': True, 'reason': '', 'cpus': 4.0, 'memory_mb': 8192,
+        'cpu_total': 50.0, 'cpu_primary': primary,
         'policies': (reports.PolicyReport(
             policy=POLICY, resource='cpu', threshold=threshold,
             timelimit=10, usage=50.0, failed=0, state=state),),

@@ -31,6 +31,7 @@ class FilterCase(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.filter = filters.SecondaryPolicyFilter()
         self.host = fakes.host()
+        self.seq = 1
 
     def passes(self, spec=None):
         spec = spec or fakes.spec(fakes.secondary_flavor())
@@ -73,6 +74,23 @@ class AdmissionTest(FilterCase):
     def test_other_policies(self):
         self.accept(policies_hash='0' * 16)
         self.assertFalse(self.passes())
+
+    def test_as_many_as_a_policy_allows_together(self):
+        fakes.configure(self, policy=[
+            fakes.POLICY, 'slots <= 3 in aggregate:rack'])
+        for hosts, allowed in ((['node1', 'node2'], False), (['node1'], True)):
+            self.host.aggregates = [objects.Aggregate(
+                name='rack', hosts=hosts)]
+            # One that migrates, and so is on both, counts once.
+            for seq, extra in enumerate((1, 2), start=self.seq):
+                self.accept(seq=seq, instances=2)
+                self.accept(seq=seq, host='node2', instances=extra + 1)
+                self.assertEqual(extra == 1 or allowed, self.passes())
+            self.seq += 2
+        self.host.aggregates = []
+        self.assertTrue(self.passes())
+        self.assertTrue(self.filter.host_passes(
+            self.host, fakes.spec(fakes.flavor())))
 
     def test_policies_are_read_when_asked_not_kept(self):
         self.accept()
@@ -187,8 +205,8 @@ class PrimaryTest(FilterCase):
         for where, name in (
                 (request, 'is_secondary'), (request, 'problems'),
                 (request, 'takes_primary_resources'),
-                (snapshot, 'book'), (settings, 'policies_fingerprint'),
-                (filters, '_refusal')):
+                (snapshot, 'book'), (settings, 'policies'),
+                (filters, '_Admission')):
             self.accept(seq=hash(name) % 10 ** 9 + 10 ** 9, incarnation=name)
             with self.subTest(name), mock.patch.object(
                     where, name, side_effect=boom):

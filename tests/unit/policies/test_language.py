@@ -63,15 +63,22 @@ class TestParse(unittest.TestCase):
 
     def test_several_hosts_together(self):
         text = 'slots <= 40 for 60s in aggregate:rack 1'
-        policy = language.parse(text, totals=True)
+        policy = language.parse(text)
         self.assertEqual((True, 'aggregate', 'rack 1', text),
                          (policy.total, policy.scope_kind, policy.scope_name,
                           policy.text))
         self.assertFalse(language.parse(
-            'slots <= 40 on aggregate:rack 1', totals=True).total)
-        # An agent sees its own host only.
+            'slots <= 40 on aggregate:rack 1').total)
         with self.assertRaisesRegex(language.PolicyError, 'column 21'):
+            language.parse(text, totals=())
+
+    def test_nobody_adds_up_what_hosts_use(self):
+        text = 'cpu <= 70% for 30s in aggregate:rack1'
+        with self.assertRaisesRegex(language.PolicyError,
+                                    'column 20: only slots'):
             language.parse(text)
+        self.assertTrue(language.parse(
+            text, totals=language.RESOURCES).total)
 
     def test_same_policy_twice_counts_once(self):
         both = language.parse_all(

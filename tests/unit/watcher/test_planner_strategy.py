@@ -10,7 +10,9 @@ from watcher import objects
 from watcher.decision_engine.solution import default as solutions
 
 from secondary_scheduler.estimation import learning
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import operations
+from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
     cloud,
     goal,
@@ -119,6 +121,22 @@ class StrategyTest(fakes.WatcherTestCase):
         first = solution.actions[0]['input_parameters']
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
+
+    def test_too_many_together(self):
+        settings.CONF.set_override('policy', [
+            'cpu <= 90% for 10s', 'slots <= 2 in aggregate:agg'],
+            'secondary_scheduler')
+        self.cloud.change(2, mark=vocabulary.SecondaryMark(priority=1))
+        self.audit(1)
+        digest = language.fingerprint(language.parse_all(
+            settings.CONF.secondary_scheduler.policy))
+        for host in ('h1', 'h2'):
+            self.report(host, 10.0, policies_hash=digest)
+        # Another host of the aggregate would be no help.
+        suspended, = self.oneshot(hosts=['h1', 'h2']).actions
+        self.assertEqual(('secondary_suspend', fakes.uid(2)), (
+            suspended['action_type'],
+            suspended['input_parameters']['resource_id']))
 
     def test_decisions_expect_what_was_learned(self):
         self.audit(1)

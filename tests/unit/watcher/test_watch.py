@@ -165,6 +165,84 @@ class ObserverTest(Case):
             on.assert_not_called()
 
 
+class TotalsTest(Case):
+    TEXT = 'slots <= 2 in aggregate:agg'
+
+    def setUp(self):
+        super().setUp()
+        settings.CONF.set_override('policy', ['cpu <= 90% for 10s', self.TEXT],
+                                   'secondary_scheduler')
+        self.servers.append(fakes.server(3, 'h2'))
+        self.cloud.known[fakes.uid(3)] = self.servers[2]
+        self.add(fakes.host('h3'))
+        self.seen.refresh()
+        self.audit(1)
+
+    def add(self, host):
+        self.cloud.places[host.name] = host
+
+    def items(self, *hosts):
+        return self.seen.cluster(scope.Resolved(frozenset(hosts)),
+                                 self.history.locks()).items
+
+    def test_who_exceeds_one_together_is_violated(self):
+        self.report('h1')
+        self.tick()
+        self.assertEqual([], self.audits())
+        with self.assertLogs(observer.LOG.logger, 'WARNING') as logs:
+            self.report('h2')
+            self.tick()
+        self.assertIn('slots <= 2 for 60s in aggregate:agg. 3 run',
+                      logs.output[0])
+        audit, = self.audits()
+        self.assertEqual(['h1', 'h2'], audit.parameters['hosts'])
+        self.assertFalse(self.seen.window.waiting)
+
+    def test_it_is_told_anew_until_it_ends(self):
+        for _ in range(2):
+            for host in ('h1', 'h2'):
+                self.report(host)
+            self.tick(3)
+        self.assertTrue(self.seen.window.waiting)
+        self.servers.pop()
+        self.report('h2')
+        self.tick()
+        self.assertFalse(self.seen.window.waiting)
+        self.assertEqual(1, len(self.audits()))
+
+    def test_one_that_migrates_is_one(self):
+        self.servers[2] = dataclasses.replace(self.servers[0], host='h2')
+        for host in ('h1', 'h2'):
+            self.report(host)
+        self.tick()
+        self.assertEqual([], self.audits())
+
+    def test_decisions_know_it(self):
+        for status, fails in (('SUSPENDED', False), ('ACTIVE', True)):
+            self.cloud.change(3, status=status)
+            self.seen.refresh()
+            item, = self.items('h1', 'h2', 'h3', 'h9').values()
+            self.assertEqual(('aggregate:agg', ('h1', 'h2', 'h3'), fails),
+                             (item.name, item.hosts, item.violated))
+            self.assertEqual(2, item.policies[0].threshold)
+
+    def test_what_runs_out_of_scope_leaves_less(self):
+        item, = self.items('h2', 'h3').values()
+        self.assertEqual((('h2', 'h3'), 1.0, True), (
+            item.hosts, item.policies[0].threshold, item.violated))
+        self.assertEqual({}, self.items('h9'))
+
+    def test_hosts_of_other_aggregates(self):
+        self.add(fakes.host('h2', place=scope.HostPlace()))
+        self.seen.refresh()
+        item, = self.items('h1', 'h2', 'h3').values()
+        self.assertEqual(('h1', 'h3'), item.hosts)
+        for host in ('h1', 'h2'):
+            self.report(host)
+        self.tick()
+        self.assertEqual([], self.audits())
+
+
 class ViolationsTest(Case):
     def setUp(self):
         super().setUp()
