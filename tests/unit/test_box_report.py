@@ -21,7 +21,7 @@ def said(load, *, p99=10.0, tps=24.0, held_up=0.0, alone=0.0):
     figures = {
         'usage_with': 50.0, 'usage_alone': 20.0, 'invalidations': 0,
         'work_units_lost': 0, 'returned': 1.0, 'operations': {},
-        'seconds_window_to_first_api_call': None,
+        'seconds_window_to_first_api_call': None, 'windows_without_call': 0,
         'primary_p99_with_to': {
             phase: {'alone': [0.9 * value / 10, 1.1 * value / 10]}
             for phase, (value, _, _) in phases.items()},
@@ -102,11 +102,19 @@ def test_the_watch_of_this_machine(load, capsys):
 
 
 @pytest.mark.parametrize(('stages', 'seconds'), [
-    ([], None), ([{'strategy': 1.0, 'first_api_call': 5.0}], None),
+    ([], (None, 0)),
+    ([{'strategy': 1.0, 'first_api_call': 5.0}], (None, 0)),
     ([{'first_api_call': 1.0},
-      {'report': 4.0, 'window': 4.1, 'first_api_call': 4.7}], 0.6),
+      {'report': 4.0, 'window': 4.1, 'first_api_call': 4.7}], (0.6, 0)),
     # A round of the CONTINUOUS audit was faster.
     ([{'strategy': 3.9, 'first_api_call': 4.9},
-      {'report': 4.0, 'window': 4.1}], 0.8)])
+      {'report': 4.0, 'window': 4.1}], (0.8, 0)),
+    # The first found the policy held again.
+    ([{'report': 4.0, 'window': 4.1},
+      {'report': 9.0, 'window': 9.1, 'first_api_call': 9.5}], (0.4, 1)),
+    # The first is slow, and the second did not ask for what it does.
+    ([{'report': 4.0, 'window': 4.1, 'first_api_call': 9.6},
+      {'report': 9.0, 'window': 9.1, 'first_api_call': 9.5}], (5.5, 0)),
+    ([{'report': 4.0, 'window': 4.1}], (None, 1))])
 def test_the_first_call_is_whoevers_decision(load, stages, seconds):
     assert load('report').first_call(stages) == seconds

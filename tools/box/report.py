@@ -4,6 +4,7 @@ import base64
 from collections import defaultdict
 import html
 import io
+import math
 import random
 
 import layout
@@ -129,21 +130,32 @@ def figures(hosts, burst_host, runs, watch, started_running, counters,
         history=[{'t': round(t - runs['with']['began']['b'], 1),
                   'server': watch.servers[uuid], 'status': status,
                   'host': host} for t, uuid, status, host in watch.history])
-    result['seconds_window_to_first_api_call'] = first_call(stages)
+    (result['seconds_window_to_first_api_call'],
+     result['windows_without_call']) = first_call(stages)
     result['promises'] = _promises(result)
     return result
 
 
-def first_call(stages: list[dict]) -> float | None:
+def first_call(stages: list[dict]) -> tuple[float | None, int]:
     """Return the seconds from the first window to the first API call.
 
     The call may be another batch's: a round of the CONTINUOUS audit that
-    begins as the report arrives decides on the violation as well.
+    begins as the report arrives decides on the violation as well.  A window
+    without any call before the next one does not count, since the policy may
+    hold again when it is decided on: the second number says how many passed.
     """
-    asked = next((batch for batch in stages if 'window' in batch), None)
-    calls = [batch['first_api_call'] for batch in stages
-             if asked and batch.get('first_api_call', 0.0) >= asked['report']]
-    return round(min(calls) - asked['window'], 3) if calls else None
+    asked = [one for one in stages if 'window' in one]
+    rounds = [one['first_api_call'] for one in stages
+              if 'window' not in one and 'first_api_call' in one]
+    for passed, batch in enumerate(asked):
+        until = min((one['report'] for one in asked[passed + 1:]),
+                    default=math.inf)
+        calls = [call for call in rounds if batch['report'] <= call < until]
+        if 'first_api_call' in batch:
+            calls.append(batch['first_api_call'])
+        if calls:
+            return round(min(calls) - batch['window'], 3), passed
+    return None, len(asked)
 
 
 def _carried_out(operations: list[dict], servers: dict[str, str]
@@ -223,7 +235,8 @@ def _promises(f: dict) -> list[dict]:
         ('resumes >= 1', kinds.get('resume', 0),
          kinds.get('resume', 0) >= 1, ''),
         ('seconds_window_to_first_api_call <= 2', span,
-         span is not None and span <= 2, '')]
+         span is not None and span <= 2,
+         f'windows without a call: {f["windows_without_call"]}')]
     for phase, p99, tps in (('b', 1.15, 0.98), ('c', 1.25, 0.95)):
         lines += [
             (f'p99 in ({phase}) <= {p99} x alone', ratio('p99_ms', phase),
