@@ -147,7 +147,8 @@ Seconds after which the collector's picture of compute services, aggregates
 and inventories no longer counts, because Nova or Placement could not be
 asked. It must be clearly longer than ``period`` of the collector. No decision
 is made on an older one. Servers on the hosts that a decision is about are
-asked for anew before it in any case.
+asked for anew before it, unless they were 15 seconds ago at most and the
+host's agent sees the same ones run.
 """),
     cfg.FloatOpt(
         'hand_over_timeout',

@@ -46,7 +46,8 @@ class SecondaryCollector(base.BaseClusterDataModelCollector):
             help="""
 Seconds between two complete looks at compute services, aggregates,
 inventories and servers. The servers on the hosts of a decision are asked for
-before it as well.
+before it as well, unless they were 15 seconds ago at most and the host's agent
+sees the same ones run.
 """)]
 
     @property

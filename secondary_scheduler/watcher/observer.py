@@ -26,6 +26,8 @@ LOG = log.getLogger(__name__)
 _LOOK_UPS = 20
 #: Seconds in which the plan of a batch makes its first calls.
 _FIRST_CALLS_S = 2.0
+#: Seconds for which a list of servers counts where an agent sees the same.
+_AGREED_S = 15.0
 #: Longest time in seconds for which a refresh gives way to batches.
 _PATIENCE_S = 10.0
 
@@ -153,17 +155,21 @@ class Observer:
     def refresh_hosts(self, names: Collection[str]) -> None:
         """Ask Nova for the servers on the hosts of a decision.
 
-        One call a host, so that acting on a violation does not wait for a
-        list of the whole cloud; with more hosts than there are flavors that
-        list is cheaper.  What is on other hosts, where an operation may go
-        to, is as old as the last list: each action checks its instance
-        again, and Placement admits by what it knows itself.
+        Not for those whose agent sees what the last list has there.  One
+        call a host, so that acting on a violation does not wait for a list
+        of the whole cloud; with more hosts than there are flavors that list
+        is cheaper.  What is on other hosts, where an operation may go to, is
+        as old as the last list: each action checks its instance again, and
+        Placement admits by what it knows itself.
 
         :raises CloudError: if it does not answer.
         """
         cloud = self.connect()
-        if not names or (len(names) > 1
-                         and len(names) > len(cloud.flavors())):
+        if not names:
+            self.refresh_servers()
+            return
+        names = [name for name in names if not self._agreed(name)]
+        if len(names) > 1 and len(names) > len(cloud.flavors()):
             self.refresh_servers()
             return
         found: dict[str, snapshots.Server] = {}
@@ -182,12 +188,27 @@ class Observer:
             self.snapshot = dataclasses.replace(
                 self.snapshot, servers={**servers, **found})
 
+    def _agreed(self, name: str) -> bool:
+        """Tell whether a host runs what the last list of servers has there.
+
+        Asking Nova once more takes longer than all else up to a decision.
+        """
+        listed, report = self.snapshot.servers_time, self.book.get(name)
+        if (listed is None or self.clock() > listed + _AGREED_S
+                or report is None):
+            return False
+        there = {uuid: server.state for uuid, server
+                 in self.snapshot.servers.items()
+                 if server.host == name and server.state not in cluster.DOWN}
+        return (there.keys() == {one.uuid for one in report.instances}
+                and set(there.values()) <= {cluster.State.ACTIVE})
+
     def refresh_servers(self) -> None:
         """Ask Nova for all servers of secondaries.
 
         :raises CloudError: if it does not answer.
         """
-        cloud = self.connect()
+        cloud, now = self.connect(), self.clock()
         servers = cloud.servers()
         reported = {i.uuid for report in self.book.hosts().values()
                     for i in report.instances}
@@ -197,7 +218,7 @@ class Observer:
         with self._lock:
             self._strangers |= set(unknown) - set(extra)
             self.snapshot = dataclasses.replace(
-                self.snapshot, servers=servers)
+                self.snapshot, servers=servers, servers_time=now)
 
     def learn(self) -> None:
         """Fit the estimates of durations to the last operations."""

@@ -127,6 +127,7 @@ class Snapshot:
     servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hosts_time: float | None = None
+    servers_time: float | None = None
 
     @property
     def places(self) -> dict[str, scopes.HostPlace]:

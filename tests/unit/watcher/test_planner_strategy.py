@@ -127,6 +127,7 @@ class StrategyTest(fakes.WatcherTestCase):
             'cpu <= 90% for 10s', 'slots <= 2 in aggregate:agg'],
             'secondary_scheduler')
         self.cloud.change(2, mark=vocabulary.SecondaryMark(priority=1))
+        self.seen.refresh()
         self.audit(1)
         digest = language.fingerprint(language.parse_all(
             settings.CONF.secondary_scheduler.policy))
@@ -166,6 +167,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 95.0, violated=True)
         for i in (1, 2):
             del self.cloud.known[fakes.uid(i)]
+        self.report('h1', 95.0, violated=True)
         self.assertEqual([('suspend', '-')],
                          self.kinds(self.oneshot(hosts=['h1'])))
 
@@ -253,6 +255,7 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_a_round_gives_way_to_a_batch(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
+        self.now += 16      # it is long ago that Nova was asked
         rounds = []
 
         def servers_on(name):
@@ -286,6 +289,7 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_a_failed_batch_stops_no_round(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
+        self.now += 16      # it is long ago that Nova was asked
         self.cloud.down = True
         self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
         self.cloud.down = False

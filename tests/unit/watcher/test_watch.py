@@ -134,6 +134,32 @@ class ObserverTest(Case):
              fakes.uid(3): 'ACTIVE'},
             {k: s.status for k, s in self.seen.snapshot.servers.items()})
 
+    def test_nova_is_not_asked_for_what_the_agent_sees_as_well(self):
+        def asked(*names):
+            with mock.patch.object(self.cloud, 'servers_on',
+                                   wraps=self.cloud.servers_on) as on:
+                self.seen.refresh_hosts(names)
+            return [one[0][0] for one in on.call_args_list]
+
+        down = fakes.server(4, 'h1', status='SUSPENDED')
+        self.cloud.known[down.uuid] = down
+        self.seen.refresh()
+        self.assertEqual(['h1'], asked('h1'), 'no report')
+        self.report('h1')
+        self.assertEqual([], asked('h1'))
+        self.assertEqual(['h2'], asked('h1', 'h2'))
+        self.now += 16
+        self.assertEqual(['h1'], asked('h1'), 'too long ago')
+        self.seen.refresh()
+        self.servers.append(fakes.server(3, 'h1'))
+        self.report('h1')
+        self.assertEqual(['h1'], asked('h1'), 'the agent sees one more')
+        self.servers.pop()
+        self.report('h1')
+        self.cloud.change(1, task_state='suspending')
+        self.seen.refresh()
+        self.assertEqual(['h1'], asked('h1'), 'somebody works on it')
+
     def test_what_has_left_the_hosts_of_a_decision(self):
         gone = fakes.server(3, 'h1')
         self.cloud.known[gone.uuid] = gone
