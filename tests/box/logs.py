@@ -1,12 +1,20 @@
 """Where our code raised, as the services' logs have it."""
 
 from collections.abc import Mapping
+import itertools
 import pathlib
+import re
 
 import layout
 
 #: A line of a traceback that lies in our code.
-_FRAME = b'/secondary_scheduler/'
+_FRAME = re.compile(r'File ".*/secondary_scheduler/')
+#: What begins each line of a record of oslo.log's.
+_RECORD = re.compile(r'\S+ \S+ \d+ [A-Z]+ \S+ ?')
+#: What ends the traceback of a failure that Watcher is told by raising it,
+#: as an action does that Nova refuses; and of what a test makes fail.
+_TOLD = re.compile(r'(\w+\.)+(ActionExecutionFailure|CloudError): '
+                   r'|RuntimeError: made to raise by a test$')
 
 
 def sizes() -> Mapping[pathlib.Path, int]:
@@ -14,12 +22,22 @@ def sizes() -> Mapping[pathlib.Path, int]:
     return {path: path.stat().st_size for path in layout.LOG.glob('*.log')}
 
 
+def _head(line: str) -> str:
+    head = _RECORD.match(line)
+    return head[0] if head else ''
+
+
 def frames_since(before: Mapping[pathlib.Path, int]) -> list[str]:
     """Return the lines of tracebacks in our code that logs have got since."""
     found = []
     for path, size in sizes().items():
-        with path.open('rb') as log:
+        with path.open(errors='replace') as log:
             log.seek(min(size, before.get(path, 0)))
-            found += [f'{path.name}: {line.decode(errors="replace").strip()}'
-                      for line in log if b'File "' in line and _FRAME in line]
+            for head, lines in itertools.groupby(log, _head):
+                bodies = [line for line in (
+                    line.removeprefix(head).rstrip() for line in lines)
+                    if line]
+                frames = [line for line in bodies if _FRAME.search(line)]
+                if frames and not _TOLD.match(bodies[-1]):
+                    found += [f'{path.name}: {line}' for line in frames]
     return found

@@ -81,6 +81,29 @@ def kill(*names: str) -> None:
         shell.stop(name, timeout=0, sig=signal.SIGKILL)
 
 
+def reload(*names: str) -> None:
+    """Let services read their options anew; wait for agents to have done.
+
+    Those of OpenStack replace their workers for it.
+    """
+    before = {}
+    for name in names:
+        kind, _, host = name.rpartition('-')
+        if kind == 'secondary-agent':
+            # What the box has started is the nsenter that waits for it.
+            before[host] = agent_status(host)
+            shell.run([*hosts.enter(host), 'sh', '-c',
+                       f'kill -HUP {before[host]["pid"]}'])
+        else:
+            pid = shell.pid_of(name)
+            assert pid, f'{name} does not run'
+            os.kill(pid, signal.SIGHUP)
+    wait_until(lambda: all(
+        agent_status(host).get('policies_hash') != old['policies_hash']
+        for host, old in before.items()), 30, 'agents have read their options')
+    time.sleep(5)
+
+
 def stop(*names: str) -> None:
     """End services politely."""
     for name in names:

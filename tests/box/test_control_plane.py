@@ -2,9 +2,7 @@
 """
 
 import contextlib
-import os
 import re
-import signal
 import time
 
 import pytest
@@ -72,21 +70,14 @@ def another_policy(text, *names):
     """Let some services, and nobody else, have one policy more."""
     path = layout.ETC / 'secondary_scheduler/policies.conf'
     original = path.read_text()
-
-    def reload():
-        # Their own sessions: a parent signals its workers itself.
-        for name in names:
-            os.kill(shell.pid_of(name), signal.SIGHUP)
-        time.sleep(5)
-
     path.write_text(re.sub(r'(?m)^(policy = .*)$', rf'\1\npolicy = {text}',
                            original))
     try:
-        reload()
+        services.reload(*names)
         yield
     finally:
         path.write_text(original)
-        reload()
+        services.reload(*names)
 
 
 def refused(cloud, owner):
