@@ -168,8 +168,7 @@ operation is not slowed. Nova's operations work without an answer.
         mutable=True,
         help="""
 Seconds after which an operation that Nova has not ended counts as failed. A
-live migration is then aborted. Instances and hosts of a running action are
-locked for at most this time and a minute more.
+live migration is then aborted.
 """),
     cfg.FloatOpt(
         'poll_interval',

@@ -5,6 +5,7 @@ in the state and on the host the plan was made for, since Watcher goes on with
 the children of a failed action and time has passed since the decision.
 """
 
+import contextlib
 import datetime
 import textwrap
 import time
@@ -19,6 +20,7 @@ from watcher.common import context, exception
 from secondary_scheduler.plans import operations
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import heartbeat
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import perprocess, poller, snapshot, stages
 from secondary_scheduler.watcher.settings import CONF
@@ -33,6 +35,7 @@ _TEXT = {'type': 'string'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
 _agents = perprocess.PerProcess(lambda: bus.AgentClient(CONF))
+_heartbeat = perprocess.PerProcess(heartbeat.Heartbeat)
 _poller = perprocess.PerProcess(lambda: poller.Poller(
     clouds.shared, lambda: CONF.secondary_watcher.poll_interval))
 
@@ -141,9 +144,10 @@ class SecondaryAction(base.BaseAction):
 
         :raises ActionExecutionFailure: saying why it failed.
         """
-        began = time.monotonic()
+        began, own = time.monotonic(), self.input_parameters.get('action')
         try:
-            server = self._operate(clouds.shared())
+            with _heartbeat().of(own) if own else contextlib.nullcontext():
+                server = self._operate(clouds.shared())
         except (clouds.NotFound, poller.Gone):
             LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
                      self.uuid)

@@ -32,10 +32,13 @@ PREFIX = 'secondary_'
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
-#: States of a plan that is carried out or will be.
-_LIVE = ('RECOMMENDED', *_UNFINISHED)
 #: Seconds a plan that nobody has launched yet holds its locks.
 _LAUNCH_GRACE = 30
+#: Seconds after the last sign of life of a plan (see ``heartbeat``) in which
+#: its applier may be about to begin the next action.
+_SILENT = 90
+#: No plan takes longer; what an older one has left unfinished holds nothing.
+_LONGEST = 6600
 #: How long Watcher takes to bring its database in line with the goals and
 #: strategies that are installed.
 _SYNC = datetime.timedelta(seconds=30)
@@ -262,7 +265,32 @@ class History:
         self._set_state(switch.uuid, hostname=None,
                         state=objects.audit.State.PENDING)
 
-    # Actions
+    # Plans and actions
+
+    def give_up_silent_plans(self) -> None:
+        """Cancel plans whose applier has died, with their actions.
+
+        An applier does so too when it starts again, but not with one that
+        only its worker has left.  One that lives all the same, cut off from
+        the database, finds its plan cancelled and begins no more of it.
+        """
+        for plan in objects.ActionPlan.list(self._context(), eager=True,
+                                            filters={
+                'strategy_name': vocabulary.STRATEGY,
+                'state__in': _UNFINISHED}):
+            actions = objects.Action.list(self._context(), eager=True,
+                                          filters={'action_plan_id': plan.id})
+            silent = min(_age(one.updated_at or one.created_at)
+                         for one in (plan, *actions))
+            if silent < _SILENT:
+                continue
+            why = f'Given up: its applier has been silent for {silent:.0f} s'
+            LOG.warning('Plan %(plan)s: %(why)s.',
+                        {'plan': plan.uuid, 'why': why})
+            unfinished = [one for one in actions if one.state in _UNFINISHED]
+            for one in (plan, *unfinished):
+                one.state, one.status_message = 'CANCELLED', why
+                one.save()
 
     def _actions(self, **filters: Any) -> list[Any]:
         return [action for action in objects.Action.list(
@@ -272,24 +300,19 @@ class History:
     def locks(self) -> Locks:
         """Return what is operated on now or was a moment ago.
 
-        An unfinished action holds its locks for ``operation_timeout`` and a
-        minute after its last change, so that a dead applier does not hold
-        them for ever; one of a plan that an applier has given up, as it does
-        when it starts again, holds none.  A failed one has relieved no host,
-        so none rests: the next decision finds another way, without what has
-        just failed.
+        An unfinished action holds its locks until its plan is given up, by
+        its applier when that starts again or by ``give_up_silent_plans``; one
+        of a plan that nobody has launched, for a moment.  A failed one has
+        relieved no host, so none rests: the next decision finds another way,
+        without what has just failed.
         """
-        lease = self._conf.secondary_watcher.operation_timeout + 60
         backoff = self._conf.secondary_watcher.backoff
-        busy: list[Any] = []
-        for action in self._actions(state__in=_UNFINISHED,
-                                    created_at__gt=_since(10 * lease)):
-            if action.action_plan.state not in _LIVE:
-                continue
-            waiting = action.action_plan.state == 'RECOMMENDED'
-            if _age(action.updated_at or action.created_at) < (
-                    _LAUNCH_GRACE if waiting else lease):
-                busy.append(action.input_parameters)
+        busy = [
+            action.input_parameters for action in self._actions(
+                state__in=_UNFINISHED, created_at__gt=_since(_LONGEST))
+            if action.action_plan.state in _UNFINISHED
+            or (action.action_plan.state == 'RECOMMENDED'
+                and _age(action.created_at) < _LAUNCH_GRACE)]
         done, failed = [], []
         for action in self._actions(state__in=_FINISHED,
                                     updated_at__gt=_since(backoff)):

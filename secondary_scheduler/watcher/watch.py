@@ -142,6 +142,7 @@ class Watch:
         switches = self._history.switches()
         children = self._history.children(3600)
         self._look_after_audits(children)
+        self._history.give_up_silent_plans()
         for switch in switches:
             if switch.state == 'FAILED':
                 self._history.revive(switch)

@@ -127,7 +127,7 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
 
     with another_policy(
             f'slots <= {allowed} in aggregate:secondary', 'nova-scheduler',
-            'watcher-engine-1', 'watcher-applier',
+            'watcher-engine-1',
             *(f'secondary-agent-{host}' for host in hosts)):
         wait_until(lambda: len(running()) == allowed, 180,
                    lambda: f'{allowed} run: {calm_fleet.look()}')

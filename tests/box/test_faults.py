@@ -237,6 +237,22 @@ def test_fault_in_the_middle_of_an_operation(calm_fleet, observer, burst,
 
 
 @pytest.mark.soak
+def test_applier_reloaded_in_the_middle_of_an_operation(calm_fleet, burst,
+                                                        new_trial):
+    """Its worker leaves the plan, which no applier's start cleans up."""
+    fleet = calm_fleet
+    trial = new_trial()
+    with burst(fleet.busiest()):
+        fleet.wait_one(60, 'an operation begins',
+                       lambda seen: seen.task is not None, period=0.1)
+        services.reload('watcher-applier')
+        time.sleep(40)
+        trial.check_policy()
+    fleet.wait_all_run(CONVERGES_S)
+    trial.check()
+
+
+@pytest.mark.soak
 def test_owner_resumes_for_the_whole_burst(calm_fleet, owner, burst,
                                            new_trial):
     """Longer than every back-off: it must not end in a storm of audits."""

@@ -141,6 +141,18 @@ class OperationsTest(ActionCase):
         self.cloud.during['suspend'] = begin
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
 
+    def test_shows_signs_of_life(self):
+        heart, seen = mock.MagicMock(), []
+        inside = heart.of.return_value.__exit__
+        self.cloud.during['suspend'] = lambda: (
+            seen.append(inside.called),
+            self.cloud.change(1, status='SUSPENDED'))
+        with mock.patch.object(actions, '_heartbeat', lambda: heart):
+            self.run_action(actions.Suspend, action=fakes.uid(9))
+        heart.of.assert_called_once_with(fakes.uid(9))
+        self.assertEqual([False], seen)
+        self.assertTrue(inside.called)
+
     def test_silent_agent_is_no_obstacle(self):
         self.agents.hand_over.side_effect = bus.AgentUnreachable('gone')
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)

@@ -8,7 +8,7 @@ from oslo_utils import timeutils
 from watcher import objects
 from watcher.decision_engine import sync
 
-from secondary_scheduler.watcher import history, settings
+from secondary_scheduler.watcher import heartbeat, history
 from tests.unit.watcher import fakes
 
 
@@ -156,9 +156,39 @@ class HistoryTest(fakes.WatcherTestCase):
         timeutils.set_time_override(now + datetime.timedelta(seconds=31))
         locks = self.history.locks()
         self.assertEqual({fakes.uid(1)}, locks.instances)
-        lease = settings.CONF.secondary_watcher.operation_timeout + 61
-        timeutils.set_time_override(now + datetime.timedelta(seconds=lease))
+        self.history.give_up_silent_plans()
+        self.assertEqual({'h1'}, self.history.locks().hosts)
+        timeutils.set_time_override(now + datetime.timedelta(seconds=91))
+        self.history.give_up_silent_plans()
         self.assertEqual(frozenset(), self.history.locks().hosts)
+
+    def state(self, thing):
+        return thing.get_by_uuid(self.context, thing.uuid).state
+
+    def test_a_plan_whose_applier_has_died_is_given_up(self):
+        dead, alive, other, unbegun = (
+            self.plan(self.audit(number), state) for number, state in (
+                (1, 'ONGOING'), (2, 'ONGOING'), (3, 'RECOMMENDED'),
+                (4, 'PENDING')))
+        done = self.action(dead, instance=1, state='SUCCEEDED')
+        begun = self.action(dead, instance=2, state='ONGOING')
+        waiting = self.action(dead, instance=3)
+        worked_on = self.action(alive, instance=4, state='ONGOING')
+        behind = self.action(alive, instance=5)
+        self.addCleanup(timeutils.clear_time_override)
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(seconds=100))
+        heartbeat.beat([worked_on.uuid])
+        self.history.give_up_silent_plans()
+        self.assertEqual(
+            ['CANCELLED', 'ONGOING', 'RECOMMENDED', 'CANCELLED'],
+            [self.state(plan) for plan in (dead, alive, other, unbegun)])
+        self.assertEqual(
+            ['SUCCEEDED', 'CANCELLED', 'CANCELLED', 'ONGOING', 'PENDING'],
+            [self.state(one)
+             for one in (done, begun, waiting, worked_on, behind)])
+        self.assertEqual({fakes.uid(4), fakes.uid(5)},
+                         self.history.locks().busy_instances)
 
     def test_observed(self):
         plan = self.plan(self.audit(1))

@@ -1,0 +1,46 @@
+"""Signs of life of actions."""
+
+import time
+from unittest import TestCase, mock
+
+from secondary_scheduler.watcher import heartbeat
+
+
+class HeartbeatTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        heartbeat.objects.register_all()
+        patcher = mock.patch.object(heartbeat.objects.Action, 'dbapi')
+        self.update = patcher.start().update_action
+        self.addCleanup(patcher.stop)
+
+    def renewed(self):
+        return {call[0][0] for call in self.update.call_args_list}
+
+    def wait(self, *actions):
+        end = time.monotonic() + 10
+        while not self.renewed().issuperset(actions):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+    def test_what_is_held_is_renewed(self):
+        heart = heartbeat.Heartbeat(0.01)
+        with heart.of('a'), heart.of('b'):
+            self.wait('a', 'b')
+        self.update.reset_mock()
+        with heart.of('c'):
+            self.wait('c')
+            # One round may have begun before a and b were let go.
+            self.update.reset_mock()
+            self.wait('c')
+        self.assertEqual({'c'}, self.renewed())
+
+    def test_a_database_that_is_away_for_a_while(self):
+        self.update.side_effect = [OSError, OSError, *[None] * 10000]
+        with (self.assertLogs(heartbeat.__name__, 'WARNING') as logs,
+              heartbeat.Heartbeat(0.01).of('a')):
+            end = time.monotonic() + 10
+            while self.update.call_count < 3:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.005)
+        self.assertEqual(2, len(logs.output))
