@@ -8,7 +8,7 @@ LOW, and each set of them with the actions of LOWACTION, the gentlest first.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import enum
 import functools
 import itertools
@@ -141,6 +141,8 @@ class Search:
 
     def run(self) -> None:
         """Search until no lease contributes to a violation any more."""
+        if self._profile.moves_first:
+            self._shed()
         near = {one.lease for host in self._failing_hosts()
                 for one in self.draft.rooms.residents(host).values()}
         order = sorted(near, key=self.draft.ranks.__getitem__)
@@ -193,6 +195,53 @@ class Search:
                 and not self.outlook.holds(
                     one.place, one.policy, one.deadline_s - spent, works,
                     judged)]
+
+    # what several hosts may hold together
+
+    def _shed(self) -> None:
+        """End what binds several hosts by a count: the lowest leases go.
+
+        Whoever goes makes the same room there, so that no other choice
+        spares a higher lease; each moves elsewhere if it can.
+        """
+        items = self.outlook.cluster.items
+        for violation in self.violations:
+            if violation.place not in items or not violation.policy.static:
+                continue
+            hosts = items[violation.place].hosts
+            for lease in self._lowest:
+                if not self._fails(violation) or not self._budget.spend():
+                    break
+                here = [one for one in self.draft.members(lease)
+                        if one.state is State.ACTIVE and one.host in hosts]
+                if here and self._may_preempt(lease):
+                    self._leave(lease, here, hosts)
+
+    def _leave(self, lease: str, members: Sequence[Instance],
+               hosts: Collection[str]) -> None:
+        """Move members of a lease off hosts, or preempt it as a whole."""
+        begun = len(self.draft.steps)
+        for instance in members:
+            target = (self._find_target(instance, hosts)
+                      if is_movable(instance) else None)
+            if target is None:
+                break
+            self.draft.migrate(instance, target)
+        else:
+            self._settled(lease, Action.MIG, begun)
+            return
+        for action in (Action.SUSP, Action.STOP):
+            self.draft.rewind(begun)
+            self._preempt(lease, action)
+            if not self.late(self.outlook.works(self.draft.steps)):
+                break
+        self._settled(lease, action, begun)
+
+    def _settled(self, lease: str, action: Action, begun: int) -> None:
+        """Note what became of a lease by the steps since then."""
+        self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
+        self.chosen += ((lease, action),)
+        self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
 
     # one lease
 
@@ -308,9 +357,7 @@ class Search:
             return
         action = Action.SUSP if self._profile.agents_hold else Action.STOP
         self._preempt(lease, action)
-        self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
-        self.chosen += ((lease, action),)
-        self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
+        self._settled(lease, action, begun)
 
     def _migrate(self, lease: str) -> bool:
         """Migrate what violates a policy; False if there is no room."""
@@ -337,8 +384,9 @@ class Search:
                 leavers.append(instance)
         return leavers
 
-    def _find_target(self, instance: Instance) -> str | None:
-        """Return the first host that can take an instance in time.
+    def _find_target(self, instance: Instance,
+                     avoid: Collection[str] = ()) -> str | None:
+        """Return the first host, of none to avoid, that takes it in time.
 
         If all that have room would take too long, the first of them: the
         branch then fails for want of time, not of room.
@@ -353,7 +401,8 @@ class Search:
         for host in self._targets:
             look = (host.name, tuple(changes[place] for place in places(
                 host.name)), _needs(instance))
-            if host.name == instance.host or look in self._unfit:
+            if (host.name == instance.host or host.name in avoid
+                    or look in self._unfit):
                 continue
             if not self._budget.spend():
                 return None

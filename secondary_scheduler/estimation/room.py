@@ -111,6 +111,9 @@ class Rooms:
         self._capacity: dict[tuple[str, float], int] = {}
         self._held: Lazy[str, Mapping[str, int]] = Lazy(self._sum)
         self._unclaimed: Lazy[str, float] = Lazy(self._left_by_all)
+        # By place and resource: those that may use it, and their use.
+        self._uses: Lazy[tuple[str, str], tuple[
+            Mapping[str, Instance], float]] = Lazy(self._sum_of_uses)
         self._emptiest: list[tuple[float, str]] | None = None
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
@@ -135,6 +138,9 @@ class Rooms:
         self._changed[host] = residents
         self._held.pop(host, None)
         self._unclaimed.pop(host, None)
+        for name in self._cluster.places(host):
+            for policy in self._cluster.at(name).policies:
+                self._uses.pop((name, policy.resource), None)
         if self._emptiest is not None:
             for place in before:
                 self._emptiest.pop(bisect.bisect_left(self._emptiest, place))
@@ -151,10 +157,19 @@ class Rooms:
         """Return its instances and those that are on their way to it."""
         return [*self.residents(host).values(), *self._coming.get(host, ())]
 
-    def _runners(self, place: str) -> Mapping[str, Instance]:
-        """Return those that may use a place, by UUID."""
-        return {one.uuid: one for host in self._cluster.hosts_of(place)
-                for one in self._holders(host) if one.state in RUNNING}
+    def _sum_of_uses(self, key: tuple[str, str]
+                     ) -> tuple[Mapping[str, Instance], float]:
+        place, resource = key
+        there = {one.uuid: one for host in self._cluster.hosts_of(place)
+                 for one in self._holders(host) if one.state in RUNNING}
+        return there, sum(self._use(one, resource) for one in there.values())
+
+    def _use(self, instance: Instance, resource: str) -> float:
+        """Return the use of an instance, an entry share if it is unknown."""
+        if resource in STATIC:
+            return instance.holds(resource)
+        use = instance.use(resource)
+        return self.limits.entry_share if use is None else use
 
     def running(self, host: str) -> int:
         """Return the number of secondaries that may use the host."""
@@ -291,20 +306,17 @@ class Rooms:
     def _keeps(self, place: str, newcomer: Instance,
                policy: HostPolicy) -> bool:
         """Tell whether a policy would hold; not if the use is unknown."""
-        resource = policy.resource
-        there = {**self._runners(place), newcomer.uuid: newcomer}.values()
-        if policy.static:
-            return sum(one.holds(resource)
-                       for one in there) <= policy.threshold
-        values = self._cluster.at(place)
-        used = values.primary_use(resource)
-        if used is None:
+        values, resource = self._cluster.at(place), policy.resource
+        primary = 0.0 if policy.static else values.primary_use(resource)
+        if primary is None:
             return False
-        for one in there:
-            use = one.use(resource)
-            used += values.part * (
-                self.limits.entry_share if use is None else use)
-        return used <= _bound(policy, self.limits.margin) + _EPSILON
+        there, used = self._uses[place, resource]
+        used += self._use(newcomer, resource)
+        if newcomer.uuid in there:
+            used -= self._use(there[newcomer.uuid], resource)
+        if not policy.static:
+            used *= values.part
+        return primary + used <= _bound(policy, self.limits.margin) + _EPSILON
 
     def separate(self, host: str, instance: Instance) -> bool:
         """Tell whether no peer of its anti-affinity group is on the host."""

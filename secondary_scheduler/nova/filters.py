@@ -70,7 +70,7 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
                          {'uuid': spec_obj.instance_uuid,
                           'why': '; '.join(wrong)})
                 return []
-            admission = _Admission()
+            admission = _Admission(spec_obj.instance_uuid)
             return [host for host in filter_obj_list
                     if admission.admits(host)]
         except Exception:
@@ -99,7 +99,8 @@ def _concerns_us(spec: typing.Any) -> bool:
 class _Admission:
     """What policies and reports say while one request is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, instance: str) -> None:
+        self._instance = instance
         policies = settings.policies()
         self._fingerprint = (language.fingerprint(policies) if policies
                              else None)
@@ -139,6 +140,9 @@ class _Admission:
         if not policy.applies_to(host_state.host, hosts):
             return False
         if policy.text not in self._full:
-            self._full[policy.text] = policy.threshold <= self._book.running(
+            running = self._book.running(
                 hosts.get(policy.scope_name, [host_state.host]))
+            # One that moves among these hosts is no more than there are.
+            self._full[policy.text] = (self._instance not in running
+                                       and policy.threshold <= len(running))
         return self._full[policy.text]

@@ -213,6 +213,9 @@ def parse(text: str, resources: Sequence[str] = HELD,
     if kind == 'all' and resource in totals:
         kind, name = _scope(scan, 'in')
         total = kind != 'all'
+        if total and kind == 'host':
+            scan.fail('"in" binds the hosts of an aggregate together; one '
+                      'host is bound by "on"')
     if kind == 'all' and totals and scan.take(r'in\b'):
         scan.fail('only ' + ' and '.join(totals) + ' can be bound "in" '
                   'several hosts together; "on" binds each of them')

@@ -10,6 +10,9 @@ from secondary_scheduler.model.reports import HostReport
 
 #: How far (s) an agent's clock may be ahead of ours.
 FUTURE_TOLERANCE = 5.0
+#: For how many seconds a host whose agent has fallen silent is taken to run
+#: what it ran.
+LINGER_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +76,18 @@ class HostBook:
                     for host, entry in self._entries.items()
                     if self._fresh(entry, now)}
 
-    def running(self, hosts: Iterable[str]) -> int:
-        """Return how many secondaries run on some hosts together.
+    def running(self, hosts: Iterable[str]) -> set[str]:
+        """Return the secondaries (UUIDs) that run on some hosts together.
 
-        One that migrates is on two of them; of a host without a fresh report
-        nothing is known.
+        One that migrates is on two of them.  An agent may die, but what runs
+        beside it does not.
         """
-        reports = (self.get(host) for host in hosts)
-        return len({one.uuid for report in reports if report
-                    for one in report.instances})
+        oldest = self._clock() - LINGER_S
+        with self._lock:
+            entries = [self._entries[host] for host in hosts
+                       if host in self._entries]
+        return {one.uuid for entry in entries if entry.received >= oldest
+                for one in entry.report.instances}
 
     def _judge(self, report: HostReport, now: float) -> str:
         if report.time > now + FUTURE_TOLERANCE:
@@ -109,4 +115,5 @@ class HostBook:
     def _purge(self, now: float) -> None:
         # What is stale needs no memory: its replays are stale as well.
         self._entries = {host: entry for host, entry in self._entries.items()
-                         if self._fresh(entry, now)}
+                         if entry.received >= now - LINGER_S
+                         or self._fresh(entry, now)}

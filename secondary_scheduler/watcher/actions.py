@@ -20,9 +20,14 @@ from watcher.common import context, exception
 from secondary_scheduler.plans import operations
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import heartbeat
+from secondary_scheduler.watcher import (
+    heartbeat,
+    perprocess,
+    poller,
+    snapshot,
+    stages,
+)
 from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import perprocess, poller, snapshot, stages
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)

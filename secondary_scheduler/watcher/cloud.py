@@ -55,6 +55,7 @@ def _errors() -> Iterator[None]:
             ksa_exceptions.ClientException) as exc:
         raise CloudError(f'{type(exc).__name__}: {exc}') from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        LOG.exception('What the cloud has answered cannot be read.')
         raise CloudError('an answer cannot be read: '
                          f'{type(exc).__name__}: {exc}') from exc
 

@@ -82,7 +82,8 @@ class Switch:
 class Child:
     """A ONESHOT audit of ours; ``age`` in seconds.
 
-    ``failed`` tells that an action of its plan has failed.
+    ``failed`` tells that an action of its plan has failed or was skipped, so
+    that it has not done what it was for.
     """
 
     uuid: str
@@ -96,10 +97,22 @@ class Child:
 
 
 @dataclasses.dataclass(frozen=True)
+class Begun:
+    """An operation of a plan that is not finished; ``age`` in seconds."""
+
+    kind: str
+    instance: str
+    source: str | None
+    target: str | None
+    age: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Locks:
     """What must be left alone: operated on now, or in its back-off.
 
-    Pinned instances may be operated on, but not migrated.
+    Pinned instances may be operated on, but not migrated.  ``begun`` are the
+    operations of plans that an applier carries out or will.
     """
 
     busy_instances: frozenset[str] = frozenset()
@@ -107,6 +120,7 @@ class Locks:
     resting_instances: frozenset[str] = frozenset()
     resting_hosts: frozenset[str] = frozenset()
     pinned_instances: frozenset[str] = frozenset()
+    begun: tuple[Begun, ...] = ()
 
     @property
     def instances(self) -> frozenset[str]:
@@ -181,7 +195,7 @@ class History:
         """Return the ONESHOT audits of ours of the last seconds."""
         found = []
         failed = {action.action_plan.audit_id for action in self._actions(
-            state='FAILED', created_at__gt=_since(seconds))}
+            state__in=('FAILED', 'SKIPPED'), created_at__gt=_since(seconds))}
         for audit in objects.Audit.list(self._context(), filters={
                 'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):
@@ -307,12 +321,13 @@ class History:
         without what has just failed.
         """
         backoff = self._conf.secondary_watcher.backoff
-        busy = [
-            action.input_parameters for action in self._actions(
+        held = [
+            action for action in self._actions(
                 state__in=_UNFINISHED, created_at__gt=_since(_LONGEST))
             if action.action_plan.state in _UNFINISHED
             or (action.action_plan.state == 'RECOMMENDED'
                 and _age(action.created_at) < _LAUNCH_GRACE)]
+        busy = [action.input_parameters for action in held]
         done, failed = [], []
         for action in self._actions(state__in=_FINISHED,
                                     updated_at__gt=_since(backoff)):
@@ -326,7 +341,14 @@ class History:
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
             stuck.union(p['resource_id'] for p in resting),
-            frozenset().union(*map(_hosts_of, resting)), frozenset(pinned))
+            frozenset().union(*map(_hosts_of, resting)), frozenset(pinned),
+            tuple(Begun(action.action_type.removeprefix(PREFIX),
+                        action.input_parameters['resource_id'],
+                        action.input_parameters.get('source'),
+                        action.input_parameters.get('target'),
+                        _age(action.created_at))
+                  for action in held
+                  if action.action_plan.state in _UNFINISHED))
 
     def observed(self) -> list[learning.Observed]:
         """Return the last operations that have succeeded, oldest first.

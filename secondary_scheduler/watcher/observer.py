@@ -28,6 +28,10 @@ _LOOK_UPS = 20
 _FIRST_CALLS_S = 2.0
 #: Seconds for which a list of servers counts where an agent sees the same.
 _AGREED_S = 15.0
+#: Seconds between two looks at what hosts break together.
+_TOTALS_S = 1.0
+#: Seconds that an operation which should have ended is expected to take yet.
+_LEAST_S = 1.0
 #: Longest time in seconds for which a refresh gives way to batches.
 _PATIENCE_S = 10.0
 
@@ -57,8 +61,9 @@ class Observer:
         self._strangers: set[str] = set()   # reported, but no secondaries
         self._texts: tuple[str, ...] = ()
         self._parsed: tuple[language.Policy, ...] | None = ()
-        # Hosts that break a policy together, by its text.
-        self._exceeded: dict[str, frozenset[str]] = {}
+        self._totals_due = clock()
+        self._told: frozenset[str] = frozenset()
+        self._speakers: frozenset[str] = frozenset()
         self.durations = learning.LearnedDurations()
         self._observed: list[learning.Observed] = []
         self._lock = threading.Lock()
@@ -76,28 +81,36 @@ class Observer:
             self.arrived.set()
 
     def _note(self, report: reports.HostReport) -> None:
-        self.window.note(report, self.clock(), together=any(
-            report.host in hosts for hosts in self._exceeded.values()))
+        self.window.note(report, self.clock(),
+                         together=report.host in self._speakers)
 
     def note_totals(self) -> None:
-        """Look again at what no single report tells."""
-        before, now = self._exceeded, dict[str, frozenset[str]]()
-        for policy in self._policies() or ():
-            if not policy.total:
-                continue
-            hosts = totals.members(policy, self.snapshot.places)
-            running = self.book.running(hosts)
-            if running > policy.threshold:
-                now[policy.text] = hosts
-                if policy.text not in before:
-                    LOG.warning('Violated: %(policy)s. %(running)d run.', {
-                        'policy': policy.text, 'running': running})
-        self._exceeded = now
-        for text in before.keys() ^ now.keys():
-            for host in now.get(text) or before[text]:
-                report = self.book.get(host)
-                if report:
-                    self._note(report)
+        """Look again, once a second, at what no single report tells.
+
+        One host speaks for all that break a policy together: the others may
+        have violations of their own, and each is dealt with apart.
+        """
+        if self.clock() < self._totals_due:
+            return
+        self._totals_due = self.clock() + _TOTALS_S
+        exceeded = self._exceeded()
+        for text in exceeded.keys() - self._told:
+            LOG.warning('Violated: %(policy)s. %(running)d run.', {
+                'policy': text,
+                'running': len(self.book.running(exceeded[text]))})
+        self._told = frozenset(exceeded)
+        known = self.book.hosts()
+        before, self._speakers = self._speakers, frozenset(
+            next((host for host in sorted(hosts)
+                  if host in known and known[host].instances), '')
+            for hosts in exceeded.values())
+        for host in (before ^ self._speakers) & known.keys():
+            self._note(known[host])
+
+    def _exceeded(self) -> dict[str, frozenset[str]]:
+        policies = [one for one in self._policies() or () if one.total]
+        return totals.exceeded(policies, self.snapshot.places,
+                               self.book.running) if policies else {}
 
     def describe_host(self, name: str) -> dict[str, Any]:
         """Answer an agent that asks who its host is; empty: unknown."""
@@ -294,8 +307,13 @@ class Observer:
         found = snapshots.build(
             snapshot, scope, fresh, blocked_hosts=locks.hosts,
             blocked_instances=locks.instances,
-            pinned_instances=locks.pinned_instances, relief=self.relief_due(),
+            pinned_instances=locks.pinned_instances,
+            in_flight=[cluster.InFlight(
+                one.kind, one.instance, one.source, one.target,
+                max(_LEAST_S, self.durations.of(one.kind) - one.age))
+                for one in locks.begun], relief=self.relief_due(),
             policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
         return dataclasses.replace(found, items=totals.items(
-            policies or (), found, snapshot.places, scope.hosts))
+            policies or (), found, snapshot.places, scope.hosts,
+            self._exceeded()))

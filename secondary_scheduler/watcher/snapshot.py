@@ -1,11 +1,12 @@
 """What Nova and Placement said, as values, and the cluster made of it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 import dataclasses
 from typing import Any
 
 from secondary_scheduler.model import cluster, reports, vocabulary
+from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import scope as scopes
 
 #: Server metadata: set while an instance is down because we put it down,
@@ -164,7 +165,8 @@ def _demand(seen: reports.InstanceReport, share: float) -> float | None:
 def build(snapshot: Snapshot, scope: scopes.Resolved,
           fresh: Mapping[str, reports.HostReport],
           blocked_hosts: Collection[str], blocked_instances: Collection[str],
-          pinned_instances: Collection[str], relief: Collection[str],
+          pinned_instances: Collection[str],
+          in_flight: Iterable[cluster.InFlight], relief: Collection[str],
           policies_hash: str | None, share: float,
           ) -> cluster.Cluster:
     """Put Nova's facts and the agents' reports together.
@@ -174,8 +176,9 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
     What a report says of an instance counts only where Nova has it on that
     host (risks.md F21).  What others than a host's instances hold there, a
     live migration to it or one that left its claim, is nobody's to give away
-    and counts as reserved.  ``share`` is what an instance is to have at least
-    where it stays, in percent.
+    and counts as reserved.  Of operations ``in_flight`` those count that Nova
+    does not show to have ended, or not to fit any more.  ``share`` is what an
+    instance is to have at least where it stays, in percent.
     """
     usage = {(name, i.uuid): _demand(i, share)
              for name, report in fresh.items() for i in report.instances}
@@ -199,6 +202,17 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                     and origin != server.host else None))
         if server.host is not None:
             held[server.host].update(one.claims)
+    flights: dict[str, cluster.InFlight] = {}
+    for flight in in_flight:
+        mover = instances.get(flight.instance)
+        if (mover is None or mover.uuid in flights
+                or not _goes_on(flight, mover)
+                or not {flight.source, flight.target} - {None}
+                <= snapshot.hosts.keys()):
+            continue
+        flights[mover.uuid] = flight
+        if flight.target not in (None, mover.host):
+            held[flight.target].update(mover.claims)
     hosts = {}
     for name, host in snapshot.hosts.items():
         report = fresh.get(name)
@@ -219,4 +233,13 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
             blocked=name in blocked_hosts)
-    return cluster.Cluster(hosts, instances)
+    return cluster.Cluster(hosts, instances,
+                           in_flight=tuple(flights.values()))
+
+
+def _goes_on(operation: cluster.InFlight, instance: cluster.Instance) -> bool:
+    """Tell whether an operation has not had its effect, but may have it."""
+    begins = (cluster.DOWN if operation.kind in operations.RETURNS
+              else {cluster.State.ACTIVE})
+    return (operation.source in (None, instance.host)
+            and instance.state in {cluster.State.BUSY, *begins})

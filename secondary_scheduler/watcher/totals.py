@@ -1,11 +1,12 @@
 """Policies that bind the hosts of an aggregate together.
 
-No agent sees more than its host.  So the leader counts what the agents report
-to notice that a policy fails, and what Nova knows to decide what to do.
+No agent sees more than its host.  So what the agents report is counted to
+notice that a policy fails, as it is for one host; what Nova knows bounds what
+a decision may bring there.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model.cluster import Cluster, HostPolicy, Item
@@ -20,13 +21,29 @@ def members(policy: language.Policy,
                      if policy.applies_to(name, place.aggregates))
 
 
+def exceeded(policies: Iterable[language.Policy],
+             places: Mapping[str, scopes.HostPlace],
+             running: Callable[[Iterable[str]], Collection[str]],
+             ) -> dict[str, frozenset[str]]:
+    """Return the hosts that break a policy together, by its text.
+
+    ``running`` returns who runs on some hosts, as their agents report it.
+    """
+    bound = {policy: members(policy, places)
+             for policy in policies if policy.total}
+    return {policy.text: hosts for policy, hosts in bound.items()
+            if len(running(hosts)) > policy.threshold}
+
+
 def items(policies: Iterable[language.Policy], cluster: Cluster,
-          places: Mapping[str, scopes.HostPlace],
-          inside: Collection[str]) -> dict[str, Item]:
+          places: Mapping[str, scopes.HostPlace], inside: Collection[str],
+          broken: Collection[str]) -> dict[str, Item]:
     """Return what the hosts inside a scope share, by name.
 
     What runs on a policy's hosts outside is nobody's to give away here: it
-    leaves less for those inside.
+    leaves less for those inside.  A policy is violated if Nova and the agents
+    (``broken``, by text) agree on it: a list of Nova's may be old, and knows
+    instances that run no more.
     """
     hosts: dict[str, tuple[str, ...]] = {}
     found: dict[str, list[HostPolicy]] = defaultdict(list)
@@ -37,7 +54,7 @@ def items(policies: Iterable[language.Policy], cluster: Cluster,
             continue
         left = max(0.0, policy.threshold - _running(
             cluster, bound.difference(mine)))
-        fails = _running(cluster, mine) > left
+        fails = policy.text in broken and _running(cluster, mine) > left
         name = f'{policy.scope_kind}:{policy.scope_name}'
         hosts[name] = mine
         found[name].append(HostPolicy(

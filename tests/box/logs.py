@@ -14,6 +14,7 @@ _RECORD = re.compile(r'\S+ \S+ \d+ [A-Z]+ \S+ ?')
 #: What ends the traceback of a failure that Watcher is told by raising it,
 #: as an action does that Nova refuses; and of what a test makes fail.
 _TOLD = re.compile(r'(\w+\.)+(ActionExecutionFailure|CloudError): '
+                   r'(?!an answer cannot be read)'
                    r'|RuntimeError: made to raise by a test$')
 
 

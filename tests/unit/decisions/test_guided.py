@@ -340,6 +340,28 @@ class TestGuided(Case):
         self.assertEqual({}, decide(0.1, dataclasses.replace(
             uplink, violated=False, failed=0)))
 
+    def test_the_lowest_leave_what_hosts_share(self):
+        def decide(*others):
+            rack = Item('rack', ('h1', 'h2'), (slots_policy(12, True),))
+            world = cluster(rack, *others, *(
+                host(name, policies=(slots_policy(12),))
+                for name in ('h1', 'h2')), *(
+                vm(f'{one:02}', f'h{one % 2 + 1}', priority=one)
+                for one in range(24)))
+            plan = GuidedDecision().decide(
+                world, Request('preempt', ('h1',)), Budget())
+            self.assertEqual([], checker.check(world, plan))
+            self.assertEqual((), plan.unresolved)
+            return kinds(plan)
+
+        lowest = {f'{one:02}' for one in range(12)}
+        self.assertEqual(dict.fromkeys(lowest, ('suspend', None)), decide())
+        moved = decide(host('h3', policies=(slots_policy(5),)))
+        self.assertEqual(lowest, moved.keys())
+        self.assertEqual({f'{one:02}' for one in range(5)}, {
+            uuid for uuid, (kind, _target) in moved.items()
+            if kind == 'migrate'})
+
     def test_what_hosts_share_lets_nobody_in(self):
         rack = Item('rack', ('h2', 'h3'), (slots_policy(1),))
         world = cluster(

@@ -57,10 +57,11 @@ def secondary_flavor(vcpus=1, ram=256, disk=0, **more):
 def spec(of, image=None, **fields):
     """A request for an instance of a flavor."""
     return objects.RequestSpec(
-        flavor=of, instance_uuid=uuid(99), num_instances=1,
+        flavor=of, num_instances=1,
         image=objects.ImageMeta(properties=objects.ImageMetaProps(
             **(image or {}))),
-        **{'numa_topology': None, 'pci_requests': None,
+        **{'instance_uuid': uuid(99), 'numa_topology': None,
+           'pci_requests': None,
            'requested_resources': None, 'scheduler_hints': {},
            'instance_group': None, 'requested_destination': None, **fields})
 

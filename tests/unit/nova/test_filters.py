@@ -87,6 +87,11 @@ class AdmissionTest(FilterCase):
                 self.accept(seq=seq, host='node2', instances=extra + 1)
                 self.assertEqual(extra == 1 or allowed, self.passes())
             self.seq += 2
+        # Who moves among them makes them no more.
+        self.host.aggregates[0].hosts = ['node1', 'node2']
+        self.assertFalse(self.passes())
+        self.assertTrue(self.passes(fakes.spec(
+            fakes.secondary_flavor(), instance_uuid=fakes.uuid(1))))
         self.host.aggregates = []
         self.assertTrue(self.passes())
         self.assertTrue(self.filter.host_passes(

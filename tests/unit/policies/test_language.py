@@ -71,6 +71,9 @@ class TestParse(unittest.TestCase):
             'slots <= 40 on aggregate:rack 1').total)
         with self.assertRaisesRegex(language.PolicyError, 'column 21'):
             language.parse(text, totals=())
+        with self.assertRaisesRegex(language.PolicyError,
+                                    'one host is bound by "on"'):
+            language.parse('slots <= 3 in host:node1')
 
     def test_nobody_adds_up_what_hosts_use(self):
         text = 'cpu <= 70% for 30s in aggregate:rack1'

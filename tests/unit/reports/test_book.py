@@ -1,8 +1,9 @@
 """What the book believes, and for how long."""
 
+import dataclasses
 import unittest
 
-from secondary_scheduler.model.reports import HostReport
+from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.reports.book import HostBook
 
 
@@ -56,6 +57,22 @@ class BookTest(unittest.TestCase):
         self.assertIsNone(self.book.get('node1'))
         self.assertEqual({}, self.book.hosts())
 
+    def test_what_ran_beside_a_silent_agent_runs_on(self):
+        ran = InstanceReport('a', 5, 'l', 1.0, 2.0, False)
+        self.book.accept(dataclasses.replace(report(), instances=(ran,)))
+        self.book.accept(dataclasses.replace(
+            report(host='node2'), instances=(
+                ran, dataclasses.replace(ran, uuid='b'))))
+        names = ('node1', 'node2', 'node3')
+        self.assertEqual({'a', 'b'}, self.book.running(names))
+        self.now = 1200.0
+        self.book.accept(report(host='node3', time=1200.0))
+        self.assertEqual({'a', 'b'}, self.book.running(names))
+        self.book.accept(report(host='node2', time=1200.0, seq=2))
+        self.assertEqual({'a'}, self.book.running(names))
+        self.now = 1301.0
+        self.assertEqual(set(), self.book.running(names))
+
     def test_a_clock_that_is_ahead_does_not_prolong_a_report(self):
         self.book.accept(report(time=1004))
         self.now = 1016.0
@@ -87,6 +104,6 @@ class BookTest(unittest.TestCase):
     def test_forged_names_do_not_stay_in_memory(self):
         for number in range(50):
             self.book.accept(report(host=f'forged{number}'))
-        self.now = 1020.0
-        self.book.accept(report(time=1020))
+        self.now = 1320.0
+        self.book.accept(report(time=1320))
         self.assertEqual(1, len(self.book._entries))

@@ -88,10 +88,12 @@ class HistoryTest(fakes.WatcherTestCase):
                          type(caught.exception).__name__)
 
     def test_a_failed_action_shows_in_its_audit(self):
-        for number, state in ((1, 'FAILED'), (2, 'SUCCEEDED')):
+        for number, state in ((1, 'FAILED'), (2, 'SUCCEEDED'),
+                              (3, 'SKIPPED')):
             audit = self.audit(number, audit_type='ONESHOT')
             self.action(self.plan(audit), instance=number, state=state)
-        self.assertEqual({fakes.uid(1): True, fakes.uid(2): False},
+        self.assertEqual({fakes.uid(1): True, fakes.uid(2): False,
+                          fakes.uid(3): True},
                          {c.uuid: c.failed
                           for c in self.history.children(60)})
 

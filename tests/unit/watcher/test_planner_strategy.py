@@ -138,6 +138,12 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(('secondary_suspend', fakes.uid(2)), (
             suspended['action_type'],
             suspended['input_parameters']['resource_id']))
+        # Nobody else goes while that one is going.
+        self.action(self.plan(self.audit(3, audit_type='ONESHOT')),
+                    instance=2)
+        self.assertEqual([], self.run_audit(
+            self.audit(4, audit_type='ONESHOT'), request='preempt',
+            hosts=['h2']).actions)
 
     def test_decisions_expect_what_was_learned(self):
         self.audit(1)

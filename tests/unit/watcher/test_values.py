@@ -103,7 +103,7 @@ class BuildTest(TestCase):
     def build(self, servers=(), hosts=(), fresh=(), inside=('h1', 'h2'),
               **changes):
         arguments = {'blocked_hosts': (), 'blocked_instances': (),
-                     'pinned_instances': (), 'relief': (),
+                     'pinned_instances': (), 'in_flight': (), 'relief': (),
                      'policies_hash': None, 'share': 6.0, **changes}
         return snapshot.build(
             snapshot.Snapshot({h.name: h for h in hosts},
@@ -157,6 +157,20 @@ class BuildTest(TestCase):
                 [dataclasses.replace(hosts[0], used={vocabulary.SLOT: used})])
             self.assertEqual({**hosts[0].reserved, vocabulary.SLOT: reserved},
                              found.hosts['h1'].reserved)
+
+    def test_what_is_on_its_way_is_reserved_once(self):
+        going = cluster.InFlight('migrate', fakes.uid(1), 'h1', 'h2', 3.0)
+        for status, task, used, begun in (
+                ('ACTIVE', None, 0, True), ('MIGRATING', 'migrating', 1, True),
+                ('SUSPENDED', None, 1, False)):
+            found = self.build(
+                [fakes.server(1, status=status, task_state=task)],
+                [fakes.host('h1'),
+                 fakes.host('h2', used={vocabulary.SLOT: used})],
+                in_flight=[going, dataclasses.replace(going, target='h3')])
+            self.assertEqual((going,) if begun else (), found.in_flight)
+            self.assertEqual(used * (not begun),
+                             found.hosts['h2'].reserved[vocabulary.SLOT])
 
     def test_violation_relief_and_scope(self):
         servers = [fakes.server(1)]

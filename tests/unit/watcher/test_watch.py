@@ -221,7 +221,8 @@ class TotalsTest(Case):
         self.assertIn('slots <= 2 for 60s in aggregate:agg. 3 run',
                       logs.output[0])
         audit, = self.audits()
-        self.assertEqual(['h1', 'h2'], audit.parameters['hosts'])
+        # The others may have violations of their own.
+        self.assertEqual(['h1'], audit.parameters['hosts'])
         self.assertFalse(self.seen.window.waiting)
 
     def test_it_is_told_anew_until_it_ends(self):
@@ -244,15 +245,38 @@ class TotalsTest(Case):
         self.assertEqual([], self.audits())
 
     def test_decisions_know_it(self):
-        for status, fails in (('SUSPENDED', False), ('ACTIVE', True)):
+        for status, reported, fails in (
+                ('SUSPENDED', True, False), ('ACTIVE', False, False),
+                ('ERROR', False, False), ('ACTIVE', True, True)):
             self.cloud.change(3, status=status)
             self.seen.refresh()
+            self.report('h1')
+            with mock.patch.object(self, 'servers',
+                                   self.servers[:2 + reported]):
+                self.report('h2')
             item, = self.items('h1', 'h2', 'h3', 'h9').values()
             self.assertEqual(('aggregate:agg', ('h1', 'h2', 'h3'), fails),
                              (item.name, item.hosts, item.violated))
             self.assertEqual(2, item.policies[0].threshold)
 
+    def test_decisions_know_what_is_under_way(self):
+        plan = self.plan(self.audit(2, audit_type='ONESHOT'))
+        for kind, instance, target, counts in (
+                ('suspend', 3, None, True), ('migrate', 3, 'h1', True),
+                ('migrate', 3, 'h9', False), ('resume', 3, 'h2', False),
+                ('suspend', 9, None, False)):
+            action = self.action(plan, kind, instance, 'h2', target)
+            found = self.seen.cluster(scope.Resolved(frozenset({'h1', 'h2'})),
+                                      self.history.locks())
+            self.assertEqual([(kind, fakes.uid(instance), 'h2', target)]
+                             if counts else [], [
+                (one.kind, one.instance, one.source, one.target)
+                for one in found.in_flight], kind)
+            action.destroy()
+
     def test_what_runs_out_of_scope_leaves_less(self):
+        self.report('h1')
+        self.report('h2')
         item, = self.items('h2', 'h3').values()
         self.assertEqual((('h2', 'h3'), 1.0, True), (
             item.hosts, item.policies[0].threshold, item.violated))
