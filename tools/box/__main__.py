@@ -112,7 +112,7 @@ def _stop_all() -> None:
     shell.stop('rabbitmq', timeout=10)
     shell.stop('mariadb', timeout=20)
     time.sleep(0.2)
-    for group in (*cgroups.SHARES, cgroups.IDLE):
+    for group in (*cgroups.SHARES, cgroups.NEIGHBOURS):
         cgroups.kill_all(group)
     time.sleep(0.3)
     network.down()

@@ -2,11 +2,12 @@
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...
     box/clients          load generators of the primaries; who asks or measures
-    box/neighbours       runs where nothing else of the box wants to
     box/hosts/NAME       one compute host: its limit makes it a host
         system.slice     what systemd would start: the primary service, the
                          agent, libvirtd (its CPU time is charged to control)
         machine          what libvirt makes for its guests
+    box/hosts/neighbours guests of no host, in a group "machine" as well, show
+                         what guests of other hosts do on the same cores
 
 Weights act only between siblings, which is why the primary and the guests
 are laid out as systemd lays them out (see doc/source/box.rst).
@@ -29,8 +30,8 @@ NAME = 'secondary-box'
 #: hosts come next, and the control plane takes what is left. (To give way
 #: at once, by cpu.idle, would double the time from a trigger to a plan.)
 SHARES = {'control': 2048, 'clients': 16384, 'hosts': 8192}
-#: The group that gives way to all of these.
-IDLE = 'neighbours'
+#: Guests of no host: they compete as another host's do.
+NEIGHBOURS = 'hosts/neighbours/machine'
 #: The whole box against whatever else the machine does: a busy neighbour
 #: must not look like a busy host.
 BOX_SHARES = 131072
@@ -173,17 +174,24 @@ def usage_ns(group: pathlib.Path) -> int:
     return int((group / 'cpuacct.usage').read_text())
 
 
+def throttled(group: pathlib.Path) -> int:
+    """Return in how many periods a group's limit has held it up."""
+    stat = dict(line.split() for line in
+                (group / 'cpu.stat').read_text().splitlines())
+    return int(stat['nr_throttled'])
+
+
 def make_all() -> None:
     """Make the groups but the hosts', and set their weights."""
     make('')
     for top in groups(''):
         _delegate(top.parent)
         _delegate(top)
-    for group in (*SHARES, IDLE):
+    for group in (*SHARES, NEIGHBOURS):
         make(group)
-    for hosts in groups('hosts'):
+    for hosts in (*groups('hosts'), *groups('hosts/neighbours')):
         _delegate(hosts)
-    (path('cpu', IDLE) / 'cpu.idle').write_text('1')
+    (path('cpu', NEIGHBOURS) / 'cpu.idle').write_text('1')
     share(path('cpu'), BOX_SHARES)
     for group, shares in SHARES.items():
         share(path('cpu', group), shares)

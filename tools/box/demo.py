@@ -105,9 +105,9 @@ def main() -> None:
     if not options.quick:
         runs['again'] = one_run('primary alone, to compare with', hosts,
                                 burst_host, phases[:2], options.seed, rates)
-    # What the machine itself does to a primary that has a neighbour.
+    # What it does to a primary that hosts share the cores of one machine.
     with workload.neighbours(range(os.cpu_count() or 1),
-                             workload.left_to_secondaries(hosts)):
+                             workload.left_on_others(hosts)):
         runs['machine'] = one_run('primary beside guests of no host',
                                   hosts, burst_host, phases[:2],
                                   options.seed, rates)

@@ -179,7 +179,8 @@ def _promises(f: dict) -> list[dict]:
     ``holds`` is None where this machine cannot show it: a p99 is above its
     limit, but the 95 % interval of its ratio to some run without secondaries
     begins below: to the primary alone, to that once more, or to the primary
-    beside guests of no host that give way to everything.  Or the machine was
+    beside guests of no host that compete as other hosts' do: for cores that
+    real hosts do not share.  Or the machine was
     held up: for the hundredth part of a phase, which alone decides its p99
     (and that of a run to compare with, next to which all looks well), or for
     as much of it as its throughput falls short.
@@ -265,9 +266,9 @@ def table(f: dict) -> str:
                   'limit, but the 95 % interval is not:',
                   'not that of its ratio to the primary alone, or to that '
                   'once more ("A/A"), or to the primary',
-                  'beside guests on none of the hosts, which have as much CPU '
-                  'as the policy leaves',
-                  'to secondaries, and give way to everything ("machine"). Or '
+                  'beside guests of no host, which compete for the cores as '
+                  'those of the other hosts do,',
+                  'and as no guest of another real host could ("machine"). Or '
                   'the machine itself ran',
                   'nobody ("held up") for 1 % of the phase, in this run or in '
                   'the one alone, or for as',

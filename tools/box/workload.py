@@ -34,6 +34,8 @@ CALM_PERCENT = 12
 BURST_PERCENT = 50
 #: Seconds within which an emulated guest boots with a CPU of its own.
 BOOT_S = 120
+#: About the period (microseconds) in which an agent limits a guest.
+GUEST_PERIOD_US = 20_000
 #: Seconds of one measurement of what a transaction costs.
 CALIBRATION_S = 8
 
@@ -134,32 +136,36 @@ class Clients:
         return rows
 
 
-def left_to_secondaries(hosts: list[str]) -> float:
-    """Return how many CPUs the policy leaves to secondaries when calm."""
-    return (len(hosts) * layout.HOST_CPUS
+def left_on_others(hosts: list[str]) -> float:
+    """Return how many CPUs the policy leaves to secondaries when calm.
+
+    That is on all hosts but one.
+    """
+    return ((len(hosts) - 1) * layout.HOST_CPUS
             * (layout.THRESHOLD - CALM_PERCENT) / 100)
 
 
 @contextlib.contextmanager
 def neighbours(cpus, limit: float) -> Iterator[None]:
-    """Run a guest on each CPU of the machine that gives way to any other.
+    """Run a guest on each CPU of the machine that is on none of the hosts.
 
-    They do the secondaries' work, with at most ``limit`` CPUs in all, but
-    are on none of the hosts.  What they cost a primary is what the machine's
-    cores take from each other, whoever schedules them.  (With no limit they
-    would use up what this machine itself is given, which holds it up.)
+    They do the secondaries' work, with at most ``limit`` CPUs in all, and
+    compete with a primary as guests of another host do: for cores that no two
+    real hosts share.  What they cost a primary no plug-in can spare it.  (With
+    no limit they would use up what this machine itself is given, which holds
+    it up.)
     """
-    group = cgroups.path('cpu', cgroups.IDLE)
+    group = cgroups.path('cpu', cgroups.NEIGHBOURS)
     with tempfile.TemporaryDirectory() as directory:
         consoles = [pathlib.Path(directory) / str(cpu) for cpu in cpus]
-        processes = [subprocess.Popen(cgroups.inside(cgroups.IDLE, [
+        processes = [subprocess.Popen(cgroups.inside(cgroups.NEIGHBOURS, [
             'taskset', '-c', str(cpu), *guest.emulated('cpu', console)]))
             for cpu, console in zip(cpus, consoles, strict=True)]
         try:
             shell.wait_for('a neighbour', lambda: all(
                 console.exists() and 'UNITS' in console.read_text()
                 for console in consoles), timeout=BOOT_S)
-            cgroups.limit(group, int(limit * layout.HOST_PERIOD_US))
+            cgroups.limit(group, int(limit * GUEST_PERIOD_US), GUEST_PERIOD_US)
             yield
         finally:
             cgroups.limit(group, None)
