@@ -121,22 +121,22 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
     allowed = len(members) - 2
     began = services.log_size(SCHEDULER_LOG)
 
-    def running():
+    def down():     # who moves meanwhile runs
         return {uuid for uuid, seen in calm_fleet.look().items()
-                if seen.status == 'ACTIVE'}
+                if seen.status == 'SUSPENDED'}
 
     with another_policy(
             f'slots <= {allowed} in aggregate:secondary', 'nova-scheduler',
             'watcher-engine-1',
             *(f'secondary-agent-{host}' for host in hosts)):
-        wait_until(lambda: len(running()) == allowed, 180,
+        wait_until(lambda: len(down()) == len(members) - allowed, 180,
                    lambda: f'{allowed} run: {calm_fleet.look()}')
-        suspended = members.keys() - running()
+        suspended = down()
         assert not boots_a_secondary(cloud, owner)
         assert _REFUSED.search(services.log_since(SCHEDULER_LOG, began))
         # There is room on the hosts; what is suspended stays so all the same.
         time.sleep(FIRM_S)
-        assert members.keys() - running() == suspended
+        assert down() == suspended
     # The lowest lease, as a whole.
     assert {members[uuid] for uuid in suspended} == {'test-pair-1',
                                                      'test-pair-2'}
