@@ -210,12 +210,13 @@ class Search:
                 continue
             hosts = items[violation.place].hosts
             for lease in self._lowest:
-                if not self._fails(violation) or not self._budget.spend():
-                    break
                 here = [one for one in self.draft.members(lease)
                         if one.state is State.ACTIVE and one.host in hosts]
-                if here and self._may_preempt(lease):
-                    self._leave(lease, here, hosts)
+                if not here or not self._may_preempt(lease):
+                    continue
+                if not self._fails(violation) or not self._budget.spend():
+                    break
+                self._leave(lease, here, hosts)
 
     def _leave(self, lease: str, members: Sequence[Instance],
                hosts: Collection[str]) -> None:
