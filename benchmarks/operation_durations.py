@@ -2,7 +2,8 @@
 
 Action plans of one kind each, of one to three operations, one at a time on a
 host as ours have them, go through Watcher's applier to Nova, on nine
-secondaries; the primaries are calm.  What the actions note of their durations
+secondaries, a third of which write to their memory all the time; the primaries
+are calm.  What the actions note of their durations
 is then what estimates are learned from
 (``secondary_scheduler.estimation.learning``): a third of the operations is
 held out, the lines are fitted to the other two, and so on in turn.
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 import contextlib
 import json
 import random
+import statistics
 import time
 import uuid
 
@@ -43,6 +45,8 @@ ROUNDS = (('suspend', 'resume'), ('stop', 'start'), ('shelve', 'unshelve'),
 CROWDS = (1, 1, 2, 3)
 #: Secondaries, and how many of them a host may hold.
 MEMBERS, SLOTS = 9, 4
+#: What they do, each a third of them.
+IMAGES = ('worker-cpu', 'worker-cpu', 'worker-dirty-24')
 #: Seconds between two plans: agents see what has changed.
 SETTLE_S = 2
 TIMEOUT_S = 300
@@ -166,12 +170,23 @@ def paused(cloud) -> Iterator[None]:
             become(switch, 'ONGOING')
 
 
-def table(seen: list[learning.Point]) -> tuple[str, dict]:
+def bandwidth() -> float | None:
+    """Return how fast migrations copied memory (MiB/s), as agents say."""
+    found = [status['migration_mb_s'] for status in secondaries.agent_statuses(
+        layout.host_names(layout.load_settings()))
+        if status.get('migration_mb_s')]
+    return statistics.median(found) if found else None
+
+
+def table(seen: list[learning.Point], bandwidth_mb_s: float | None,
+          ) -> tuple[str, dict]:
     """Return the scores as text and as values."""
-    learned, values = learning.fit(seen), {}
+    learned = learning.fit(seen, bandwidth_mb_s=bandwidth_mb_s)
+    values = {}
     lines = [f"{'':10}{'count':>6}{'base s':>8}{'each s':>8}{'error':>8}"
              f"{'in bound':>10}{'bound':>7}"]
-    for kind, score in learning.held_out(seen).items():
+    for kind, score in learning.held_out(
+            seen, bandwidth_mb_s=bandwidth_mb_s).items():
         line = learned.lines[kind]
         values[kind] = {**line._asdict(), 'median_error': score.error,
                         'coverage90': score.coverage}
@@ -201,9 +216,12 @@ def main() -> None:
     cloud = openstack.connect()
     demo.remove(cloud)
     say('booting the secondaries')
-    servers = secondaries.boot(openstack.connect(
-        username='demo', project_name='demo'), [
-            (f'durations-{n}', 'secondary', None) for n in range(MEMBERS)])
+    owner = openstack.connect(username='demo', project_name='demo')
+    servers = {}
+    for n in range(MEMBERS):
+        servers |= secondaries.boot(
+            owner, [(f'durations-{n}', 'secondary', None)],
+            image=IMAGES[n % len(IMAGES)])
     try:
         secondaries.wait_working(servers)
         operator = Operator(cloud, list(servers))
@@ -213,11 +231,12 @@ def main() -> None:
     finally:
         for server in servers:
             cloud.compute.delete_server(server)
-    seen = learning.points(operator.seen)
-    text, values = table(seen)
-    print(f'{text}\nfailed: {dict(operator.failed)}')
+    seen, rate = learning.points(operator.seen), bandwidth()
+    text, values = table(seen, rate)
+    print(f'{text}\nfailed: {dict(operator.failed)}\n'
+          f'migrations copied {rate or 0:.0f} MiB/s')
     print(json.dumps({'kinds': values, 'failed': operator.failed,
-                      'points': seen}))
+                      'bandwidth_mb_s': rate, 'points': seen}))
 
 
 if __name__ == '__main__':

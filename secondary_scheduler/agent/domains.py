@@ -335,3 +335,11 @@ def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
     threading.Thread(target=deliver, name='libvirt-events',
                      daemon=True).start()
     return lambda: libvirt.openReadOnly(uri)
+
+
+def libvirt_opener(uri: str) -> Callable[[], typing.Any]:
+    """Return what opens a connection on which libvirt takes orders."""
+    def connect() -> typing.Any:
+        import libvirt
+        return libvirt.open(uri)
+    return connect

@@ -16,6 +16,7 @@ from secondary_scheduler.agent.control import Control
 from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.local_trigger import LocalTrigger
+from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Arrival
 from secondary_scheduler.model import vocabulary
@@ -119,7 +120,7 @@ class Reporter:
     def __init__(self, conf: cfg.ConfigOpts, host: str, domains: Domains,
                  policies: PolicySource, actuator: Actuator,
                  control: Control, trigger: LocalTrigger, floors: Floors,
-                 outlook: Outlook,
+                 outlook: Outlook, memory: MemoryMeter,
                  inventory: Callable[[], typing.Any]) -> None:
         self._conf = conf
         self._host = host
@@ -130,6 +131,7 @@ class Reporter:
         self._trigger = trigger
         self._floors = floors
         self._outlook = outlook
+        self._memory = memory
         self._inventory = inventory
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
@@ -200,16 +202,23 @@ class Reporter:
             admission=not reason, reason=reason, cpus=usage.capacity,
             memory_mb=_memory_mb(), cpu_total=_round(usage.total),
             cpu_primary=_round(self._outlook.recent),
+            migration_mb_s=_round(self._memory.copied),
             policies=self._trigger.reports,
             instances=tuple(InstanceReport(
                 uuid=guest.uuid, priority=guest.priority, lease=guest.uuid,
                 cpu=_round(usage.instances.get(guest.uuid)),
                 cap=_round(caps.get(guest.uuid)),
                 floored=self._floors.floored(guest.uuid),
-                paused=guest.paused) for guest in guests),
+                paused=guest.paused, **self._dirty(guest.uuid))
+                for guest in guests),
             counters={**self._trigger.counters,
                       'control_failures': self._control.failures,
                       'unreadable_domains': self._domains.unreadable})
+
+    def _dirty(self, uuid: str) -> dict[str, float]:
+        dirty = self._memory.dirty(uuid)
+        return {} if dirty is None else {'dirty_1s_mb': dirty.in_1s,
+                                         'dirty_5s_mb': dirty.in_5s}
 
     def status(self) -> dict[str, typing.Any]:
         """Return a report and what only this host cares about."""

@@ -31,10 +31,13 @@ from secondary_scheduler.agent.domains import (
     Domains,
     Secondary,
     libvirt_connector,
+    libvirt_opener,
 )
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.model.cluster import CLEAN
 
 LOG = logging.getLogger(__name__)
 
@@ -130,11 +133,16 @@ class Agent:
             self.floors, self._floor, self.actuator.kill,
             lambda: local_trigger.TriggerOptions.read(conf))
         self.outlook = reporter.Outlook()
+        self.memory = MemoryMeter(
+            libvirt_opener(options.libvirt_uri), lambda: [
+                guest for guest in self.domains.secondaries()
+                if not guest.paused
+                and not self.floors.operated(guest.uuid)])
         self._inventory: typing.Any = None
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
-            lambda: self._inventory)
+            self.memory, lambda: self._inventory)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._news = threading.Event()
@@ -236,6 +244,7 @@ class Agent:
         ok = (self.actuator.floor(guest, service=False) if floored
               else self.actuator.lift_emulator(guest))
         return {'ok': ok, 'floored': floored,
+                'dirty_mb': CLEAN if floored else self.memory.dirty(uuid),
                 'reason': '' if ok else 'its cgroup could not be written'}
 
     def thaw_hint(self, uuid: str) -> None:
@@ -292,6 +301,9 @@ class Agent:
         self.domains.start()
         self._every(1.0, self.write_status, 'status')
         if not self._dry_run:
+            if options.dirty_rate_interval:
+                self._every(options.dirty_rate_interval, self.memory.measure,
+                            'memory')
             self._start_talking()
 
     def _start_talking(self) -> None:

@@ -39,9 +39,9 @@ it only where the two differ.
         default='qemu:///system',
         help="""
 Where libvirt is asked which domains run. The connection is opened read-only:
-the agent lists domains, reads their XML and waits for events, and changes
-nothing through libvirt, whose setters block for 30 s while a migration job
-runs.
+the agent lists domains, reads their XML and waits for events, and sets nothing
+through libvirt, whose setters block for 30 s while a migration job runs. What
+``dirty_rate_interval`` asks for has a connection of its own.
 """),
     cfg.StrOpt(
         'libvirt_run_dir',
@@ -173,6 +173,19 @@ takes longer goes on more slowly.
 Seconds between two listings of domains. libvirt's events, and whatever changes
 in ``libvirt_run_dir``, make the agent look at once; the listing finds what
 these do not tell, such as a restart of libvirtd.
+"""),
+    cfg.FloatOpt(
+        'dirty_rate_interval',
+        default=30.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+Seconds between two measurements of how much of its memory each secondary
+writes to, from which Watcher expects how long its live migration takes: one
+that writes faster than memory is copied is better suspended. QEMU compares a
+sample of the guest's pages (2 MiB of each GiB) after one second and after
+five. libvirt lets only a connection that takes orders start that; 0 opens
+none, and decisions do without.
 """),
     cfg.BoolOpt(
         'cpu_idle',

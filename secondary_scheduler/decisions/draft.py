@@ -47,7 +47,7 @@ class Step:
     def job(self) -> Job:
         """What the operation's duration depends on."""
         return Job(self.kind, self.old.host, self.destination,
-                   self.old.memory_mb)
+                   self.old.memory_mb, self.old.dirty)
 
 
 class Draft:

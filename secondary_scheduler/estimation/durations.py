@@ -13,6 +13,8 @@ import dataclasses
 import math
 import typing
 
+from secondary_scheduler.model.cluster import CLEAN, DirtyMemory
+
 _WRITES = frozenset({'suspend', 'shelve'})
 _READS = frozenset({'resume', 'start', 'unshelve'})
 
@@ -22,13 +24,15 @@ class Job(typing.NamedTuple):
 
     ``source`` is the host that it burdens while an instance leaves (suspend,
     stop, shelve, migrate), ``target`` the one on which an instance arrives;
-    ``memory_mb`` is the instance's, 0 if it is not known.
+    ``memory_mb`` is the instance's, 0 if it is not known, and ``dirty`` what
+    it writes to of it while it runs.
     """
 
     kind: str
     source: str | None = None
     target: str | None = None
     memory_mb: int = 0
+    dirty: DirtyMemory = CLEAN
 
 
 class DurationModel(typing.Protocol):

@@ -8,6 +8,10 @@ copies an instance's memory takes the longer the more there is of it: there n
 is in instances of typical memory.  The lines are Theil and Sen's, made of
 medians: an operation that took minutes because something was down moves
 nothing.
+
+A live migration takes longer than its line says by what the instance writes
+to its memory meanwhile (``precopy``), where that and the bandwidth of
+migrations have been measured.
 """
 
 from collections import defaultdict
@@ -18,6 +22,7 @@ import math
 import statistics
 import typing
 
+from secondary_scheduler.estimation import precopy
 from secondary_scheduler.estimation.durations import (
     Concurrency,
     DurationModel,
@@ -25,6 +30,7 @@ from secondary_scheduler.estimation.durations import (
     Job,
     rivals,
 )
+from secondary_scheduler.model.cluster import CLEAN, DirtyMemory
 
 #: Operations of a kind below which the prior stands.
 FEWEST = 8
@@ -34,6 +40,8 @@ BOUND = 0.9
 _APART = 0.5
 #: What copies the memory of an instance.
 _COPIES = frozenset({'migrate', 'suspend', 'resume'})
+#: Part of its time that a migration keeps if it is said to be all writing.
+_LEAST = 0.1
 _PRIOR = Durations()
 
 
@@ -48,13 +56,15 @@ class Observed(typing.NamedTuple):
 class Point(typing.NamedTuple):
     """What a line is fitted to: how long it took among how many.
 
-    ``memory_mb`` is the instance's, 0 if it is not known.
+    ``memory_mb`` is the instance's, 0 if it is not known, and ``dirty`` what
+    it wrote to of it.
     """
 
     kind: str
     rivals: float
     seconds: float
     memory_mb: int = 0
+    dirty: DirtyMemory = CLEAN
 
 
 class Line(typing.NamedTuple):
@@ -90,10 +100,15 @@ class Score(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LearnedDurations:
-    """A ``DurationModel``: lines where enough was seen, else the prior."""
+    """A ``DurationModel``: lines where enough was seen, else the prior.
+
+    ``bandwidth_mb_s`` is how fast one live migration copies memory, in MiB/s,
+    None if it is not known.
+    """
 
     lines: Mapping[str, Line] = dataclasses.field(default_factory=dict)
     prior: DurationModel = _PRIOR
+    bandwidth_mb_s: float | None = None
 
     def of(self, kind: str) -> float:
         """Return the expected duration of an operation that is alone."""
@@ -104,11 +119,19 @@ class LearnedDurations:
         """Return the duration of each proposed operation."""
         ongoing = list(ongoing)
         counts = Concurrency.of([*proposed, *ongoing])
+        crowds = [rivals(job, counts) for job in proposed]
         return [
-            self.lines[job.kind].at(rivals(job, counts), job.memory_mb)
-            if job.kind in self.lines else otherwise
-            for job, otherwise in zip(
-                proposed, self.prior.of_all(proposed, ongoing), strict=True)]
+            (self.lines[job.kind].at(crowd, job.memory_mb)
+             if job.kind in self.lines else otherwise)
+            + _longer(job, crowd, self.bandwidth_mb_s)
+            for job, crowd, otherwise in zip(
+                proposed, crowds, self.prior.of_all(proposed, ongoing),
+                strict=True)]
+
+    def migration_ends(self, memory_mb: int, dirty: DirtyMemory) -> bool:
+        """Tell whether a live migration is expected to end."""
+        return not self.bandwidth_mb_s or precopy.converges(
+            memory_mb, dirty, self.bandwidth_mb_s)
 
 
 def points(observed: Iterable[Observed]) -> list[Point]:
@@ -130,19 +153,30 @@ def points(observed: Iterable[Observed]) -> list[Point]:
             for begin, end in itertools.pairwise(borders))
         seconds = one.end - one.begin
         found.append(Point(one.job.kind, crowd / seconds, seconds,
-                           one.job.memory_mb))
+                           one.job.memory_mb, one.job.dirty))
     return found
 
 
-def fit(seen: Iterable[Point],
-        prior: DurationModel = _PRIOR) -> LearnedDurations:
+def fit(seen: Iterable[Point], prior: DurationModel = _PRIOR,
+        bandwidth_mb_s: float | None = None) -> LearnedDurations:
     """Fit a line to each kind of which at least ``FEWEST`` were seen."""
     rows = defaultdict(list)
     for point in seen:
-        rows[point.kind].append(point)
+        longer = _longer(point, point.rivals, bandwidth_mb_s)
+        rows[point.kind].append(point._replace(
+            seconds=max(point.seconds - longer, _LEAST * point.seconds)))
     return LearnedDurations({kind: _line(points)
                              for kind, points in sorted(rows.items())
-                             if len(points) >= FEWEST}, prior)
+                             if len(points) >= FEWEST}, prior, bandwidth_mb_s)
+
+
+def _longer(one: Job | Point, crowd: float,
+            bandwidth_mb_s: float | None) -> float:
+    """Return what writing adds to a migration among so many, in s."""
+    if one.kind != 'migrate' or not bandwidth_mb_s:
+        return 0.0
+    return precopy.longer_s(one.memory_mb, one.dirty,
+                            bandwidth_mb_s / crowd)
 
 
 def _load(crowd: float, memory_mb: int, typical_mb: float) -> float:
@@ -170,21 +204,25 @@ def _line(points: Sequence[Point]) -> Line:
     return Line(base, each, ratios[rank - 1], len(ratios), typical_mb)
 
 
-def held_out(seen: Sequence[Point], folds: int = 3) -> dict[str, Score]:
+def held_out(seen: Sequence[Point], folds: int = 3,
+             bandwidth_mb_s: float | None = None) -> dict[str, Score]:
     """Fit to all folds but one, look at that one, and so on; by kind.
 
     Neighbours in time are in different folds.
     """
     errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for fold in range(folds):
-        lines = fit(point for number, point in enumerate(seen)
-                    if number % folds != fold).lines
-        for kind, crowd, seconds, memory_mb in seen[fold::folds]:
-            if kind in lines:
-                estimate = lines[kind].at(crowd, memory_mb)
-                errors[kind].append((abs(estimate / seconds - 1),
-                                     seconds <= estimate
-                                     * lines[kind].bound))
+        lines = fit((point for number, point in enumerate(seen)
+                     if number % folds != fold),
+                    bandwidth_mb_s=bandwidth_mb_s).lines
+        for one in seen[fold::folds]:
+            if one.kind in lines:
+                line = lines[one.kind]
+                estimate = (line.at(one.rivals, one.memory_mb)
+                            + _longer(one, one.rivals, bandwidth_mb_s))
+                errors[one.kind].append((
+                    abs(estimate / one.seconds - 1),
+                    one.seconds <= estimate * line.bound))
     return {kind: Score(len(rows),
                         statistics.median(error for error, _ in rows),
                         statistics.fmean(within for _, within in rows))

@@ -50,7 +50,11 @@ class PolicyReport:
 
 @dataclasses.dataclass(frozen=True)
 class InstanceReport:
-    """One secondary on the host; cpu and cap in percent of the host."""
+    """One secondary on the host; cpu and cap in percent of the host.
+
+    ``dirty_1s_mb`` and ``dirty_5s_mb`` are how much of its memory it writes
+    to in that time, in MiB.
+    """
 
     uuid: str
     priority: int
@@ -59,6 +63,8 @@ class InstanceReport:
     cap: float | None
     floored: bool
     paused: bool = False
+    dirty_1s_mb: float | None = None
+    dirty_5s_mb: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +76,9 @@ class HostReport:
     does.
     ``time`` is the agent's wall clock (s since the epoch), used to recognise
     stale and future reports.  ``cpu_total`` (now) and ``cpu_primary`` (the
-    mean of the last seconds) are percent of the host's capacity, or None
-    while unknown.
+    mean of the last seconds) are percent of the host's capacity, and
+    ``migration_mb_s`` is how fast live migrations to it have copied memory
+    (MiB/s); each is None while unknown.
     """
 
     host: str
@@ -85,6 +92,7 @@ class HostReport:
     memory_mb: int
     cpu_total: float | None
     cpu_primary: float | None
+    migration_mb_s: float | None = None
     policies: tuple[PolicyReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)

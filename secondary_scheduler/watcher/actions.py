@@ -5,6 +5,7 @@ in the state and on the host the plan was made for, since Watcher goes on with
 the children of a failed action and time has passed since the decision.
 """
 
+from collections.abc import Sequence
 import contextlib
 import datetime
 import textwrap
@@ -56,6 +57,8 @@ class SecondaryAction(base.BaseAction):
     KIND: Kind
     BEFORE: tuple[str, ...] = ('ACTIVE',)
     AFTER: tuple[str, ...] = ('ACTIVE',)
+    #: What the instance wrote to (``cluster.DirtyMemory``), if it is known.
+    dirty: Sequence[float] | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -175,7 +178,8 @@ class SecondaryAction(base.BaseAction):
         try:
             action = objects.Action.get_by_uuid(
                 context.make_context(is_admin=True), own, eager=True)
-            action.status_message = histories.took(seconds, memory_mb)
+            action.status_message = histories.took(seconds, memory_mb,
+                                                   self.dirty)
             action.save()
         except Exception as exc:    # the operation itself has succeeded
             LOG.warning('How long it took cannot be noted: %s', exc)
@@ -211,8 +215,10 @@ class SecondaryAction(base.BaseAction):
         if self.source is None or 'ACTIVE' not in self.BEFORE:
             return
         try:
-            _agents().hand_over(self.source, self.uuid,
-                                CONF.secondary_watcher.hand_over_timeout)
+            answer = _agents().hand_over(
+                self.source, self.uuid,
+                CONF.secondary_watcher.hand_over_timeout)
+            self.dirty = answer.get('dirty_mb')
         except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})

@@ -6,7 +6,7 @@ audit is in flight, which instances and hosts are locked or in their back-off,
 and how many instances were preempted lately. All engines see the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import datetime
 import re
@@ -21,7 +21,7 @@ from watcher.common import context
 from watcher.decision_engine import rpcapi
 
 from secondary_scheduler.estimation import durations, learning
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import perprocess, stages
 from secondary_scheduler.watcher import scope as scopes
@@ -44,7 +44,9 @@ _LONGEST = 6600
 _SYNC = datetime.timedelta(seconds=30)
 #: Succeeded actions that estimates are made of, and what they say.
 _OBSERVED = 300
-_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)(?: for (\d+) MiB)?')
+_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)'
+                   r'(?: for (\d+) MiB(?:, (\d+\.\d+) MiB written in 1 s, '
+                   r'(\d+\.\d+) in 5 s)?)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,11 +143,14 @@ def _age(moment: datetime.datetime | None) -> float:
             ).total_seconds()
 
 
-def took(seconds: float, memory_mb: int) -> str:
+def took(seconds: float, memory_mb: int,
+         dirty: Sequence[float] | None) -> str:
     """Return what an action that ends now says of its duration."""
     now = datetime.datetime.now(datetime.UTC)
     return (f'Took {seconds:.2f} s until {now:%Y-%m-%dT%H:%M:%S.%f%z} '
-            f'for {memory_mb} MiB')
+            f'for {memory_mb} MiB'
+            + ('' if dirty is None else
+               ', {:.1f} MiB written in 1 s, {:.1f} in 5 s'.format(*dirty)))
 
 
 def _is_orphaned(audit: Any) -> bool:
@@ -370,7 +375,9 @@ class History:
             found.append(learning.Observed(
                 durations.Job(action.action_type.removeprefix(PREFIX),
                               parameters.get('source'),
-                              parameters.get('target'), int(said[3] or 0)),
+                              parameters.get('target'), int(said[3] or 0),
+                              cluster.DirtyMemory(float(said[4] or 0),
+                                                  float(said[5] or 0))),
                 end - float(said[1]), end))
         return found[::-1]
 

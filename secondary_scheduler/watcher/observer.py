@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 import contextlib
 import dataclasses
+import statistics
 import threading
 import time
 from typing import Any
@@ -65,7 +66,8 @@ class Observer:
         self._told: frozenset[str] = frozenset()
         self._speakers: frozenset[str] = frozenset()
         self.durations = learning.LearnedDurations()
-        self._observed: list[learning.Observed] = []
+        self._learned: tuple[list[learning.Observed], float | None] = (
+            [], None)
         self._lock = threading.Lock()
 
     # Reports
@@ -235,16 +237,23 @@ class Observer:
 
     def learn(self) -> None:
         """Fit the estimates of durations to the last operations."""
-        observed = self.history.observed()
-        if observed == self._observed:
+        rates = [report.migration_mb_s for report in self.book.hosts().values()
+                 if report.migration_mb_s]
+        learned = (self.history.observed(),
+                   statistics.median(rates) if rates else None)
+        if learned == self._learned:
             return
-        self._observed = observed
-        self.durations = learning.fit(learning.points(observed))
+        self._learned = learned
+        observed, bandwidth = learned
+        self.durations = learning.fit(learning.points(observed),
+                                      bandwidth_mb_s=bandwidth)
         LOG.info('Operations are expected to take: %s.', ', '.join(
             f'{kind} {line.base:.1f} + {line.each:.1f} x n s '
             f'({line.operations}, {line.typical_mb:.0f} MiB)'
             for kind, line in self.durations.lines.items())
             or 'what few guests on shared storage take')
+        if bandwidth:
+            LOG.info('Live migrations copy %.0f MiB/s.', bandwidth)
 
     def note_switched(self, name: str, off: bool) -> None:
         """Note that a host was switched off or on, until the next look."""
@@ -314,6 +323,12 @@ class Observer:
                 for one in locks.begun], relief=self.relief_due(),
             policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
-        return dataclasses.replace(found, items=totals.items(
-            policies or (), found, snapshot.places, scope.hosts,
-            self._exceeded()))
+        restless = {uuid: dataclasses.replace(one, pinned=True)
+                    for uuid, one in found.instances.items()
+                    if one.dirty != cluster.CLEAN
+                    and not self.durations.migration_ends(one.memory_mb,
+                                                          one.dirty)}
+        return dataclasses.replace(
+            found, instances={**found.instances, **restless},
+            items=totals.items(policies or (), found, snapshot.places,
+                               scope.hosts, self._exceeded()))

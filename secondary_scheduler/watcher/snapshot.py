@@ -162,6 +162,21 @@ def _demand(seen: reports.InstanceReport, share: float) -> float | None:
     return share if held else min(seen.cpu, share)
 
 
+def _dirty(seen: reports.InstanceReport | None,
+           report: reports.HostReport | None) -> cluster.DirtyMemory:
+    """Return the memory that an instance writes to while it is moved.
+
+    At the floor that is next to nothing, and that is where its agent takes it
+    for an operation as long as a policy fails.
+    """
+    if (seen is None or seen.dirty_1s_mb is None or seen.dirty_5s_mb is None
+            or seen.floored or report is None
+            or any(policy.failed for policy in report.policies)):
+        return cluster.CLEAN
+    return cluster.DirtyMemory(max(0.0, seen.dirty_1s_mb),
+                               max(0.0, seen.dirty_5s_mb))
+
+
 def build(snapshot: Snapshot, scope: scopes.Resolved,
           fresh: Mapping[str, reports.HostReport],
           blocked_hosts: Collection[str], blocked_instances: Collection[str],
@@ -180,19 +195,21 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
     does not show to have ended, or not to fit any more.  ``share`` is what an
     instance is to have at least where it stays, in percent.
     """
-    usage = {(name, i.uuid): _demand(i, share)
-             for name, report in fresh.items() for i in report.instances}
+    seen = {(name, i.uuid): i
+            for name, report in fresh.items() for i in report.instances}
     held: dict[str, Counter[str]] = defaultdict(Counter)
     instances = {}
     for uuid, server in snapshot.servers.items():
         state = server.state
         origin = server.metadata.get(ORIGIN)
+        reported = seen.get((server.host or '', uuid))
         instances[uuid] = one = cluster.Instance(
             uuid=uuid, lease=server.lease, host=server.host, state=state,
             vcpus=server.vcpus, memory_mb=server.memory_mb,
             disk_gb=server.disk_gb, priority=server.priority,
             preempt_policy=server.mark.preempt_policy,
-            cpu=usage.get((server.host or '', uuid)),
+            cpu=_demand(reported, share) if reported else None,
+            dirty=_dirty(reported, fresh.get(server.host or '')),
             preempted=state in cluster.DOWN and PREEMPTED in server.metadata,
             blocked=(uuid in blocked_instances
                      or scope.excludes(uuid, server.project)),

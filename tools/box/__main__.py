@@ -156,7 +156,11 @@ def _inside(program, arguments, **more) -> int:
 
     Who asks or measures has a machine of his own: a busy box is not to starve
     him.
+
+    :raises BoxError: if there is no box to run it in.
     """
+    if not network.exists(layout.NETNS):
+        raise BoxError('the box is down; "python3 tools/box up" starts it')
     command = cgroups.inside('clients', shell.inside_netns(
         [str(layout.BIN / program), *arguments]))
     return shell.subprocess.run(

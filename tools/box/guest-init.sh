@@ -22,7 +22,15 @@ acpid -d -l /dev/null 2>/dev/null &
 echo "BOOT $boot work=$work"
 mount -t tmpfs tmpfs /tmp
 case $work in
-dirty:*) dd if=/dev/zero of=/tmp/dirty bs=1M count="${work#dirty:}" 2>/dev/null ;;
+dirty:*)
+    # A MiB of noise again and again: shifted by a page, each page is new.
+    dd if=/dev/urandom of=/tmp/noise bs=1M count=1 2>/dev/null
+    i=0
+    while [ $i -lt "${work#dirty:}" ]; do
+        cat /tmp/noise
+        i=$((i + 1))
+    done > /tmp/dirty
+    ;;
 esac
 units=0
 if [ "$work" = idle ]; then
@@ -34,7 +42,15 @@ while :; do
     while [ $i -lt 3000 ]; do i=$((i + 1)); done
     units=$((units + 1))
     case $work in
-    dirty:*) dd if=/dev/urandom of=/tmp/dirty bs=64k count=4 conv=notrunc 2>/dev/null ;;
+    dirty:*)
+        dd if=/tmp/noise bs=4k skip=$((units % 255 + 1)) of=/tmp/shifted 2>/dev/null
+        dd if=/tmp/noise bs=4k count=$((units % 255 + 1)) 2>/dev/null >> /tmp/shifted
+        i=0
+        while [ $i -lt "${work#dirty:}" ]; do
+            cat /tmp/shifted
+            i=$((i + 1))
+        done | dd of=/tmp/dirty bs=64k conv=notrunc 2>/dev/null
+        ;;
     esac
     # Twice: a serial port may lose a character when its guest moves.
     echo "UNITS $boot $units $boot $units"

@@ -6,7 +6,8 @@ import layout
 from shell import run
 
 
-def _exists(netns: str) -> bool:
+def exists(netns: str) -> bool:
+    """Tell whether a network namespace is there."""
     return pathlib.Path(f'/run/netns/{netns}').exists()
 
 
@@ -17,7 +18,7 @@ def host_netns(host: str) -> str:
 
 def up(hosts: list[str]) -> None:
     """Make what is missing of the namespaces, the bridge and the links."""
-    if not _exists(layout.NETNS):
+    if not exists(layout.NETNS):
         run(['ip', 'netns', 'add', layout.NETNS])
         ip = ['ip', '-n', layout.NETNS]
         run([*ip, 'link', 'set', 'lo', 'up'])
@@ -26,7 +27,7 @@ def up(hosts: list[str]) -> None:
         run([*ip, 'link', 'set', 'br0', 'up'])
     for host in hosts:
         netns = host_netns(host)
-        if _exists(netns):
+        if exists(netns):
             continue
         run(['ip', 'netns', 'add', netns])
         run(['ip', '-n', layout.NETNS, 'link', 'add', f'v-{host}', 'type',

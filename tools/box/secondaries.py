@@ -71,7 +71,8 @@ class Units:
             self.count[server] = units
 
 
-def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
+def boot(cloud, members, seconds: float = 400,
+         image: str = 'worker-cpu') -> dict[str, str]:
     """Boot members, (name, flavor, lease or None), one after the other.
 
     Who finds no host, since hosts open only after some calm seconds, is asked
@@ -81,7 +82,7 @@ def boot(cloud, members, seconds: float = 400) -> dict[str, str]:
     :raises BoxError: if that takes too long.
     """
     deadline = time.monotonic() + seconds
-    image = cloud.image.find_image('worker-cpu').id
+    image = cloud.image.find_image(image).id
     servers: dict[str, str] = {}
     for one in members:
         while one[0] not in servers.values():
@@ -199,16 +200,21 @@ class Watch(threading.Thread):
         return dict(self._last)
 
 
+def agent_statuses(names: list[str]) -> list[dict]:
+    """Return what the agents of the hosts say, if they do."""
+    found = []
+    for host in names:
+        path = box_hosts.directory(host) / 'agent/status.json'
+        with contextlib.suppress(OSError, ValueError):
+            found.append(json.loads(path.read_text()))
+    return found
+
+
 def agent_counters(names: list[str]) -> dict[str, float]:
     """Sum the agents' counters over the hosts."""
     sums: dict[str, float] = {}
-    for host in names:
-        path = box_hosts.directory(host) / 'agent/status.json'
-        try:
-            counters = json.loads(path.read_text())['counters']
-        except (OSError, ValueError, KeyError):
-            continue
-        for name, value in counters.items():
+    for status in agent_statuses(names):
+        for name, value in status.get('counters', {}).items():
             sums[name] = sums.get(name, 0) + value
     return sums
 

@@ -20,6 +20,7 @@ from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import DirtyMemory
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.policies import language
 from tests.unit.agent import fakes
@@ -200,8 +201,21 @@ class HandOver(Base):
         self.steps(self.agent, 3, 20.0, g0=5.0)
 
     def test_calm(self):
-        self.assertEqual({'ok': True, 'floored': False, 'reason': ''},
+        self.assertEqual({'ok': True, 'floored': False, 'reason': '',
+                          'dirty_mb': None},
                          self.agent.hand_over(self.uuid))
+
+    def test_what_memory_does_is_told(self):
+        self.agent.memory.copied = 123.456
+        dirty = DirtyMemory(12.0, 30.0)
+        with mock.patch.object(self.agent.memory, 'dirty',
+                               {self.uuid: dirty}.get):
+            report = self.agent.reporter.build()
+            answer = self.agent.hand_over(self.uuid)
+        self.assertEqual(123.46, report.migration_mb_s)
+        self.assertEqual([dirty], [(i.dirty_1s_mb, i.dirty_5s_mb)
+                                   for i in report.instances])
+        self.assertEqual(dirty, answer['dirty_mb'])
 
     def test_unknown(self):
         answer = self.agent.hand_over('nobody')

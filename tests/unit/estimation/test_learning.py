@@ -6,13 +6,14 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondary_scheduler.estimation import learning
+from secondary_scheduler.estimation import learning, precopy
 from secondary_scheduler.estimation.durations import (
     ConcurrentDurations,
     Durations,
     Job,
 )
 from secondary_scheduler.estimation.learning import Observed, Point
+from secondary_scheduler.model.cluster import DirtyMemory
 
 
 def drawn(rng, kind, base, each, noise, count=60):
@@ -82,6 +83,33 @@ class TestFit(unittest.TestCase):
                 [Job('migrate', 'a', 'b', size)])[0])
         self.assertEqual(0, learned.lines['stop'].typical_mb)
         self.assertLess(learning.held_out(seen)['migrate'].error, 1e-6)
+
+    def test_a_migration_takes_longer_while_memory_is_written_to(self):
+        rng, bandwidth = random.Random(8), 100.0
+        seen = []
+        for _one in range(60):
+            crowd, dirty = rng.randint(1, 2), rng.choice((0, 20, 40))
+            calm = 2.0 + 5.0 * crowd
+            dirty = DirtyMemory(dirty, 4 * dirty)
+            longer = precopy.longer_s(512, dirty, bandwidth / crowd)
+            seen.append(Point('migrate', crowd, calm + longer, 512, dirty))
+            seen.append(Point('suspend', crowd, calm, 512, dirty))
+        learned = learning.fit(seen, bandwidth_mb_s=bandwidth)
+        for kind in ('migrate', 'suspend'):
+            self.assertAlmostEqual(2.0, learned.lines[kind].base)
+            self.assertAlmostEqual(5.0, learned.lines[kind].each)
+        for job, more in (
+                (Job('migrate', 'a', 'b', 512, DirtyMemory(20, 80)),
+                 precopy.longer_s(512, DirtyMemory(20, 80), bandwidth)),
+                (Job('suspend', 'a', None, 512, DirtyMemory(20, 80)), 0.0)):
+            self.assertAlmostEqual(7.0 + more, learned.of_all([job])[0])
+        # One that would never end is no migration that a decision takes.
+        self.assertGreater(learned.of_all(
+            [Job('migrate', 'a', 'b', 512, DirtyMemory(100, 500))])[0], 100)
+        errors = [learning.held_out(seen, bandwidth_mb_s=known)['migrate']
+                  .error for known in (bandwidth, None)]
+        self.assertLess(errors[0], 1e-6)
+        self.assertGreater(errors[1], 0.01)
 
     def test_memory_that_is_not_known_is_typical(self):
         seen = [Point('suspend', n, 1.0 + n, size)

@@ -26,6 +26,7 @@ class ActionCase(fakes.WatcherTestCase):
         super().setUp()
         self.cloud = fakes.FakeCloud([fakes.server(1, 'h1')])
         self.agents = mock.Mock()
+        self.agents.hand_over.return_value = {'ok': True}
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
         for target, value in ((actions.clouds, 'shared'),
                               (actions, '_agents'), (actions, '_poller')):
@@ -89,6 +90,16 @@ class OperationsTest(ActionCase):
         noted.refresh()
         self.assertRegex(noted.status_message,
                          r'^Took \d\.\d\d s until 2.* for 512 MiB$')
+
+    def test_what_it_wrote_to_its_memory_is_noted(self):
+        noted = self.action(self.plan(self.audit(1)))
+        self.agents.hand_over.return_value = {
+            'ok': True, 'dirty_mb': [12.0, 30]}
+        self.run_action(actions.Migrate, action=noted.uuid, target='h2')
+        noted.refresh()
+        self.assertRegex(
+            noted.status_message,
+            r' for 512 MiB, 12\.0 MiB written in 1 s, 30\.0 in 5 s$')
 
     def test_a_duration_that_cannot_be_noted_is_no_failure(self):
         server = self.run_action(actions.Suspend, action=fakes.uid(99))

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import time
 import types
 from unittest import mock
 
@@ -10,7 +11,7 @@ from openstack import exceptions as sdk_exceptions
 from openstack.compute.v2 import _proxy
 
 from secondary_scheduler.estimation import durations, learning
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.watcher import cloud, collector
 from tests.unit.watcher import fakes
 
@@ -313,6 +314,22 @@ class CollectorTest(fakes.WatcherTestCase):
                 observer.history, 'observed', return_value=seen):
             self.collector.synchronize()
         self.assertEqual(4.0, observer.durations.of('suspend'))
+
+    def test_how_fast_migrations_copy_is_the_hosts_median(self):
+        observer = self.collector.observer
+        for name, rate in (('h1', 50.0), ('h2', None), ('h3', 200.0),
+                           ('h4', 80.0)):
+            observer.book.accept(fakes.report(name, time=time.time(),
+                                                migration_mb_s=rate))
+        job = durations.Job('migrate', 'h1', 'h2', 800,
+                            cluster.DirtyMemory(40.0, 200.0))
+        with mock.patch.object(observer, 'refresh'):
+            self.collector.synchronize()
+        self.assertEqual(80.0, observer.durations.bandwidth_mb_s)
+        # 800 + 400 + 200 + 100 + 50 + 25 MiB; 40 may be left for the pause.
+        self.assertAlmostEqual(
+            775 / 80, observer.durations.of_all([job])[0]
+            - observer.durations.of('migrate'))
 
     def test_plug_in(self):
         self.assertEqual([], self.collector.notification_endpoints)

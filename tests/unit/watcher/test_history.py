@@ -199,15 +199,15 @@ class HistoryTest(fakes.WatcherTestCase):
         for action, state, text in zip(
                 done, ('SUCCEEDED', 'SUCCEEDED', 'FAILED', 'SUCCEEDED',
                        'SUCCEEDED'),
-                (history.took(2.5, 512),
-                 history.took(1.25, 0).removesuffix(' for 0 MiB'),
-                 history.took(9, 512), None, 'Took 1.00 s until tea'),
+                (history.took(2.5, 512, [3.25, 7]),
+                 history.took(1.25, 0, None).removesuffix(' for 0 MiB'),
+                 history.took(9, 512, None), None, 'Took 1.00 s until tea'),
                 strict=True):
             action.state, action.status_message = state, text
             action.save()
         first, second = self.history.observed()
-        self.assertEqual(('migrate', 'h1', 'h2', 512), first.job)
-        self.assertEqual(0, second.job.memory_mb)
+        self.assertEqual(('migrate', 'h1', 'h2', 512, (3.2, 7)), first.job)
+        self.assertEqual((0, (0, 0)), second.job[-2:])
         self.assertAlmostEqual(2.5, first.end - first.begin, places=3)
         self.assertAlmostEqual(1.25, second.end - second.begin, places=3)
         self.assertAlmostEqual(time.time(), second.end, delta=60)

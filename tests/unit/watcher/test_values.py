@@ -124,6 +124,26 @@ class BuildTest(TestCase):
             found = self.build([fakes.server(1)], [fakes.host('h1')], [seen])
             self.assertEqual(counted, found.instances[fakes.uid(1)].cpu)
 
+    def test_what_memory_it_writes_to(self):
+        report = fakes.report('h1', [fakes.server(1)])
+        for said, counted in (((12.5, 20.0), (12.5, 20.0)),
+                              ((None, None), (0, 0)), ((-3.0, 1.0), (0, 1))):
+            seen = dataclasses.replace(report, instances=(dataclasses.replace(
+                report.instances[0], dirty_1s_mb=said[0],
+                dirty_5s_mb=said[1]),))
+            found = self.build([fakes.server(1)], [fakes.host('h1')], [seen])
+            self.assertEqual(counted, found.instances[fakes.uid(1)].dirty)
+            # At the floor, where it is or would be taken, it hardly writes.
+            floored = dataclasses.replace(seen, instances=(
+                dataclasses.replace(seen.instances[0], floored=True),))
+            failing = dataclasses.replace(seen, policies=(
+                dataclasses.replace(seen.policies[0], failed=1),))
+            for one in (floored, failing):
+                found = self.build([fakes.server(1)], [fakes.host('h1')],
+                                   [one])
+                self.assertEqual(cluster.CLEAN,
+                                 found.instances[fakes.uid(1)].dirty)
+
     def test_usable_only_with_everything_known(self):
         good = fakes.report('h1')
         h1 = fakes.host('h1')

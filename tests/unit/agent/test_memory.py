@@ -1,0 +1,137 @@
+"""How much memory secondaries write to, and how fast it is copied."""
+
+import types
+import unittest
+
+from secondary_scheduler.agent import memory
+from tests.unit.agent import fakes
+
+ONE, TWO = fakes.UUIDS[:2]
+
+
+class FakeDomain:
+    """A domain as the measurement uses it; ``rate`` is None while unknown."""
+
+    def __init__(self, uuid, rate, job=None):
+        self.uuid, self.rate, self.job = uuid, rate, job or {}
+        self.error = None
+        self.looks = []
+
+    def UUIDString(self):
+        return self.uuid
+
+    def jobStats(self, flags):
+        return self.job
+
+    def startDirtyRateCalc(self, seconds, flags):
+        if self.error:
+            raise self.error
+        self.looks.append(seconds)
+
+
+class FakeConnection:
+    def __init__(self, *domains):
+        self.domains = {one.uuid: one for one in domains}
+        self.closed = 0
+
+    def setKeepAlive(self, interval, count):
+        return 0
+
+    def lookupByUUIDString(self, uuid):
+        if uuid not in self.domains:
+            raise LookupError('no domain with that UUID')
+        return self.domains[uuid]
+
+    def domainListGetStats(self, domains, stats, flags):
+        return [(one, {} if one.rate is None else {
+            'dirtyrate.calc_status': 2,
+            'dirtyrate.megabytes_per_second': one.rate}) for one in domains]
+
+    def close(self):
+        self.closed += 1
+
+
+class MemoryMeter(unittest.TestCase):
+    def setUp(self):
+        self.domains = [FakeDomain(ONE, 40), FakeDomain(TWO, 0)]
+        self.connection = FakeConnection(*self.domains)
+        self.guests = [ONE, TWO]
+        self.waited = []
+        self.opened = 0
+        self.meter = memory.MemoryMeter(
+            self.connect, lambda: [types.SimpleNamespace(uuid=uuid)
+                                   for uuid in self.guests],
+            self.waited.append)
+
+    def connect(self):
+        self.opened += 1
+        if isinstance(self.connection, Exception):
+            raise self.connection
+        return self.connection
+
+    def seen(self):
+        return [self.meter.dirty(uuid) for uuid in (ONE, TWO)]
+
+    def test_all_at_the_same_time(self):
+        self.assertEqual([None, None], self.seen())
+        self.meter.measure()
+        self.meter.measure()
+        self.assertEqual([(40, 200), (0, 0)], self.seen())
+        self.assertEqual([1.5, 5.5, 1.5, 5.5], self.waited)
+        self.assertEqual([1, 5, 1, 5], self.domains[0].looks)
+        self.assertEqual(1, self.opened)
+
+    def test_nobody_to_measure(self):
+        self.meter.measure()
+        self.guests = []
+        self.meter.measure()
+        self.assertEqual([None, None], self.seen())
+        self.assertEqual(2, len(self.waited))
+
+    def test_one_that_ends_or_is_operated_on_hides_no_other(self):
+        self.domains[0].error = OSError('cannot acquire state change lock')
+        self.domains[1].rate = 7
+        self.meter.measure()
+        self.assertEqual([None, (7, 35)], self.seen())
+        self.domains[0].error, self.domains[1].rate = None, None
+        self.guests += ['gone']
+        self.meter.measure()
+        self.assertEqual([(40, 200), None], self.seen())
+        self.assertEqual(0, self.connection.closed)
+
+    def test_a_dead_connection_is_opened_anew(self):
+        self.meter.measure()
+        for one in self.domains:
+            one.error = OSError('end of file while reading')
+        with self.assertLogs(memory.__name__, 'WARNING') as told:
+            self.meter.measure()
+            self.meter.measure()
+        self.assertEqual([None, None], self.seen())
+        self.assertEqual(1, len(told.output), 'it is told once')
+        self.assertEqual(2, self.connection.closed)
+        for one in self.domains:
+            one.error = None
+        self.meter.measure()
+        self.assertEqual([(40, 200), (0, 0)], self.seen())
+        self.assertEqual(3, self.opened)
+
+    def test_no_connection(self):
+        self.connection = OSError('refused')
+        with self.assertLogs(memory.__name__, 'WARNING'):
+            self.meter.measure()
+        self.assertEqual([None, None], self.seen())
+
+    def test_what_migrations_copied(self):
+        self.meter.measure()
+        self.assertIsNone(self.meter.copied)
+        self.domains[0].job = {'operation': 4, 'memory_bps': 100 << 20}
+        self.meter.measure()
+        self.assertEqual(100.0, self.meter.copied)
+        self.domains[1].job = {'operation': 4, 'memory_bps': 300 << 20}
+        self.meter.measure()
+        self.assertEqual(200.0, self.meter.copied)
+        # A restore from disk says nothing of migrations; what is known stays.
+        for one in self.domains:
+            one.job = {'operation': 3, 'memory_bps': 900 << 20}
+        self.meter.measure()
+        self.assertEqual(200.0, self.meter.copied)
