@@ -308,11 +308,16 @@ class Domains:
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
-        try:
-            if connection is not None:
-                connection.close()
-        except Exception as exc:
-            LOG.debug('Closing the connection to libvirt: %s', exc)
+        close(connection)
+
+
+def close(connection: typing.Any) -> None:
+    """Close a connection to libvirt, if there is one, whatever it raises."""
+    try:
+        if connection is not None:
+            connection.close()
+    except Exception as exc:
+        LOG.debug('Closing the connection to libvirt: %s', exc)
 
 
 def libvirt_connector(uri: str) -> Callable[[], typing.Any]:

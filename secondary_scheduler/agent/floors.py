@@ -16,7 +16,7 @@ class Reason(enum.StrEnum):
     POLICY = 'policy'        # last resort: a policy was about to be invalid
     SLOTS = 'slots'          # it is one too many for a policy on slots
     ENTRY = 'entry'          # it has just appeared and waits for room
-    OPERATION = 'operation'  # Nova operates on it while a policy fails
+    OPERATION = 'operation'  # Nova operates on it, and it must not run on
     SAFETY = 'safety'        # the control loop failed
 
 

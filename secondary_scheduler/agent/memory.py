@@ -16,7 +16,8 @@ import typing
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.domains import Secondary, close
+from secondary_scheduler.estimation import precopy
 from secondary_scheduler.model.cluster import DirtyMemory
 
 LOG = logging.getLogger(__name__)
@@ -38,29 +39,47 @@ class MemoryMeter:
     """Measures the memory of this host's running secondaries.
 
     ``connect`` returns a libvirt connection that takes orders;
-    ``secondaries`` those that may be asked now.
+    ``secondaries`` those that do what they want at the moment.  What was
+    measured counts for ``lasts`` seconds.
     """
 
     def __init__(self, connect: Callable[[], typing.Any],
-                 secondaries: Callable[[], Iterable[Secondary]],
-                 wait: Callable[[float], object] = time.sleep) -> None:
+                 secondaries: Callable[[], Iterable[Secondary]], lasts: float,
+                 wait: Callable[[float], object] = time.sleep,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._connect = connect
         self._secondaries = secondaries
+        self._lasts = lasts
         self._wait = wait
+        self._clock = clock
         self._connection: typing.Any = None
-        self._dirty: dict[str, DirtyMemory] = {}
+        self._measured: dict[str, tuple[float, int, DirtyMemory]] = {}
         self._failure = ''
         #: How fast migrations copied lately (MiB/s), None if none was seen.
         self.copied: float | None = None
 
     def dirty(self, uuid: str) -> DirtyMemory | None:
         """Return how much memory a secondary writes to, None if unknown."""
-        return self._dirty.get(uuid)
+        known = self._known(uuid)
+        return known and known[1]
+
+    def restless(self, uuid: str) -> bool:
+        """Tell whether a migration would not end if it was let run on."""
+        known = self._known(uuid)
+        return bool(known and self.copied
+                    and not precopy.converges(*known, self.copied))
+
+    def _known(self, uuid: str) -> tuple[int, DirtyMemory] | None:
+        """Return the memory of a secondary and what it writes to of it."""
+        at, memory_mb, dirty = self._measured.get(uuid, (0.0, 0, None))
+        if dirty is None or self._clock() - at > self._lasts:
+            return None
+        return memory_mb, dirty
 
     def measure(self) -> None:
         """Measure once, which takes some seconds.
 
-        A failure is logged when it is a new one; nothing is known then.
+        A failure is logged when it is a new one.
         """
         try:
             if self._connection is None:
@@ -68,54 +87,65 @@ class MemoryMeter:
                 self._connection.setKeepAlive(5, 3)
             short, long = (self._written(self._connection, seconds)
                            for seconds in _PERIODS_S)
-            self._dirty = {uuid: DirtyMemory(short[uuid], long[uuid])
-                           for uuid in short.keys() & long.keys()}
+            # Who was held up meanwhile has not shown what it writes.
+            free = {guest.uuid for guest in self._secondaries()}
+            now = self._clock()
+            self._measured = {
+                uuid: (now, memory_mb, DirtyMemory(short[uuid][1], written))
+                for uuid, (memory_mb, written) in long.items()
+                if uuid in short and uuid in free}
             self._failure = ''
         except Exception as exc:
-            self._dirty = {}
             if self._failure != str(exc):
                 LOG.warning('It cannot be measured how much memory '
                             'secondaries write to: %s', exc)
             self._failure = str(exc)
-            self._drop_connection()
+            connection, self._connection = self._connection, None
+            close(connection)
 
     def _written(self, connection: typing.Any, seconds: int
-                 ) -> dict[str, float]:
-        """Return the MiB that guests write to in so many seconds, by UUID."""
-        begun, copied, failure = [], [], None
+                 ) -> dict[str, tuple[int, float]]:
+        """Return the memory of guests, and what they write to in a time.
+
+        Both are in MiB, by UUID.
+        """
+        begun, copied = [], []
         for guest in self._secondaries():
             try:
                 domain = connection.lookupByUUIDString(guest.uuid)
                 copied += _copied(domain.jobStats(_JOB_COMPLETED_KEPT))
                 domain.startDirtyRateCalc(seconds, 0)
-            except Exception as exc:    # it ends, or is operated on
+                begun.append((domain, domain.maxMemory() >> 10))
+            except Exception as exc:
+                if not connection.isAlive():
+                    raise
+                # It ends, or is operated on.
                 LOG.debug('Memory of %s: %s', guest.uuid, exc)
-                failure = exc
-            else:
-                begun.append(domain)
         if copied:
             self.copied = statistics.median(copied)
         if not begun:
-            if failure:
-                raise failure
             return {}
         self._wait(seconds + _MARGIN_S)
-        return {domain.UUIDString():
-                float(seconds * stats['dirtyrate.megabytes_per_second'])
-                for domain, stats in connection.domainListGetStats(
-                    begun, _STATS_DIRTYRATE, _STATS_NOWAIT)
+        sizes = {domain.UUIDString(): memory_mb
+                 for domain, memory_mb in begun}
+        return {uuid: (sizes[uuid], float(
+                    seconds * stats['dirtyrate.megabytes_per_second']))
+                for uuid, stats in (
+                    (domain.UUIDString(), stats)
+                    for domain, stats in connection.domainListGetStats(
+                        [domain for domain, _memory_mb in begun],
+                        _STATS_DIRTYRATE, _STATS_NOWAIT))
                 if stats.get('dirtyrate.calc_status') == _MEASURED}
-
-    def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        try:
-            if connection is not None:
-                connection.close()
-        except Exception as exc:
-            LOG.debug('Closing the connection to libvirt: %s', exc)
 
 
 def _copied(job: dict[str, typing.Any]) -> list[float]:
-    """Return how fast a job that has ended copied memory, if it did."""
+    """Return how fast a job that has ended copied memory, if it tells.
+
+    The rate of one that found mostly empty pages is not that of copying.
+    """
+    if (job.get('operation') not in _JOB_MIGRATIONS
+            or 2 * job.get('memory_normal_bytes', 0)
+            < job.get('memory_total', 0)):
+        return []
     rate = job.get('memory_bps', 0) / _MB
-    return [rate] if rate and job.get('operation') in _JOB_MIGRATIONS else []
+    return [rate] if rate else []

@@ -134,10 +134,12 @@ class Agent:
             lambda: local_trigger.TriggerOptions.read(conf))
         self.outlook = reporter.Outlook()
         self.memory = MemoryMeter(
-            libvirt_opener(options.libvirt_uri), lambda: [
+            connect or libvirt_opener(options.libvirt_uri), lambda: [
                 guest for guest in self.domains.secondaries()
                 if not guest.paused
-                and not self.floors.operated(guest.uuid)])
+                and not self.floors.operated(guest.uuid)
+                and not self.floors.floored(guest.uuid)],
+            3 * options.dirty_rate_interval)
         self._inventory: typing.Any = None
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
@@ -231,20 +233,21 @@ class Agent:
 
         Its emulator and I/O threads run freely for a while, since suspend
         and migration happen there; its vCPUs go to the floor if a policy
-        fails at the moment.
+        fails at the moment, or if a migration would not end otherwise.
         """
         guest = self._guest(uuid)
         if guest is None:
             return {'ok': False, 'floored': False,
                     'reason': f'no secondary {uuid} runs on {self.host}'}
         self.floors.operate(uuid, self.conf.secondary_agent.operation_grace)
-        if self.trigger.failing:
+        dirty = self.memory.dirty(uuid)
+        if self.trigger.failing or self.memory.restless(uuid):
             self.floors.add(uuid, Reason.OPERATION)
         floored = self.floors.floored(uuid)
         ok = (self.actuator.floor(guest, service=False) if floored
               else self.actuator.lift_emulator(guest))
         return {'ok': ok, 'floored': floored,
-                'dirty_mb': CLEAN if floored else self.memory.dirty(uuid),
+                'dirty_mb': CLEAN if floored else dirty,
                 'reason': '' if ok else 'its cgroup could not be written'}
 
     def thaw_hint(self, uuid: str) -> None:

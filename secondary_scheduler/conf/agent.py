@@ -161,8 +161,8 @@ value makes operations faster, a smaller one makes them quieter.
         help="""
 For how many seconds after a hand-over the emulator and I/O threads of a
 guest run without the floor's limit, and its vCPUs stay at the floor if a
-policy was failing. It bounds what a lost message can do: an operation that
-takes longer goes on more slowly.
+policy was failing or a migration would not have ended. It bounds what a lost
+message can do: an operation that takes longer goes on more slowly.
 """),
     cfg.FloatOpt(
         'domain_period',
@@ -181,11 +181,11 @@ these do not tell, such as a restart of libvirtd.
         max=3600.0,
         help="""
 Seconds between two measurements of how much of its memory each secondary
-writes to, from which Watcher expects how long its live migration takes: one
-that writes faster than memory is copied is better suspended. QEMU compares a
-sample of the guest's pages (2 MiB of each GiB) after one second and after
-five. libvirt lets only a connection that takes orders start that; 0 opens
-none, and decisions do without.
+writes to. Watcher expects from it how long a live migration takes, and the
+agent whether it would end: if not, the instance is taken to the floor for it.
+QEMU compares a sample of the guest's pages (2 MiB of each GiB) after one
+second and after five. libvirt lets only a connection that takes orders start
+that; 0 opens none, and nothing is known of what guests write.
 """),
     cfg.BoolOpt(
         'cpu_idle',

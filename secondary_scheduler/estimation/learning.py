@@ -128,11 +128,6 @@ class LearnedDurations:
                 proposed, crowds, self.prior.of_all(proposed, ongoing),
                 strict=True)]
 
-    def migration_ends(self, memory_mb: int, dirty: DirtyMemory) -> bool:
-        """Tell whether a live migration is expected to end."""
-        return not self.bandwidth_mb_s or precopy.converges(
-            memory_mb, dirty, self.bandwidth_mb_s)
-
 
 def points(observed: Iterable[Observed]) -> list[Point]:
     """Count for each operation its rivals, as the mean over its time."""
@@ -172,11 +167,14 @@ def fit(seen: Iterable[Point], prior: DurationModel = _PRIOR,
 
 def _longer(one: Job | Point, crowd: float,
             bandwidth_mb_s: float | None) -> float:
-    """Return what writing adds to a migration among so many, in s."""
+    """Return what writing adds to a migration among so many, in s.
+
+    They share the bandwidth, and hosts do not begin all of them at a time:
+    each goes on as if it was alone, for longer.
+    """
     if one.kind != 'migrate' or not bandwidth_mb_s:
         return 0.0
-    return precopy.longer_s(one.memory_mb, one.dirty,
-                            bandwidth_mb_s / crowd)
+    return crowd * precopy.longer_s(one.memory_mb, one.dirty, bandwidth_mb_s)
 
 
 def _load(crowd: float, memory_mb: int, typical_mb: float) -> float:
@@ -217,12 +215,11 @@ def held_out(seen: Sequence[Point], folds: int = 3,
                     bandwidth_mb_s=bandwidth_mb_s).lines
         for one in seen[fold::folds]:
             if one.kind in lines:
-                line = lines[one.kind]
-                estimate = (line.at(one.rivals, one.memory_mb)
-                            + _longer(one, one.rivals, bandwidth_mb_s))
+                longer = _longer(one, one.rivals, bandwidth_mb_s)
+                calm = lines[one.kind].at(one.rivals, one.memory_mb)
                 errors[one.kind].append((
-                    abs(estimate / one.seconds - 1),
-                    one.seconds <= estimate * line.bound))
+                    abs((calm + longer) / one.seconds - 1),
+                    one.seconds <= calm * lines[one.kind].bound + longer))
     return {kind: Score(len(rows),
                         statistics.median(error for error, _ in rows),
                         statistics.fmean(within for _, within in rows))

@@ -49,13 +49,6 @@ class DirtyMemory(typing.NamedTuple):
     in_1s: float = 0.0
     in_5s: float = 0.0
 
-    def within(self, seconds: float) -> float:
-        """Return how much is written to in a time (the two, interpolated)."""
-        if seconds <= 1:
-            return self.in_1s * seconds
-        return self.in_1s + (seconds - 1) * max(
-            0.0, self.in_5s - self.in_1s) / 4
-
 
 #: Nothing is written, or nothing is known of it.
 CLEAN = DirtyMemory()
@@ -71,7 +64,7 @@ class Instance:
     the later it gives way; ``preempted`` tells that it is down because we put
     it down, ``blocked`` that it was operated on a moment ago and must be left
     alone, ``pinned`` that a live migration of it has just failed and is not
-    tried again yet, or would not end.
+    tried again yet.
     """
 
     uuid: str

@@ -22,10 +22,12 @@ makes an item of the aggregate's hosts.
 ``capacity`` is what secondaries may hold, ``usage`` what all others use, in
 percent of the host; a resource that is left out of capacity is 0, and out of
 usage unknown.  An instance may say how much of its memory it writes to,
-``"dirty_mb": {"in_1s": 20, "in_5s": 24}``.  Policies bind the hosts of their
-scope.  How they stand there is seen from the model, as if the trigger had
-fired at this moment, unless the host lists its ``policies`` itself, with their
-counters.
+``"dirty_mb": {"in_1s": 20, "in_5s": 24}``, which counts where the bandwidth of
+migrations is known, as in a cloud.
+
+Policies bind the hosts of their scope.  How they stand there is seen from the
+model, as if the trigger had fired at this moment, unless the host lists its
+``policies`` itself, with their counters.
 
 A plan document has ``operations`` in the order in which they were decided,
 the ``unresolved`` hosts, ``truncated``, and a ``score`` that is derived from

@@ -238,7 +238,7 @@ class Observer:
     def learn(self) -> None:
         """Fit the estimates of durations to the last operations."""
         rates = [report.migration_mb_s for report in self.book.hosts().values()
-                 if report.migration_mb_s]
+                 if (report.migration_mb_s or 0) >= 1]  # else no rate at all
         learned = (self.history.observed(),
                    statistics.median(rates) if rates else None)
         if learned == self._learned:
@@ -323,12 +323,6 @@ class Observer:
                 for one in locks.begun], relief=self.relief_due(),
             policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
-        restless = {uuid: dataclasses.replace(one, pinned=True)
-                    for uuid, one in found.instances.items()
-                    if one.dirty != cluster.CLEAN
-                    and not self.durations.migration_ends(one.memory_mb,
-                                                          one.dirty)}
-        return dataclasses.replace(
-            found, instances={**found.instances, **restless},
-            items=totals.items(policies or (), found, snapshot.places,
-                               scope.hosts, self._exceeded()))
+        return dataclasses.replace(found, items=totals.items(
+            policies or (), found, snapshot.places, scope.hosts,
+            self._exceeded()))

@@ -162,16 +162,13 @@ def _demand(seen: reports.InstanceReport, share: float) -> float | None:
     return share if held else min(seen.cpu, share)
 
 
-def _dirty(seen: reports.InstanceReport | None,
-           report: reports.HostReport | None) -> cluster.DirtyMemory:
-    """Return the memory that an instance writes to while it is moved.
+def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
+    """Return the memory that an instance writes to.
 
-    At the floor that is next to nothing, and that is where its agent takes it
-    for an operation as long as a policy fails.
+    At the floor that is next to nothing.
     """
     if (seen is None or seen.dirty_1s_mb is None or seen.dirty_5s_mb is None
-            or seen.floored or report is None
-            or any(policy.failed for policy in report.policies)):
+            or seen.floored):
         return cluster.CLEAN
     return cluster.DirtyMemory(max(0.0, seen.dirty_1s_mb),
                                max(0.0, seen.dirty_5s_mb))
@@ -209,7 +206,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             disk_gb=server.disk_gb, priority=server.priority,
             preempt_policy=server.mark.preempt_policy,
             cpu=_demand(reported, share) if reported else None,
-            dirty=_dirty(reported, fresh.get(server.host or '')),
+            dirty=_dirty(reported),
             preempted=state in cluster.DOWN and PREEMPTED in server.metadata,
             blocked=(uuid in blocked_instances
                      or scope.excludes(uuid, server.project)),

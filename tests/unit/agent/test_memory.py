@@ -23,6 +23,9 @@ class FakeDomain:
     def jobStats(self, flags):
         return self.job
 
+    def maxMemory(self):
+        return 1024 << 10
+
     def startDirtyRateCalc(self, seconds, flags):
         if self.error:
             raise self.error
@@ -33,6 +36,10 @@ class FakeConnection:
     def __init__(self, *domains):
         self.domains = {one.uuid: one for one in domains}
         self.closed = 0
+        self.alive = True
+
+    def isAlive(self):
+        return self.alive
 
     def setKeepAlive(self, interval, count):
         return 0
@@ -58,10 +65,11 @@ class MemoryMeter(unittest.TestCase):
         self.guests = [ONE, TWO]
         self.waited = []
         self.opened = 0
+        self.now = 1000.0
         self.meter = memory.MemoryMeter(
             self.connect, lambda: [types.SimpleNamespace(uuid=uuid)
                                    for uuid in self.guests],
-            self.waited.append)
+            90.0, self.waited.append, lambda: self.now)
 
     def connect(self):
         self.opened += 1
@@ -99,18 +107,43 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual([(40, 200), None], self.seen())
         self.assertEqual(0, self.connection.closed)
 
+    def test_who_was_held_up_meanwhile_has_shown_nothing(self):
+        asked = iter(([ONE, TWO], [ONE, TWO], [TWO]))
+        meter = memory.MemoryMeter(
+            self.connect, lambda: [types.SimpleNamespace(uuid=uuid)
+                                   for uuid in next(asked)],
+            90.0, self.waited.append, lambda: self.now)
+        meter.measure()
+        self.assertIsNone(meter.dirty(ONE))
+        self.assertEqual((0, 0), meter.dirty(TWO))
+
+    def test_what_is_old_is_not_known(self):
+        self.meter.measure()
+        self.now += 91
+        self.assertEqual([None, None], self.seen())
+        self.assertFalse(self.meter.restless(ONE))
+
+    def test_who_would_not_end(self):
+        self.meter.measure()
+        self.assertFalse(self.meter.restless(ONE), 'nothing has moved yet')
+        for bandwidth, restless in ((30.0, True), (60.0, False)):
+            self.meter.copied = bandwidth
+            self.assertEqual([restless, False], [
+                self.meter.restless(uuid) for uuid in (ONE, TWO)])
+
     def test_a_dead_connection_is_opened_anew(self):
         self.meter.measure()
         for one in self.domains:
             one.error = OSError('end of file while reading')
+        self.connection.alive = False
         with self.assertLogs(memory.__name__, 'WARNING') as told:
             self.meter.measure()
             self.meter.measure()
-        self.assertEqual([None, None], self.seen())
         self.assertEqual(1, len(told.output), 'it is told once')
         self.assertEqual(2, self.connection.closed)
         for one in self.domains:
             one.error = None
+        self.connection.alive = True
         self.meter.measure()
         self.assertEqual([(40, 200), (0, 0)], self.seen())
         self.assertEqual(3, self.opened)
@@ -122,16 +155,18 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual([None, None], self.seen())
 
     def test_what_migrations_copied(self):
+        def came(mb_s, operation=4, normal=900):
+            return {'operation': operation, 'memory_bps': mb_s << 20,
+                    'memory_normal_bytes': normal, 'memory_total': 1000}
+
         self.meter.measure()
         self.assertIsNone(self.meter.copied)
-        self.domains[0].job = {'operation': 4, 'memory_bps': 100 << 20}
-        self.meter.measure()
-        self.assertEqual(100.0, self.meter.copied)
-        self.domains[1].job = {'operation': 4, 'memory_bps': 300 << 20}
-        self.meter.measure()
-        self.assertEqual(200.0, self.meter.copied)
-        # A restore from disk says nothing of migrations; what is known stays.
-        for one in self.domains:
-            one.job = {'operation': 3, 'memory_bps': 900 << 20}
-        self.meter.measure()
-        self.assertEqual(200.0, self.meter.copied)
+        for jobs, copied in (
+                ((came(100), {}), 100), ((came(100), came(300)), 200),
+                # A restore from disk says nothing of migrations, nor do
+                # pages that are empty; what is known stays.
+                ((came(900, operation=3), came(900, normal=400)), 200)):
+            for domain, job in zip(self.domains, jobs, strict=True):
+                domain.job = job
+            self.meter.measure()
+            self.assertEqual(copied, self.meter.copied)

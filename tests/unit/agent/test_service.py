@@ -241,6 +241,16 @@ class HandOver(Base):
         self.agent.thaw_hint(self.uuid)
         self.assertFalse(self.agent.floors.floored(self.uuid))
 
+    def test_a_migration_that_would_not_end_floors_until_the_hint(self):
+        with mock.patch.object(self.agent.memory, 'restless',
+                               {self.uuid: True}.get):
+            answer = self.agent.hand_over(self.uuid)
+        self.assertEqual((True, True, (0, 0)), (
+            answer['ok'], answer['floored'], answer['dirty_mb']))
+        self.assertEqual('1000 100000', self.host.quota(0))
+        self.agent.thaw_hint(self.uuid)
+        self.assertFalse(self.agent.floors.floored(self.uuid))
+
     def test_the_emulator_is_free_at_the_floor(self):
         free = self.host.quota(0, 'emulator')
         for _ in range(11):

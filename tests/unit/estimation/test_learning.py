@@ -91,8 +91,9 @@ class TestFit(unittest.TestCase):
             crowd, dirty = rng.randint(1, 2), rng.choice((0, 20, 40))
             calm = 2.0 + 5.0 * crowd
             dirty = DirtyMemory(dirty, 4 * dirty)
-            longer = precopy.longer_s(512, dirty, bandwidth / crowd)
-            seen.append(Point('migrate', crowd, calm + longer, 512, dirty))
+            longer = precopy.longer_s(512, dirty, bandwidth)
+            seen.append(Point('migrate', crowd, calm + crowd * longer, 512,
+                              dirty))
             seen.append(Point('suspend', crowd, calm, 512, dirty))
         learned = learning.fit(seen, bandwidth_mb_s=bandwidth)
         for kind in ('migrate', 'suspend'):
@@ -103,9 +104,9 @@ class TestFit(unittest.TestCase):
                  precopy.longer_s(512, DirtyMemory(20, 80), bandwidth)),
                 (Job('suspend', 'a', None, 512, DirtyMemory(20, 80)), 0.0)):
             self.assertAlmostEqual(7.0 + more, learned.of_all([job])[0])
-        # One that would never end is no migration that a decision takes.
-        self.assertGreater(learned.of_all(
-            [Job('migrate', 'a', 'b', 512, DirtyMemory(100, 500))])[0], 100)
+        # One that would never end is done at the floor, where it is clean.
+        self.assertAlmostEqual(7.0, learned.of_all(
+            [Job('migrate', 'a', 'b', 512, DirtyMemory(100, 500))])[0])
         errors = [learning.held_out(seen, bandwidth_mb_s=known)['migrate']
                   .error for known in (bandwidth, None)]
         self.assertLess(errors[0], 1e-6)

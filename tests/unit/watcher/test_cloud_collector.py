@@ -326,9 +326,9 @@ class CollectorTest(fakes.WatcherTestCase):
         with mock.patch.object(observer, 'refresh'):
             self.collector.synchronize()
         self.assertEqual(80.0, observer.durations.bandwidth_mb_s)
-        # 800 + 400 + 200 + 100 + 50 + 25 MiB; 40 may be left for the pause.
+        # 800 MiB, half as much in each round, until 3.6 may be left.
         self.assertAlmostEqual(
-            775 / 80, observer.durations.of_all([job])[0]
+            (800 - 3.125) / 80, observer.durations.of_all([job])[0]
             - observer.durations.of('migrate'))
 
     def test_plug_in(self):

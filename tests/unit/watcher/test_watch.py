@@ -8,7 +8,6 @@ from unittest import mock
 from oslo_utils import timeutils
 from watcher.decision_engine import sync
 
-from secondary_scheduler.estimation import learning
 from secondary_scheduler.watcher import (
     cloud,
     observer,
@@ -90,20 +89,6 @@ class ObserverTest(Case):
         self.now += 121
         self.assertRaises(cloud.CloudError, self.seen.cluster, everywhere,
                           locks)
-
-    def test_who_writes_faster_than_memory_is_copied_is_not_migrated(self):
-        self.seen.refresh()
-        one = fakes.report('h1', self.servers[:1]).instances[0]
-        self.report('h1', instances=(dataclasses.replace(
-            one, dirty_1s_mb=60.0, dirty_5s_mb=300.0),))
-        for bandwidth, pinned in ((None, []), (50.0, [one.uuid]),
-                                  (90.0, [])):
-            self.seen.durations = learning.LearnedDurations(
-                bandwidth_mb_s=bandwidth)
-            found = self.seen.cluster(scope.Resolved(frozenset({'h1'})),
-                                      self.history.locks())
-            self.assertEqual(pinned, [uuid for uuid, one in sorted(
-                found.instances.items()) if one.pinned])
 
     def test_other_policies_close_a_host(self):
         self.seen.refresh()
