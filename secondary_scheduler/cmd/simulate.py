@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+import gc
 import sys
 import typing
 
@@ -95,6 +96,9 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)
         return BAD_INPUT
+    # Decisions make many small objects, few of them in circles, beside the
+    # many of the world that stay: looking for circles took a tenth of a run.
+    gc.set_threshold(50_000, 20, 50)
     try:
         return int(getattr(console, action)(**options))
     except console.InputError as exc:

@@ -58,6 +58,8 @@ class Outlook:
                  end_s=one.remaining_s) for one in cluster.in_flight]
         self._coming = {one.instance for one in cluster.in_flight
                         if one.kind in RETURNS}
+        self._ongoing_at: Lazy[str, list[Work]] = Lazy(
+            lambda place: self._seen_from(place, self.ongoing))
         self.guests = Lazy(self._guest)
         self._running = Lazy(self._runners)
         self._policies = Lazy(self._static_first)
@@ -256,7 +258,7 @@ class Outlook:
         """
         for place in self.cluster.places(host):
             here = self._seen_from(place, works)
-            ongoing = self._seen_from(place, self.ongoing)
+            ongoing = self._ongoing_at[place]
             for policy in self._policies[place]:
                 if not policy.violated:
                     yield place, policy, [work for work in here if not (
@@ -271,7 +273,7 @@ class Outlook:
         ask = policy.resource, self.limit(policy), place, at_s
         if estimator.holds(*ask, works):
             return False
-        ongoing = self._seen_from(place, self.ongoing)
+        ongoing = self._ongoing_at[place]
         use = [estimator.demand(policy.resource, place, at_s, those)
                for those in (works, ongoing)]
         return use[0] > use[1] or estimator.holds(*ask, ongoing)

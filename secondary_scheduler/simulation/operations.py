@@ -8,6 +8,7 @@ estimate is that all take as long as the last (EXPERIMENTS 2).  With
 what it needs, whenever they have begun.
 """
 
+import bisect
 from collections.abc import Iterable, Iterator
 import dataclasses
 import itertools
@@ -74,6 +75,8 @@ class Operations:
                  ) -> None:
         self.world = world
         self.flights: dict[int, Flight] = {}    # by instance
+        #: Their instances, ascending: those of a cluster are neighbours.
+        self._flying: list[int] = []
         self.burden = np.zeros((len(RESOURCES), len(world.block_until)))
         self._profile = profile
         self._record = record
@@ -118,7 +121,8 @@ class Operations:
 
     def _ongoing(self, cluster: int) -> list[int]:
         those = self.world.instances_of(cluster)
-        return sorted(one for one in self.flights if one in those)
+        return self._flying[bisect.bisect_left(self._flying, those.start):
+                            bisect.bisect_left(self._flying, those.stop)]
 
     # beginning
 
@@ -148,7 +152,7 @@ class Operations:
 
     def _begin_what_may(self, cluster: int, now: float) -> None:
         waiting = self._waiting[cluster]
-        while True:
+        while waiting:
             undone = {one.id for one in self.of_cluster(cluster)}
             ready = [one for one in waiting if not one.after & undone]
             if not ready:
@@ -169,6 +173,7 @@ class Operations:
             return
         world.left[one] = self._true_duration(flight)
         self.flights[one] = flight
+        bisect.insort(self._flying, one)
         if flight.kind is Kind.START:
             world.booting[one] = True
         if needs is not Status.RUNNING:
@@ -239,7 +244,7 @@ class Operations:
         CPU lets it, in percent of the host.
         """
         world = self.world
-        busy = np.array(sorted(self.flights), dtype=np.int64)
+        busy = np.array(self._flying, dtype=np.int64)
         rate = np.where(
             world.booting[busy] & self._profile.throttles_boot,
             use[busy] / world.boot[busy], 1.0)
@@ -272,6 +277,7 @@ class Operations:
     def _finish(self, flight: Flight, now: float, ok: bool) -> None:
         one = flight.instance
         del self.flights[one]
+        self._flying.remove(one)
         self.world.left[one] = np.inf
         self.world.booting[one] = False
         self._burden(flight, -1)
