@@ -8,7 +8,8 @@ is then what estimates are learned from
 (``secondary_scheduler.estimation.learning``): a third of the operations is
 held out, the lines are fitted to the other two, and so on in turn.
 
-Run it on a box that is up; it boots its own secondaries:
+Run it on a box that is up; it boots its own secondaries and takes some 50
+minutes:
 
     python3 tools/box script benchmarks/operation_durations.py
 """
@@ -39,8 +40,8 @@ import seed
 from shell import BoxError, say
 
 #: What is done to some, and then what brings them back.
-ROUNDS = (('suspend', 'resume'), ('stop', 'start'), ('shelve', 'unshelve'),
-          ('migrate',))
+ROUNDS = (('migrate',), ('stop', 'start'), ('shelve', 'unshelve'),
+          ('suspend', 'resume'))
 #: How many at a time; alone is what happens most.
 CROWDS = (1, 1, 2, 3)
 #: Secondaries, and how many of them a host may hold.
@@ -225,7 +226,8 @@ def main() -> None:
     try:
         secondaries.wait_working(servers)
         operator = Operator(cloud, list(servers))
-        with paused(cloud):
+        # Whoever ends it early sees what it has come to.
+        with paused(cloud), contextlib.suppress(KeyboardInterrupt):
             for kinds in ROUNDS:
                 operator.repeat(kinds, options.each, rng)
     finally:
