@@ -34,6 +34,8 @@ _JOB_COMPLETED_KEPT = 1 | 2
 _JOB_MIGRATIONS = (4, 5)    # in and out
 _MB = 1 << 20
 
+Answer = typing.TypeVar('Answer')
+
 
 class MemoryMeter:
     """Measures the memory of this host's running secondaries.
@@ -85,15 +87,16 @@ class MemoryMeter:
             if self._connection is None:
                 self._connection = self._connect()
                 self._connection.setKeepAlive(5, 3)
-            short, long = (self._written(self._connection, seconds)
-                           for seconds in _PERIODS_S)
+            sizes = self._sizes(self._connection)
+            short, long = (
+                self._written(self._connection, sizes, seconds)
+                for seconds in _PERIODS_S)
             # Who was held up meanwhile has not shown what it writes.
             free = {guest.uuid for guest in self._secondaries()}
             now = self._clock()
             self._measured = {
-                uuid: (now, memory_mb, DirtyMemory(short[uuid][1], written))
-                for uuid, (memory_mb, written) in long.items()
-                if uuid in short and uuid in free}
+                uuid: (now, sizes[uuid], DirtyMemory(short[uuid], long[uuid]))
+                for uuid in short.keys() & long.keys() & free}
             self._failure = ''
         except Exception as exc:
             if self._failure != str(exc):
@@ -103,39 +106,54 @@ class MemoryMeter:
             connection, self._connection = self._connection, None
             close(connection)
 
-    def _written(self, connection: typing.Any, seconds: int
-                 ) -> dict[str, tuple[int, float]]:
-        """Return the memory of guests, and what they write to in a time.
+    def _sizes(self, connection: typing.Any) -> dict[str, int]:
+        """Return the memory of each secondary in MiB, by UUID.
 
-        Both are in MiB, by UUID.
+        What libvirt keeps of the migrations by which they came is noted.
         """
-        begun, copied = [], []
-        for guest in self._secondaries():
-            try:
-                domain = connection.lookupByUUIDString(guest.uuid)
-                copied += _copied(domain.jobStats(_JOB_COMPLETED_KEPT))
-                domain.startDirtyRateCalc(seconds, 0)
-                begun.append((domain, domain.maxMemory() >> 10))
-            except Exception as exc:
-                if not connection.isAlive():
-                    raise
-                # It ends, or is operated on.
-                LOG.debug('Memory of %s: %s', guest.uuid, exc)
+        found = _ask_each(
+            connection, [guest.uuid for guest in self._secondaries()],
+            lambda domain: (domain.maxMemory() >> 10,
+                            domain.jobStats(_JOB_COMPLETED_KEPT)))
+        copied = [rate for _size, job in found.values()
+                  for rate in _copied(job)]
         if copied:
             self.copied = statistics.median(copied)
+        return {uuid: size for uuid, (size, _job) in found.items()}
+
+    def _written(self, connection: typing.Any, uuids: Iterable[str],
+                 seconds: int) -> dict[str, float]:
+        """Return the MiB that secondaries write to in a time, by UUID."""
+        def begin(domain: typing.Any) -> typing.Any:
+            domain.startDirtyRateCalc(seconds, 0)
+            return domain
+
+        begun = list(_ask_each(connection, uuids, begin).values())
         if not begun:
             return {}
         self._wait(seconds + _MARGIN_S)
-        sizes = {domain.UUIDString(): memory_mb
-                 for domain, memory_mb in begun}
-        return {uuid: (sizes[uuid], float(
-                    seconds * stats['dirtyrate.megabytes_per_second']))
-                for uuid, stats in (
-                    (domain.UUIDString(), stats)
-                    for domain, stats in connection.domainListGetStats(
-                        [domain for domain, _memory_mb in begun],
-                        _STATS_DIRTYRATE, _STATS_NOWAIT))
+        return {domain.UUIDString():
+                float(seconds * stats['dirtyrate.megabytes_per_second'])
+                for domain, stats in connection.domainListGetStats(
+                    begun, _STATS_DIRTYRATE, _STATS_NOWAIT)
                 if stats.get('dirtyrate.calc_status') == _MEASURED}
+
+
+def _ask_each(connection: typing.Any, uuids: Iterable[str],
+              ask: Callable[[typing.Any], Answer]) -> dict[str, Answer]:
+    """Return what the domains answer; who ends meanwhile says nothing.
+
+    Nor does, within libvirt's 30 s, one that is being migrated.
+    """
+    answers = {}
+    for uuid in uuids:
+        try:
+            answers[uuid] = ask(connection.lookupByUUIDString(uuid))
+        except Exception as exc:
+            if connection.isAlive() != 1:   # 0: it is not, -1: who knows
+                raise
+            LOG.debug('Memory of %s: %s', uuid, exc)
+    return answers
 
 
 def _copied(job: dict[str, typing.Any]) -> list[float]:

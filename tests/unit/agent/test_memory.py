@@ -108,7 +108,7 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual(0, self.connection.closed)
 
     def test_who_was_held_up_meanwhile_has_shown_nothing(self):
-        asked = iter(([ONE, TWO], [ONE, TWO], [TWO]))
+        asked = iter(([ONE, TWO], [TWO]))
         meter = memory.MemoryMeter(
             self.connect, lambda: [types.SimpleNamespace(uuid=uuid)
                                    for uuid in next(asked)],
