@@ -65,11 +65,17 @@ class MemoryMeter:
         known = self._known(uuid)
         return known and known[1]
 
-    def restless(self, uuid: str) -> bool:
-        """Tell whether a migration would not end if it was let run on."""
+    def floor_s(self, uuid: str) -> float:
+        """Return for how long a migration needs a secondary at the floor.
+
+        That is twice what copying its memory takes, in seconds; 0 if the
+        migration ends anyway, or if that is not known.
+        """
         known = self._known(uuid)
-        return bool(known and self.copied
-                    and not precopy.converges(*known, self.copied))
+        if (known is None or self.copied is None
+                or precopy.converges(*known, self.copied)):
+            return 0.0
+        return 2 * known[0] / self.copied
 
     def _known(self, uuid: str) -> tuple[int, DirtyMemory] | None:
         """Return the memory of a secondary and what it writes to of it."""
@@ -95,6 +101,8 @@ class MemoryMeter:
             free = {guest.uuid for guest in self._secondaries()}
             now = self._clock()
             self._measured = {
+                uuid: known for uuid, known in self._measured.items()
+                if now - known[0] <= self._lasts} | {
                 uuid: (now, sizes[uuid], DirtyMemory(short[uuid], long[uuid]))
                 for uuid in short.keys() & long.keys() & free}
             self._failure = ''

@@ -44,6 +44,8 @@ LOG = logging.getLogger(__name__)
 STATUS = 'status.json'
 
 _DESCRIBE_S = 30.0
+#: A measurement of memory takes less.
+_MEASURING_S = 10.0
 #: Not all news is announced, so reports are compared this often.
 _NEWS_S = 0.25
 #: A report at once, but at most so often, whatever flutters.
@@ -139,7 +141,7 @@ class Agent:
                 if not guest.paused
                 and not self.floors.operated(guest.uuid)
                 and not self.floors.floored(guest.uuid)],
-            3 * options.dirty_rate_interval)
+            3 * options.dirty_rate_interval + _MEASURING_S)
         self._inventory: typing.Any = None
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
@@ -228,20 +230,23 @@ class Agent:
                                  self.domains.secondaries()])
 
     # -- what can be asked over RPC ----------------------------------------
-    def hand_over(self, uuid: str) -> dict[str, typing.Any]:
+    def hand_over(self, uuid: str, migrates: bool = False
+                  ) -> dict[str, typing.Any]:
         """Make a secondary ready for an operation of Nova's.
 
         Its emulator and I/O threads run freely for a while, since suspend
         and migration happen there; its vCPUs go to the floor if a policy
-        fails at the moment, or if a migration would not end otherwise.
+        fails at the moment, or if it ``migrates`` and that would not end.
         """
         guest = self._guest(uuid)
         if guest is None:
             return {'ok': False, 'floored': False,
                     'reason': f'no secondary {uuid} runs on {self.host}'}
-        self.floors.operate(uuid, self.conf.secondary_agent.operation_grace)
+        needed_s = self.memory.floor_s(uuid) if migrates else 0.0
+        self.floors.operate(uuid, max(
+            needed_s, self.conf.secondary_agent.operation_grace))
         dirty = self.memory.dirty(uuid)
-        if self.trigger.failing or self.memory.restless(uuid):
+        if self.trigger.failing or needed_s:
             self.floors.add(uuid, Reason.OPERATION)
         floored = self.floors.floored(uuid)
         ok = (self.actuator.floor(guest, service=False) if floored

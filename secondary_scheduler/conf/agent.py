@@ -161,8 +161,9 @@ value makes operations faster, a smaller one makes them quieter.
         help="""
 For how many seconds after a hand-over the emulator and I/O threads of a
 guest run without the floor's limit, and its vCPUs stay at the floor if a
-policy was failing or a migration would not have ended. It bounds what a lost
-message can do: an operation that takes longer goes on more slowly.
+policy was failing. It bounds what a lost message can do: an operation that
+takes longer goes on more slowly. Where a migration would not end otherwise, it
+is twice the time in which the memory is copied, if that is longer.
 """),
     cfg.FloatOpt(
         'domain_period',

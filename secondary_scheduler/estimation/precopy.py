@@ -5,7 +5,7 @@ round copies what was written meanwhile, and so on, until the rest is so little
 that the guest can be paused for it (Sliwko 2.1; ``PrecopyCostModel`` of the
 specification, 9.5).  A guest that writes faster than memory is copied never
 gets there: its agent takes it to the floor for the migration, where it hardly
-writes.
+writes, if it knows.
 """
 
 from collections.abc import Iterator

@@ -338,13 +338,17 @@ class AgentClient:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._client = _Client(conf, AGENT_TOPIC)
 
-    def hand_over(self, host: str, uuid: str, timeout: float = 5.0
-                  ) -> dict[str, typing.Any]:
+    def hand_over(self, host: str, uuid: str, timeout: float = 5.0,
+                  migrates: bool = False) -> dict[str, typing.Any]:
         """Ask the agent to make an instance ready for Nova's operation.
+
+        ``migrates`` says that it is a live migration.
 
         :raises AgentUnreachable: if it does not agree within ``timeout`` s.
         """
-        return self._call(host, 'hand_over', timeout, uuid=uuid)
+        # Agents of before refuse what they do not know.
+        more = {'migrates': True} if migrates else {}
+        return self._call(host, 'hand_over', timeout, uuid=uuid, **more)
 
     def get_status(self, host: str, timeout: float = 5.0
                    ) -> dict[str, typing.Any]:
@@ -364,7 +368,7 @@ class AgentClient:
                         {'host': host, 'reason': exc})
 
     def _call(self, host: str, method: str, timeout: float,
-              **arguments: str) -> dict[str, typing.Any]:
+              **arguments: str | bool) -> dict[str, typing.Any]:
         try:
             answer = self._client.prepare(server=host, timeout=timeout).call(
                 {}, method, **arguments)
@@ -383,9 +387,9 @@ class _AgentEndpoint:
     def __init__(self, endpoint: typing.Any) -> None:
         self._endpoint = endpoint
 
-    def hand_over(self, ctxt: Mapping[str, typing.Any], uuid: str
-                  ) -> dict[str, typing.Any]:
-        return dict(self._endpoint.hand_over(uuid))
+    def hand_over(self, ctxt: Mapping[str, typing.Any], uuid: str,
+                  migrates: bool = False) -> dict[str, typing.Any]:
+        return dict(self._endpoint.hand_over(uuid, migrates))
 
     def thaw_hint(self, ctxt: Mapping[str, typing.Any], uuid: str) -> None:
         self._endpoint.thaw_hint(uuid)

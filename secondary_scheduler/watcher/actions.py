@@ -186,6 +186,18 @@ class SecondaryAction(base.BaseAction):
 
     def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
         self._hand_over()
+        try:
+            server = self._have_done(cloud)
+        except Exception:
+            if self.source is not None:
+                _agents().thaw_hint(self.source, self.uuid)
+            raise
+        if 'ACTIVE' in self.AFTER and server.host is not None:
+            _agents().thaw_hint(server.host, self.uuid)
+        return server
+
+    def _have_done(self, cloud: clouds.Cloud) -> snapshot.Server:
+        """Have Nova do it; return the server as it is then."""
         stages.mark_first_call(self.input_parameters.get('batch')
                                or self.uuid)
         self.prepare(cloud)
@@ -202,8 +214,6 @@ class SecondaryAction(base.BaseAction):
             self._fail(f'the instance is {server.status} on '
                        f'{server.host}{refused}')
         self.conclude(cloud, server)
-        if 'ACTIVE' in self.AFTER and server.host is not None:
-            _agents().thaw_hint(server.host, self.uuid)
         return server
 
     def _fail(self, why: str) -> NoReturn:
@@ -217,7 +227,8 @@ class SecondaryAction(base.BaseAction):
         try:
             answer = _agents().hand_over(
                 self.source, self.uuid,
-                CONF.secondary_watcher.hand_over_timeout)
+                CONF.secondary_watcher.hand_over_timeout,
+                migrates=self.KIND is Kind.MIGRATE)
             self.dirty = answer.get('dirty_mb')
         except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',

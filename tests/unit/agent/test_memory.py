@@ -93,7 +93,6 @@ class MemoryMeter(unittest.TestCase):
         self.meter.measure()
         self.guests = []
         self.meter.measure()
-        self.assertEqual([None, None], self.seen())
         self.assertEqual(2, len(self.waited))
 
     def test_one_that_ends_or_is_operated_on_hides_no_other(self):
@@ -104,7 +103,7 @@ class MemoryMeter(unittest.TestCase):
         self.domains[0].error, self.domains[1].rate = None, None
         self.guests += ['gone']
         self.meter.measure()
-        self.assertEqual([(40, 200), None], self.seen())
+        self.assertEqual([(40, 200), (7, 35)], self.seen())
         self.assertEqual(0, self.connection.closed)
 
     def test_who_was_held_up_meanwhile_has_shown_nothing(self):
@@ -121,15 +120,24 @@ class MemoryMeter(unittest.TestCase):
         self.meter.measure()
         self.now += 91
         self.assertEqual([None, None], self.seen())
-        self.assertFalse(self.meter.restless(ONE))
+        self.assertEqual(0, self.meter.floor_s(ONE))
 
     def test_who_would_not_end(self):
         self.meter.measure()
-        self.assertFalse(self.meter.restless(ONE), 'nothing has moved yet')
-        for bandwidth, restless in ((30.0, True), (60.0, False)):
+        self.assertEqual(0, self.meter.floor_s(ONE), 'nothing has moved yet')
+        for bandwidth, seconds in ((32.0, 64.0), (60.0, 0)):
             self.meter.copied = bandwidth
-            self.assertEqual([restless, False], [
-                self.meter.restless(uuid) for uuid in (ONE, TWO)])
+            self.assertEqual([seconds, 0], [
+                self.meter.floor_s(uuid) for uuid in (ONE, TWO)])
+
+    def test_one_that_was_missed_is_known_for_a_while(self):
+        self.meter.measure()
+        self.now += 40
+        self.guests = [TWO]
+        self.meter.measure()
+        self.assertEqual([(40, 200), (0, 0)], self.seen())
+        self.now += 51
+        self.assertEqual([None, (0, 0)], self.seen())
 
     def test_a_dead_connection_is_opened_anew(self):
         self.meter.measure()

@@ -242,9 +242,11 @@ class HandOver(Base):
         self.assertFalse(self.agent.floors.floored(self.uuid))
 
     def test_a_migration_that_would_not_end_floors_until_the_hint(self):
-        with mock.patch.object(self.agent.memory, 'restless',
-                               {self.uuid: True}.get):
-            answer = self.agent.hand_over(self.uuid)
+        with mock.patch.object(self.agent.memory, 'floor_s',
+                               {self.uuid: 500.0}.get):
+            # Who is stopped has to hear of it, and who is suspended ends.
+            self.assertFalse(self.agent.hand_over(self.uuid)['floored'])
+            answer = self.agent.hand_over(self.uuid, migrates=True)
         self.assertEqual((True, True, (0, 0)), (
             answer['ok'], answer['floored'], answer['dirty_mb']))
         self.assertEqual('1000 100000', self.host.quota(0))

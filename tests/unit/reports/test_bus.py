@@ -247,10 +247,10 @@ class Endpoint:
     def __init__(self):
         self.hints = []
 
-    def hand_over(self, uuid):
+    def hand_over(self, uuid, migrates):
         if uuid == 'foreign':
             raise ValueError('not a secondary')
-        return {'uuid': uuid, 'state': 'floor'}
+        return {'uuid': uuid, 'migrates': migrates}
 
     def thaw_hint(self, uuid):
         self.hints.append(uuid)
@@ -271,8 +271,10 @@ class AgentTest(BusCase):
         self.client = bus.AgentClient(self.conf)
 
     def test_calls(self):
-        self.assertEqual({'uuid': 'u1', 'state': 'floor'},
-                         self.client.hand_over('node1', 'u1'))
+        for migrates in (False, True):
+            self.assertEqual(
+                {'uuid': 'u1', 'migrates': migrates},
+                self.client.hand_over('node1', 'u1', migrates=migrates))
         self.assertEqual({'priority': 'effective'},
                          self.client.get_status('node1'))
         self.client.thaw_hint('node1', 'u2')

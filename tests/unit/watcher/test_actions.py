@@ -78,7 +78,8 @@ class OperationsTest(ActionCase):
                          r'^preempt@\d{4}-.*Z$')
         self.assertEqual(['set', 'suspend'],
                          [c[0] for c in self.cloud.calls])
-        self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0)
+        self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0,
+                                                      migrates=False)
 
     def test_its_duration_is_noted(self):
         noted = self.action(self.plan(self.audit(1)))
@@ -96,6 +97,8 @@ class OperationsTest(ActionCase):
         self.agents.hand_over.return_value = {
             'ok': True, 'dirty_mb': [12.0, 30]}
         self.run_action(actions.Migrate, action=noted.uuid, target='h2')
+        self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0,
+                                                      migrates=True)
         noted.refresh()
         self.assertRegex(
             noted.status_message,
@@ -167,6 +170,12 @@ class OperationsTest(ActionCase):
     def test_silent_agent_is_no_obstacle(self):
         self.agents.hand_over.side_effect = bus.AgentUnreachable('gone')
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
+
+    def test_one_that_fails_is_let_run_again(self):
+        with mock.patch.object(self.cloud, 'live_migrate',
+                               side_effect=cloud.CloudError('no')):
+            self.assert_fails(actions.Migrate, 'no', target='h2')
+        self.agents.thaw_hint.assert_called_once_with('h1', ONE)
 
     def test_first_call_is_logged_once_a_batch(self):
         with self.assertLogs(actions.stages.LOG.logger, 'INFO') as logs:
