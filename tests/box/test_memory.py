@@ -54,10 +54,10 @@ def test_who_writes_too_fast_is_floored_for_a_migration(
         host = primaries.wait_active(cloud, uuid).compute_host
         wait_until(lambda: seen(host, uuid).get('dirty_1s_mb'), MEASURED_S,
                    lambda: f'its writing is measured: {agent_status(host)}')
-        target = wait_until(
-            lambda: next((name for name in calm_fleet.hosts if name != host
-                          and agent_status(name).get('admission')), None),
-            120, 'another host is open')
+        target = next(name for name in calm_fleet.hosts if name != host)
+        calm_fleet.delete(calm_fleet.on(target))
+        wait_until(lambda: agent_status(target).get('admission'), 120,
+                   lambda: f'{target} is open: {agent_status(target)}')
         migrate(cloud, uuid, target)
         wait_until(lambda: agent_status(target).get('migration_mb_s')
                    and seen(target, uuid).get('dirty_1s_mb'), MEASURED_S,
