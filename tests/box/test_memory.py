@@ -21,8 +21,11 @@ def seen(host, uuid):
 
 
 def agents(host):
-    """Return a client of the agents, with a host's own account."""
-    conf = cfg.ConfigOpts()
+    """Return a client of the agents, with a host's own account.
+
+    oslo.messaging wants the process's own configuration for its tracing.
+    """
+    conf = cfg.CONF
     policy.register_opts(conf)
     conf(['--config-file',
           str(layout.ETC / 'secondary_scheduler/policies.conf'),
