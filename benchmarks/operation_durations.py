@@ -3,10 +3,10 @@
 Action plans of one kind each, of one to three operations, one at a time on a
 host as ours have them, go through Watcher's applier to Nova, on nine
 secondaries, a third of which write to their memory all the time; the primaries
-are calm.  What the actions note of their durations
-is then what estimates are learned from
-(``secondary_scheduler.estimation.learning``): a third of the operations is
-held out, the lines are fitted to the other two, and so on in turn.
+are calm.  What the actions note of their durations is then what estimates are
+learned from (``secondary_scheduler.estimation.learning``): a third of the
+operations is held out, the lines are fitted to the other two, and so on in
+turn.
 
 Run it on a box that is up; it boots its own secondaries and takes some 50
 minutes:

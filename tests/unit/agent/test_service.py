@@ -241,6 +241,20 @@ class HandOver(Base):
         self.agent.thaw_hint(self.uuid)
         self.assertFalse(self.agent.floors.floored(self.uuid))
 
+    def test_only_secondaries_that_do_what_they_want_are_measured(self):
+        def measured():
+            return [guest.uuid for guest in self.agent.memory._secondaries()]
+
+        self.host.guest(1, specs={})
+        self.agent.domains.refresh()
+        self.assertEqual([self.uuid], measured())
+        self.agent.hand_over(self.uuid)
+        self.assertEqual([], measured())
+        self.agent.thaw_hint(self.uuid)
+        self.assertEqual([self.uuid], measured())
+        self.agent.floors.add(self.uuid, Reason.ENTRY)
+        self.assertEqual([], measured())
+
     def test_a_migration_that_would_not_end_floors_until_the_hint(self):
         with mock.patch.object(self.agent.memory, 'floor_s',
                                {self.uuid: 500.0}.get):
