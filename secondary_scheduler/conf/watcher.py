@@ -52,6 +52,21 @@ host is treated as violated, so that instances at the floor are migrated or
 suspended where that frees them or saves their work, instead of standing
 still.
 """),
+    cfg.BoolOpt(
+        'agents_first',
+        default=False,
+        mutable=True,
+        help="""
+Whether violations of policies on CPU are the agents' to end, so that
+operations follow only where an instance has been at the floor for
+``floored_bound`` seconds. An agent holds such a policy by itself and at no
+loss of work, and most bursts of primaries are over before an operation would
+be. True, with a ``floored_bound`` of some minutes, leads to very few
+operations, while instances may stand still for as long; false, the default,
+moves or suspends them at once, so that they run elsewhere or at least wait
+without holding memory. Policies on slots, which only operations can end, are
+not concerned.
+"""),
     cfg.FloatOpt(
         'backoff',
         default=30.0,
@@ -124,6 +139,18 @@ Largest number of work units (alternatives examined) one decision may spend.
 A decision that runs out of it carries out the best plan found so far. It is
 counted in work and not in seconds so that the same situation leads to the
 same plan.
+"""),
+    cfg.FloatOpt(
+        'ageing',
+        default=0.0,
+        min=0.0,
+        mutable=True,
+        help="""
+Points of priority that a preempted lease gains for each hour in which it waits
+to come back. Those of higher priority come back first, and among equals those
+that have waited longest; a lease of low priority may so wait for ever where
+others keep coming and going. With 1.0 one of priority 3 is served before those
+of priority 5 after two hours. It says nothing about who has to give way.
 """),
     cfg.IntOpt(
         'operations_per_host',

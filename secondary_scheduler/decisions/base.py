@@ -1,8 +1,8 @@
 """The interface of every decision.
 
 Drivers are stevedore entry points in ``secondary_scheduler.decisions``; they
-are constructed with ``(limits, durations)`` and hold no state from one
-decision to the next.
+are constructed with ``limits``, ``durations`` and ``ageing``, and hold no
+state from one decision to the next.
 """
 
 import abc
@@ -71,12 +71,18 @@ class Budget:
 
 
 class Decision(abc.ABC):
-    """Turns a cluster and a request into a plan."""
+    """Turns a cluster and a request into a plan.
+
+    ``ageing`` is what a lease that waits gains for each hour, in points of
+    priority.
+    """
 
     def __init__(self, limits: Limits | None = None,
-                 durations: DurationModel | None = None) -> None:
+                 durations: DurationModel | None = None, *,
+                 ageing: float = 0.0) -> None:
         self.limits = limits or Limits()
         self.durations: DurationModel = durations or Durations()
+        self.ageing = ageing
 
     @abc.abstractmethod
     def decide(self, cluster: Cluster, request: Request,

@@ -35,14 +35,15 @@ class GuidedDecision(base.Decision):
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None,
                  profile: Profile | None = None,
-                 elapsed: Callable[[], float] = lambda: 0.0) -> None:
+                 elapsed: Callable[[], float] = lambda: 0.0, *,
+                 ageing: float = 0.0) -> None:
         """Take the options.
 
         ``profile`` is by default that of a cloud whose agents hold policies;
         ``elapsed`` returns the seconds since the decision began; by default
         none pass, so that the same cluster always gives the same plan.
         """
-        super().__init__(limits, durations)
+        super().__init__(limits, durations, ageing=ageing)
         self.profile = profile or with_agents(self.limits)
         self.elapsed = elapsed
 
@@ -53,7 +54,7 @@ class GuidedDecision(base.Decision):
                        if not request.hosts or name in request.hosts)
         if request.kind == 'return':
             draft = Draft(cluster, self.limits)
-            homecoming.bring_back(draft, hosts, budget)
+            homecoming.bring_back(draft, hosts, budget, self.ageing)
             return Plan(ordering.arrange(cluster, draft.steps, self.limits,
                                          self.durations),
                         truncated=budget.truncated)

@@ -1,44 +1,41 @@
 """Coming back: run again what was preempted, take home what was moved.
 
-Only whole leases return, the highest priority first; one without room does
-not keep the next from returning (Boettger R27: backfill).  On each host
-there must be a useful share for everyone, while nobody has to leave as long
-as policies hold with less: so a constant load ends in an empty plan.
+Only whole leases return, in the order of the queue (``waiting``).  On each
+host there must be a useful share for everyone, while nobody has to leave as
+long as policies hold with less: so a constant load ends in an empty plan.
 """
 
 from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft, is_movable
-from secondary_scheduler.model.cluster import DOWN, Instance, State
+from secondary_scheduler.decisions.waiting import Waiting, queue
+from secondary_scheduler.model.cluster import Instance, State
 
 
-def bring_back(draft: Draft, scope: Collection[str], budget: Budget) -> None:
+def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
+               ageing: float) -> None:
     """Add the steps that bring back what belongs on the hosts of ``scope``.
 
     While any host is violated, instances return only where they are: the
     room of other hosts is kept for those that have to leave that host.
     """
     roaming = not draft.cluster.violated
-    for lease in draft.leases():
+    for lease in queue(draft.cluster, ageing):
         _return_lease(draft, lease, scope, roaming, budget)
     if roaming:
         _take_home(draft, scope)
 
 
-def _return_lease(draft: Draft, lease: str, scope: Collection[str],
+def _return_lease(draft: Draft, lease: Waiting, scope: Collection[str],
                   roaming: bool, budget: Budget) -> None:
-    members = draft.members(lease)
-    if any(i.state is State.BUSY or i.blocked for i in members):
-        return
-    due = [i for i in members if i.preempted and i.state in DOWN]
-    if any(i.host is not None and i.host not in scope for i in due):
+    if any(one.host is not None and one.host not in scope
+           for one in lease.due):
         return
     begun = len(draft.steps)
-    for instance in due:
+    for instance in lease.due:
         if not _return_instance(draft, instance, scope, roaming, budget):
-            for step in reversed(draft.steps[begun:]):
-                draft.withdraw(step)
+            draft.rewind(begun)
             return
 
 

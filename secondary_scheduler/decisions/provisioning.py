@@ -13,96 +13,33 @@ frees the host) may come up on any.
 """
 
 from collections.abc import Callable
-import dataclasses
 
 from secondary_scheduler.decisions import base
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile
+from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.feasibility import Work
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.model.cluster import (
-    DOWN,
-    Cluster,
-    Instance,
-    Lease,
-    State,
-)
+from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import Plan
-
-#: What each instance of a lease adds to its priority (Boettger R26).
-SIZE_WEIGHT = 0.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Waiting:
-    """A lease in the queue, and its instances that are to come up."""
-
-    lease: str
-    priority: float
-    waited_s: float
-    due: tuple[Instance, ...]
-
-    @property
-    def rank(self) -> tuple[float, float, str]:
-        """Order in the queue, the first being served first."""
-        return -self.priority, -self.waited_s, self.lease
-
-
-def priority(lease: Lease, size: int) -> float:
-    """Return the priority of a lease of ``size`` instances.
-
-    ``owner_priority + 0.5 size`` (R26), unless one is given (X26).
-    """
-    if lease.priority is not None:
-        return lease.priority
-    return lease.owner_priority + SIZE_WEIGHT * size
-
-
-def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
-    """Return the leases that wait, in the order in which they are served.
-
-    A lease waits if it says so, or if some of its instances were preempted;
-    one of which only its instances are known has the lowest of their
-    priorities.  ``ageing`` is added to a priority for each hour of waiting;
-    without it the lowest may wait for ever (Boettger 3.5).
-    """
-    waiting = []
-    for name in {one.lease for one in cluster.instances.values()
-                 if one.state in DOWN}:
-        instances = cluster.members(name)
-        known = cluster.leases.get(name)
-        queued = known is not None and known.queued
-        due = tuple(one for one in instances if one.state in DOWN
-                    and (queued or one.preempted))
-        # Half a lease does not run: who is busy or blocked is waited for.
-        if not due or any(one.state is State.BUSY or one.blocked
-                          for one in instances):
-            continue
-        lease = known or Lease(name, min(one.priority for one in instances))
-        waiting.append(Waiting(
-            name, priority(lease, len(instances))
-            + ageing * lease.waited_s / 3600, lease.waited_s, due))
-    return sorted(waiting, key=lambda one: one.rank)
 
 
 class ProvisioningDecision(base.Decision):
     """First come, first served by priority, first fit, all or nothing.
 
-    ``ageing`` is in points of priority an hour.  Where it ``spreads`` an
-    instance comes up where those who run could leave it the most CPU, as
-    Nova's weigher of ours has it; agents squeeze all to their least share, so
-    that room alone says little of what a newcomer gets.
+    Where it ``spreads`` an instance comes up where those who run could leave
+    it the most CPU, as Nova's weigher of ours has it; agents squeeze all to
+    their least share, so that room alone says little of what a newcomer gets.
     """
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None,
-                 profile: Profile | None = None,
-                 ageing: float = 0.0, spreads: bool = True) -> None:
-        super().__init__(limits, durations)
+                 profile: Profile | None = None, *, ageing: float = 0.0,
+                 spreads: bool = True) -> None:
+        super().__init__(limits, durations, ageing=ageing)
         self.profile = profile or Profile()
-        self.ageing = ageing
         self.spreads = spreads
 
     def decide(self, cluster: Cluster, request: base.Request,

@@ -25,6 +25,7 @@ from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import perprocess, stages
 from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.locks import Begun, Locks
 
 LOG = log.getLogger(__name__)
 
@@ -96,43 +97,6 @@ class Child:
     switch: str | None
     hosts: frozenset[str]
     failed: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Begun:
-    """An operation of a plan that is not finished; ``age`` in seconds."""
-
-    kind: str
-    instance: str
-    source: str | None
-    target: str | None
-    age: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Locks:
-    """What must be left alone: operated on now, or in its back-off.
-
-    Pinned instances may be operated on, but not migrated.  ``begun`` are the
-    operations of plans that an applier carries out or will.
-    """
-
-    busy_instances: frozenset[str] = frozenset()
-    busy_hosts: frozenset[str] = frozenset()
-    resting_instances: frozenset[str] = frozenset()
-    resting_hosts: frozenset[str] = frozenset()
-    pinned_instances: frozenset[str] = frozenset()
-    begun: tuple[Begun, ...] = ()
-
-    @property
-    def instances(self) -> frozenset[str]:
-        """Instances no decision may touch now."""
-        return self.busy_instances | self.resting_instances
-
-    @property
-    def hosts(self) -> frozenset[str]:
-        """Hosts no decision may touch now."""
-        return self.busy_hosts | self.resting_hosts
 
 
 def _age(moment: datetime.datetime | None) -> float:

@@ -17,9 +17,9 @@ from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import locks, totals, violations
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher import snapshot as snapshots
-from secondary_scheduler.watcher import totals, violations
 
 LOG = log.getLogger(__name__)
 
@@ -31,8 +31,6 @@ _FIRST_CALLS_S = 2.0
 _AGREED_S = 15.0
 #: Seconds between two looks at what hosts break together.
 _TOTALS_S = 1.0
-#: Seconds that an operation which should have ended is expected to take yet.
-_LEAST_S = 1.0
 #: Longest time in seconds for which a refresh gives way to batches.
 _PATIENCE_S = 10.0
 
@@ -78,6 +76,8 @@ class Observer:
         if known and report.host not in known:
             LOG.debug('Ignored a report of unknown host %s.', report.host)
             return
+        if self._conf.secondary_watcher.agents_first:
+            report = _left_to_the_agent(report)
         if self.book.accept(report):
             self._note(report)
             self.arrived.set()
@@ -295,7 +295,7 @@ class Observer:
         return self._parsed
 
     def cluster(self, scope: scopes.Resolved,
-                locks: histories.Locks) -> cluster.Cluster:
+                held: locks.Locks) -> cluster.Cluster:
         """Build the cluster for a decision.
 
         :raises CloudError: if the facts of hosts are missing or too old.
@@ -314,15 +314,17 @@ class Observer:
                 LOG.warning('The agent on %s follows other policies than '
                             'this service: the host is closed.', name)
         found = snapshots.build(
-            snapshot, scope, fresh, blocked_hosts=locks.hosts,
-            blocked_instances=locks.instances,
-            pinned_instances=locks.pinned_instances,
-            in_flight=[cluster.InFlight(
-                one.kind, one.instance, one.source, one.target,
-                max(_LEAST_S, self.durations.of(one.kind) - one.age))
-                for one in locks.begun], relief=self.relief_due(),
-            policies_hash=expected,
+            snapshot, scope, fresh, held, self.durations,
+            relief=self.relief_due(), policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
         return dataclasses.replace(found, items=totals.items(
             policies or (), found, snapshot.places, scope.hosts,
             self._exceeded()))
+
+
+def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:
+    """Return a report that asks for no help where its agent needs none."""
+    return dataclasses.replace(report, policies=tuple(
+        dataclasses.replace(one, state=reports.PolicyState.FAILING)
+        if one in report.violated and one.resource not in cluster.STATIC
+        else one for one in report.policies))

@@ -3,11 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 import dataclasses
+import datetime
 from typing import Any
 
+from oslo_utils import timeutils
+
+from secondary_scheduler.estimation.durations import DurationModel, Job
 from secondary_scheduler.model import cluster, reports, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.locks import Begun, Locks
 
 #: Server metadata: set while an instance is down because we put it down,
 #: ``<reason>@<UTC time>``; and the host from which we moved it.
@@ -23,6 +28,8 @@ _STATES = {
 }
 #: Part of its cap from which an instance counts as held by it.
 _HELD = 0.8
+#: Seconds that an operation which should have ended is expected to take yet.
+_LEAST_S = 1.0
 _BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
          'REVERT_RESIZE', 'PASSWORD')
 
@@ -42,6 +49,7 @@ class Server:
     mark: vocabulary.SecondaryMark
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    updated: datetime.datetime | None = None
 
     @classmethod
     def from_sdk(cls, server: Any) -> 'Server | None':
@@ -61,7 +69,9 @@ class Server:
             vcpus=int(flavor.vcpus or 0), memory_mb=int(flavor.ram or 0),
             disk_gb=int(flavor.disk or 0) + int(flavor.ephemeral or 0),
             mark=mark, metadata=dict(server.metadata or {}),
-            hints=dict(server.scheduler_hints or {}))
+            hints=dict(server.scheduler_hints or {}),
+            updated=(timeutils.parse_isotime(server.updated_at)
+                     if server.updated_at else None))
 
     def _label(self, metadata_key: str, hint: str) -> str | None:
         value = self.metadata.get(metadata_key) or self.hints.get(hint)
@@ -90,6 +100,22 @@ class Server:
         if self.task_state is not None or self.status in _BUSY:
             return cluster.State.BUSY
         return _STATES.get(self.status, cluster.State.OTHER)
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it is down because we took it down."""
+        return self.state in cluster.DOWN and PREEMPTED in self.metadata
+
+    @property
+    def unchanged_s(self) -> float:
+        """Seconds since Nova has changed it, 0 if that is not known.
+
+        For one that is preempted that is how long it has waited.  The time in
+        its mark would be an owner's to change.
+        """
+        return max(0.0, timeutils.delta_seconds(
+            self.updated, timeutils.utcnow(with_timezone=True))
+            ) if self.updated else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,12 +201,9 @@ def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
 
 
 def build(snapshot: Snapshot, scope: scopes.Resolved,
-          fresh: Mapping[str, reports.HostReport],
-          blocked_hosts: Collection[str], blocked_instances: Collection[str],
-          pinned_instances: Collection[str],
-          in_flight: Iterable[cluster.InFlight], relief: Collection[str],
-          policies_hash: str | None, share: float,
-          ) -> cluster.Cluster:
+          fresh: Mapping[str, reports.HostReport], locks: Locks,
+          durations: DurationModel, relief: Collection[str],
+          policies_hash: str | None, share: float) -> cluster.Cluster:
     """Put Nova's facts and the agents' reports together.
 
     A host outside the scope, or whose agent is silent, closed, or follows
@@ -188,9 +211,8 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
     What a report says of an instance counts only where Nova has it on that
     host (risks.md F21).  What others than a host's instances hold there, a
     live migration to it or one that left its claim, is nobody's to give away
-    and counts as reserved.  Of operations ``in_flight`` those count that Nova
-    does not show to have ended, or not to fit any more.  ``share`` is what an
-    instance is to have at least where it stays, in percent.
+    and counts as reserved.  ``share`` is what an instance is to have at least
+    where it stays, in percent.
     """
     seen = {(name, i.uuid): i
             for name, report in fresh.items() for i in report.instances}
@@ -207,24 +229,18 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             preempt_policy=server.mark.preempt_policy,
             cpu=_demand(reported, share) if reported else None,
             dirty=_dirty(reported),
-            preempted=state in cluster.DOWN and PREEMPTED in server.metadata,
-            blocked=(uuid in blocked_instances
+            preempted=server.preempted,
+            blocked=(uuid in locks.instances
                      or scope.excludes(uuid, server.project)),
-            pinned=uuid in pinned_instances,
+            pinned=uuid in locks.pinned_instances,
             anti_affinity=snapshot.groups.get(uuid),
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))
         if server.host is not None:
             held[server.host].update(one.claims)
-    flights: dict[str, cluster.InFlight] = {}
+    in_flight = _in_flight(locks.begun, instances, snapshot.hosts, durations)
     for flight in in_flight:
-        mover = instances.get(flight.instance)
-        if (mover is None or mover.uuid in flights
-                or not _goes_on(flight, mover)
-                or not {flight.source, flight.target} - {None}
-                <= snapshot.hosts.keys()):
-            continue
-        flights[mover.uuid] = flight
+        mover = instances[flight.instance]
         if flight.target not in (None, mover.host):
             held[flight.target].update(mover.claims)
     hosts = {}
@@ -246,12 +262,51 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                 and not host.switched_off and report
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
-            blocked=name in blocked_hosts)
-    return cluster.Cluster(hosts, instances,
-                           in_flight=tuple(flights.values()))
+            blocked=name in locks.hosts)
+    return cluster.Cluster(hosts, instances, _waiting(snapshot.servers),
+                           in_flight)
 
 
-def _goes_on(operation: cluster.InFlight, instance: cluster.Instance) -> bool:
+def _waiting(servers: Mapping[str, Server]) -> dict[str, cluster.Lease]:
+    """Return the leases that wait to come back.
+
+    How many instances a lease has plays no part in its priority, as it does
+    in the thesis (R26): an owner could raise it by adding more.
+    """
+    members = defaultdict(list)
+    for server in servers.values():
+        members[server.lease].append(server)
+    return {name: cluster.Lease(
+        name, priority=min(one.priority for one in those),
+        waited_s=max(one.unchanged_s for one in those if one.preempted))
+        for name, those in members.items()
+        if any(one.preempted for one in those)}
+
+
+def _in_flight(begun: Iterable[Begun],
+               instances: Mapping[str, cluster.Instance],
+               hosts: Collection[str], durations: DurationModel,
+               ) -> tuple[cluster.InFlight, ...]:
+    """Return what goes on, with what is expected to remain of it.
+
+    Not what Nova shows to have ended, or not to fit any more; of two on one
+    instance the first.
+    """
+    going = {one.instance: one for one in reversed(tuple(begun))
+             if one.instance in instances
+             and _goes_on(one, instances[one.instance])
+             and all(host is None or host in hosts
+                     for host in (one.source, one.target))}
+    lasting = durations.of_all([
+        Job(one.kind, one.source, one.target, instances[uuid].memory_mb,
+            instances[uuid].dirty) for uuid, one in going.items()])
+    return tuple(
+        cluster.InFlight(one.kind, one.instance, one.source, one.target,
+                         max(_LEAST_S, seconds - one.age))
+        for one, seconds in zip(going.values(), lasting, strict=True))
+
+
+def _goes_on(operation: Begun, instance: cluster.Instance) -> bool:
     """Tell whether an operation has not had its effect, but may have it."""
     begins = (cluster.DOWN if operation.kind in operations.RETURNS
               else {cluster.State.ACTIVE})

@@ -69,11 +69,13 @@ def breaker_limit(options: Any, secondaries: int) -> int:
 
 
 def load_decision(name: str, limits: room.Limits,
-                  lasting: durations.DurationModel) -> decisions.Decision:
+                  lasting: durations.DurationModel,
+                  ageing: float) -> decisions.Decision:
     """Return the decision driver of that name."""
     loaded: Any = driver.DriverManager(
         decisions.NAMESPACE, name, invoke_on_load=True,
-        invoke_kwds={'limits': limits, 'durations': lasting}).driver
+        invoke_kwds={'limits': limits, 'durations': lasting,
+                     'ageing': ageing}).driver
     return cast(decisions.Decision, loaded)
 
 
@@ -243,7 +245,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                         useful_share=options.useful_share,
                         margin=options.set_point_margin,
                         lanes=CONF.secondary_watcher.operations_per_host),
-            self.observer.durations)
+            self.observer.durations, CONF.secondary_watcher.ageing)
         units = CONF.secondary_watcher.decision_budget
         plan, unresolved = operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():

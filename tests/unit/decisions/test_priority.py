@@ -1,5 +1,6 @@
 """What the decision does in situations that an operator would recognise."""
 
+import dataclasses
 import unittest
 
 from secondary_scheduler.decisions.base import Budget, Request
@@ -7,7 +8,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import State
+from secondary_scheduler.model.cluster import Lease, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from tests.unit.decisions.worlds import (
@@ -293,6 +294,18 @@ class TestReturn(Case):
                         self.down('b', priority=8))
         self.assertEqual({'b': ('resume', 'h')},
                          kinds(self.decide(world, 'return')))
+
+    def test_who_has_waited_longest_first_among_equals(self):
+        world = dataclasses.replace(
+            cluster(host('h', 70.0), self.down('a', lease='a'),
+                    self.down('b', lease='b'),
+                    self.down('c', lease='c', priority=4)),
+            leases={name: Lease(name, priority, waited_s=3600 * hours)
+                    for name, priority, hours in (
+                        ('a', 5, 1), ('b', 5, 2), ('c', 4, 4))})
+        for ageing, first in ((0.0, 'b'), (0.4, 'b'), (0.6, 'c')):
+            self.assertEqual({first: ('resume', 'h')}, kinds(self.decide(
+                world, 'return', ageing=ageing)))
 
     def test_a_lower_lease_does_not_wait_for_one_without_room(self):
         world = cluster(

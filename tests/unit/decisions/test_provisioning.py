@@ -7,11 +7,8 @@ from hypothesis import given
 
 from secondary_scheduler.decisions import outlook, violations
 from secondary_scheduler.decisions.base import Budget, Request
-from secondary_scheduler.decisions.provisioning import (
-    ProvisioningDecision,
-    priority,
-    queue,
-)
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
+from secondary_scheduler.decisions.waiting import priority, queue
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (

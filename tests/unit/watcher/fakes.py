@@ -240,7 +240,7 @@ def sdk_server(number, extra_specs=None, **changes):
     values = {
         'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
-        'scheduler_hints': None,
+        'scheduler_hints': None, 'updated_at': None,
         'flavor': types.SimpleNamespace(
             vcpus=2, ram=512, disk=1, ephemeral=1,
             extra_specs={vocabulary.MARKER: 'true'}

@@ -1,5 +1,6 @@
 """Strategy and planner on Watcher's real objects."""
 
+import datetime
 import hashlib
 import json
 import tempfile
@@ -202,6 +203,23 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 10.0)
         self.assertEqual([('resume', 'h1')] * 3,
                          self.kinds(self.run_audit(audit)))
+
+    def test_waiting_counts_as_the_operator_wants(self):
+        audit = self.audit(1)
+        now = datetime.datetime.now(datetime.UTC)
+        for number, priority, hours in ((1, 5, 0), (2, 4, 3), (3, 3, 1)):
+            self.cloud.change(
+                number, status='SUSPENDED',
+                metadata={snapshot.PREEMPTED: 'x',
+                          vocabulary.PRIORITY_METADATA: str(priority)},
+                updated=now - datetime.timedelta(hours=hours))
+        self.report('h1', 75.0)
+        for ageing, first in ((0.0, 1), (1.0, 2)):
+            settings.CONF.set_override('ageing', ageing,
+                                       'secondary_watcher')
+            self.assertEqual([fakes.uid(first)], [
+                one['input_parameters']['resource_id']
+                for one in self.run_audit(audit).actions])
 
     def test_what_is_left_to_the_agent_is_not_resolved(self):
         audit = self.audit(1)

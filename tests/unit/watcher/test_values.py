@@ -1,15 +1,19 @@
 """Scope, snapshot, window, stages, per-process objects, goal, leader."""
 
 import dataclasses
+import datetime
 import tempfile
 import threading
 from unittest import TestCase, mock
 
+from secondary_scheduler.estimation import learning
+from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     goal,
     leader,
+    locks,
     perprocess,
     scope,
     snapshot,
@@ -86,6 +90,14 @@ class ServerTest(TestCase):
         self.assertEqual(5, self.read(
             metadata={vocabulary.PRIORITY_METADATA: '9'}).priority)
 
+    def test_since_when_it_is_as_it_is(self):
+        now = datetime.datetime.now(datetime.UTC)
+        for said, seconds in ((None, 0), ('2000-01-01T00:00:00Z', (
+                now - datetime.datetime(
+                    2000, 1, 1, tzinfo=datetime.UTC)).total_seconds())):
+            self.assertAlmostEqual(
+                seconds, self.read(updated_at=said).unchanged_s, delta=60)
+
     def test_states(self):
         for status, task, state in (
                 ('ACTIVE', None, cluster.State.ACTIVE),
@@ -102,9 +114,9 @@ class ServerTest(TestCase):
 class BuildTest(TestCase):
     def build(self, servers=(), hosts=(), fresh=(), inside=('h1', 'h2'),
               **changes):
-        arguments = {'blocked_hosts': (), 'blocked_instances': (),
-                     'pinned_instances': (), 'in_flight': (), 'relief': (),
-                     'policies_hash': None, 'share': 6.0, **changes}
+        arguments = {'locks': locks.Locks(), 'durations': Durations(),
+                     'relief': (), 'policies_hash': None, 'share': 6.0,
+                     **changes}
         return snapshot.build(
             snapshot.Snapshot({h.name: h for h in hosts},
                               {s.uuid: s for s in servers}),
@@ -173,18 +185,38 @@ class BuildTest(TestCase):
                              found.hosts['h1'].reserved)
 
     def test_what_is_on_its_way_is_reserved_once(self):
+        begun = locks.Begun('migrate', fakes.uid(1), 'h1', 'h2', 2.0)
         going = cluster.InFlight('migrate', fakes.uid(1), 'h1', 'h2', 3.0)
-        for status, task, used, begun in (
+        others = [dataclasses.replace(begun, target='h3'),
+                  dataclasses.replace(begun, instance=fakes.uid(9))]
+        for status, task, used, goes_on in (
                 ('ACTIVE', None, 0, True), ('MIGRATING', 'migrating', 1, True),
                 ('SUSPENDED', None, 1, False)):
             found = self.build(
                 [fakes.server(1, status=status, task_state=task)],
                 [fakes.host('h1'),
                  fakes.host('h2', used={vocabulary.SLOT: used})],
-                in_flight=[going, dataclasses.replace(going, target='h3')])
-            self.assertEqual((going,) if begun else (), found.in_flight)
-            self.assertEqual(used * (not begun),
+                locks=locks.Locks(begun=(begun, *others)))
+            self.assertEqual((going,) if goes_on else (), found.in_flight)
+            self.assertEqual(used * (not goes_on),
                              found.hosts['h2'].reserved[vocabulary.SLOT])
+
+    def test_what_is_on_its_way_takes_as_long_as_it_is_large(self):
+        report = fakes.report('h1', [fakes.server(1)])
+        writer = dataclasses.replace(report, instances=(dataclasses.replace(
+            report.instances[0], dirty_1s_mb=8.0, dirty_5s_mb=40.0),))
+        learned = learning.LearnedDurations(
+            {'migrate': learning.Line(2.0, 4.0, 1.2, 60, 32.0)},
+            bandwidth_mb_s=16.0)
+        for memory_mb, seen, left in ((32, report, 1.0), (64, report, 5.0),
+                                      (64, writer, 8.97)):
+            found = self.build(
+                [dataclasses.replace(fakes.server(1), memory_mb=memory_mb)],
+                [fakes.host('h1'), fakes.host('h2')], [seen],
+                durations=learned, locks=locks.Locks(begun=(locks.Begun(
+                    'migrate', fakes.uid(1), 'h1', 'h2', 5.0),)))
+            self.assertAlmostEqual(left, found.in_flight[0].remaining_s,
+                                   delta=0.01)
 
     def test_violation_relief_and_scope(self):
         servers = [fakes.server(1)]
@@ -200,6 +232,27 @@ class BuildTest(TestCase):
         self.assertFalse(self.build(servers, hosts, calm, relief={'h1'},
                                     inside=()).hosts['h1'].violated)
 
+    def test_who_waits_and_for_how_long(self):
+        def down(number, hours, status='SUSPENDED', **values):
+            return fakes.server(
+                number, status=status, updated=now - datetime.timedelta(
+                    hours=hours), hints={vocabulary.LEASE_HINT: values.pop(
+                        'lease', str(number))}, **values)
+        now = datetime.datetime.now(datetime.UTC)
+        mark = {snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        found = self.build([
+            down(1, 3, metadata=mark), down(2, 5),
+            down(3, 2, lease='l', priority=7, metadata=mark),
+            down(4, 1, lease='l', priority=6, metadata=mark),
+            down(5, 9, lease='l', status='ACTIVE', priority=8,
+                 metadata=mark),
+            down(6, -1, metadata=mark)], [fakes.host('h1')]).leases
+        self.assertEqual(
+            {'p1:1': (5, 3), 'p1:l': (6, 2), 'p1:6': (5, 0)},
+            {name: (one.priority, round(one.waited_s / 3600, 2))
+             for name, one in found.items()})
+        self.assertEqual([False] * 3, [one.queued for one in found.values()])
+
     def test_marks(self):
         found = self.build([
             fakes.server(1, status='SUSPENDED',
@@ -209,8 +262,10 @@ class BuildTest(TestCase):
             fakes.server(4, metadata={snapshot.ORIGIN: 'nowhere'}),
             fakes.server(5, host=None, status='SHELVED_OFFLOADED')],
             [fakes.host('h1'), fakes.host('h2')],
-            blocked_instances={fakes.uid(3)}, blocked_hosts={'h2'},
-            pinned_instances={fakes.uid(1)})
+            locks=locks.Locks(
+                busy_instances=frozenset({fakes.uid(3)}),
+                resting_hosts=frozenset({'h2'}),
+                pinned_instances=frozenset({fakes.uid(1)})))
         one = [found.instances[fakes.uid(i)] for i in range(1, 6)]
         self.assertEqual([True, False, False, False, False],
                          [i.preempted for i in one])

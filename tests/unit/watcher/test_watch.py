@@ -8,6 +8,7 @@ from unittest import mock
 from oslo_utils import timeutils
 from watcher.decision_engine import sync
 
+from secondary_scheduler.model import reports
 from secondary_scheduler.watcher import (
     cloud,
     observer,
@@ -460,6 +461,26 @@ class ViolationsTest(Case):
         self.tick(19)
         self.assertEqual([], self.audits())
         self.tick(2)
+        self.assertEqual(1, len(self.audits()))
+
+    def test_agents_first(self):
+        settings.CONF.set_override('agents_first', True, 'secondary_watcher')
+        self.audit(1)
+        known = scope.Resolved(frozenset({'h1'})), self.history.locks()
+        for seconds, audits in ((19, 0), (2, 1)):
+            self.report('h1', violated=True, floored=True)
+            self.tick(seconds)
+            self.assertEqual(audits, len(self.audits()))
+            self.assertEqual(audits > 0, self.seen.cluster(
+                *known).hosts['h1'].violated)
+
+    def test_agents_cannot_end_what_only_operations_do(self):
+        settings.CONF.set_override('agents_first', True, 'secondary_watcher')
+        self.audit(1)
+        self.report('h1', policies=(reports.PolicyReport(
+            'slots <= 0', 'slots', 0.0, 60, 1.0, 5,
+            reports.PolicyState.VIOLATED),))
+        self.tick()
         self.assertEqual(1, len(self.audits()))
 
 

@@ -1,0 +1,40 @@
+"""What decisions must leave alone, and what goes on there."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Begun:
+    """An operation of a plan that is not finished; ``age`` in seconds."""
+
+    kind: str
+    instance: str
+    source: str | None
+    target: str | None
+    age: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Locks:
+    """What must be left alone: operated on now, or in its back-off.
+
+    Pinned instances may be operated on, but not migrated.  ``begun`` are the
+    operations of plans that an applier carries out or will.
+    """
+
+    busy_instances: frozenset[str] = frozenset()
+    busy_hosts: frozenset[str] = frozenset()
+    resting_instances: frozenset[str] = frozenset()
+    resting_hosts: frozenset[str] = frozenset()
+    pinned_instances: frozenset[str] = frozenset()
+    begun: tuple[Begun, ...] = ()
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """Instances no decision may touch now."""
+        return self.busy_instances | self.resting_instances
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts no decision may touch now."""
+        return self.busy_hosts | self.resting_hosts
