@@ -33,7 +33,7 @@ PREFIX = 'secondary_'
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
-#: Seconds a plan that nobody has launched yet holds its locks.
+#: Seconds a plan that Watcher is about to launch holds its locks.
 _LAUNCH_GRACE = 30
 #: Seconds after the last sign of life of a plan (see ``heartbeat``) in which
 #: its applier may be about to begin the next action.
@@ -85,6 +85,7 @@ class Switch:
 class Child:
     """A ONESHOT audit of ours; ``age`` in seconds.
 
+    ``hosts`` are those it does something for: none if it is a dry run.
     ``failed`` tells that an action of its plan has failed or was skipped, so
     that it has not done what it was for.
     """
@@ -173,7 +174,8 @@ class History:
                 audit.uuid, audit.state, _age(audit.created_at),
                 audit.hostname is not None,
                 parameters.get('request', 'auto'), parameters.get('switch'),
-                frozenset(parameters.get('hosts') or ()),
+                frozenset(audit.auto_trigger and parameters.get('hosts')
+                          or ()),
                 failed=audit.id in failed))
         return found
 
@@ -280,22 +282,35 @@ class History:
                     self._context(), filters=filters, eager=True)
                 if (action.action_type or '').startswith(PREFIX)]
 
+    def _triggered(self, seconds: float) -> set[int]:
+        """Return the plans of the last seconds that Watcher launches.
+
+        That is where the audit has auto_trigger; any other plan is a dry
+        run until an operator launches it.
+        """
+        return {plan.id for plan in objects.ActionPlan.list(
+                    self._context(), eager=True, filters={
+                        'strategy_name': vocabulary.STRATEGY,
+                        'state': 'RECOMMENDED',
+                        'created_at__gt': _since(seconds)})
+                if plan.audit.auto_trigger}
+
     def locks(self) -> Locks:
         """Return what is operated on now or was a moment ago.
 
         An unfinished action holds its locks until its plan is given up, by
         its applier when that starts again or by ``give_up_silent_plans``; one
-        of a plan that nobody has launched, for a moment.  A failed one has
-        relieved no host, so none rests: the next decision finds another way,
-        without what has just failed.
+        of a plan that Watcher is about to launch, for a moment.  A failed one
+        has relieved no host, so none rests: the next decision finds another
+        way, without what has just failed.
         """
         backoff = self._conf.secondary_watcher.backoff
+        triggered = self._triggered(_LAUNCH_GRACE)
         held = [
             action for action in self._actions(
                 state__in=_UNFINISHED, created_at__gt=_since(_LONGEST))
             if action.action_plan.state in _UNFINISHED
-            or (action.action_plan.state == 'RECOMMENDED'
-                and _age(action.created_at) < _LAUNCH_GRACE)]
+            or action.action_plan_id in triggered]
         busy = [action.input_parameters for action in held]
         done, failed = [], []
         for action in self._actions(state__in=_FINISHED,
@@ -348,13 +363,18 @@ class History:
     def preempted_lately(self) -> set[str]:
         """Return the instances preempted within the breaker's period.
 
-        Draining, which an operator asks for, does not count.
+        Draining, which an operator asks for, does not count, nor what nobody
+        has launched.
         """
         period = self._conf.secondary_watcher.breaker_period
+        triggered = self._triggered(period)
         return {
             action.input_parameters['resource_id']
             for action in self._actions(
                 state__in=_UNFINISHED + _FINISHED,
                 created_at__gt=_since(period))
             if action.action_type in PREEMPTING
+            and (action.state != 'PENDING'
+                 or action.action_plan.state in _UNFINISHED
+                 or action.action_plan_id in triggered)
             and action.input_parameters.get('request') != 'drain'}

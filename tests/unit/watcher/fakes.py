@@ -204,11 +204,11 @@ class WatcherTestCase(TestCase):
               **values):
         values.setdefault('parameters', {})
         values.setdefault('scope', [])
+        values.setdefault('auto_trigger', True)
         audit = objects.Audit(
             self.context, uuid=uid(number), name=f'a{number}',
             audit_type=audit_type, state=state, goal_id=self.goal.id,
-            strategy_id=self.strategy.id, auto_trigger=True, force=True,
-            **values)
+            strategy_id=self.strategy.id, force=True, **values)
         audit.create()
         return objects.Audit.get_by_uuid(self.context, audit.uuid, eager=True)
 

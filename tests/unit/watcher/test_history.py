@@ -225,3 +225,36 @@ class HistoryTest(fakes.WatcherTestCase):
         timeutils.set_time_override(
             timeutils.utcnow() + datetime.timedelta(seconds=301))
         self.assertEqual(set(), self.history.preempted_lately())
+
+    def counted(self):
+        """Return the instances locked, those preempted, the hosts locked."""
+        locks = self.history.locks()
+        return (set(locks.instances), self.history.preempted_lately(),
+                set(locks.hosts))
+
+    def test_a_dry_run_has_no_effect(self):
+        audit = self.audit(1, audit_type='ONESHOT', auto_trigger=False,
+                           parameters={'request': 'preempt', 'hosts': ['h1']})
+        plan = self.plan(audit, state='RECOMMENDED')
+        self.action(plan, instance=1)
+        self.assertEqual((set(), set(), set()), self.counted())
+        self.assertEqual([frozenset()],
+                         [c.hosts for c in self.history.children(60)])
+        for state in ('CANCELLED', 'SUPERSEDED'):   # nobody wanted it
+            plan.state = state
+            plan.save()
+            self.assertEqual((set(), set(), set()), self.counted(), state)
+        plan.state = 'PENDING'      # an operator launches it
+        plan.save()
+        self.assertEqual(({fakes.uid(1)}, {fakes.uid(1)}, {'h1'}),
+                         self.counted())
+
+    def test_a_plan_counts_that_watcher_is_about_to_launch(self):
+        self.action(self.plan(self.audit(1), state='RECOMMENDED'))
+        self.assertEqual(({fakes.uid(1)}, {fakes.uid(1)}, {'h1'}),
+                         self.counted())
+
+    def test_what_is_cancelled_while_it_goes_on_counts(self):
+        plan = self.plan(self.audit(1), state='CANCELLING')
+        self.action(plan, instance=1, state='ONGOING')
+        self.assertEqual({fakes.uid(1)}, self.history.preempted_lately())
