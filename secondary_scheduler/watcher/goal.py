@@ -25,11 +25,16 @@ from secondary_scheduler.plans.operations import (
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """What a plan does to a cluster; ``asked`` are the audit's hosts."""
+    """What a plan does to a cluster; ``asked`` are the audit's hosts.
+
+    One whose use of CPU is not known, such as who comes back, counts with
+    ``share`` (percent of the host), as in the decision.
+    """
 
     cluster: Cluster
     plan: Plan
     asked: Sequence[str]
+    share: float
 
     def on(self, *kinds: Kind) -> list[Instance]:
         """Return the instances of the operations of some kinds."""
@@ -57,14 +62,17 @@ class Effect:
             if operation.kind in PREEMPTIONS or operation.target:
                 moved[operation.instance] = operation.target
         use = {name: host.cpu_primary + sum(
-                   one.cpu or 0.0 for one in self.cluster.residents(name)
+                   self._use(one) for one in self.cluster.residents(name)
                    if one.state in RUNNING and one.uuid not in moved)
                for name, host in self.cluster.hosts.items()
                if name in names and host.cpu_primary is not None}
         for uuid, target in moved.items():
             if target in use:
-                use[target] += self.cluster.instances[uuid].cpu or 0.0
+                use[target] += self._use(self.cluster.instances[uuid])
         return [round(percent, 1) for percent in use.values()]
+
+    def _use(self, instance: Instance) -> float:
+        return self.share if instance.cpu is None else instance.cpu
 
     def indicators(self) -> dict[str, float]:
         """Return the value of each efficacy indicator, by its name."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 import dataclasses
+import functools
 import textwrap
 import time
 from typing import Any, cast
@@ -226,7 +227,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
     def _set_indicators(self, cluster: model.Cluster, plan: operations.Plan,
                         asked: tuple[str, ...] = ()) -> None:
         self.solution.set_efficacy_indicators(
-            **goal.Effect(cluster, plan, asked).indicators())
+            **goal.Effect(cluster, plan, asked,
+                          self._limits.entry_share).indicators())
 
     @staticmethod
     def _open_only(cluster: model.Cluster,
@@ -236,15 +238,20 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 host, usable=host.usable and name in names)
             for name, host in cluster.hosts.items()})
 
+    @functools.cached_property
+    def _limits(self) -> room.Limits:
+        """The limits of this audit, whatever is configured meanwhile."""
+        options = CONF.secondary_scheduler
+        return room.Limits(
+            minimum_share=options.minimum_share,
+            useful_share=options.useful_share,
+            margin=options.set_point_margin,
+            lanes=CONF.secondary_watcher.operations_per_host)
+
     def _decide(self, cluster: model.Cluster, request: str,
                 asked: tuple[str, ...]) -> operations.Plan:
-        options = CONF.secondary_scheduler
         decision = load_decision(
-            self.input_parameters.get('decision') or DECISION,
-            room.Limits(minimum_share=options.minimum_share,
-                        useful_share=options.useful_share,
-                        margin=options.set_point_margin,
-                        lanes=CONF.secondary_watcher.operations_per_host),
+            self.input_parameters.get('decision') or DECISION, self._limits,
             self.observer.durations, CONF.secondary_watcher.ageing)
         units = CONF.secondary_watcher.decision_budget
         plan, unresolved = operations.Plan(), set[str]()

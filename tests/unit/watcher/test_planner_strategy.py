@@ -201,8 +201,10 @@ class StrategyTest(fakes.WatcherTestCase):
             self.cloud.change(i, status='SUSPENDED',
                               metadata={snapshot.PREEMPTED: 'x'})
         self.report('h1', 10.0)
-        self.assertEqual([('resume', 'h1')] * 3,
-                         self.kinds(self.run_audit(audit)))
+        solution = self.run_audit(audit)
+        self.assertEqual([('resume', 'h1')] * 3, self.kinds(solution))
+        values = {i.name: i.value for i in solution.efficacy_indicators}
+        self.assertEqual(40.0, values['cpu_usage_highest_predicted'])
 
     def test_waiting_counts_as_the_operator_wants(self):
         audit = self.audit(1)

@@ -396,13 +396,26 @@ class GoalTest(TestCase):
                                      'h1', 'h2', duration_s=1),
                 operations.Operation(2, operations.Kind.STOP, 'b', 'b', 'h1',
                                      None, duration_s=1))),
-            ('h1', 'h3'))
+            ('h1', 'h3'), share=12.0)
         self.assertEqual([70.0, 30.0], effect.cpu_usage)
         values = effect.indicators()
         self.assertEqual((1, 70, 50), (
             values['work_losing_instances_count'],
             values['cpu_usage_highest_predicted'],
             values['cpu_usage_mean_predicted']))
+
+    def test_who_comes_back_is_predicted_to_take_a_share(self):
+        hosts = {'h1': cluster.Host('h1', 2.0, {}, cpu_primary=20.0)}
+        instances = {uuid: cluster.Instance(
+            uuid, uuid, 'h1', state, 1, 1, 1)
+            for uuid, state in (('a', cluster.State.SUSPENDED),
+                                ('b', cluster.State.ACTIVE),
+                                ('c', cluster.State.SUSPENDED))}
+        back = operations.Operation(1, operations.Kind.RESUME, 'a', 'a', 'h1',
+                                    'h1', duration_s=1)
+        effect = goal.Effect(cluster.Cluster(hosts, instances),
+                             operations.Plan((back,)), ('h1',), share=12.0)
+        self.assertEqual([44.0], effect.cpu_usage)
 
 
 class LeaderTest(TestCase):
