@@ -86,8 +86,8 @@ class Child:
     """A ONESHOT audit of ours; ``age`` in seconds.
 
     ``hosts`` are those it does something for: none if it is a dry run.
-    ``failed`` tells that an action of its plan has failed or was skipped, so
-    that it has not done what it was for.
+    ``failed`` tells that its plan was cancelled (dropped, say), or that an
+    action of it has failed or was skipped: it has not done what it was for.
     """
 
     uuid: str
@@ -166,6 +166,10 @@ class History:
         found = []
         failed = {action.action_plan.audit_id for action in self._actions(
             state__in=('FAILED', 'SKIPPED'), created_at__gt=_since(seconds))}
+        failed.update(plan.audit_id for plan in objects.ActionPlan.list(
+            self._context(), filters={
+                'strategy_name': vocabulary.STRATEGY, 'state': 'CANCELLED',
+                'created_at__gt': _since(seconds)}))
         for audit in objects.Audit.list(self._context(), filters={
                 'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):

@@ -97,12 +97,13 @@ class SecondaryPlanner(weight.WeightPlanner):
         plan = self.create_action_plan(context, audit_id, solution)
         self._create_efficacy_indicators(
             context, plan.id, solution.efficacy_indicators)
-        if not actions:
+        if not solution.actions:
             plan.state = objects.action_plan.State.SUCCEEDED
-            if solution.actions:
-                plan.status_message = (
-                    'Dropped: another plan works on the same instances or '
-                    'hosts')
+            plan.save()
+        elif not actions:
+            plan.state = objects.action_plan.State.CANCELLED
+            plan.status_message = (
+                'Dropped: another plan works on the same instances or hosts')
             plan.save()
         uuids = {action['input_parameters']['operation_id']:
                  utils.generate_uuid() for action in actions}

@@ -454,9 +454,12 @@ class PlannerTest(fakes.WatcherTestCase):
         self.add(1, 1)
         self.add(2, 2)
         plan = self.schedule()
-        self.assertEqual('SUCCEEDED', plan.state)
+        self.assertEqual('CANCELLED', plan.state)
         self.assertIn('Dropped', plan.status_message)
         self.assertEqual({}, self.actions(plan))
+        child, = (c for c in self.history.children(60)
+                  if c.uuid == self.one.uuid)
+        self.assertTrue(child.failed)
 
     def test_a_plan_claims_its_instances_and_hosts(self):
         self.add(1, 1)

@@ -419,6 +419,15 @@ class ViolationsTest(Case):
         self.tick(3)
         self.assertEqual(2, len(self.audits()))
 
+    def test_a_dropped_plan_covers_nothing(self):
+        first = self.answered()
+        self.report('h1', violated=True)
+        self.plan(first, state='CANCELLED')
+        self.tick(0.5)
+        self.assertEqual(1, len(self.audits()), 'one for each window')
+        self.tick(2)
+        self.assertEqual(2, len(self.audits()))
+
     def test_a_new_violation_waits_for_no_audit_that_did_nothing(self):
         self.answered()
         self.later(3)
