@@ -172,14 +172,19 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 self._solve(audit)
             return
         try:
-            if self.observer.in_batch:
-                LOG.info('A batch is being handled; the next round looks.')
-                return
-            self._solve(audit)
+            if not self._gives_way(audit):
+                self._solve(audit)
         except clouds.CloudError as exc:
             LOG.warning('No decision on secondaries: %s', exc)
         except Exception as exc:
             LOG.exception('No decision on secondaries: %s', exc)
+
+    def _gives_way(self, audit: Any) -> bool:
+        """Tell whether a round is to leave things to a batch (R34)."""
+        gives = audit.audit_type == 'CONTINUOUS' and self.observer.in_batch
+        if gives:
+            LOG.info('A batch is being handled; the next round looks.')
+        return bool(gives)
 
     def _solve(self, audit: Any) -> None:
         parameters = self.input_parameters
@@ -220,6 +225,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         faults = checker.check(cluster, plan)
         if faults:
             LOG.error('The plan is not carried out: %s', '; '.join(faults))
+            return
+        if self._gives_way(audit):      # it may have begun meanwhile
             return
         self._add_actions(plan, request, batch)
         self._set_indicators(cluster, plan, asked)

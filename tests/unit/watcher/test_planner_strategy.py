@@ -1,5 +1,6 @@
 """Strategy and planner on Watcher's real objects."""
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -293,6 +294,20 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([[]], rounds)
         # The plan's first calls are made before anybody else's.
         self.assertEqual([], self.run_audit(switch).actions)
+        self.now += 2
+        self.assertEqual(3, len(self.run_audit(switch).actions))
+
+    def test_a_round_gives_way_to_a_batch_that_begins_meanwhile(self):
+        switch = self.audit(1)
+        self.report('h1', 95.0, violated=True)
+        with contextlib.ExitStack() as stack:
+
+            def check(*things):
+                stack.enter_context(self.seen.batch('b'))
+                return []
+
+            with mock.patch.object(strategy.checker, 'check', check):
+                self.assertEqual([], self.run_audit(switch).actions)
         self.now += 2
         self.assertEqual(3, len(self.run_audit(switch).actions))
 
