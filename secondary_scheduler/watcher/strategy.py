@@ -25,6 +25,9 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
+#: Part of ``audit_timeout`` after which a decision ends with what it has; the
+#: rest is for what comes before and after it.
+_DECIDING = 0.5
 #: The driver that decides unless an audit names another.
 DECISION = 'guided'
 #: What an audit's request means, in the order in which it is tried.
@@ -260,12 +263,16 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         decision = load_decision(
             self.input_parameters.get('decision') or DECISION, self._limits,
             self.observer.durations, CONF.secondary_watcher.ageing)
-        units = CONF.secondary_watcher.decision_budget
+        options = CONF.secondary_watcher
+        end = time.monotonic() + _DECIDING * options.audit_timeout
         plan, unresolved = operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():
             plan = decision.decide(
                 cluster, decisions.Request(kind, asked),
-                decisions.Budget(units))
+                decisions.Budget(options.decision_budget,
+                                 lambda: time.monotonic() > end))
+            if plan.truncated:
+                LOG.info('Decision %s ended before its search did.', kind)
             unresolved.update(plan.unresolved)
             if plan:
                 self._tell(kind, cluster, plan)
