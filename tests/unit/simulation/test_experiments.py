@@ -62,6 +62,18 @@ class TestHlt(unittest.TestCase):
             self.assertEqual([0.0], figures[name])
 
 
+class TestEfficiency(unittest.TestCase):
+
+    def test_of_longer_results_more_is_lost(self):
+        """As published: 0.52 and 0.40 (5.2)."""
+        with mock.patch.object(efficiency, 'MEANS', (24,)):
+            found = measure('efficiency', profiles.THESIS, 1, quick=True)
+        self.assertLess(found['vm_conv_square_90_6_300'],
+                        found['vm_conv_square_90_6'])
+        published = EXPERIMENTS['efficiency'].published
+        self.assertEqual(0.4, published['vm_conv_square_90_6_300'])
+
+
 class TestConstantLoad(unittest.TestCase):
 
     def test_no_operation_after_the_lead_in(self):
