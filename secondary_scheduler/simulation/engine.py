@@ -48,11 +48,15 @@ from secondary_scheduler.simulation.world import (
     World,
 )
 
+#: What policies may be on; the rest of the language is not simulated.
+SIMULATED = (*RESOURCES, 'slots', 'cores')
+
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """What is to be run, whatever the profile.
 
+    ``policies`` are on ``SIMULATED`` resources, and bind each host.
     ``load`` is (steps, H) in percent of a host, ``net`` what primaries send
     and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
     own random numbers.  With ``placed`` all instances start at once,
@@ -89,7 +93,7 @@ class Simulation:
         self.world = World(workload.shape, workload.seeds)
         hosts, instances = len(self.world.block_until), len(self.world.status)
         self.checks = Checks(language.parse_all(
-            workload.policies, language.RESOURCES, totals=()), hosts,
+            workload.policies, SIMULATED, totals=()), hosts,
             profile.sensitivity_offset, profile.adapts)
         self.operations = Operations(self.world, profile, record)
         self._observer = Observer(self.world, self.checks, self.operations,

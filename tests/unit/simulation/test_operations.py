@@ -6,8 +6,13 @@ from unittest import mock
 
 import numpy as np
 
+from secondary_scheduler.policies import language
 from secondary_scheduler.simulation import profiles
-from secondary_scheduler.simulation.engine import Simulation, Workload
+from secondary_scheduler.simulation.engine import (
+    SIMULATED,
+    Simulation,
+    Workload,
+)
 from secondary_scheduler.simulation.experiments import changes
 from secondary_scheduler.simulation.experiments.base import Context
 from secondary_scheduler.simulation.record import Record
@@ -41,6 +46,19 @@ class TestDurations(unittest.TestCase):
 
 
 class TestFailures(unittest.TestCase):
+class TestPolicies(unittest.TestCase):
+
+    def test_what_is_not_simulated_is_refused(self):
+        for resource in language.RESOURCES:
+            policy = language.EXAMPLES[resource].partition(' on ')[0]
+            if resource in SIMULATED:
+                simulation(profiles.OURS, (1,), 1, policy)
+                continue
+            with self.subTest(resource), self.assertRaisesRegex(
+                    ValueError, f"'{resource} .*, net_out, slots or cores"):
+                simulation(profiles.OURS, (1,), 1, policy)
+
+
 
     def test_a_failed_start_is_tried_again(self):
         profile = dataclasses.replace(profiles.THESIS, failures=0.5,
