@@ -1,6 +1,7 @@
 """The guided search: the thesis's example, its orders, and our cases."""
 
 import dataclasses
+import itertools
 import unittest
 
 from secondary_scheduler.decisions.base import Budget, Request
@@ -18,7 +19,11 @@ from secondary_scheduler.decisions.violations import (
     Profile,
     Violation,
 )
-from secondary_scheduler.estimation.durations import Durations
+from secondary_scheduler.estimation.durations import (
+    ConcurrentDurations,
+    Durations,
+    Job,
+)
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
@@ -30,12 +35,15 @@ from secondary_scheduler.model.cluster import (
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.simulation import profiles
 from tests.unit.decisions import worked_example
 from tests.unit.decisions.worlds import (
     TOTAL,
+    apply,
     cluster,
     host,
     kinds,
+    on,
     slots_policy,
     vm,
 )
@@ -124,6 +132,48 @@ class TestWorkedExample(unittest.TestCase):
         self.assertEqual((), plan.unresolved)
         self.assertFalse(plan.truncated)
         self.assertEqual(16, len(plan.operations))
+
+    def test_ours_loses_nothing(self):
+        """The two lowest leases wait, with their work; the others run on.
+
+        Agents take to the floor whoever is too many when the time is up.
+        """
+        ours = profiles.OURS
+        world = worked_example.cluster()
+        plan = GuidedDecision(
+            ours.limits, ConcurrentDurations(), ours.counting).decide(
+            world, Request('preempt'), Budget())
+        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual((), plan.unresolved)
+        self.assertFalse(plan.truncated)
+        after = apply(world, plan)
+        for name, one in world.hosts.items():
+            self.assertLessEqual(len(on(after, name, State.ACTIVE)),
+                                 one.policies[0].threshold, name)
+        done = {kind: {one.instance for one in plan.operations
+                       if one.kind is kind} for kind in Kind}
+        self.assertEqual({f'VM{number:02}' for lease in (1, 2) for number
+                          in worked_example.LEASES[lease]},
+                         done.pop(Kind.SUSPEND))
+        done.pop(Kind.MIGRATE)
+        self.assertEqual(set(), set().union(*done.values()))
+
+    def test_without_the_floor_none_loses_nothing(self):
+        """All ways to suspend whole leases: nothing else makes room.
+
+        Too many run on, or suspends take more than the 9 s: all at once, as
+        in the thesis; one by one they take longer still.  Nor is there room
+        with fewer instances down than in our plan.
+        """
+        sizes = [len(one) for one in worked_example.LEASES.values()]
+        room = sum(worked_example.THRESHOLDS.values())
+        ways = {sum(down) for count in range(len(sizes) + 1)
+                for down in itertools.combinations(sizes, count)}
+        enough = {down for down in ways if sum(sizes) - down <= room}
+        self.assertEqual(7, min(enough))
+        for down in enough:
+            self.assertGreater(min(ConcurrentDurations().of_all(
+                [Job('suspend')] * down)), 9)
 
 
 class Case(unittest.TestCase):
