@@ -12,6 +12,8 @@ import typing
 
 import numpy as np
 
+from secondary_scheduler.estimation.durations import Job
+from secondary_scheduler.estimation.learning import Observed
 from secondary_scheduler.simulation.world import Floats, Shape, compiled
 
 Event = dict[str, typing.Any]
@@ -62,8 +64,9 @@ class Tally:
         self.counts: list[Counter[str]] = [
             Counter() for _one in range(clusters)]
         self.lost = np.zeros(clusters)
-        #: Kind, estimated and true duration of what has ended well, in s.
-        self.durations: list[list[tuple[str, float, float]]] = [
+        #: What has ended well, and how long it was thought to take, in s;
+        #: hosts by number.
+        self.durations: list[list[tuple[Observed, float]]] = [
             [] for _one in range(clusters)]
         self.last_operation_s = np.zeros(clusters)
         self.series: list[tuple[Floats, Floats]] | None = (
@@ -88,9 +91,9 @@ class Tally:
                 self.last_operation_s[cluster], event['issued'])
             counts[event['kind'] if event['ok'] else 'failed'] += 1
             if event['ok']:
-                self.durations[cluster].append((
-                    event['kind'], event['estimate_s'],
-                    event['ended'] - event['started']))
+                self.durations[cluster].append((Observed(
+                    Job(event['kind'], event['from'], event['to']),
+                    event['started'], event['ended']), event['estimate_s']))
         elif kind == 'trigger':
             counts[event['kind']] += 1
         elif kind == 'work_lost':

@@ -17,6 +17,7 @@ from secondary_scheduler.simulation.experiments import (
     EXPERIMENTS,
     base,
     efficiency,
+    estimator,
     hlt,
     interference,
 )
@@ -72,6 +73,18 @@ class TestEfficiency(unittest.TestCase):
                         found['vm_conv_square_90_6'])
         published = EXPERIMENTS['efficiency'].published
         self.assertEqual(0.4, published['vm_conv_square_90_6_300'])
+
+
+class TestEstimator(unittest.TestCase):
+
+    def test_the_other_model_of_durations(self):
+        """Acceptance: within 20 % where true durations are of another kind.
+        """
+        found = measure('estimator', profiles.OURS, 1)
+        for kind in estimator.KINDS:
+            for how in ('', '_learned'):
+                error, = found[f'median_error_{kind}_congestion{how}']
+                self.assertLess(error, 0.2, kind + how)
 
 
 class TestConstantLoad(unittest.TestCase):
