@@ -65,8 +65,8 @@ class GuidedDecision(base.Decision):
         else:
             found, left = self._violations(cluster, hosts)
         search = self.search(cluster, found, budget)
-        if (found and self.profile.moves_first
-                and all(one.place in cluster.hosts for one in found)):
+        if self.profile.moves_first and any(
+                one.place in cluster.hosts for one in found):
             with budget.half() as part:
                 Repair(search.draft, search.outlook, found, part,
                        self.profile.preempts).run()

@@ -24,7 +24,7 @@ from secondary_scheduler.decisions.loads import Loads
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Violation
 from secondary_scheduler.estimation.feasibility import Work
-from secondary_scheduler.model.cluster import State
+from secondary_scheduler.model.cluster import Instance, State
 from secondary_scheduler.model.lazy import Lazy
 
 #: Rounds at most, the first included.
@@ -115,8 +115,9 @@ class Burden:
 class Repair:
     """Adds the moves to a draft that has no steps yet.
 
-    ``leases`` tells that others will look after the hosts that are left, by
-    leases: then no instance of a lease that runs there is moved.
+    They end violations of hosts; what hosts share is left to others.
+    ``leases`` tells that these will look after what is left, by leases: then
+    no instance of a lease that runs there is moved.
     """
 
     def __init__(self, draft: Draft, outlook: Outlook,
@@ -128,8 +129,10 @@ class Repair:
         self._budget = budget
         self._leases = leases
         self._of_host: dict[str, list[Violation]] = defaultdict(list)
+        self._shared: list[Violation] = []
         for one in violations:
-            self._of_host[one.place].append(one)
+            (self._of_host[one.place] if one.place in draft.hosts
+             else self._shared).append(one)
         self.loads = Loads(outlook, self._of_host)
         self._burdens = {host: Burden(
             host, those, draft, outlook, self.loads.size)
@@ -210,8 +213,7 @@ class Repair:
         instance = self.draft.instances[uuid]
         source = str(instance.host)
         for target in self.loads.takers(uuid):
-            if (target != source
-                    and self.draft.rooms.separate(target, instance)):
+            if self._lets_in(target, instance):
                 self._move(uuid, source, target, relieves)
                 return 0
         if not ejections:
@@ -220,12 +222,17 @@ class Repair:
         for target in self.loads.nearly(uuid, NEARLY // ejections):
             for other in self._blockers(uuid, target):
                 used = self._place(other, relieves, ejections - 1)
-                if (used is not None and target != source
-                        and self.draft.rooms.separate(target, instance)):
+                if used is not None and self._lets_in(target, instance):
                     self._move(uuid, source, target, relieves)
                     return used + 1
                 self._undo(begun)
         return None
+
+    def _lets_in(self, host: str, instance: Instance) -> bool:
+        """Tell whether it is not its room that keeps an instance out."""
+        rooms = self.draft.rooms
+        return (host != instance.host and rooms.separate(host, instance)
+                and rooms.admits(host, instance))
 
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:
         """Yield instances without which a host has room, small ones first."""
@@ -255,10 +262,12 @@ class Repair:
         or moves an instance of a lease that is not to be moved.
         """
         works = self.outlook.works(self.draft.steps)
-        here: dict[str | None, list[Work]] = defaultdict(list)
+        places = self.outlook.cluster.places
+        here: dict[str, list[Work]] = defaultdict(list)
         for work in works:
-            for host in {work.source, work.target}:
-                here[host].append(work)
+            for place in {place for host in (work.source, work.target)
+                          if host is not None for place in places(host)}:
+                here[place].append(work)
         concerned: dict[str, set[str]] = defaultdict(set)
         for move in self.moves:
             concerned[move.source].add(move.relieves)
@@ -268,15 +277,22 @@ class Repair:
             self.outlook.holds(host, one.policy, one.deadline_s, here[host])
             for one in self._of_host[host])}
         for host, those in concerned.items():
-            if self.outlook.spoils(host, here[host]):
+            near = dict.fromkeys(itertools.chain.from_iterable(
+                here[place] for place in places(host)))
+            if self.outlook.spoils(host, list(near)):
                 unfit |= those
         if self._leases:
             unfit |= self._of_leases_left(relieved)
         return unfit
 
     def _of_leases_left(self, relieved: set[str]) -> set[str]:
-        leases = {one.lease for host in self._wanting()
-                  if host not in relieved
+        left = set(self._wanting()) - relieved
+        for one in self._shared:
+            if not self.outlook.holds(
+                    one.place, one.policy, works=self.outlook.outcome(
+                        self.draft.steps, one.place)):
+                left.update(self.outlook.cluster.hosts_of(one.place))
+        leases = {one.lease for host in left
                   for one in self.draft.rooms.residents(host).values()
                   if one.state is State.ACTIVE}
         return {move.relieves for move in self.moves

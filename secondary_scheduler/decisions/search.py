@@ -220,7 +220,11 @@ class Search:
 
     def _leave(self, lease: str, members: Sequence[Instance],
                hosts: Collection[str]) -> None:
-        """Move members of a lease off hosts, or preempt it as a whole."""
+        """Move members of a lease off hosts, or preempt it as a whole.
+
+        Nobody is operated on twice: those that are in the way elsewhere move
+        as well, or all go down.
+        """
         begun = len(self.draft.steps)
         for instance in members:
             target = (self._find_target(instance, hosts)
@@ -229,8 +233,9 @@ class Search:
                 break
             self.draft.migrate(instance, target)
         else:
-            self._settled(lease, Action.MIG, begun)
-            return
+            if self._migrate(lease) and not self.contributes(lease):
+                self._settled(lease, Action.MIG, begun)
+                return
         for action in (Action.SUSP, Action.STOP):
             self.draft.rewind(begun)
             self._preempt(lease, action)

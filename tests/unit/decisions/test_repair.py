@@ -15,10 +15,22 @@ from secondary_scheduler.decisions.outlook import Outlook, in_order
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import RUNNING, Limits
-from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
+from secondary_scheduler.model.cluster import (
+    HostPolicy,
+    InFlight,
+    Item,
+    State,
+)
 from secondary_scheduler.plans import checker
 from tests.unit.decisions import worlds
-from tests.unit.decisions.worlds import cluster, cpu_policy, host, kinds, vm
+from tests.unit.decisions.worlds import (
+    cluster,
+    cpu_policy,
+    host,
+    kinds,
+    slots_policy,
+    vm,
+)
 
 RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
 MOVES_ONLY = Profile(preempts=False)
@@ -182,6 +194,69 @@ class TestWhenNot(Case):
             world, Request('preempt'), budget)
         self.assertEqual(((), ('h',), True), (
             plan.operations, plan.unresolved, plan.truncated))
+
+
+class TestShared(Case):
+    """What hosts share, and what is violated of it."""
+
+    def decide(self, *things):
+        """Return what is done and left where leases may be preempted."""
+        world = cluster(*things)
+        plan = decide(world, Profile())
+        self.assertEqual([], checker.check(world, plan))
+        return kinds(plan), plan.unresolved
+
+    def test_a_host_is_relieved_whatever_is_violated_elsewhere(self):
+        rack = Item('rack', ('r',), (slots_policy(0, True),))
+        self.assertEqual(
+            ({'b': ('migrate', 'y'), 'a': ('migrate', 'x'),
+              'c': ('migrate', 'y')}, ()),
+            self.decide(
+                rack, box('h', 0, True), box('r', 8), box('x', 4),
+                box('y', 3), vm('a', 'h', vcpus=4, priority=8),
+                vm('b', 'x', vcpus=2, priority=3), vm('c', 'r')))
+
+    def test_a_lease_is_not_moved_if_it_may_be_preempted(self):
+        things = (Item('rack', ('r',), (slots_policy(0, True),)),
+                  box('h', 0, True), box('r', 8), box('x', 1),
+                  vm('a', 'h', lease='l'), vm('b', 'r', lease='l'))
+        self.assertEqual(
+            (dict.fromkeys('ab', ('suspend', None)), ()),
+            self.decide(*things))
+        self.assertEqual({'a': 'x'}, self.targets(*things))
+        self.assertEqual(('rack',), self.plan.unresolved)
+
+    def test_a_lease_that_leaves_them_leaves_a_violated_host_too(self):
+        self.assertEqual(
+            (dict.fromkeys('ab', ('migrate', 'x')), ()), self.decide(
+                Item('rack', ('r',), (slots_policy(0, True),)),
+                box('h', 0, True), box('r', 8), box('x', 2),
+                vm('a', 'h', lease='l'), vm('b', 'r', lease='l')))
+
+    def test_who_leaves_a_host_leaves_what_it_shares_too(self):
+        self.assertEqual(
+            ({'a': ('migrate', 'x')}, ()), self.decide(
+                Item('rack', ('h', 'r'), (slots_policy(1, True),)),
+                box('h', 0, True), box('r', 8), box('x', 2),
+                vm('a', 'h', priority=9), vm('b', 'r', priority=1)))
+
+    def test_two_hosts_are_not_filled_beyond_what_they_share(self):
+        self.assertEqual({'a': 'x', 'b': 'z'}, self.targets(
+            Item('rack', ('x', 'y'), (slots_policy(1),)),
+            box('g', 0, True), box('h', 0, True), box('x', 8),
+            box('y', 8), box('z', 1), vm('a', 'g'), vm('b', 'h')))
+
+    def test_migrations_to_two_hosts_burden_what_they_share(self):
+        # 25 % of it are used, and each migration takes 15 % for a while.
+        uplink = HostPolicy('net_in <= 50%', 'net_in', 50.0, 15)
+        done, left = self.decide(
+            Item('rack', ('x', 'y'), (uplink,), 0.5, {'net_in': 25.0}),
+            box('g', 0, True), box('h', 0, True), box('x', 1),
+            box('y', 1), vm('a', 'g', usage={'net_in': 0.0}),
+            vm('b', 'h', usage={'net_in': 0.0}))
+        self.assertEqual([('migrate', 'x'), ('suspend', None)],
+                         [done[one] for one in 'ab'])
+        self.assertEqual((), left)
 
 
 class TestTight(Case):
