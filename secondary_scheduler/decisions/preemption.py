@@ -19,7 +19,7 @@ def is_due(host: Host) -> bool:
     load has not settled; a static policy does not wait (Boettger 3.8).
     """
     return any(policy.violated
-               and (not host.blocked or policy.resource == 'slots')
+               and (not host.blocked or policy.static)
                for policy in host.policies)
 
 

@@ -17,6 +17,8 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 import dataclasses
+import itertools
+import operator
 import sys
 
 from secondary_scheduler.model.cluster import (
@@ -205,16 +207,35 @@ class Rooms:
         Where a dynamic policy is violated the agent has tried: with all at
         their minimum shares the host stayed over the threshold for as long
         as the trigger waits, whatever the arithmetic says.  So at least one
-        goes, and those that stay get a useful share again.
+        goes, and those that stay get a useful share again.  Of what only an
+        operation can change each holds what it holds.
         """
+        least = self._overfull(host)
         if not self._strained(host):
-            return max(0, self.running(host) - self.capacity(
+            return max(least, self.running(host) - self.capacity(
                 host, self.limits.minimum_share))
         begun_with = _running([*self._cluster.residents(host),
                                *self._coming.get(host, ())])
         room = min(begun_with - 1,
                    self.capacity(host, self.limits.entry_share))
-        return max(0, self.running(host) - max(0, room))
+        return max(least, self.running(host) - max(0, room))
+
+    def _overfull(self, host: str) -> int:
+        """Return how many must leave at least for static policies to hold.
+
+        As few as can be, so that nobody leaves in vain.
+        """
+        most = 0
+        for policy in self.hosts[host].policies:
+            if policy.static:
+                there, held = self._uses[host, policy.resource]
+                sizes = sorted((one.holds(policy.resource)
+                                for one in there.values()), reverse=True)
+                rests = itertools.accumulate(sizes, operator.sub,
+                                             initial=held)
+                most = max(most, sum(
+                    rest > policy.threshold for rest in rests))
+        return most
 
     def _strained(self, host: str) -> bool:
         """Tell whether a host's agent could not hold a policy.
@@ -223,7 +244,7 @@ class Rooms:
         """
         values = self.hosts[host]
         return not values.blocked and any(
-            policy.violated and policy.resource != 'slots'
+            policy.violated and not policy.static
             for policy in values.policies)
 
     def bears(self, host: str) -> bool:

@@ -8,7 +8,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import Lease, State
+from secondary_scheduler.model.cluster import HostPolicy, Lease, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from tests.unit.decisions.worlds import (
@@ -193,6 +193,31 @@ class TestPreempt(Case):
         plan = self.decide(world)
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
         self.assertFalse(self.decide(apply(world, plan)))
+
+    def test_as_many_leave_as_hold_too_much(self):
+        for resource, most in (('cores', 2), ('memory', 700)):
+            policy = HostPolicy('', resource, most, 60, 1, True)
+            world = cluster(
+                host('h', policies=(policy,), blocked=True),
+                host('x', policies=(cpu_policy(), dataclasses.replace(
+                    policy, threshold=300, violated=False))),
+                *(vm(f'{one}', 'h', priority=one, cpu=5.0)
+                  for one in range(6)))
+            plan = self.decide(world, limits=Limits(useful_share=69.0))
+            self.assertEqual(
+                {'3': ('migrate', 'x'), **dict.fromkeys(
+                    '012', ('suspend', None))}, kinds(plan))
+            self.assertEqual((), plan.unresolved)
+
+    def test_what_cannot_leave_may_hold_too_much(self):
+        policy = HostPolicy('cores <= 2', 'cores', 2, 60, 1, True)
+        for busy, left in ((2, ()), (3, ('h',))):
+            world = cluster(
+                host('h', policies=(policy,)), vm('b', 'h'),
+                vm('a', 'h', State.BUSY, vcpus=busy))
+            plan = self.decide(world)
+            self.assertEqual({'b': ('suspend', None)}, kinds(plan))
+            self.assertEqual(left, plan.unresolved)
 
     def test_only_the_hosts_asked_for(self):
         world = cluster(host('h', 95.0, violated=True), vm('a', 'h'),

@@ -49,7 +49,7 @@ def _fits(host, policy, count, share):
 
 def strained(host):
     return not host.blocked and any(
-        p.violated and p.resource != 'slots' for p in host.policies)
+        p.violated and not p.static for p in host.policies)
 
 
 class TestPlans(unittest.TestCase):
@@ -102,6 +102,11 @@ class TestPreempt(unittest.TestCase):
             if host.violated and name not in plan.unresolved:
                 share = 10 if strained(host) else 5
                 self.assertEqual(0, surplus(after, name, share))
+                there = worlds.on(after, name, *COUNTING)
+                for policy in host.policies:
+                    self.assertTrue(not policy.static or sum(
+                        one.holds(policy.resource) for one in there)
+                        <= policy.threshold)
 
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
     def test_no_violated_host_is_passed_over(self, cluster, units):

@@ -106,6 +106,15 @@ class TestRooms(unittest.TestCase):
         self.assertEqual(2, self.strained(2, 95.0).surplus('h'))
         self.assertEqual(2, self.strained(2, None).surplus('h'))
 
+    def test_as_few_as_can_be_hold_too_much(self):
+        for most, count in ((9, 0), (8, 1), (6, 1), (5, 2), (1, 3), (0, 4)):
+            policy = HostPolicy('', 'cores', most, 60, 1, True)
+            self.assertEqual(count, self.rooms(
+                host('h', policies=(policy,)), *(
+                    vm(f'v{vcpus}-{one}', 'h', vcpus=vcpus)
+                    for one, vcpus in enumerate((1, 3, 3, 2))),
+                vm('d', 'h', State.SUSPENDED, vcpus=4)).surplus('h'), most)
+
     def test_it_comes_to_an_end_while_they_go(self):
         rooms, left = self.strained(8), []
         for number in range(8):
