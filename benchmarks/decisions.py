@@ -53,7 +53,7 @@ def timed(cluster: Cluster, repeat: int) -> Timed:
         plan = GuidedDecision(RIGID, profile=MOVES_ONLY).decide(
             fresh, Request('preempt'), Budget())
         between = time.process_time()
-        faults = checker.check(fresh, plan)
+        faults = checker.check(fresh, plan, RIGID.lanes)
         ended = time.process_time()
         gc.enable()
         if faults:
@@ -217,7 +217,7 @@ def btrplace(options: argparse.Namespace) -> dict[str, typing.Any]:
         'waiting': sum(one.host is None
                        for one in cluster.instances.values()),
         'operations': dict(Counter(str(one.kind) for one in plan.operations)),
-        'faults': checker.check(cluster, plan)[:1],
+        'faults': checker.check(cluster, plan, RIGID.lanes)[:1],
         'cpu_s': round(time.process_time() - begun, 4)}
     return found
 

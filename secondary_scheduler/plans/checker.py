@@ -45,13 +45,15 @@ _UP = frozenset({Kind.RESUME, Kind.START, Kind.UNSHELVE})
 _IN_PLACE = frozenset({Kind.RESUME, Kind.START})
 
 
-def check(cluster: Cluster, plan: Plan) -> list[str]:
+def check(cluster: Cluster, plan: Plan,
+          lanes: int | None = None) -> list[str]:
     """Replay a plan on a cluster; say in words what is wrong with it.
 
     An empty list means that the plan is good: each operation can start when
     the plan says, every host has room for what arrives at each instant, also
-    if operations take longer than expected, deadlines are kept, and no lease
-    is split.
+    if operations take longer than expected, deadlines are kept, no lease is
+    split, and no host sees to more than ``lanes`` operations of the plan at a
+    time, if that is bounded.
     """
     faults = list(_structure(cluster, plan))
     if not faults:
@@ -62,7 +64,7 @@ def check(cluster: Cluster, plan: Plan) -> list[str]:
         faults += _Replay(cluster, plan).run()
         if not faults:
             # The plan is good if all takes as long as expected; and if not?
-            faults += Orders(cluster, plan).faults()
+            faults += Orders(cluster, plan, lanes).faults()
     return faults
 
 

@@ -49,12 +49,15 @@ class Orders:
     """Looks for operations that could come too early.
 
     Each place is looked at when its arrivals have happened up to one of them,
-    and nothing has left it but what they have to wait for.
+    and nothing has left it but what they have to wait for.  A host sees to
+    ``lanes`` operations at a time, to any number if that is None.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan,
+                 lanes: int | None = None) -> None:
         self.cluster = cluster
         self.plan = plan
+        self.lanes = lanes
         self.ancestors = ancestors(plan)
         self.residents = by_host(held(cluster, plan))
         self.leave: dict[str, list[Operation]] = defaultdict(list)
@@ -75,6 +78,7 @@ class Orders:
     def faults(self) -> Iterator[str]:
         """Say which operations could come too early."""
         yield from self._groups()
+        yield from self._crowds()
         for place, arrivals in self.arrive.items():
             for count in range(len(arrivals)):
                 yield from self._collisions(place, arrivals[:count + 1])
@@ -92,6 +96,41 @@ class Orders:
                         and other.id not in self.ancestors[one.id]):
                     yield (f'{describe(other)}: nothing makes it wait for '
                            f'{one.id}, which moves group {group} too')
+
+    def _crowds(self) -> Iterator[str]:
+        """Say which hosts could have too many operations at a time."""
+        if self.lanes is None:
+            return
+        here: dict[str, set[int]] = defaultdict(set)
+        for operation in self.plan.operations:
+            for host in (operation.source, operation.target):
+                if host is not None:
+                    here[host].add(operation.id)
+        for host, ids in here.items():
+            if len(ids) > self.lanes:
+                count = self._at_a_time(ids)
+                if count > self.lanes:
+                    yield f'too many at a time on {host}: {count} operations'
+
+    def _at_a_time(self, ids: set[int]) -> int:
+        """Return how many of some operations may go on at a time.
+
+        As many as there must be chains in which each waits for the one
+        before it (Dilworth 1950): a matching has the most links.
+        """
+        linked: dict[int, int] = {}     # who is waited for by whom
+
+        def link(one: int, asked: set[int]) -> bool:
+            # Close ones first, which is nearly always right.
+            for other in sorted(self.ancestors[one] & ids, reverse=True):
+                if other not in asked:
+                    asked.add(other)
+                    if other not in linked or link(linked[other], asked):
+                        linked[other] = one
+                        return True
+            return False
+
+        return len(ids) - sum(link(one, set()) for one in ids)
 
     def _collisions(self, place: str, arrivals: list[Operation]
                     ) -> Iterator[str]:

@@ -366,7 +366,7 @@ class Simulation:
         seen = self._observer.cluster(cluster, now)
         plan = self._guided.decide(seen, Request('preempt'), Budget())
         if self.profile.sticky:
-            self._prove(checker.check(seen, plan))
+            self._prove(checker.check(seen, plan, self.profile.lanes))
         self.operations.issue(plan, cluster, now, 'reconfigurator')
 
     def _provision(self, cluster: int, hosts: Ints, instances: Ints,
@@ -375,7 +375,7 @@ class Simulation:
         plan = self._provisioner.decide(
             seen, Request('return', tuple(seen.hosts)), Budget())
         if self.profile.sticky:
-            self._prove(checker.check(seen, plan))
+            self._prove(checker.check(seen, plan, self.profile.lanes))
         self.operations.issue(plan, cluster, now, 'provisioner')
 
     def _prove(self, faults: Sequence[str]) -> None:

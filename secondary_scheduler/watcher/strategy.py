@@ -225,7 +225,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                         else 'The violation on %s is left to its agent.'
                         if place in cluster.hosts
                         else 'What binds %s together stays violated.', place)
-        faults = checker.check(cluster, plan)
+        faults = checker.check(cluster, plan, self._limits.lanes)
         if faults:
             LOG.error('The plan is not carried out: %s', '; '.join(faults))
             return

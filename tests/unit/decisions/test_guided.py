@@ -184,7 +184,8 @@ class Case(unittest.TestCase):
         values.setdefault('profile', Profile())
         plan = GuidedDecision(**values).decide(
             world, Request(kind, hosts), budget)
-        self.assertEqual([], checker.check(world, plan))
+        lanes = values.get('limits', Limits()).lanes
+        self.assertEqual([], checker.check(world, plan, lanes))
         self.assertEqual(budget.truncated, plan.truncated)
         return plan
 
@@ -372,7 +373,7 @@ class TestGuided(Case):
                 for name, where in (('a', 'h1'), ('b', 'h1'), ('c', 'h2'))))
             plan = GuidedDecision().decide(world, Request('preempt'),
                                            Budget())
-            self.assertEqual([], checker.check(world, plan))
+            self.assertEqual([], checker.check(world, plan, 1))
             self.assertEqual((), plan.unresolved)
             return kinds(plan)
 
@@ -400,7 +401,7 @@ class TestGuided(Case):
                 for one in range(24)))
             plan = GuidedDecision().decide(
                 world, Request('preempt', ('h1',)), Budget())
-            self.assertEqual([], checker.check(world, plan))
+            self.assertEqual([], checker.check(world, plan, 1))
             self.assertEqual((), plan.unresolved)
             return kinds(plan)
 

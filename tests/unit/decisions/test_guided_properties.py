@@ -43,7 +43,8 @@ class TestPlans(unittest.TestCase):
            st.sampled_from([0, 3, 40, UNITS]))
     def test_no_plan_fails_the_checker(self, cluster, request, driver, units):
         plan = decide(cluster, request, driver, units)
-        self.assertEqual([], checker.check(cluster, plan))
+        self.assertEqual([], checker.check(
+            cluster, plan, driver.limits.lanes))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
     def test_same_cluster_same_plan(self, cluster, request, driver):
@@ -77,7 +78,8 @@ class TestRepairs(unittest.TestCase):
         if not repair:
             return
         plan = decide(cluster, Request('preempt'), driver, units)
-        self.assertEqual([], checker.check(cluster, plan))
+        self.assertEqual([], checker.check(
+            cluster, plan, driver.limits.lanes))
         self.assertTrue(plan)
         self.assertEqual((), plan.unresolved)
         after = worlds.apply(cluster, plan)

@@ -31,7 +31,8 @@ class Case(unittest.TestCase):
         budget = Budget(units)
         plan = PriorityDecision(**values).decide(
             world, Request(kind, hosts), budget)
-        self.assertEqual([], checker.check(world, plan))
+        lanes = values.get('limits', Limits()).lanes
+        self.assertEqual([], checker.check(world, plan, lanes))
         self.assertEqual(budget.truncated, plan.truncated)
         return plan
 

@@ -6,7 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
+from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster, State
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
@@ -58,7 +61,7 @@ class TestPlans(unittest.TestCase):
            st.sampled_from([0, 3, 100_000]))
     def test_no_plan_fails_the_checker(self, cluster, request, units):
         plan = decide(cluster, request, units)
-        self.assertEqual([], checker.check(cluster, plan))
+        self.assertEqual([], checker.check(cluster, plan, Limits().lanes))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_same_cluster_same_plan(self, cluster, request):
@@ -74,16 +77,22 @@ class TestPlans(unittest.TestCase):
         self.assertEqual((hosts, instances),
                          (cluster.hosts, cluster.instances))
 
-    @given(worlds.clusters(), st.sampled_from(REQUESTS))
-    def test_two_operations_at_a_time_on_a_host(self, cluster, request):
-        operations = decide(cluster, request).operations
+    @given(worlds.clusters(), st.sampled_from(REQUESTS),
+           st.sampled_from([PriorityDecision, GuidedDecision,
+                            ProvisioningDecision]), st.integers(1, 3))
+    def test_no_more_operations_at_a_time_than_lanes(
+            self, cluster, request, driver, lanes):
+        plan = driver(Limits(lanes=lanes)).decide(cluster, request,
+                                                  Budget(2000))
+        self.assertEqual([], checker.check(cluster, plan, lanes))
+        operations = plan.operations
         for one in operations:
             for name in {one.source, one.target} - {None}:
                 there = [o for o in operations
                          if name in (o.source, o.target)
                          and o.start_s <= one.start_s
                          < o.start_s + o.duration_s]
-                self.assertLessEqual(len(there), 2)
+                self.assertLessEqual(len(there), lanes)
 
 
 class TestPreempt(unittest.TestCase):

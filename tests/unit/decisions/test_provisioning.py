@@ -50,7 +50,8 @@ class Case(unittest.TestCase):
         budget = Budget(units)
         plan = ProvisioningDecision(**values).decide(
             world, Request('return', hosts), budget)
-        self.assertEqual([], checker.check(world, plan))
+        lanes = values.get('limits', Limits()).lanes
+        self.assertEqual([], checker.check(world, plan, lanes))
         self.assertEqual(budget.truncated, plan.truncated)
         return plan
 
@@ -218,7 +219,8 @@ class TestProperties(unittest.TestCase):
     def test_every_plan_is_good_and_keeps_the_policies(self, world):
         driver = ProvisioningDecision()
         plan = driver.decide(world, Request('return'), Budget())
-        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual([], checker.check(
+            world, plan, driver.limits.lanes))
         self.assertEqual(plan, driver.decide(world, Request('return'),
                                              Budget()))
         for operation in plan.operations:

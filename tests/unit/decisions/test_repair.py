@@ -55,7 +55,7 @@ class Case(unittest.TestCase):
         """Return the targets by instance of a good plan that only moves."""
         world = cluster(*things)
         self.plan = decide(world, **values)
-        self.assertEqual([], checker.check(world, self.plan))
+        self.assertEqual([], checker.check(world, self.plan, RIGID.lanes))
         found = kinds(self.plan)
         self.assertLessEqual({kind for kind, _to in found.values()},
                              {'migrate'})
@@ -172,8 +172,9 @@ class TestWhenNot(Case):
                   vm('a', 'g', lease='l', vcpus=1),
                   vm('b', 'h', lease='l', vcpus=3))
         self.assertEqual({'a': 'x'}, self.targets(*things))
-        plan = decide(cluster(*things), Profile())
-        self.assertEqual([], checker.check(cluster(*things), plan))
+        world = cluster(*things)
+        plan = decide(world, Profile())
+        self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
                          kinds(plan))
 
@@ -203,7 +204,7 @@ class TestShared(Case):
         """Return what is done and left where leases may be preempted."""
         world = cluster(*things)
         plan = decide(world, Profile())
-        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         return kinds(plan), plan.unresolved
 
     def test_a_host_is_relieved_whatever_is_violated_elsewhere(self):
@@ -265,7 +266,7 @@ class TestTight(Case):
     def test_a_planted_repair_is_never_empty_or_partial(self, seed, hosts):
         world, planted = clusters.tight(hosts, 6 * hosts, 0.1, seed)
         plan = decide(world, Profile())
-        self.assertEqual([], checker.check(world, plan))
+        self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         self.assertTrue(planted and plan)
         self.assertEqual((), plan.unresolved)
         self.assertEqual(plan, decide(world, Profile()))

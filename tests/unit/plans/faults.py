@@ -6,6 +6,7 @@ peer in the way, an instance to be left alone.  Each function in ``FAULTS``
 puts one fault into a scene's plan.
 """
 
+from collections import Counter
 import dataclasses
 import random
 
@@ -37,7 +38,7 @@ class Scene:
         self._stage()
         for act in (self._swap, self._count, self._total, self._group,
                     self._down,
-                    self._up, self._through):
+                    self._up, self._through, self._queue):
             act()
         self._bait()
 
@@ -165,6 +166,21 @@ class Scene:
         self.do('first', Kind.RESUME, 'through', home)
         self.do('then', Kind.MIGRATE, 'through', self.roomy([home]),
                 ['first'])
+
+    def _queue(self):
+        """Of one more than a host sees to at a time the last one waits.
+
+        Nowhere else is so much to do, not even with a fault in the plan.
+        """
+        self.lanes = 1 + max(Counter(
+            host for one in self.operations.values()
+            for host in {one.source, one.target} - {None}).values())
+        self.host('narrow')
+        for number in range(self.lanes):
+            self.vm(f'lane-{number}', 'narrow')
+            self.do(f'lane-{number}', Kind.SUSPEND, f'lane-{number}')
+        self.vm('last', 'narrow')
+        self.do('last', Kind.STOP, 'last', after=['lane-0'])
 
     def _bait(self):
         self.host('slim', limits={vocabulary.MEMORY_MB: 100})
@@ -333,6 +349,7 @@ FAULTS = {
     'removed edge: slot': _cut('into', 'out'),
     'removed edge: policy': _cut('enter', 'leave'),
     'removed edge: shared policy': _cut('fill', 'free'),
+    'removed edge: lane': _cut('last', 'lane-0'),
     'removed edge: group': _cut('group-1', 'group-0'),
     'removed edge: instance': _cut('then', 'first'),
     'starts before what it waits for has ended': _too_soon,
@@ -340,6 +357,7 @@ FAULTS = {
     'unknown dependency': _field('after', (777,), (-1,)),
     'resume on another host': _elsewhere,
     'double operation': _twice,
+    'too many at a time': _add(Kind.SUSPEND, 'one-more'),
     'unknown host': _aim('nowhere', 'Bad', ''),
     'unknown instance': _field('instance', 'nobody', '', 'BAD'),
     'wrong lease': _wrong_lease,
@@ -358,10 +376,14 @@ FAULTS = {
 
 
 def spoiled(name, seed):
-    """Return a cluster, a good plan, and the plan with a fault in it."""
+    """Return a cluster, a good plan, and the plan with a fault in it.
+
+    With them is how many operations a host may see to at a time.
+    """
     scene = Scene(f'{name}-{seed}')
     scene.vm('pinned-not', scene.roomy())
+    scene.vm('one-more', 'narrow')
     scene.vm('up-0-not', scene.roomy(), State.SUSPENDED)
     good = scene.plan
     FAULTS[name](scene)
-    return scene.cluster, good, scene.plan
+    return scene.cluster, good, scene.plan, scene.lanes

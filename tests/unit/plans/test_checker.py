@@ -1,6 +1,7 @@
 """Each fault that a plan can have is found, and named."""
 
 import dataclasses
+import itertools
 import unittest
 
 from secondary_scheduler.model import vocabulary
@@ -223,6 +224,57 @@ class TestGroups(Case):
                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 4.0))
         self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
                   op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0, after=(1,)))
+
+
+class TestLanes(Case):
+
+    def setUp(self):
+        self.world = cluster(host('h'), host('x'), host('y'), *(
+            vm(uuid, 'h') for uuid in 'abcd'))
+
+    def crowd(self, lanes, *operations):
+        return check(self.world, Plan(operations), lanes)
+
+    def test_one_after_the_other(self):
+        first = op(1, Kind.SUSPEND, 'a', 'h')
+        second = op(2, Kind.MIGRATE, 'b', 'h', 'x', 5.0)
+        waits = dataclasses.replace(second, after=(1,))
+        # That it is to begin later is no promise.
+        self.assertEqual(['too many at a time on h: 2 operations'],
+                         self.crowd(1, first, second))
+        self.assertEqual([], self.crowd(2, first, second))
+        self.assertEqual([], self.crowd(None, first, second))
+        self.assertEqual([], self.crowd(1, first, waits))
+        self.assertEqual([], self.crowd(1, waits, first))
+
+    def test_where_they_arrive(self):
+        several = [op(one, Kind.MIGRATE, uuid, uuid, 'x')
+                   for one, uuid in enumerate('abc', 1)]
+        self.world = cluster(host('x'), *map(host, 'abc'), *(
+            vm(uuid, uuid) for uuid in 'abc'))
+        self.assertEqual(['too many at a time on x: 3 operations'],
+                         self.crowd(2, *several))
+
+    def test_who_waits_for_whom_may_be_in_any_lane(self):
+        # Two chains of two, whichever of the first two the third waits for.
+        for third, fourth in itertools.product(
+                ((1,), (2,), (1, 2)), repeat=2):
+            plan = [op(1, Kind.SUSPEND, 'a', 'h'), op(2, Kind.STOP, 'b', 'h'),
+                    op(3, Kind.SUSPEND, 'c', 'h', None, 5.0, after=third),
+                    op(4, Kind.SUSPEND, 'd', 'h', None, 5.0, after=fourth)]
+            self.assertEqual(
+                2 if {*third, *fourth} == {1, 2} else 3,
+                max(count for count in (1, 2, 3)
+                    if self.crowd(count - 1, *plan)))
+            self.assertEqual([], self.crowd(3, *plan))
+
+    def test_a_wait_over_another_host(self):
+        self.world = cluster(host('h'), host('x'), vm('a', 'h'),
+                             vm('b', 'x'), vm('c', 'h'))
+        chain = [op(1, Kind.SUSPEND, 'a', 'h'),
+                 op(2, Kind.SUSPEND, 'b', 'x', None, 5.0, after=(1,)),
+                 op(3, Kind.SUSPEND, 'c', 'h', None, 10.0, after=(2,))]
+        self.assertEqual([], self.crowd(1, *chain))
 
 
 class TestLeases(Case):

@@ -21,10 +21,10 @@ class TestFaults(unittest.TestCase):
         for name in faults.FAULTS:
             missed = []
             for seed in range(COUNT):
-                cluster, good, bad = faults.spoiled(name, seed)
-                found = check(cluster, good)
+                cluster, good, bad, lanes = faults.spoiled(name, seed)
+                found = check(cluster, good, lanes)
                 self.assertEqual([], found, f'{name} {seed}')
-                if not check(cluster, bad):
+                if not check(cluster, bad, lanes):
                     missed.append(seed)
             with self.subTest(name):
                 self.assertEqual([], missed)

@@ -283,9 +283,14 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_a_plan_with_faults_is_not_carried_out(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
+        settings.CONF.set_override('operations_per_host', 3,
+                                   'secondary_watcher')
+        self.addCleanup(settings.CONF.clear_override, 'operations_per_host',
+                        'secondary_watcher')
         with mock.patch.object(strategy.checker, 'check',
-                               return_value=['wrong']):
+                               return_value=['wrong']) as checked:
             self.assertEqual([], self.oneshot(hosts=['h1']).actions)
+        self.assertEqual(3, checked.call_args.args[2])
 
     def test_problems_never_fail_the_switch(self):
         audit = self.audit(1)
