@@ -178,6 +178,26 @@ class TestWhenNot(Case):
         self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
                          kinds(plan))
 
+    def test_a_violated_host_takes_nobody_even_when_it_is_relieved(self):
+        # g has room for d once c has left, but Placement hears of it later.
+        def short(name, violated, memory):
+            return host(name, policies=tuple(
+                HostPolicy(resource, resource, most, 60, int(fails), fails)
+                for resource, most, fails in (
+                    ('cores', 4, violated == 'cores'),
+                    ('memory', memory, violated == 'memory'))))
+
+        things = (
+            short('g', 'memory', 500), vm('a', 'g', memory_mb=400),
+            vm('c', 'g', memory_mb=256), short('h', 'cores', 800),
+            vm('d', 'h', vcpus=2, memory_mb=100),
+            vm('e', 'h', vcpus=3, memory_mb=100), box('x', 2))
+        self.assertEqual({'c': 'x'}, self.targets(*things))
+        self.assertEqual(('h',), self.plan.unresolved)
+        plan = decide(cluster(*things), Profile())
+        self.assertEqual({'c': ('migrate', 'x'), 'd': ('suspend', None)},
+                         kinds(plan))
+
     def test_half_the_budget_is_the_searchs(self):
         budget = Budget(11)
         with budget.half() as part:
