@@ -232,6 +232,9 @@ class Outlook:
         already, so who is leaving still has its place under a static policy.
         """
         for place, policy, mine in self._judged(host, works):
+            if self._estimator(place).bound(
+                    policy.resource, place, mine) <= self.limit(policy):
+                continue    # at no time, so there is no need to look at each
             wait = max(1, policy.sensitivity - policy.failed)
             times = {work.start_s + wait for work in mine} | {math.inf}
             times |= {work.end_s for work in mine

@@ -151,6 +151,22 @@ class Estimator:
         use += self.primaries[host].get(resource, 100.0)
         return use + self._overhead(resource, host, at_s, works)
 
+    def bound(self, resource: str, host: str, works: Iterable[Work] = ()
+              ) -> float:
+        """Return what demand does not exceed, whatever ends when.
+
+        That is as if nobody left, all came, and everything went on.
+        """
+        works = [work for work in works if host in (work.source, work.target)]
+        use = sum(self._use(uuid, resource, None)
+                  for uuid in self._running[host])
+        use += sum(self._use(work.instance, resource, work)
+                   for work in works if work.target == host)
+        if resource in STATIC:
+            return use
+        return use + self.primaries[host].get(resource, 100.0) + sum(
+            self.overheads.on(host, work, resource) for work in works)
+
     def holds(self, resource: str, threshold: float, host: str, at_s: float,
               works: Iterable[Work] = (),
               only: Collection[str] | None = None) -> bool:

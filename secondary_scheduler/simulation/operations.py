@@ -153,7 +153,8 @@ class Operations:
     def _begin_what_may(self, cluster: int, now: float) -> None:
         waiting = self._waiting[cluster]
         while waiting:
-            undone = {one.id for one in self.of_cluster(cluster)}
+            undone = {one.id for one in self.of_cluster(cluster)
+                      } if any(one.after for one in waiting) else set()
             ready = [one for one in waiting if not one.after & undone]
             if not ready:
                 return

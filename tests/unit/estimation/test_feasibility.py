@@ -3,6 +3,8 @@
 import math
 import unittest
 
+from hypothesis import given, strategies
+
 from secondary_scheduler.estimation.feasibility import (
     Estimator,
     Guest,
@@ -33,6 +35,29 @@ class Case(unittest.TestCase):
 
     def cpu(self, host, at_s, *works, **more):
         return self.fe.predict('cpu', host, at_s, works, **more)
+
+
+class TestBound(Case):
+
+    @given(strategies.lists(strategies.builds(
+        Work, strategies.sampled_from([
+            'migrate', 'suspend', 'stop', 'resume', 'start']),
+        strategies.sampled_from('vwde'), strategies.sampled_from('ab'),
+        strategies.sampled_from(['a', 'b', None]),
+        strategies.integers(0, 5), strategies.integers(5, 9)), max_size=6),
+        strategies.sampled_from(['cpu', 'net_in', 'net_out', 'slots']))
+    def test_at_no_time_is_there_more(self, works, resource):
+        for host in 'ab':
+            bound = self.fe.bound(resource, host, works)
+            for at_s in (*range(11), math.inf):
+                self.assertLessEqual(self.fe.demand(
+                    resource, host, at_s, works), bound + 1e-9)
+
+    def test_who_stays_counts_once(self):
+        self.assertEqual(65, self.fe.bound('cpu', 'a'))
+        self.assertEqual(65 + 20 + 20, self.fe.bound(
+            'cpu', 'a', [Work('start', 'd', 'a', 'a', 0, 22)]))
+        self.assertEqual(2, self.fe.bound('slots', 'a'))
 
 
 class TestPredict(Case):
