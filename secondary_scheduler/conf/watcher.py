@@ -97,8 +97,7 @@ the policies meanwhile.
 Seconds after which an audit of ours that is still running is taken for
 abandoned, because the decision engine that ran it has died, and is
 cancelled. At most one such audit runs on a scope, so a dead one would block
-those that follow. A decision ends after half of it, with the best plan found
-so far.
+those that follow.
 """),
     cfg.FloatOpt(
         'breaker_percent',

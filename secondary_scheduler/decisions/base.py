@@ -6,7 +6,7 @@ state from one decision to the next.
 """
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
 import dataclasses
 import typing
@@ -44,20 +44,15 @@ class Budget:
     A unit is one placement examined, or one look for the best.  When the
     budget is spent a decision still protects the primary, by means that need
     no search (Boettger 3.13: the meta-check).
-
-    ``is_over`` tells that time is up, however many units are left (R32); by
-    default it never is.
     """
 
-    def __init__(self, units: int = 100_000,
-                 is_over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, units: int = 100_000) -> None:
         self.units = units
-        self._is_over = is_over
         self.truncated = False
 
     def spend(self) -> bool:
-        """Take one unit; False, and ``truncated``, if units or time are up."""
-        if self.units <= 0 or self._is_over():
+        """Take one unit; False, and ``truncated``, if none is left."""
+        if self.units <= 0:
             self.truncated = True
             return False
         self.units -= 1
@@ -67,13 +62,12 @@ class Budget:
     def half(self) -> Iterator['Budget']:
         """Lend half of what is left; what is not spent comes back.
 
-        A borrower that wants more units does not make the decision truncated.
+        A borrower that wants more does not make the decision truncated.
         """
         lent = self.units // 2
-        part = Budget(lent, self._is_over)
+        part = Budget(lent)
         yield part
         self.units -= lent - part.units
-        self.truncated |= part.truncated and self._is_over()
 
 
 class Decision(abc.ABC):

@@ -208,8 +208,9 @@ class Repair:
 
     def _place(self, uuid: str, relieves: str, ejections: int) -> int | None:
         """Move an instance somewhere; return the ejections that it took."""
-        if self._budget.units <= self._floor or not self._budget.spend():
+        if self._budget.units <= self._floor:
             return None
+        self._budget.spend()
         instance = self.draft.instances[uuid]
         source = str(instance.host)
         for target in self.loads.takers(uuid):

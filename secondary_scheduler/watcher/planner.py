@@ -5,7 +5,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 from watcher import objects
-from watcher.common import exception, utils
+from watcher.common import utils
 from watcher.decision_engine.planner import weight
 
 from secondary_scheduler.watcher import history as histories
@@ -24,8 +24,7 @@ class SecondaryPlanner(weight.WeightPlanner):
 
     Claiming is done here, under a lock that all decision engines share: a
     plan that touches what another plan works on is dropped, since the cloud
-    has changed under it; the next audit decides anew.  An audit that was
-    cancelled while it was decided gets no plan.
+    has changed under it; the next audit decides anew.
     """
 
     @classmethod
@@ -34,10 +33,7 @@ class SecondaryPlanner(weight.WeightPlanner):
         return []
 
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
-        """Create the action plan and its actions in Watcher's database.
-
-        :raises AuditCancelled: if there is to be none.
-        """
+        """Create the action plan and its actions in Watcher's database."""
         if not solution.actions:
             last = self._last_if_empty(context, audit_id)
             if last is not None:
@@ -98,9 +94,6 @@ class SecondaryPlanner(weight.WeightPlanner):
 
     def _create(self, context: Any, audit_id: int, solution: Any,
                 actions: list[dict[str, Any]]) -> Any:
-        audit = objects.Audit.get_by_id(context, audit_id)
-        if audit.state == objects.audit.State.CANCELLED:
-            raise exception.AuditCancelled(uuid=audit.uuid)
         plan = self.create_action_plan(context, audit_id, solution)
         self._create_efficacy_indicators(
             context, plan.id, solution.efficacy_indicators)

@@ -25,9 +25,6 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-#: Part of ``audit_timeout`` after which a decision ends with what it has; the
-#: rest is for what comes before and after it.
-_DECIDING = 0.5
 #: The driver that decides unless an audit names another.
 DECISION = 'guided'
 #: What an audit's request means, in the order in which it is tried.
@@ -263,16 +260,12 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         decision = load_decision(
             self.input_parameters.get('decision') or DECISION, self._limits,
             self.observer.durations, CONF.secondary_watcher.ageing)
-        options = CONF.secondary_watcher
-        end = time.monotonic() + _DECIDING * options.audit_timeout
+        units = CONF.secondary_watcher.decision_budget
         plan, unresolved = operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():
             plan = decision.decide(
                 cluster, decisions.Request(kind, asked),
-                decisions.Budget(options.decision_budget,
-                                 lambda: time.monotonic() > end))
-            if plan.truncated:
-                LOG.info('Decision %s ended before its search did.', kind)
+                decisions.Budget(units))
             unresolved.update(plan.unresolved)
             if plan:
                 self._tell(kind, cluster, plan)

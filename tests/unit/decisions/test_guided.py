@@ -498,20 +498,6 @@ class TestBounds(Case):
         self.assertTrue(plan.truncated)
         self.assertEqual((), plan.unresolved)
 
-    def test_time_ends_a_search_too(self):
-        looks = iter((False, True))
-        budget = Budget(9, lambda: next(looks))
-        self.assertEqual([True, False], [budget.spend(), budget.spend()])
-        self.assertEqual((8, True), (budget.units, budget.truncated))
-        world = cluster(host('h', 95.0, violated=True), host('x'),
-                        vm('a', 'h'), vm('b', 'h'), vm('c', 'x'))
-        plan = GuidedDecision(profile=Profile()).decide(
-            world, Request('preempt'), Budget(is_over=lambda: True))
-        self.assertEqual([], checker.check(world, plan))
-        self.assertEqual({'a': ('stop', None), 'b': ('stop', None)},
-                         kinds(plan))
-        self.assertTrue(plan.truncated)
-
     def test_meta_check(self):
         """As soon as what is chosen would come too late, all are stopped.
 

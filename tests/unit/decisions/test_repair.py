@@ -206,16 +206,6 @@ class TestWhenNot(Case):
                 pass
         self.assertEqual((6, False), (budget.units, budget.truncated))
 
-    def test_no_move_is_looked_for_when_time_is_up(self):
-        world = cluster(box('h', 1, True), box('x', 2), vm('a', 'h'),
-                        vm('b', 'h'))
-        self.assertEqual(1, len(decide(world).operations))
-        budget = Budget(is_over=lambda: True)
-        plan = GuidedDecision(RIGID, profile=MOVES_ONLY).decide(
-            world, Request('preempt'), budget)
-        self.assertEqual(((), ('h',), True), (
-            plan.operations, plan.unresolved, plan.truncated))
-
 
 class TestShared(Case):
     """What hosts share, and what is violated of it."""

@@ -3,14 +3,12 @@
 import contextlib
 import datetime
 import hashlib
-import itertools
 import json
 import tempfile
 from unittest import mock
 
 from stevedore.driver import DriverManager
 from watcher import objects
-from watcher.common import exception
 from watcher.decision_engine.solution import default as solutions
 
 from secondary_scheduler.estimation import learning
@@ -163,18 +161,6 @@ class StrategyTest(fakes.WatcherTestCase):
         with mock.patch.object(strategy.driver, 'DriverManager', load):
             self.oneshot(hosts=['h1'])
         self.assertEqual(7.0, loaded[0].durations.of('suspend'))
-
-    def test_a_decision_ends_before_its_audit_is_given_up(self):
-        self.audit(1)
-        self.report('h1', 95.0, violated=True)
-        self.report('h2', 75.0)     # there would be room, see above
-        clock = itertools.count(step=31).__next__
-        with mock.patch.object(strategy.time, 'monotonic', clock), \
-                self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
-            solution = self.oneshot(hosts=['h1'])
-        self.assertEqual([('suspend', '-')] * 3, self.kinds(solution))
-        self.assertIn('Decision preempt ended before its search did.',
-                      '\n'.join(logs.output))
 
     def test_the_log_says_why_nobody_moves(self):
         self.audit(1)
@@ -452,13 +438,6 @@ class PlannerTest(fakes.WatcherTestCase):
 
     def test_empty(self):
         self.assertEqual('SUCCEEDED', self.schedule().state)
-
-    def test_an_audit_that_was_cancelled_meanwhile_gets_no_plan(self):
-        self.add(1, 1)
-        self.one.state = 'CANCELLED'
-        self.one.save()
-        self.assertRaises(exception.AuditCancelled, self.schedule)
-        self.assertEqual([], objects.ActionPlan.list(self.context))
 
     def test_who_has_nothing_to_do_again_makes_no_other_plan(self):
         def say(value):
