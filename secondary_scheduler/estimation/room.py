@@ -115,7 +115,7 @@ class Rooms:
         self._unclaimed: Lazy[str, float] = Lazy(self._left_by_all)
         # By place and resource: those that may use it, and their use.
         self._uses: Lazy[tuple[str, str], tuple[
-            Mapping[str, Instance], float]] = Lazy(self._sum_of_uses)
+            dict[str, Instance], float]] = Lazy(self._sum_of_uses)
         self._emptiest: list[tuple[float, str]] | None = None
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
@@ -137,17 +137,38 @@ class Rooms:
 
     def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
         before = [] if self._emptiest is None else self._place(host)
+        self._keep_uses(host, self.residents(host), residents)
         self._changed[host] = residents
         self._held.pop(host, None)
         self._unclaimed.pop(host, None)
-        for name in self._cluster.places(host):
-            for policy in self._cluster.at(name).policies:
-                self._uses.pop((name, policy.resource), None)
         if self._emptiest is not None:
             for place in before:
                 self._emptiest.pop(bisect.bisect_left(self._emptiest, place))
             for place in self._place(host):
                 bisect.insort(self._emptiest, place)
+
+    def _keep_uses(self, host: str, old: Mapping[str, Instance],
+                   new: Mapping[str, Instance]) -> None:
+        """Count in what has changed on a host, in all that it has a part in.
+
+        To sum up an item's hosts again would take as long as it has hosts.
+        """
+        changed = [uuid for uuid in {**old, **new}
+                   if old.get(uuid) is not new.get(uuid)]
+        for key in {(name, policy.resource)
+                    for name in self._cluster.places(host)
+                    for policy in self._cluster.at(name).policies}:
+            if key not in self._uses:
+                continue
+            there, used = self._uses[key]
+            for uuid in changed:
+                gone, comes = there.pop(uuid, None), new.get(uuid)
+                if gone is not None:
+                    used -= self._use(gone, key[1])
+                if comes is not None and comes.state in RUNNING:
+                    there[uuid] = comes
+                    used += self._use(comes, key[1])
+            self._uses[key] = there, used
 
     def residents(self, host: str) -> Mapping[str, Instance]:
         """Return the instances that a host holds, by UUID."""
@@ -160,7 +181,7 @@ class Rooms:
         return [*self.residents(host).values(), *self._coming.get(host, ())]
 
     def _sum_of_uses(self, key: tuple[str, str]
-                     ) -> tuple[Mapping[str, Instance], float]:
+                     ) -> tuple[dict[str, Instance], float]:
         place, resource = key
         there = {one.uuid: one for host in self._cluster.hosts_of(place)
                  for one in self._holders(host) if one.state in RUNNING}

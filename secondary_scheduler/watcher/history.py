@@ -40,6 +40,9 @@ _LAUNCH_GRACE = 30
 _SILENT = 90
 #: No plan takes longer; what an older one has left unfinished holds nothing.
 _LONGEST = 6600
+#: What plans are cancelled by us for.
+DROPPED = 'Dropped: another plan works on the same instances or hosts'
+_GIVEN_UP = 'Given up'
 #: How long Watcher takes to bring its database in line with the goals and
 #: strategies that are installed.
 _SYNC = datetime.timedelta(seconds=30)
@@ -86,8 +89,8 @@ class Child:
     """A ONESHOT audit of ours; ``age`` in seconds.
 
     ``hosts`` are those it does something for: none if it is a dry run.
-    ``failed`` tells that its plan was cancelled (dropped, say), or that an
-    action of it has failed or was skipped: it has not done what it was for.
+    ``failed`` tells that its plan was dropped or given up, or that an action
+    of it has failed or was skipped: it has not done what it was for.
     """
 
     uuid: str
@@ -166,10 +169,12 @@ class History:
         found = []
         failed = {action.action_plan.audit_id for action in self._actions(
             state__in=('FAILED', 'SKIPPED'), created_at__gt=_since(seconds))}
-        failed.update(plan.audit_id for plan in objects.ActionPlan.list(
-            self._context(), filters={
-                'strategy_name': vocabulary.STRATEGY, 'state': 'CANCELLED',
-                'created_at__gt': _since(seconds)}))
+        failed.update(
+            plan.audit_id for plan in objects.ActionPlan.list(
+                self._context(), filters={
+                    'strategy_name': vocabulary.STRATEGY, 'state': 'CANCELLED',
+                    'created_at__gt': _since(seconds)})
+            if (plan.status_message or '').startswith((DROPPED, _GIVEN_UP)))
         for audit in objects.Audit.list(self._context(), filters={
                 'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):
@@ -273,7 +278,8 @@ class History:
                          for one in (plan, *actions))
             if silent < _SILENT:
                 continue
-            why = f'Given up: its applier has been silent for {silent:.0f} s'
+            why = (f'{_GIVEN_UP}: its applier has been silent for '
+                   f'{silent:.0f} s')
             LOG.warning('Plan %(plan)s: %(why)s.',
                         {'plan': plan.uuid, 'why': why})
             unfinished = [one for one in actions if one.state in _UNFINISHED]

@@ -323,8 +323,12 @@ class Observer:
 
 
 def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:
-    """Return a report that asks for no help where its agent needs none."""
+    """Return a report that asks for no help where its agent needs none.
+
+    It does where a policy has become invalid: it was not held.
+    """
     return dataclasses.replace(report, policies=tuple(
         dataclasses.replace(one, state=reports.PolicyState.FAILING)
-        if one in report.violated and one.resource not in cluster.STATIC
+        if one.state is reports.PolicyState.VIOLATED
+        and one.resource not in cluster.STATIC
         else one for one in report.policies))

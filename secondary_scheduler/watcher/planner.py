@@ -102,8 +102,7 @@ class SecondaryPlanner(weight.WeightPlanner):
             plan.save()
         elif not actions:
             plan.state = objects.action_plan.State.CANCELLED
-            plan.status_message = (
-                'Dropped: another plan works on the same instances or hosts')
+            plan.status_message = histories.DROPPED
             plan.save()
         uuids = {action['input_parameters']['operation_id']:
                  utils.generate_uuid() for action in actions}

@@ -271,14 +271,15 @@ def _waiting(servers: Mapping[str, Server]) -> dict[str, cluster.Lease]:
     """Return the leases that wait to come back.
 
     How many instances a lease has plays no part in its priority, as it does
-    in the thesis (R26): an owner could raise it by adding more.
+    in the thesis (R26): an owner could raise it by adding more.  So it could
+    by adding one that has been down for months: the last one counts.
     """
     members = defaultdict(list)
     for server in servers.values():
         members[server.lease].append(server)
     return {name: cluster.Lease(
         name, priority=min(one.priority for one in those),
-        waited_s=max(one.unchanged_s for one in those if one.preempted))
+        waited_s=min(one.unchanged_s for one in those if one.preempted))
         for name, those in members.items()
         if any(one.preempted for one in those)}
 

@@ -157,6 +157,25 @@ class TestRooms(unittest.TestCase):
                        key=lambda name: (-rooms.spare(name), name)),
                 list(rooms.emptiest()))
 
+    @given(worlds.clusters(), st.randoms(use_true_random=False))
+    def test_use_is_kept_whatever_changes(self, world, rng):
+        def answers(rooms):
+            return [(rooms.sustains(name, new), rooms.admits(name, new))
+                    for name in world.hosts]
+
+        new = vm('new', None, cpu=7.0, usage={'mem': 5.0})
+        world = dataclasses.replace(world, in_flight=())
+        rooms, moved = room.Rooms(world, room.Limits()), {}
+        for uuid, one in world.instances.items():
+            answers(rooms)
+            moved[uuid] = dataclasses.replace(
+                one, host=rng.choice(sorted(world.hosts)),
+                state=rng.choice([State.ACTIVE, State.SUSPENDED]))
+            rooms.take(one)
+            rooms.put(moved[uuid])
+        self.assertEqual(answers(room.Rooms(dataclasses.replace(
+            world, instances=moved), room.Limits())), answers(rooms))
+
     def test_sustains(self):
         newcomer = vm('b', None, cpu=10.0)
         for use, expected in ((59.0, True), (59.5, False), (None, True)):

@@ -248,7 +248,7 @@ class BuildTest(TestCase):
                  metadata=mark),
             down(6, -1, metadata=mark)], [fakes.host('h1')]).leases
         self.assertEqual(
-            {'p1:1': (5, 3), 'p1:l': (6, 2), 'p1:6': (5, 0)},
+            {'p1:1': (5, 3), 'p1:l': (6, 1), 'p1:6': (5, 0)},
             {name: (one.priority, round(one.waited_s / 3600, 2))
              for name, one in found.items()})
         self.assertEqual([False] * 3, [one.queued for one in found.values()])

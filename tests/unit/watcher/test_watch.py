@@ -11,6 +11,7 @@ from watcher.decision_engine import sync
 from secondary_scheduler.model import reports
 from secondary_scheduler.watcher import (
     cloud,
+    history,
     observer,
     scope,
     settings,
@@ -422,11 +423,20 @@ class ViolationsTest(Case):
     def test_a_dropped_plan_covers_nothing(self):
         first = self.answered()
         self.report('h1', violated=True)
-        self.plan(first, state='CANCELLED')
+        plan = self.plan(first, state='CANCELLED')
+        plan.status_message = history.DROPPED
+        plan.save()
         self.tick(0.5)
         self.assertEqual(1, len(self.audits()), 'one for each window')
         self.tick(2)
         self.assertEqual(2, len(self.audits()))
+
+    def test_what_an_operator_cancels_is_not_planned_again_at_once(self):
+        first = self.answered()
+        self.report('h1', violated=True)
+        self.action(self.plan(first, state='CANCELLED'), state='CANCELLED')
+        self.tick(3)
+        self.assertEqual(1, len(self.audits()))
 
     def test_a_new_violation_waits_for_no_audit_that_did_nothing(self):
         self.answered()
@@ -483,14 +493,16 @@ class ViolationsTest(Case):
             self.assertEqual(audits > 0, self.seen.cluster(
                 *known).hosts['h1'].violated)
 
-    def test_agents_cannot_end_what_only_operations_do(self):
+    def test_agents_cannot_end_all(self):
         settings.CONF.set_override('agents_first', True, 'secondary_watcher')
-        self.audit(1)
-        self.report('h1', policies=(reports.PolicyReport(
-            'slots <= 0', 'slots', 0.0, 60, 1.0, 5,
-            reports.PolicyState.VIOLATED),))
-        self.tick()
-        self.assertEqual(1, len(self.audits()))
+        for number, (resource, state) in enumerate((
+                ('slots', reports.PolicyState.VIOLATED),
+                ('cpu', reports.PolicyState.INVALID))):
+            self.report('h1', policies=(reports.PolicyReport(
+                f'{resource} <= 0', resource, 0.0, 60, 1.0, 5, state),))
+            self.assertTrue(self.seen.window.waiting, resource)
+            self.report('h1')
+            self.assertFalse(self.seen.window.waiting, number)
 
 
 class ChoresTest(Case):
