@@ -232,9 +232,8 @@ class Outlook:
         already, so who is leaving still has its place under a static policy.
         """
         for place, policy, mine in self._judged(host, works):
-            if self._estimator(place).bound(
-                    policy.resource, place, mine) <= self.limit(policy):
-                continue    # at no time, so there is no need to look at each
+            if self._holds_always(place, policy, mine):
+                continue
             wait = max(1, policy.sensitivity - policy.failed)
             times = {work.start_s + wait for work in mine} | {math.inf}
             times |= {work.end_s for work in mine
@@ -243,15 +242,24 @@ class Outlook:
                 return True
         return False
 
-    def bears(self, host: str, steps: Iterable[Step]) -> bool:
-        """Tell whether a host's policies hold when all steps have ended.
+    def bears(self, host: str, steps: Sequence[Step]) -> bool:
+        """Tell whether steps spoil no policy of a host.
 
-        A quick no before ``spoils``, which asks this too: no times are
-        needed for it.
+        They get their times only where it depends on these.
         """
-        return not any(self._worse(place, policy, math.inf, mine) for
-                       place, policy, mine in self._judged(host, self.outcome(
-                           steps, *self.cluster.places(host))))
+        looks = [look for look in self._judged(
+            host, self.outcome(steps, *self.cluster.places(host)))
+            if not self._holds_always(*look)]
+        return not looks or not (
+            any(self._worse(place, policy, math.inf, mine)
+                for place, policy, mine in looks)
+            or self.spoils(host, self.works(steps)))
+
+    def _holds_always(self, place: str, policy: HostPolicy,
+                      works: list[Work]) -> bool:
+        """Tell whether a policy will hold whatever ends when."""
+        return self._estimator(place).bound(
+            policy.resource, place, works) <= self.limit(policy)
 
     def _judged(self, host: str, works: Sequence[Work]
                 ) -> Iterator[tuple[str, HostPolicy, list[Work]]]:

@@ -20,7 +20,6 @@ from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.estimation.durations import DurationModel
-from secondary_scheduler.estimation.feasibility import Work
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import Plan
@@ -82,28 +81,24 @@ def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
     (Boettger R28).
     """
     begun = len(draft.steps)
-    works: list[Work] | None = None
-    for one in lease.due:
-        works = _place(draft, outlook, one, hosts(), budget)
-        if works is None:
-            break
+    if not all(_place(draft, outlook, one, hosts(), budget)
+               for one in lease.due):
+        draft.rewind(begun)
+        return
     # The last one's host has been asked with these very operations.
-    touched = sorted({str(step.new.host) for step in draft.steps[:-1]}
-                     - {str(step.new.host) for step in draft.steps[-1:]})
-    if works is None or any(outlook.spoils(host, works) for host in touched):
+    touched = {str(step.new.host) for step in draft.steps} - {
+        str(draft.steps[-1].new.host)}
+    if not all(outlook.bears(host, draft.steps) for host in sorted(touched)):
         draft.rewind(begun)
 
 
 def _place(draft: Draft, outlook: Outlook, instance: Instance,
-           hosts: list[str], budget: base.Budget) -> list[Work] | None:
-    """Bring an instance up on the first host that bears it.
-
-    :returns: all operations with their times, None if no host does.
-    """
+           hosts: list[str], budget: base.Budget) -> bool:
+    """Bring an instance up on the first host that bears it, if one does."""
     # Nova resumes, starts and unshelves in place what still has a host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
-            return None
+            return False
         if host not in hosts or (instance.host is None and not (
                 draft.rooms.stocks(host, instance)
                 and draft.rooms.separate(host, instance))):
@@ -111,8 +106,6 @@ def _place(draft: Draft, outlook: Outlook, instance: Instance,
         begun = len(draft.steps)
         draft.bring_up(instance, host)
         if outlook.bears(host, draft.steps):
-            works = outlook.works(draft.steps)
-            if not outlook.spoils(host, works):
-                return works
+            return True
         draft.rewind(begun)
-    return None
+    return False
