@@ -6,7 +6,7 @@ what an operation needs, holds and leaves behind, event by event.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import dataclasses
 import math
 
@@ -61,10 +61,11 @@ def check(cluster: Cluster, plan: Plan,
         faults += _deadlines(cluster, plan)
         faults += _repetitions(plan)
         faults += _leases(cluster, plan)
-        faults += _Replay(cluster, plan).run()
+        holding = held(cluster, plan)
+        faults += _Replay(cluster, plan, holding).run()
         if not faults:
             # The plan is good if all takes as long as expected; and if not?
-            faults += Orders(cluster, plan, lanes).faults()
+            faults += Orders(cluster, plan, holding, lanes).faults()
     return faults
 
 
@@ -189,16 +190,18 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
 class _Replay:
     """The hosts that a plan touches, while it goes on.
 
-    ``held`` are the hosts on which an instance holds its claims now, two
-    during a migration; ``there`` is the same by host.  ``ongoing`` is by
-    instance, ``moving`` counts the moves under way by anti-affinity group.
+    ``held``, at first ``holding``, are the hosts on which an instance holds
+    its claims now, two during a migration; ``there`` is the same by host.
+    ``ongoing`` is by instance, ``moving`` counts the moves under way by
+    anti-affinity group.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan,
+                 holding: Mapping[str, set[str]]) -> None:
         self.plan = plan
         self.hosts = cluster.hosts
         self.items = cluster.items.values()
-        self.held = held(cluster, plan)
+        self.held = dict(holding)
         self.instances = {uuid: cluster.instances[uuid] for uuid in self.held}
         self.there = by_host(self.held)
         self.ongoing: dict[str, list[Operation]] = defaultdict(list)

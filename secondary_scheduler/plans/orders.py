@@ -6,7 +6,7 @@ A part of the checker, which shares no code with the decisions.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 import itertools
 
 from secondary_scheduler.model.cluster import (
@@ -49,17 +49,19 @@ class Orders:
     """Looks for operations that could come too early.
 
     Each place is looked at when its arrivals have happened up to one of them,
-    and nothing has left it but what they have to wait for.  A host sees to
+    and nothing has left it but what they have to wait for; ``holding`` are the
+    hosts on which each instance holds its claims before.  A host sees to
     ``lanes`` operations at a time, to any number if that is None.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan,
+                 holding: Mapping[str, set[str]],
                  lanes: int | None = None) -> None:
         self.cluster = cluster
         self.plan = plan
         self.lanes = lanes
         self.ancestors = ancestors(plan)
-        self.residents = by_host(held(cluster, plan))
+        self.residents = by_host(holding)
         self.leave: dict[str, list[Operation]] = defaultdict(list)
         self.arrive: dict[str, list[Operation]] = defaultdict(list)
         for operation in sorted(plan.operations,
@@ -205,7 +207,7 @@ def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
     return hosts
 
 
-def by_host(holding: dict[str, set[str]]) -> dict[str, set[str]]:
+def by_host(holding: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Return the instances that hold something by host."""
     there: dict[str, set[str]] = defaultdict(set)
     for uuid, hosts in holding.items():

@@ -55,7 +55,8 @@ class Observer:
         self._usage = {'net_in': 0.0, 'net_out': world.shape.net}
         #: Each as it was shown the last time, and by which values: most that
         #: run change nothing that a decision counts.
-        self._guests: dict[int, tuple[tuple[object, ...], Instance]] = {}
+        self._shown = np.full((instances, 8), np.nan)
+        self._guests: dict[int, Instance] = {}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
@@ -151,7 +152,6 @@ class Observer:
         """Return what is asked for; ``main`` is (resources, hosts)."""
         world = self._world
         flights = list(self._operations.of_cluster(number))
-        busy = {one.instance for one in flights}
         first_host = world.hosts_of(number).start
         first = world.instances_of(number).start
         resting_hosts, resting = self._resting(number, now)
@@ -170,29 +170,30 @@ class Observer:
                 cpu_primary=cpu, policies=policies, blocked=rests,
                 usage={'net_in': net_in, 'net_out': net_out})
             seen_hosts[one.name] = one
-        seen, leases = {}, {}
-        columns = (world.host, world.lease_of, world.status, world.vcpus,
-                   world.memory_mb)
-        for instance, host, lease, status, vcpus, memory_mb, rests, cpu in zip(
-                instances.tolist(), *(column[instances].tolist()
-                                      for column in columns),
-                resting[instances - first].tolist(),
-                self.counted(instances).tolist(), strict=True):
-            state = State.BUSY if instance in busy else _STATES[status]
-            values = host, lease, state, vcpus, memory_mb, rests, cpu
-            before, guest = self._guests.get(instance, (None, None))
-            if guest is None or values != before:
-                guest = Instance(
-                    self._names[instance - first], self._names[lease],
-                    name(host), state, vcpus, int(memory_mb), 0, cpu=cpu,
-                    blocked=rests, usage=self._usage)
-                self._guests[instance] = values, guest
-            seen[guest.uuid] = guest
-            if guest.state in DOWN:     # nobody else waits
-                leases[guest.lease] = Lease(
-                    guest.lease, queued=True, priority=5.0, waited_s=now
-                    - float(world.queued_since[number, lease]))
-        return Cluster(seen_hosts, seen, leases, tuple(
+        busy = np.zeros(len(world.status), dtype=bool)
+        busy[[one.instance for one in flights]] = True
+        rows = np.stack([
+            busy[instances], resting[instances - first],
+            self.counted(instances), *(column[instances] for column in (
+                world.host, world.lease_of, world.status, world.vcpus,
+                world.memory_mb))], axis=1)
+        changed = (rows != self._shown[instances]).any(axis=1)
+        self._shown[instances] = rows
+        for instance, (held, rests, cpu, host, lease, status, vcpus,
+                       memory_mb) in zip(instances[changed].tolist(),
+                                         rows[changed].tolist(), strict=True):
+            self._guests[instance] = Instance(
+                self._names[instance - first], self._names[int(lease)],
+                name(int(host)), State.BUSY if held else _STATES[status],
+                int(vcpus), int(memory_mb), 0, cpu=cpu, blocked=bool(rests),
+                usage=self._usage)
+        guests = [self._guests[one] for one in instances.tolist()]
+        leases = {guest.lease: Lease(
+            guest.lease, queued=True, priority=5.0, waited_s=now - float(
+                world.queued_since[number, int(guest.lease)]))
+            for guest in guests if guest.state in DOWN}     # nobody else waits
+        return Cluster(seen_hosts, {
+            guest.uuid: guest for guest in guests}, leases, tuple(
             InFlight(one.kind, self._names[one.instance - first],
                      name(one.source), name(one.target),
                      one.remaining_s(now)) for one in flights))

@@ -81,6 +81,8 @@ class Operations:
         self._profile = profile
         self._record = record
         self._waiting: list[list[Flight]] = [[] for _one in world.random]
+        #: Of plans, by their numbers; what others wait for among them.
+        self._undone: set[int] = set()
         self._model = ConcurrentDurations()
         self._overheads = Overheads()
         self._number = 0
@@ -104,8 +106,9 @@ class Operations:
         """
         world = self.world
         found = np.zeros(len(world.block_until), dtype=bool)
-        for host in {host for one, flight in self.flights.items()
-                     if world.frozen[one] for host in flight.hosts}:
+        busy = np.array(self._flying, dtype=np.int64)
+        for host in {host for one in busy[world.frozen[busy]].tolist()
+                     for host in self.flights[one].hosts}:
             found[host] = all(world.frozen[one] for one in self.on_host(host))
         return found
 
@@ -133,6 +136,7 @@ class Operations:
         first = self._number
         for one in plan.operations:
             self._number = max(self._number, first + one.id)
+            self._undone.add(first + one.id)
             self.world.reserved[instances + int(one.instance)] = True
             self._waiting[cluster].append(Flight(
                 first + one.id, one.kind, instances + int(one.instance),
@@ -153,9 +157,8 @@ class Operations:
     def _begin_what_may(self, cluster: int, now: float) -> None:
         waiting = self._waiting[cluster]
         while waiting:
-            undone = {one.id for one in self.of_cluster(cluster)
-                      } if any(one.after for one in waiting) else set()
-            ready = [one for one in waiting if not one.after & undone]
+            ready = [one for one in waiting
+                     if one.after.isdisjoint(self._undone)]
             if not ready:
                 return
             for one in ready:
@@ -171,6 +174,7 @@ class Operations:
         gone = any(not (world.up[host] and world.watched[host])
                    for host in flight.hosts)
         if one in self.flights or world.status[one] != needs or gone:
+            self._undone.discard(flight.id)
             return
         world.left[one] = self._true_duration(flight)
         self.flights[one] = flight
@@ -278,6 +282,7 @@ class Operations:
     def _finish(self, flight: Flight, now: float, ok: bool) -> None:
         one = flight.instance
         del self.flights[one]
+        self._undone.discard(flight.id)
         self._flying.remove(one)
         self.world.left[one] = np.inf
         self.world.booting[one] = False
@@ -372,7 +377,9 @@ class Operations:
         if instance in self.flights:
             self._abort(instance, now)
         waiting = self._waiting[int(self.world.cluster_of[instance])]
-        waiting[:] = [one for one in waiting if one.instance != instance]
+        for one in [one for one in waiting if one.instance == instance]:
+            waiting.remove(one)
+            self._undone.discard(one.id)
         self.world.remove(instance)
 
     def _abort(self, instance: int, now: float) -> None:
