@@ -60,8 +60,10 @@ class Draft:
         self.steps: list[Step] = []
         self.cluster = cluster
         #: What leases are sorted by, the highest priority first.
-        self.ranks: Lazy[str, tuple[float, str]] = Lazy(lambda lease: (
-            -min(one.priority for one in cluster.members(lease)), lease))
+        self.ranks = Lazy(self._rank)
+
+    def _rank(self, lease: str) -> tuple[float, str]:
+        return -min(one.priority for one in self.cluster.members(lease)), lease
 
     def members(self, lease: str) -> list[Instance]:
         """Return the instances of a lease as they are now, by UUID."""

@@ -58,8 +58,7 @@ class Outlook:
                  end_s=one.remaining_s) for one in cluster.in_flight]
         self._coming = {one.instance for one in cluster.in_flight
                         if one.kind in RETURNS}
-        self._ongoing_at: Lazy[str, list[Work]] = Lazy(
-            lambda place: self._seen_from(place, self.ongoing))
+        self._ongoing_at = Lazy(self._ongoing_seen_from)
         self.guests = Lazy(self._guest)
         self._running = Lazy(self._runners)
         self._policies = Lazy(self._static_first)
@@ -116,6 +115,9 @@ class Outlook:
             work, source=place if work.source in hosts else work.source,
             target=place if work.target in hosts else work.target)
             for work in here]
+
+    def _ongoing_seen_from(self, place: str) -> list[Work]:
+        return self._seen_from(place, self.ongoing)
 
     def _runners(self, place: str) -> list[str]:
         return [one.uuid for one in self.cluster.residents(place)
