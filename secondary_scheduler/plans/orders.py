@@ -121,18 +121,21 @@ class Orders:
         before it (Dilworth 1950): a matching has the most links.
         """
         linked: dict[int, int] = {}     # who is waited for by whom
+        return len(ids) - sum(
+            self._link(one, ids, linked, set()) for one in ids)
 
-        def link(one: int, asked: set[int]) -> bool:
-            # Close ones first, which is nearly always right.
-            for other in sorted(self.ancestors[one] & ids, reverse=True):
-                if other not in asked:
-                    asked.add(other)
-                    if other not in linked or link(linked[other], asked):
-                        linked[other] = one
-                        return True
-            return False
-
-        return len(ids) - sum(link(one, set()) for one in ids)
+    def _link(self, one: int, ids: set[int], linked: dict[int, int],
+              asked: set[int]) -> bool:
+        """Find somebody whom an operation waits for; others may change."""
+        # Close ones first, which is nearly always right.
+        for other in sorted(self.ancestors[one] & ids, reverse=True):
+            if other not in asked:
+                asked.add(other)
+                if other not in linked or self._link(
+                        linked[other], ids, linked, asked):
+                    linked[other] = one
+                    return True
+        return False
 
     def _collisions(self, place: str, arrivals: list[Operation]
                     ) -> Iterator[str]:
