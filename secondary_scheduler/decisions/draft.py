@@ -6,10 +6,11 @@ then finds out what may run at the same time.
 
 from collections.abc import Collection
 import dataclasses
+import functools
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.estimation.durations import Job
-from secondary_scheduler.estimation.room import Limits, Rooms
+from secondary_scheduler.estimation.room import RUNNING, Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster, Instance, State
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -89,6 +90,29 @@ class Draft:
             self.rooms.residents(host).values(),
             key=lambda i: (self.ranks[i.lease], i.uuid))
 
+    def is_free(self, instance: Instance) -> bool:
+        """Tell whether an instance may be operated on now.
+
+        Nobody rests whose lease runs where a static policy is violated.
+        """
+        return not instance.blocked and (
+            not instance.resting or instance.lease in self._called)
+
+    def is_movable(self, instance: Instance) -> bool:
+        """Tell whether an instance may be migrated now."""
+        return (instance.state is State.ACTIVE and self.is_free(instance)
+                and not instance.pinned)
+
+    @functools.cached_property
+    def _called(self) -> Collection[str]:
+        """The leases that run where a static policy is violated."""
+        places = (*self.cluster.hosts.values(), *self.cluster.items.values())
+        return {one.lease for place in places
+                if any(policy.violated and policy.static
+                       for policy in place.policies)
+                for one in self.cluster.residents(place.name)
+                if one.state in RUNNING}
+
     def find_target(self, instance: Instance, budget: Budget,
                     closed: Collection[str] = (),
                     calm: bool = False) -> str | None:
@@ -160,9 +184,3 @@ class Draft:
         self.rooms.take(old)
         self.rooms.put(new)
         self.instances[old.uuid] = new
-
-
-def is_movable(instance: Instance) -> bool:
-    """Tell whether an instance may be migrated now."""
-    return (instance.state is State.ACTIVE and not instance.blocked
-            and not instance.pinned)

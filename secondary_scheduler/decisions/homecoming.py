@@ -8,7 +8,7 @@ long as policies hold with less: so a constant load ends in an empty plan.
 from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft, is_movable
+from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.model.cluster import Instance, State
 
@@ -80,7 +80,7 @@ def _take_home(draft: Draft, scope: Collection[str]) -> None:
             if (here is None or origin is None or here == origin
                     or {here, origin} & touched
                     or not {here, origin} <= set(scope)
-                    or not is_movable(instance)):
+                    or not draft.is_movable(instance)):
                 continue
             if (all(draft.cluster.is_open(name, calm=True)
                     for name in (here, origin))

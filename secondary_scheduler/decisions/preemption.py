@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.model.cluster import Host, Instance, State
+from secondary_scheduler.model.cluster import Host, State
 
 
 def is_due(host: Host) -> bool:
@@ -48,7 +48,8 @@ def _clear(draft: Draft, host: str, closed: frozenset[str],
     homeless: set[str] = set()  # found no host since the last preemption
     while count := surplus(host):
         goers = [i for i in draft.ranked_on(host)
-                 if _movable(i) and i.uuid not in stuck][-count:]
+                 if i.state is State.ACTIVE and draft.is_free(i)
+                 and i.uuid not in stuck][-count:]
         if not goers:
             return False
         for goer in goers:
@@ -68,10 +69,6 @@ def _clear(draft: Draft, host: str, closed: frozenset[str],
     return True
 
 
-def _movable(instance: Instance) -> bool:
-    return instance.state is State.ACTIVE and not instance.blocked
-
-
 def _preempt_lease(draft: Draft, lease: str) -> bool:
     """Preempt all of a lease, or nothing if that is not possible now.
 
@@ -80,7 +77,7 @@ def _preempt_lease(draft: Draft, lease: str) -> bool:
     like that for ever and does not protect its peers.
     """
     members = draft.members(lease)
-    if any(i.state is State.BUSY or i.blocked for i in members):
+    if any(i.state is State.BUSY or not draft.is_free(i) for i in members):
         return False
     # What this plan wanted to migrate stays where it is and goes down there.
     for step in [s for s in draft.steps if s.old.lease == lease]:

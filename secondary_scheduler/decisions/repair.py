@@ -19,7 +19,7 @@ import math
 import typing
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft, is_movable
+from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.loads import Loads
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Violation
@@ -74,7 +74,7 @@ class Burden:
         self.use = {
             one.uuid: {resource: outlook.guests[one.uuid].usage.get(
                 resource, newcomer) for resource in self.excess}
-            for one in there if is_movable(one)}
+            for one in there if draft.is_movable(one)}
         self.least = max(map(self._fewest, self.excess))
         self.sets = Lazy(self._sets)
 
@@ -238,9 +238,10 @@ class Repair:
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:
         """Yield instances without which a host has room, small ones first."""
         moved = {move.uuid for move in self.moves}
-        for one in sorted(self.draft.rooms.residents(host),
-                          key=lambda one: (self.loads.size(one), one)):
-            if (one not in moved and is_movable(self.draft.instances[one])
+        there = self.draft.rooms.residents(host)
+        for one in sorted(there, key=lambda one: (
+                self.loads.size(one), one)):
+            if (one not in moved and self.draft.is_movable(there[one])
                     and self.loads.fits(uuid, host, without=one)):
                 yield one
 

@@ -16,7 +16,7 @@ import math
 import typing
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft, is_movable
+from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Profile, Violation
 from secondary_scheduler.estimation.feasibility import Work
@@ -228,7 +228,7 @@ class Search:
         begun = len(self.draft.steps)
         for instance in members:
             target = (self._find_target(instance, hosts)
-                      if is_movable(instance) else None)
+                      if self.draft.is_movable(instance) else None)
             if target is None:
                 break
             self.draft.migrate(instance, target)
@@ -339,7 +339,8 @@ class Search:
         """
         members = self.draft.members(lease)
         return (any(one.state is State.ACTIVE for one in members)
-                and not any(one.state is State.BUSY or one.blocked
+                and not any(one.state is State.BUSY
+                            or not self.draft.is_free(one)
                             for one in members))
 
     def _preempt(self, lease: str, action: Action) -> None:
@@ -377,7 +378,7 @@ class Search:
     def _leavers(self, lease: str) -> list[Instance]:
         """Return as many instances as must leave, the largest first."""
         movable = sorted(
-            filter(is_movable, self.draft.members(lease)),
+            filter(self.draft.is_movable, self.draft.members(lease)),
             key=lambda one: (-one.vcpus, one.uuid))
         leavers: list[Instance] = []
         for instance in movable:

@@ -59,9 +59,9 @@ def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
         queued = known is not None and known.queued
         due = tuple(one for one in instances if one.state in DOWN
                     and (queued or one.preempted))
-        # Half a lease does not run: who is busy or blocked is waited for.
+        # Half a lease does not run: who is busy or rests is waited for.
         if not due or any(one.state is State.BUSY or one.blocked
-                          for one in instances):
+                          or one.resting for one in instances):
             continue
         lease = known or Lease(name, min(one.priority for one in instances))
         waiting.append(Waiting(

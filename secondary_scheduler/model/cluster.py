@@ -62,9 +62,10 @@ class Instance:
     its host (None: unknown), ``usage`` that of further resources by name, and
     ``dirty`` what it writes to of its memory; the higher its ``priority``,
     the later it gives way; ``preempted`` tells that it is down because we put
-    it down, ``blocked`` that it was operated on a moment ago and must be left
-    alone, ``pinned`` that a live migration of it has just failed and is not
-    tried again yet.
+    it down, ``blocked`` that it must be left alone, ``resting`` that it was
+    operated on a moment ago and waits, but for static policies (Boettger R36),
+    ``pinned`` that a live migration of it has just failed and is not tried
+    again yet.
     """
 
     uuid: str
@@ -80,6 +81,7 @@ class Instance:
     cpu: float | None = None
     preempted: bool = False
     blocked: bool = False
+    resting: bool = False
     pinned: bool = False
     anti_affinity: str | None = None
     origin: str | None = None   # host from which we moved it

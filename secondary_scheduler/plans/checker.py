@@ -8,6 +8,7 @@ what an operation needs, holds and leaves behind, event by event.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 import dataclasses
+import functools
 import math
 
 from secondary_scheduler.model.cluster import (
@@ -198,6 +199,7 @@ class _Replay:
 
     def __init__(self, cluster: Cluster, plan: Plan,
                  holding: Mapping[str, set[str]]) -> None:
+        self.cluster = cluster
         self.plan = plan
         self.hosts = cluster.hosts
         self.items = cluster.items.values()
@@ -224,6 +226,16 @@ class _Replay:
                 self._end(operation)
         return self.faults
 
+    @functools.cached_property
+    def called(self) -> set[str]:
+        """Leases that run where a static policy is violated: none rests."""
+        hosts = {host for place in (*self.hosts.values(), *self.items)
+                 if any(policy.violated and policy.static
+                        for policy in place.policies)
+                 for host in self.cluster.hosts_of(place.name)}
+        return {one.lease for one in self.cluster.instances.values()
+                if one.host in hosts and one.state in RUNNING}
+
     def _hold(self, uuid: str, hosts: set[str]) -> None:
         for host in self.held[uuid] - hosts:
             self.there[host].discard(uuid)
@@ -246,7 +258,8 @@ class _Replay:
             yield 'another operation on it is under way'
         if instance.state is not _NEEDS[operation.kind]:
             yield f'the instance is {instance.state}'
-        if instance.blocked:
+        if instance.blocked or (
+                instance.resting and instance.lease not in self.called):
             yield 'the instance is to be left alone'
         if instance.pinned and operation.kind is Kind.MIGRATE:
             yield 'a migration of it has just failed'

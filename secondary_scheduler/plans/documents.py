@@ -175,6 +175,7 @@ def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
         cpu=usage.pop('cpu', None),
         preempted=fields.truth('preempted', False),
         blocked=fields.truth('blocked', False),
+        resting=fields.truth('resting', False),
         pinned=fields.truth('pinned', False),
         anti_affinity=fields.text('group', None),
         origin=fields.text('origin', None), usage=usage)
@@ -351,8 +352,9 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'usage': _usage(one.cpu, one.usage), 'priority': one.priority,
             'preempt_policy': str(one.preempt_policy),
             'preempted': one.preempted, 'blocked': one.blocked,
-            'pinned': one.pinned, 'group': one.anti_affinity,
-            'origin': one.origin, 'dirty_mb': one.dirty._asdict(),
+            'resting': one.resting, 'pinned': one.pinned,
+            'group': one.anti_affinity, 'origin': one.origin,
+            'dirty_mb': one.dirty._asdict(),
         } for one in cluster.instances.values()],
         'leases': [dataclasses.asdict(lease)
                    for lease in leases.values()],

@@ -122,9 +122,8 @@ class TestRepairs(unittest.TestCase):
             left = [one for host in hosts
                     for one in worlds.on(after, host, State.ACTIVE)]
             free = [one for one in left if not any(
-                peer.blocked or peer.state is State.BUSY
-                for peer in after.instances.values()
-                if peer.lease == one.lease)]
+                worlds.left_alone(cluster, peer)
+                for peer in cluster.members(one.lease))]
             if name in plan.unresolved or not free:
                 continue
             for policy in due:
@@ -145,9 +144,9 @@ class TestRepairs(unittest.TestCase):
             ends = [o.start_s + o.duration_s for o in plan.operations
                     if o.source == name]
             stuck = any(
-                one.blocked or one.state in (State.BUSY, State.OTHER)
-                for one in after.instances.values() if one.lease in {
-                    i.lease for i in worlds.on(after, name, *COUNTING)})
+                worlds.left_alone(cluster, one) or one.state is State.OTHER
+                for i in worlds.on(after, name, *COUNTING)
+                for one in cluster.members(i.lease))
             self.assertTrue(host.blocked or stuck or max(ends, default=0) > 3)
 
     @given(worlds.clusters())

@@ -156,6 +156,13 @@ class TestPreempt(Case):
             vm('a', 'h', priority=2), vm('b', 'h'))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
+    def test_who_rests_does_for_dynamic_policies_only(self):
+        a = vm('a', 'h', resting=True)
+        self.assertFalse(self.decide(cluster(
+            host('h', 95.0, violated=True), a)))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(
+            cluster(host('h', policies=(slots_policy(0, True),)), a))))
+
     def test_a_blocked_host_is_left_to_its_agent(self):
         world = cluster(host('h', 95.0, violated=True, blocked=True),
                         vm('a', 'h'))
@@ -343,7 +350,8 @@ class TestReturn(Case):
     def test_not_ours_to_bring_back(self):
         world = cluster(
             host('h'), vm('a', 'h', State.SUSPENDED),
-            self.down('b', blocked=True), self.down('c', state=State.BUSY),
+            self.down('b', blocked=True), self.down('e', resting=True),
+            self.down('c', state=State.BUSY),
             self.down('d', None))
         self.assertFalse(self.decide(world, 'return'))
 

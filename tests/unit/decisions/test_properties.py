@@ -149,9 +149,8 @@ class TestPreempt(unittest.TestCase):
                 continue
             for instance in worlds.on(after, name, State.ACTIVE):
                 self.assertTrue(any(
-                    i.blocked or i.state is State.BUSY
-                    for i in after.instances.values()
-                    if i.lease == instance.lease))
+                    worlds.left_alone(cluster, peer)
+                    for peer in cluster.members(instance.lease)))
 
     @given(worlds.clusters())
     def test_no_host_that_was_fine_gets_into_need(self, cluster):

@@ -87,10 +87,11 @@ class TestQueue(Case):
             host('h'), vm('a', 'h', State.SUSPENDED, preempted=True),
             vm('b', 'h', State.SUSPENDED), vm('c', 'h'),
             new('d', 'd'), new('e', 'e', blocked=True),
+            new('r', 'r', resting=True),
             new('f', 'f'), vm('g', 'h', State.BUSY, lease='f'))
         self.assertEqual(['lease-a'], self.order(world))
         self.assertEqual(['d', 'lease-a'], self.order(
-            leased(world, *map(Lease, 'def'))))
+            leased(world, *map(Lease, 'defr'))))
 
 
 class TestProvisioning(Case):

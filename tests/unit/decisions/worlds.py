@@ -10,6 +10,7 @@ from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
+    DOWN,
     Cluster,
     Host,
     HostPolicy,
@@ -115,6 +116,17 @@ def relieved(before, resources=tuple(
         for name, old in before.hosts.items()})
 
 
+def left_alone(world, one):
+    """Tell whether an instance keeps its lease from being preempted."""
+    called = any(policy.violated and policy.static
+                 for peer in world.members(one.lease)
+                 if peer.host and peer.state not in DOWN
+                 for place in world.places(peer.host)
+                 for policy in world.at(place).policies)
+    return (one.blocked or one.state is State.BUSY
+            or (one.resting and not called))
+
+
 def kinds(plan: Plan):
     """Return what a plan does, by instance."""
     return {o.instance: (str(o.kind), o.target) for o in plan.operations}
@@ -176,7 +188,7 @@ def _random_instance(rng, uuid, hosts):
         None if state is State.SHELVED else rng.choice(hosts),
         state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
-        blocked=rng.random() < 0.04,
+        blocked=rng.random() < 0.04, resting=rng.random() < 0.1,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
         origin=rng.choice([None, None, *hosts]),
         usage={one: rng.uniform(0, 30) for one in _OTHERS})

@@ -102,7 +102,7 @@ class Scene:
         for number in range(count):
             self.vm(f'full-{number}', 'full', self.rng.choice(
                 [State.ACTIVE, State.SUSPENDED]) if number else State.ACTIVE)
-        self.vm('comer', 'bad')
+        self.vm('comer', 'bad', resting=True)
         self.do('out', Kind.MIGRATE, 'full-0', self.roomy())
         self.do('into', Kind.MIGRATE, 'comer', 'full', ['out'])
 
@@ -190,6 +190,7 @@ class Scene:
         self.vm('g-2', 'peer', self.rng.choice(
             [State.ACTIVE, State.STOPPED]), anti_affinity='g')
         self.vm('untouchable', self.roomy(), blocked=True)
+        self.vm('resting', self.roomy(), resting=True)
         self.vm('pinned', self.roomy(), pinned=True)
         self.vm('stranger', self.roomy(), State.OTHER)
 
@@ -363,6 +364,7 @@ FAULTS = {
     'wrong lease': _wrong_lease,
     'wrong source': _wrong_source,
     'blocked instance': _add(Kind.SUSPEND, 'untouchable'),
+    'resting instance': _add(Kind.SUSPEND, 'resting'),
     'migration that has just failed': _add(
         Kind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'),
     'closed target': _aim(*CLOSED),

@@ -5,7 +5,12 @@ import itertools
 import unittest
 
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import HostPolicy, InFlight, State
+from secondary_scheduler.model.cluster import (
+    HostPolicy,
+    InFlight,
+    Item,
+    State,
+)
 from secondary_scheduler.plans.checker import check
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from tests.unit.decisions.worlds import TOTAL, cluster, host, vm
@@ -99,6 +104,23 @@ class TestOperations(Case):
     def test_blocked(self):
         self.bad('left alone', cluster(host('h'), vm('a', 'h', blocked=True)),
                  op(1, Kind.SUSPEND, 'a', 'h'))
+
+    def test_resting(self):
+        down = op(1, Kind.SUSPEND, 'a', 'h', lease='l')
+        more = op(2, Kind.SUSPEND, 'b', 'x', lease='l')
+        guests = (vm('a', 'h', lease='l', resting=True),
+                  vm('b', 'x', lease='l'))
+        static = HostPolicy('', 'slots', 0, 60, 1, True)
+        self.bad('left alone', cluster(
+            host('h', violated=True), host('x'), *guests), down, more)
+        for name in 'hx':
+            self.good(cluster(*(host(one, policies=(static,)) if one == name
+                                else host(one) for one in 'hx'), *guests),
+                      down, more)
+        self.good(cluster(Item('rack', ('x', 'y'), (static,)), *map(
+            host, 'hxy'), *guests), down, more)
+        self.bad('left alone', cluster(host('y', policies=(static,)), *map(
+            host, 'hx'), *guests), down, more)
 
     def test_pinned(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', pinned=True))
