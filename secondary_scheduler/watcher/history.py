@@ -334,8 +334,9 @@ class History:
         return Locks(
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
-            stuck.union(p['resource_id'] for p in resting),
-            frozenset().union(*map(_hosts_of, resting)), frozenset(pinned),
+            frozenset(p['resource_id'] for p in resting),
+            frozenset().union(*map(_hosts_of, resting)),
+            frozenset(stuck), frozenset(pinned),
             tuple(Begun(action.action_type.removeprefix(PREFIX),
                         action.input_parameters['resource_id'],
                         action.input_parameters.get('source'),

@@ -18,21 +18,25 @@ class Begun:
 class Locks:
     """What must be left alone: operated on now, or in its back-off.
 
-    Pinned instances may be operated on, but not migrated.  ``begun`` are the
-    operations of plans that an applier carries out or will.
+    Who rests was operated on a moment ago with success, and does so for
+    dynamic policies only.  Pinned instances may be operated on, but not
+    migrated.  ``begun`` are the operations of plans that an applier carries
+    out or will.
     """
 
     busy_instances: frozenset[str] = frozenset()
     busy_hosts: frozenset[str] = frozenset()
     resting_instances: frozenset[str] = frozenset()
     resting_hosts: frozenset[str] = frozenset()
+    failed_instances: frozenset[str] = frozenset()
     pinned_instances: frozenset[str] = frozenset()
     begun: tuple[Begun, ...] = ()
 
     @property
     def instances(self) -> frozenset[str]:
         """Instances no decision may touch now."""
-        return self.busy_instances | self.resting_instances
+        return (self.busy_instances | self.resting_instances
+                | self.failed_instances)
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -217,6 +217,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
     seen = {(name, i.uuid): i
             for name, report in fresh.items() for i in report.instances}
     held: dict[str, Counter[str]] = defaultdict(Counter)
+    left_alone = locks.busy_instances | locks.failed_instances
     instances = {}
     for uuid, server in snapshot.servers.items():
         state = server.state
@@ -230,8 +231,9 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             cpu=_demand(reported, share) if reported else None,
             dirty=_dirty(reported),
             preempted=server.preempted,
-            blocked=(uuid in locks.instances
+            blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),
+            resting=uuid in locks.resting_instances,
             pinned=uuid in locks.pinned_instances,
             anti_affinity=snapshot.groups.get(uuid),
             origin=(origin if origin in snapshot.hosts

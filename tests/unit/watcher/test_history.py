@@ -125,6 +125,7 @@ class HistoryTest(fakes.WatcherTestCase):
         locks = self.history.locks()
         self.assertEqual({fakes.uid(1)}, locks.busy_instances)
         self.assertEqual({'h1', 'h2'}, locks.busy_hosts)
+        self.assertEqual({fakes.uid(2)}, locks.resting_instances)
         self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
         self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
 
@@ -138,6 +139,7 @@ class HistoryTest(fakes.WatcherTestCase):
         locks = self.history.locks()
         self.assertEqual(frozenset(), locks.hosts)
         self.assertEqual({fakes.uid(1)}, locks.pinned_instances)
+        self.assertEqual({fakes.uid(2)}, locks.failed_instances)
         self.assertEqual({fakes.uid(2)}, locks.instances)
 
     def test_an_abandoned_plan_holds_nothing(self):

@@ -264,6 +264,8 @@ class BuildTest(TestCase):
             [fakes.host('h1'), fakes.host('h2')],
             locks=locks.Locks(
                 busy_instances=frozenset({fakes.uid(3)}),
+                failed_instances=frozenset({fakes.uid(4)}),
+                resting_instances=frozenset({fakes.uid(2)}),
                 resting_hosts=frozenset({'h2'}),
                 pinned_instances=frozenset({fakes.uid(1)})))
         one = [found.instances[fakes.uid(i)] for i in range(1, 6)]
@@ -271,8 +273,10 @@ class BuildTest(TestCase):
                          [i.preempted for i in one])
         self.assertEqual([None, None, 'h2', None, None],
                          [i.origin for i in one])
-        self.assertEqual([False, False, True, False, False],
+        self.assertEqual([False, False, True, True, False],
                          [i.blocked for i in one])
+        self.assertEqual([False, True, False, False, False],
+                         [i.resting for i in one])
         self.assertEqual([True, False, False, False, False],
                          [i.pinned for i in one])
         self.assertIsNone(one[4].host)
