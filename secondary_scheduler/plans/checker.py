@@ -258,8 +258,8 @@ class _Replay:
             yield 'another operation on it is under way'
         if instance.state is not _NEEDS[operation.kind]:
             yield f'the instance is {instance.state}'
-        if instance.blocked or (
-                instance.resting and instance.lease not in self.called):
+        if instance.blocked or (instance.resting and (
+                operation.kind in _UP or instance.lease not in self.called)):
             yield 'the instance is to be left alone'
         if instance.pinned and operation.kind is Kind.MIGRATE:
             yield 'a migration of it has just failed'

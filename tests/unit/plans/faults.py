@@ -191,6 +191,8 @@ class Scene:
             [State.ACTIVE, State.STOPPED]), anti_affinity='g')
         self.vm('untouchable', self.roomy(), blocked=True)
         self.vm('resting', self.roomy(), resting=True)
+        self.vm('asleep', self.roomy(), State.SUSPENDED, lease='of-comer',
+                resting=True)
         self.vm('pinned', self.roomy(), pinned=True)
         self.vm('stranger', self.roomy(), State.OTHER)
 
@@ -302,6 +304,10 @@ def _too_soon(scene):
         0, one.duration_s * 0.99))
 
 
+def _awake(scene):
+    scene.do('more', Kind.RESUME, 'asleep', scene.instances['asleep'].host)
+
+
 def _both(scene):
     number = scene.any(*range(scene.lease_size))
     scene.vm('again', scene.roomy(), State.SUSPENDED, lease='down')
@@ -365,6 +371,7 @@ FAULTS = {
     'wrong source': _wrong_source,
     'blocked instance': _add(Kind.SUSPEND, 'untouchable'),
     'resting instance': _add(Kind.SUSPEND, 'resting'),
+    'resting instance comes up': _awake,
     'migration that has just failed': _add(
         Kind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'),
     'closed target': _aim(*CLOSED),
