@@ -1,8 +1,9 @@
 """Coming back: run again what was preempted, take home what was moved.
 
-Only whole leases return, in the order of the queue (``waiting``).  On each
-host there must be a useful share for everyone, while nobody has to leave as
-long as policies hold with less: so a constant load ends in an empty plan.
+Only whole leases return, in the order of the queue (``waiting``); where one
+has failed to, what runs of it goes down again.  On each host there must be a
+useful share for everyone, while nobody has to leave as long as policies hold
+with less: so a constant load ends in an empty plan.
 """
 
 from collections.abc import Collection
@@ -20,11 +21,29 @@ def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
     While any host is violated, instances return only where they are: the
     room of other hosts is kept for those that have to leave that host.
     """
+    _clean_up(draft, scope)
     roaming = not draft.cluster.violated
     for lease in queue(draft.cluster, ageing):
         _return_lease(draft, lease, scope, roaming, budget)
     if roaming:
         _take_home(draft, scope)
+
+
+def _clean_up(draft: Draft, scope: Collection[str]) -> None:
+    """Take down what runs of leases of which a member cannot come up.
+
+    They stay in the queue, and return as a whole (Boettger R29).
+    """
+    for lease in sorted({one.lease for one in draft.cluster.instances.values()
+                         if one.stranded}):
+        members = draft.members(lease)
+        left = [one for one in members if one.state is State.ACTIVE]
+        if (any(one.host in scope for one in left)
+                and not any(one.stuck for one in left)
+                and not any(one.state is State.BUSY or one.blocked
+                            or one.resting for one in members)):
+            for one in left:
+                draft.preempt(one)
 
 
 def _return_lease(draft: Draft, lease: Waiting, scope: Collection[str],

@@ -61,7 +61,8 @@ def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
                     and (queued or one.preempted))
         # Half a lease does not run: who is busy or rests is waited for.
         if not due or any(one.state is State.BUSY or one.blocked
-                          or one.resting for one in instances):
+                          or one.resting or one.stranded
+                          for one in instances):
             continue
         lease = known or Lease(name, min(one.priority for one in instances))
         waiting.append(Waiting(

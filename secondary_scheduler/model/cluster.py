@@ -65,7 +65,8 @@ class Instance:
     it down, ``blocked`` that it must be left alone, ``resting`` that it was
     operated on a moment ago and waits, but for static policies (Boettger R36),
     ``pinned`` that a live migration of it has just failed and is not tried
-    again yet.
+    again yet, ``stuck`` that it could not be brought up, or taken down if it
+    runs, and that nothing that can wait tries it again yet.
     """
 
     uuid: str
@@ -83,6 +84,7 @@ class Instance:
     blocked: bool = False
     resting: bool = False
     pinned: bool = False
+    stuck: bool = False
     anti_affinity: str | None = None
     origin: str | None = None   # host from which we moved it
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -95,6 +97,11 @@ class Instance:
                 vocabulary.MEMORY_MB: self.memory_mb,
                 vocabulary.DISK_GB: self.disk_gb,
                 vocabulary.SLOT: 1}
+
+    @property
+    def stranded(self) -> bool:
+        """Whether it cannot come up for now: its lease is not to run."""
+        return self.stuck and self.state is not State.ACTIVE
 
     def holds(self, resource: str) -> int:
         """Return what it holds of a static resource while it runs."""

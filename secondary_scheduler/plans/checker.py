@@ -186,6 +186,10 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
                                        State.SHELVED, State.BUSY)):
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} stays down')
+        if (instance.lease in returned and instance.stuck
+                and instance.state is not State.ACTIVE):
+            yield (f'half of lease {instance.lease} is brought back: '
+                   f'{instance.uuid} cannot come up yet')
 
 
 class _Replay:

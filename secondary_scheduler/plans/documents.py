@@ -177,6 +177,7 @@ def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
         blocked=fields.truth('blocked', False),
         resting=fields.truth('resting', False),
         pinned=fields.truth('pinned', False),
+        stuck=fields.truth('stuck', False),
         anti_affinity=fields.text('group', None),
         origin=fields.text('origin', None), usage=usage)
     demand.done()
@@ -353,8 +354,8 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'preempt_policy': str(one.preempt_policy),
             'preempted': one.preempted, 'blocked': one.blocked,
             'resting': one.resting, 'pinned': one.pinned,
-            'group': one.anti_affinity, 'origin': one.origin,
-            'dirty_mb': one.dirty._asdict(),
+            'stuck': one.stuck, 'group': one.anti_affinity,
+            'origin': one.origin, 'dirty_mb': one.dirty._asdict(),
         } for one in cluster.instances.values()],
         'leases': [dataclasses.asdict(lease)
                    for lease in leases.values()],

@@ -89,7 +89,7 @@ def known(world):
 
 class TestConstantLoad(unittest.TestCase):
 
-    @given(worlds.clusters(), PAIRS)
+    @given(worlds.clusters(stuck=0.1), PAIRS)
     def test_operations_come_to_an_end(self, world, pair):
         taking, bringing = pair
         world = measured(known(world))

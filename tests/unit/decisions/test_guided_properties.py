@@ -39,7 +39,7 @@ def _used(place, there, policy):
 
 class TestPlans(unittest.TestCase):
 
-    @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS,
+    @given(worlds.clusters(stuck=0.1), st.sampled_from(REQUESTS), DRIVERS,
            st.sampled_from([0, 3, 40, UNITS]))
     def test_no_plan_fails_the_checker(self, cluster, request, driver, units):
         plan = decide(cluster, request, driver, units)

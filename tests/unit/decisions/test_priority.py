@@ -362,6 +362,50 @@ class TestReturn(Case):
             world = cluster(host('h'), self.down('a', lease='l'), peer)
             self.assertFalse(self.decide(world, 'return'))
 
+    def test_what_cannot_run_as_a_whole_goes_down_again(self):
+        stuck = self.down('b', lease='l', stuck=True)
+        own = vm('c', 'x', lease='l', preempt_policy=PreemptPolicy.STOP)
+        world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'), own)
+        for one in (stuck, dataclasses.replace(stuck, state=State.OTHER)):
+            half = dataclasses.replace(world, instances={
+                **world.instances, 'b': one})
+            for hosts in ((), ('x',)):
+                plan = self.decide(half, 'return', hosts)
+                self.assertEqual({'a': ('suspend', None),
+                                  'c': ('stop', None)}, kinds(plan))
+            self.assertFalse(self.decide(half, 'return', ('y',)))
+            self.assertFalse(self.decide(half))
+            waits = apply(half, plan)
+            self.assertFalse(self.decide(waits, 'return'))
+            # It was deleted, rebooted by its owner, or may be tried again.
+            for now in (None, vm('b', 'h', lease='l'),
+                        self.down('b', lease='l')):
+                instances = {**waits.instances, 'b': now}
+                whole = dataclasses.replace(waits, instances={
+                    uuid: one for uuid, one in instances.items() if one})
+                back = kinds(self.decide(whole, 'return'))
+                self.assertLessEqual({'a': ('resume', 'h'),
+                                      'c': ('start', 'x')}.items(),
+                                     back.items())
+        # One that takes no part in it is its owner's.
+        self.assertFalse(self.decide(dataclasses.replace(world, instances={
+            **world.instances, 'b': vm('b', 'h', State.OTHER, lease='l'),
+            'd': vm('d', 'h', State.SUSPENDED, lease='l')}), 'return'))
+
+    def test_what_cannot_be_touched_now_is_cleaned_up_later(self):
+        for values in ({'state': State.BUSY}, {'blocked': True},
+                       {'resting': True}, {'stuck': True}):
+            self.assertFalse(self.decide(cluster(
+                host('h'), vm('a', 'h', lease='l'),
+                vm('c', 'h', **{'lease': 'l', **values}),
+                self.down('b', lease='l', stuck=True)), 'return'))
+
+    def test_a_half_lease_gives_way_like_any(self):
+        world = cluster(host('h', 95.0, violated=True),
+                        vm('a', 'h', lease='l'),
+                        self.down('b', lease='l', stuck=True))
+        self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
+
     def test_not_to_a_host_that_is_not_calm(self):
         for values in ({'usable': False}, {'blocked': True},
                        {'violated': True}, {'primary': None},

@@ -57,7 +57,7 @@ def strained(host):
 
 class TestPlans(unittest.TestCase):
 
-    @given(worlds.clusters(), st.sampled_from(REQUESTS),
+    @given(worlds.clusters(stuck=0.1), st.sampled_from(REQUESTS),
            st.sampled_from([0, 3, 100_000]))
     def test_no_plan_fails_the_checker(self, cluster, request, units):
         plan = decide(cluster, request, units)
@@ -204,6 +204,20 @@ class TestReturn(unittest.TestCase):
             moved |= home
             cluster = worlds.apply(cluster, plan)
         self.fail('a constant load leads to operations for ever')
+
+    @given(worlds.clusters(stuck=0.2))
+    def test_nobody_runs_whose_peer_cannot_come_up(self, cluster):
+        after = worlds.apply(cluster, decide(cluster, Request('return')))
+        for lease in {one.lease for one in cluster.instances.values()
+                      if one.stranded}:
+            left = {one.uuid for one in after.members(lease)
+                    if one.state is State.ACTIVE}
+            before = cluster.members(lease)
+            self.assertLessEqual(left, {one.uuid for one in before
+                                        if one.state is State.ACTIVE})
+            self.assertTrue(not left or any(
+                one.blocked or one.resting or one.state is State.BUSY
+                or (one.stuck and one.uuid in left) for one in before))
 
     @given(worlds.clusters(violations=False))
     def test_a_return_needs_no_preemption(self, cluster):

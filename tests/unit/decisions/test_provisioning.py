@@ -88,10 +88,14 @@ class TestQueue(Case):
             vm('b', 'h', State.SUSPENDED), vm('c', 'h'),
             new('d', 'd'), new('e', 'e', blocked=True),
             new('r', 'r', resting=True),
+            new('s', 's'), vm('t', 'h', State.OTHER, lease='s', stuck=True),
+            vm('u', 'h', State.SUSPENDED, lease='u', preempted=True,
+               stuck=True),
+            vm('v', 'h', lease='d', stuck=True),
             new('f', 'f'), vm('g', 'h', State.BUSY, lease='f'))
         self.assertEqual(['lease-a'], self.order(world))
         self.assertEqual(['d', 'lease-a'], self.order(
-            leased(world, *map(Lease, 'defr'))))
+            leased(world, *map(Lease, 'defrsu'))))
 
 
 class TestProvisioning(Case):

@@ -81,7 +81,7 @@ def apply(before, plan):
                 now = dataclasses.replace(before, instances=instances)
                 changes['host'] = Draft(now, Limits()).find_target(
                     old, Budget(), calm=True)
-        instances[old.uuid] = dataclasses.replace(old, **changes)
+        instances[old.uuid] = dataclasses.replace(old, stuck=False, **changes)
     return dataclasses.replace(before, instances=instances)
 
 
@@ -180,7 +180,7 @@ def _random_items(rng, names, violations):
                 one: rng.uniform(0, 60) for one in _OTHERS})
 
 
-def _random_instance(rng, uuid, hosts):
+def _random_instance(rng, uuid, hosts, stuck):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
     return Instance(
@@ -189,19 +189,20 @@ def _random_instance(rng, uuid, hosts):
         state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
         blocked=rng.random() < 0.04, resting=rng.random() < 0.1,
+        stuck=stuck > 0 and rng.random() < stuck,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
         origin=rng.choice([None, None, *hosts]),
         usage={one: rng.uniform(0, 30) for one in _OTHERS})
 
 
-def random_cluster(seed, hosts, instances, violations):
+def random_cluster(seed, hosts, instances, violations, stuck=0.0):
     """Return a cluster in any state a real one may be in."""
     rng = random.Random(seed)
     names = [f'h{number}' for number in range(hosts)]
     return cluster(
         *_random_items(rng, names, violations),
         *(_random_host(rng, name, violations) for name in names),
-        *(_random_instance(rng, f'i{number:02}', names)
+        *(_random_instance(rng, f'i{number:02}', names, stuck)
           for number in range(instances)))
 
 
@@ -247,8 +248,8 @@ def planted_clusters():
     return st.builds(planted_cluster, st.integers(0, 2**32))
 
 
-def clusters(violations=True):
+def clusters(violations=True, stuck=0.0):
     """Return a strategy; sizes shrink, the rest follows from a seed."""
     return st.builds(random_cluster, st.integers(0, 2**32),
                      st.integers(1, 6), st.integers(0, 20),
-                     st.just(violations))
+                     st.just(violations), st.just(stuck))

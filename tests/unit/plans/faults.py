@@ -191,6 +191,11 @@ class Scene:
             [State.ACTIVE, State.STOPPED]), anti_affinity='g')
         self.vm('untouchable', self.roomy(), blocked=True)
         self.vm('resting', self.roomy(), resting=True)
+        self.vm('fallen', self.roomy(), State.OTHER, lease='down', stuck=True)
+        for number, name in enumerate(('half', 'other half')):
+            self.vm(name, self.roomy(), State.SUSPENDED, lease=name)
+            self.vm(f'stuck-{number}', self.roomy(), self.rng.choice(
+                [State.OTHER, State.SUSPENDED]), lease=name, stuck=True)
         self.vm('asleep', self.roomy(), State.SUSPENDED, lease='of-comer',
                 resting=True)
         self.vm('pinned', self.roomy(), pinned=True)
@@ -304,8 +309,11 @@ def _too_soon(scene):
         0, one.duration_s * 0.99))
 
 
-def _awake(scene):
-    scene.do('more', Kind.RESUME, 'asleep', scene.instances['asleep'].host)
+def _wake(*uuids):
+    def spoil(scene):
+        uuid = scene.any(*uuids)
+        scene.do('more', Kind.RESUME, uuid, scene.instances[uuid].host)
+    return spoil
 
 
 def _both(scene):
@@ -352,6 +360,7 @@ FAULTS = {
     'promise beyond the timelimit': _promise,
     'half a lease goes down': _drop('down-'),
     'half a lease comes back': _drop('up-'),
+    'half a lease cannot come back': _wake('half', 'other half'),
     'lease goes down and comes back': _both,
     'removed edge: slot': _cut('into', 'out'),
     'removed edge: policy': _cut('enter', 'leave'),
@@ -371,7 +380,7 @@ FAULTS = {
     'wrong source': _wrong_source,
     'blocked instance': _add(Kind.SUSPEND, 'untouchable'),
     'resting instance': _add(Kind.SUSPEND, 'resting'),
-    'resting instance comes up': _awake,
+    'resting instance comes up': _wake('asleep'),
     'migration that has just failed': _add(
         Kind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'),
     'closed target': _aim(*CLOSED),

@@ -122,6 +122,18 @@ class TestOperations(Case):
         self.bad('left alone', cluster(host('y', policies=(static,)), *map(
             host, 'hx'), *guests), down, more)
 
+    def test_who_cannot_come_up_yet(self):
+        for state in (State.SUSPENDED, State.OTHER):
+            stuck = vm('b', 'h', state, lease='l', stuck=True)
+            self.bad('b cannot come up yet', cluster(
+                host('h'), vm('a', 'h', State.SUSPENDED, lease='l'), stuck),
+                op(1, Kind.RESUME, 'a', 'h', 'h', lease='l'))
+            self.good(cluster(host('h'), vm('a', 'h', lease='l'), stuck),
+                      op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+        self.good(cluster(host('h'), vm('a', 'h', State.SUSPENDED, lease='l'),
+                          vm('b', 'h', lease='l', stuck=True)),
+                  op(1, Kind.RESUME, 'a', 'h', 'h', lease='l'))
+
     def test_pinned(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', pinned=True))
         self.bad('just failed', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'))
