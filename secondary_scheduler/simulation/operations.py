@@ -18,7 +18,7 @@ import numpy as np
 
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.feasibility import Overheads
-from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.plans.operations import RETURNS, Kind, Plan
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Record
 from secondary_scheduler.simulation.world import (
@@ -257,7 +257,9 @@ class Operations:
             rate *= self._crowding(busy)
         world.left[busy] -= seconds * rate
         for instance in busy[world.left[busy] <= 1e-9]:
-            flight = self.flights[int(instance)]
+            flight = self.flights.get(int(instance))
+            if flight is None:      # aborted, since its peer has failed
+                continue
             cluster = int(world.cluster_of[instance])
             fails = (flight.kind is not Kind.STOP and self._profile.failures
                      and self.world.random[cluster].random()
@@ -278,6 +280,8 @@ class Operations:
         world.hold_until[one] = max(world.hold_until[one], wait)
         for host in flight.hosts:
             world.block_until[host] = wait
+        if not ok and flight.kind in RETURNS:   # it is cleaned up (R29)
+            self._take_peers_down(one, Kind.SUSPEND, now, flight.by)
 
     def _finish(self, flight: Flight, now: float, ok: bool) -> None:
         one = flight.instance
@@ -317,16 +321,26 @@ class Operations:
         """
         self._down(instance, now, event)
         self._say(instance, event, t=now)
+        self._take_peers_down(
+            instance, Kind.SUSPEND if self._profile.freeze else Kind.STOP,
+            now, 'local')
+
+    def _take_peers_down(self, instance: int, down: Kind, now: float, by: str
+                         ) -> None:
+        """Take down what runs, boots or is to come up of its lease."""
         world = self.world
-        peers = [one for one in world.members(instance)
-                 if one != instance and (world.running[one]
-                                         or world.booting[one])]
+        peers = [one for one in world.members(instance) if one != instance]
+        waiting = self._waiting[int(world.cluster_of[instance])]
+        for flight in list(waiting):
+            if flight.instance in peers and flight.kind in RETURNS:
+                waiting.remove(flight)
+                world.reserved[flight.instance] = False
         for one in peers:
-            if one in self.flights:
+            if one in self.flights and (world.running[one]
+                                        or self.flights[one].kind in RETURNS):
                 self._abort(one, now)
-        down = Kind.SUSPEND if self._profile.freeze else Kind.STOP
         self.order(down, [one for one in peers if world.running[one]],
-                   now, 'local')
+                   now, by)
 
     def _down(self, instance: int, now: float, cause: str) -> None:
         if instance in self.flights:

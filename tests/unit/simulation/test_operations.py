@@ -69,6 +69,21 @@ class TestFailures(unittest.TestCase):
         self.assertTrue(tally.counts[0]['failed'])
         self.assertTrue((one.world.status == Status.RUNNING).all())
 
+    def test_a_lease_that_fails_to_start_is_cleaned_up(self):
+        one, tally = simulation(dataclasses.replace(
+            profiles.OURS, failures=0.4), (3,), 900)
+        halves = 0
+
+        def look(_second):
+            nonlocal halves
+            running = one.world.status == Status.RUNNING
+            halves += bool(running.any() and not running.all()
+                           and not one.operations.flights)
+        one.run(look)
+        self.assertTrue(tally.counts[0]['failed'])
+        self.assertTrue((one.world.status == Status.RUNNING).all())
+        self.assertEqual(0, halves)
+
     def test_after_a_kill_the_whole_lease_waits(self):
         one, tally = simulation(profiles.THESIS, (2,), 60, placed=True)
         one.run()
