@@ -6,7 +6,8 @@ audit is in flight, which instances and hosts are locked or in their back-off,
 and how many instances were preempted lately. All engines see the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 import datetime
 import re
@@ -31,6 +32,8 @@ LOG = log.getLogger(__name__)
 
 PREFIX = 'secondary_'
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
+MIGRATING = PREFIX + operations.Kind.MIGRATE
+RETURNING = tuple(PREFIX + kind for kind in operations.RETURNS)
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
 #: Seconds a plan that Watcher is about to launch holds its locks.
@@ -40,6 +43,11 @@ _LAUNCH_GRACE = 30
 _SILENT = 90
 #: No plan takes longer; what an older one has left unfinished holds nothing.
 _LONGEST = 6600
+#: Seconds at most until what has failed again and again is tried again; for
+#: how long a failure counts, and how many do.
+_LONGEST_WAIT = 3600
+_REMEMBERED = 8 * _LONGEST_WAIT
+_FAILURES = 500
 #: What plans are cancelled by us for.
 DROPPED = 'Dropped: another plan works on the same instances or hosts'
 _GIVEN_UP = 'Given up'
@@ -130,6 +138,27 @@ def _is_orphaned(audit: Any) -> bool:
 
 def _since(seconds: float) -> datetime.datetime:
     return timeutils.utcnow() - datetime.timedelta(seconds=seconds)
+
+
+def _stuck(failed: Sequence[Any], kinds: Collection[str],
+           backoff: float) -> frozenset[str]:
+    """Return who is not to be tried again yet with operations of some kinds.
+
+    ``failed`` has the last one first.  The wait doubles with each plan in
+    which one on the lease has failed: so attempts become rare (Boettger R37),
+    whichever member it is that fails.
+    """
+    plans: dict[str, set[int]] = defaultdict(set)
+    last: dict[str, tuple[str, float]] = {}
+    for action in failed:
+        if action.action_type in kinds:
+            uuid = action.input_parameters['resource_id']
+            lease = action.input_parameters.get('lease', uuid)
+            plans[lease].add(action.action_plan_id)
+            last.setdefault(uuid, (lease, _age(action.updated_at)))
+    return frozenset(
+        uuid for uuid, (lease, age) in last.items()
+        if age < min(_LONGEST_WAIT, backoff * 2 ** len(plans[lease])))
 
 
 def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
@@ -292,6 +321,15 @@ class History:
                     self._context(), filters=filters, eager=True)
                 if (action.action_type or '').startswith(PREFIX)]
 
+    def _failed(self) -> list[Any]:
+        """Return the last actions that have failed, in a bounded number."""
+        return [action for action in objects.Action.list(
+                    self._context(), limit=_FAILURES, sort_key='id',
+                    sort_dir='desc', filters={
+                        'state': 'FAILED',
+                        'updated_at__gt': _since(_REMEMBERED)})
+                if (action.action_type or '').startswith(PREFIX)]
+
     def _triggered(self, seconds: float) -> set[int]:
         """Return the plans of the last seconds that Watcher launches.
 
@@ -312,7 +350,8 @@ class History:
         its applier when that starts again or by ``give_up_silent_plans``; one
         of a plan that Watcher is about to launch, for a moment.  A failed one
         has relieved no host, so none rests: the next decision finds another
-        way, without what has just failed.
+        way, without what has just failed.  Who should have come up is stuck
+        for a time that grows with each failure.
         """
         backoff = self._conf.secondary_watcher.backoff
         triggered = self._triggered(_LAUNCH_GRACE)
@@ -322,21 +361,21 @@ class History:
             if action.action_plan.state in _UNFINISHED
             or action.action_plan_id in triggered]
         busy = [action.input_parameters for action in held]
-        done, failed = [], []
-        for action in self._actions(state__in=_FINISHED,
-                                    updated_at__gt=_since(backoff)):
-            (done if action.state == 'SUCCEEDED' else failed).append(action)
-        resting = [action.input_parameters for action in done]
-        pinned = {action.input_parameters['resource_id'] for action in failed
-                  if action.action_type == PREFIX + operations.Kind.MIGRATE}
-        stuck = {action.input_parameters['resource_id']
-                 for action in failed} - pinned
+        resting = [action.input_parameters for action in self._actions(
+            state='SUCCEEDED', updated_at__gt=_since(backoff))]
+        failed = self._failed()
+        just_now = [(action.action_type, action.input_parameters[
+            'resource_id']) for action in failed
+            if _age(action.updated_at) < backoff]
         return Locks(
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
             frozenset(p['resource_id'] for p in resting),
             frozenset().union(*map(_hosts_of, resting)),
-            frozenset(stuck), frozenset(pinned),
+            frozenset(uuid for kind, uuid in just_now if kind in PREEMPTING),
+            frozenset(uuid for kind, uuid in just_now if kind == MIGRATING),
+            _stuck(failed, RETURNING, backoff),
+            _stuck(failed, PREEMPTING, backoff),
             tuple(Begun(action.action_type.removeprefix(PREFIX),
                         action.input_parameters['resource_id'],
                         action.input_parameters.get('source'),

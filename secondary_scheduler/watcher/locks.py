@@ -18,10 +18,11 @@ class Begun:
 class Locks:
     """What must be left alone: operated on now, or in its back-off.
 
-    Who rests was operated on a moment ago with success, and does so for
-    dynamic policies only.  Pinned instances may be operated on, but not
-    migrated.  ``begun`` are the operations of plans that an applier carries
-    out or will.
+    Who rests, after an operation that has succeeded, does so for dynamic
+    policies only.  Pinned instances may be operated on, but not migrated.
+    Stuck ones could not be brought up and stubborn ones not be taken down, so
+    that nothing which can wait tries it again yet.  ``begun`` are the
+    operations of plans that an applier carries out or will.
     """
 
     busy_instances: frozenset[str] = frozenset()
@@ -30,6 +31,8 @@ class Locks:
     resting_hosts: frozenset[str] = frozenset()
     failed_instances: frozenset[str] = frozenset()
     pinned_instances: frozenset[str] = frozenset()
+    stuck_instances: frozenset[str] = frozenset()
+    stubborn_instances: frozenset[str] = frozenset()
     begun: tuple[Begun, ...] = ()
 
     @property

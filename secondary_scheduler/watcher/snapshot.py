@@ -107,6 +107,15 @@ class Server:
         return self.state in cluster.DOWN and PREEMPTED in self.metadata
 
     @property
+    def fallen(self) -> bool:
+        """Whether it is in error since we took it down or brought it up.
+
+        It cannot come up until somebody reboots or deletes it.
+        """
+        return (self.status == 'ERROR' and self.task_state is None
+                and PREEMPTED in self.metadata)
+
+    @property
     def unchanged_s(self) -> float:
         """Seconds since Nova has changed it, 0 if that is not known.
 
@@ -200,6 +209,14 @@ def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
                                max(0.0, seen.dirty_5s_mb))
 
 
+def _is_stuck(server: Server, locks: Locks) -> bool:
+    """Tell whether nothing that can wait is to be tried with it yet."""
+    if server.state is cluster.State.ACTIVE:
+        return server.uuid in locks.stubborn_instances
+    return server.fallen or (server.preempted
+                             and server.uuid in locks.stuck_instances)
+
+
 def build(snapshot: Snapshot, scope: scopes.Resolved,
           fresh: Mapping[str, reports.HostReport], locks: Locks,
           durations: DurationModel, relief: Collection[str],
@@ -235,6 +252,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                      or scope.excludes(uuid, server.project)),
             resting=uuid in locks.resting_instances,
             pinned=uuid in locks.pinned_instances,
+            stuck=_is_stuck(server, locks),
             anti_affinity=snapshot.groups.get(uuid),
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))

@@ -44,6 +44,7 @@ class Watch:
         self._next_chores = 0.0
         self._triggered_again: set[str] = set()
         self._warned: set[str] = set()
+        self._fallen: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Run for the rest of the process's life."""
@@ -156,6 +157,7 @@ class Watch:
                     switch.uuid)
         self._close_what_is_off(switches, children)
         self._forget_old_marks()
+        self._tell_who_has_fallen()
 
     def _look_after_audits(self, children: list[histories.Child]) -> None:
         """See to audits whose trigger or engine was lost."""
@@ -232,6 +234,19 @@ class Watch:
         self._seen.note_switched(host.name, off)
         LOG.info('Secondaries on %(host)s are switched %(word)s.',
                  {'host': host.name, 'word': word})
+
+    def _tell_who_has_fallen(self) -> None:
+        """Say, once, which instances keep their leases down."""
+        fallen = {server.uuid: server.lease
+                  for server in self._seen.snapshot.servers.values()
+                  if server.fallen}
+        for one in sorted(fallen.keys() - self._fallen):
+            LOG.warning(
+                'Instance %(uuid)s was preempted and is in ERROR now, so its '
+                'lease %(lease)s cannot run. It returns when the instance '
+                'was rebooted (openstack server reboot --hard) or deleted.',
+                {'uuid': one, 'lease': fallen[one]})
+        self._fallen = frozenset(fallen)
 
     def _forget_old_marks(self) -> None:
         """Unmark instances that we put down and their owner woke."""

@@ -142,6 +142,57 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(2)}, locks.failed_instances)
         self.assertEqual({fakes.uid(2)}, locks.instances)
 
+    def fail(self, kind, *instances, lease='l'):
+        plan = self.plan(objects.Audit.get_by_uuid(
+            self.context, fakes.uid(1), eager=True))
+        for number in instances:
+            action = self.action(plan, kind, number, lease=lease)
+            action.state = 'FAILED'
+            action.save()
+
+    def stuck_s(self, number):
+        """Return for how long an instance is not to be brought up."""
+        now = timeutils.utcnow()
+        self.addCleanup(timeutils.clear_time_override)
+        for seconds in range(0, 4000, 60):
+            timeutils.set_time_override(
+                now + datetime.timedelta(seconds=seconds + 1))
+            if fakes.uid(number) not in self.history.locks().stuck_instances:
+                return seconds
+        return None
+
+    def test_who_cannot_be_brought_up_is_tried_ever_less_often(self):
+        self.audit(1)
+        found = []
+        for _attempt in range(9):
+            self.fail('resume', 1)
+            found.append(self.stuck_s(1))
+        self.assertEqual([60, 120, 240, 480, 960, 1920, 3600, 3600, 3600],
+                         found)
+        self.assertEqual(frozenset(), self.history.locks().instances)
+
+    def test_the_failures_of_a_lease_count_together(self):
+        self.audit(1)
+        self.fail('start', 1, 2, 3)     # by one plan: once
+        self.assertEqual(60, self.stuck_s(2))
+        self.fail('unshelve', 1)
+        self.fail('resume', 4, lease='other')
+        self.fail('suspend', 5)
+        self.fail('migrate', 6)
+        locks = self.history.locks()
+        self.assertEqual({fakes.uid(5)}, locks.failed_instances)
+        self.assertEqual({fakes.uid(5)}, locks.stubborn_instances)
+        self.assertEqual({fakes.uid(6)}, locks.pinned_instances)
+        self.assertEqual({fakes.uid(1), fakes.uid(4)},
+                         locks.stuck_instances - {fakes.uid(2), fakes.uid(3)})
+        self.assertEqual(60, self.stuck_s(4))
+        self.fail('resume', 2)
+        self.assertEqual(240, self.stuck_s(2))
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(hours=8))
+        self.fail('resume', 2)
+        self.assertEqual(60, self.stuck_s(2))
+
     def test_an_abandoned_plan_holds_nothing(self):
         plan = self.plan(self.audit(1), state='CANCELLED')
         self.action(plan, instance=1, source='h1')

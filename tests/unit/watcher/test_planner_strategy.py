@@ -6,7 +6,9 @@ import hashlib
 import json
 import tempfile
 from unittest import mock
+import uuid
 
+from oslo_utils import timeutils
 from stevedore.driver import DriverManager
 from watcher import objects
 from watcher.decision_engine.solution import default as solutions
@@ -223,6 +225,79 @@ class StrategyTest(fakes.WatcherTestCase):
             self.assertEqual([fakes.uid(first)], [
                 one['input_parameters']['resource_id']
                 for one in self.run_audit(audit).actions])
+
+    def carry_out(self, audit, actions, fails):
+        """Do what was decided; return the numbers of what has failed."""
+        plan, failed = self.plan(audit, 'SUCCEEDED'), set()
+        for one in actions:
+            kind = one['action_type'].removeprefix('secondary_')
+            given = one['input_parameters']
+            number = uuid.UUID(given['resource_id']).int
+            action = self.action(plan, kind, number, lease=given['lease'])
+            action.state = 'SUCCEEDED'
+            if (kind, number) == fails:
+                action.state = 'FAILED'
+                failed.add(number)
+            else:
+                marks = self.cloud.known[fakes.uid(number)].metadata
+                self.cloud.change(
+                    number, status=self.cloud.GOALS[kind],
+                    metadata={**marks, snapshot.PREEMPTED: 'x'}
+                    if kind == 'suspend' else {
+                        name: value for name, value in marks.items()
+                        if name != snapshot.PREEMPTED})
+            action.save()
+        return failed
+
+    def tries(self, fails):
+        """Run rounds for two hours; return how often one failed in each.
+
+        ``fails`` returns the operation that fails, given the minute and how
+        many have failed.
+        """
+        audit, tried = self.audit(1), []
+        self.addCleanup(timeutils.clear_time_override)
+        begin, self.alone = timeutils.utcnow(), 0
+        for minute in range(0, 2 * 60, 2):
+            timeutils.set_time_override(
+                begin + datetime.timedelta(minutes=minute))
+            self.now += 100
+            self.seen.refresh()
+            self.report('h1', 10.0)
+            if self.carry_out(audit, self.run_audit(audit).actions,
+                              fails(minute, len(tried))):
+                tried.append(minute)
+            self.alone += len({self.cloud.known[fakes.uid(number)].status
+                               for number in (1, 2)}) == 2
+        return [sum(hour == minute // 60 for minute in tried)
+                for hour in range(2)]
+
+    def lease(self, first='SUSPENDED', second='SUSPENDED'):
+        for number, status in ((1, first), (2, second)):
+            self.cloud.change(number, status=status, metadata={
+                snapshot.PREEMPTED: 'x', vocabulary.LEASE_METADATA: 'l'})
+
+    def test_who_cannot_come_up_is_tried_ever_less_often(self):
+        self.lease()
+        self.assertEqual([6, 0], self.tries(
+            lambda minute, _tried: ('resume', 2) if minute < 60 else ()))
+        self.assertLessEqual(self.alone, 2 * 6)
+        self.assertEqual(['ACTIVE'] * 2, [
+            self.cloud.known[fakes.uid(number)].status for number in (1, 2)])
+
+    def test_whoever_of_a_lease_cannot_come_up(self):
+        def fails(_minute, tried):
+            down = [number for number in (1, 2) if self.cloud.known[
+                fakes.uid(number)].status == 'SUSPENDED']
+            return 'resume', down[tried % len(down)] if down else 0
+
+        self.lease()
+        self.assertEqual([6, 1], self.tries(fails))
+
+    def test_who_cannot_be_taken_down_either(self):
+        self.lease('ACTIVE', 'ERROR')
+        self.assertEqual([6, 1], self.tries(
+            lambda _minute, _tried: ('suspend', 1)))
 
     def test_what_is_left_to_the_agent_is_not_resolved(self):
         audit = self.audit(1)

@@ -283,6 +283,27 @@ class BuildTest(TestCase):
         self.assertEqual([False, True], [found.hosts[h].blocked
                                          for h in ('h1', 'h2')])
 
+    def test_who_is_stuck(self):
+        mark = {snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        uuids = frozenset(map(fakes.uid, range(9)))
+        for stuck, stubborn, expected in (
+                ((), (), [4]), (uuids, (), [1, 4]), ((), uuids, [3, 4])):
+            found = self.build([
+                fakes.server(1, status='SUSPENDED', metadata=mark),
+                fakes.server(2, status='SUSPENDED'),    # its owner's doing
+                fakes.server(3, metadata=mark),         # its owner woke it
+                fakes.server(4, status='ERROR', metadata=mark),
+                fakes.server(5, status='ERROR'),
+                fakes.server(6, status='ERROR', metadata=mark,
+                             task_state='deleting'),
+                fakes.server(7, status='PAUSED', metadata=mark)],
+                [fakes.host('h1')], locks=locks.Locks(
+                    stuck_instances=frozenset(stuck),
+                    stubborn_instances=frozenset(stubborn))).instances
+            self.assertEqual([fakes.uid(one) for one in expected], [
+                one.uuid for one in found.values() if one.stuck])
+            self.assertFalse(any(one.blocked for one in found.values()))
+
     def test_closed(self):
         self.assertFalse(fakes.host('h1').closed)
         self.assertTrue(fakes.host('h1', reserved=fakes.TOTAL).closed)

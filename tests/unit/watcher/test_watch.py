@@ -8,7 +8,7 @@ from unittest import mock
 from oslo_utils import timeutils
 from watcher.decision_engine import sync
 
-from secondary_scheduler.model import reports
+from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
     cloud,
     history,
@@ -654,6 +654,28 @@ class ChoresTest(Case):
         self.cloud.down = True
         self.tick()
         self.assertEqual([], self.cloud.calls)
+
+    def test_who_has_fallen_is_told_once(self):
+        def told():
+            self.seen.refresh()
+            with self.assertLogs(watch.LOG.logger, 'WARNING') as logs:
+                watch.LOG.warning('the last line')
+                self.tick(6)
+                self.tick(6)
+            return logs.output[1:]
+
+        self.cloud.change(1, status='ERROR')
+        self.assertEqual([], told())
+        mark = {snapshot.PREEMPTED: 'x', vocabulary.LEASE_METADATA: 'l'}
+        self.cloud.change(1, metadata=mark)
+        line, = told()
+        self.assertIn(f'{fakes.uid(1)} was preempted and is in ERROR now, '
+                      'so its lease p1:l cannot run', line)
+        self.assertEqual([], told())
+        self.cloud.change(1, status='ACTIVE')
+        self.assertEqual([], told())
+        self.cloud.change(1, status='ERROR', metadata=mark)
+        self.assertEqual(1, len(told()))
 
     def test_the_thread_survives_problems(self):
         ticks = []
