@@ -9,7 +9,7 @@ what it needs, whenever they have begun.
 """
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import dataclasses
 import itertools
 import math
@@ -330,11 +330,8 @@ class Operations:
         """Take down what runs, boots or is to come up of its lease."""
         world = self.world
         peers = [one for one in world.members(instance) if one != instance]
-        waiting = self._waiting[int(world.cluster_of[instance])]
-        for flight in list(waiting):
-            if flight.instance in peers and flight.kind in RETURNS:
-                waiting.remove(flight)
-                world.reserved[flight.instance] = False
+        self._withdraw(int(world.cluster_of[instance]), lambda one: (
+            one.instance in peers and one.kind in RETURNS))
         for one in peers:
             if one in self.flights and (world.running[one]
                                         or self.flights[one].kind in RETURNS):
@@ -390,11 +387,17 @@ class Operations:
         """Let an instance go for good, by itself, whatever is under way."""
         if instance in self.flights:
             self._abort(instance, now)
-        waiting = self._waiting[int(self.world.cluster_of[instance])]
-        for one in [one for one in waiting if one.instance == instance]:
+        self._withdraw(int(self.world.cluster_of[instance]),
+                       lambda one: one.instance == instance)
+        self.world.remove(instance)
+
+    def _withdraw(self, cluster: int, which: Callable[[Flight], bool]) -> None:
+        """Take back operations that wait to begin."""
+        waiting = self._waiting[cluster]
+        for one in list(filter(which, waiting)):
             waiting.remove(one)
             self._undone.discard(one.id)
-        self.world.remove(instance)
+            self.world.reserved[one.instance] = False
 
     def _abort(self, instance: int, now: float) -> None:
         flight = self.flights[instance]
