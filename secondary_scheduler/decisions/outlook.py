@@ -97,7 +97,7 @@ class Outlook:
         overheads = self.overheads.of_part(item.part)
         return Estimator(
             {name: self._others(item, guests, overheads.newcomer, True)},
-            guests, overheads, self._running)
+            guests, overheads, self._running, held=False)
 
     def _estimator(self, place: str) -> Estimator:
         return (self._of_items[place] if place in self.cluster.items

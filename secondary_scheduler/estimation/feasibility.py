@@ -114,7 +114,8 @@ class Estimator:
 
     ``primaries`` is the use of what is no secondary, by host and resource in
     percent; use that is left out counts as a full host.  ``running`` names
-    the guests on each host, for who knows them without a look at all.  A
+    the guests on each host, for who knows them without a look at all.  Where
+    newcomers are not ``held``, by an agent, they use what they have used.  A
     question costs a pass over the instances of one host and the operations
     in question.
     """
@@ -122,11 +123,13 @@ class Estimator:
     def __init__(self, primaries: Mapping[str, Mapping[str, float]],
                  guests: Mapping[str, Guest],
                  overheads: Overheads | None = None,
-                 running: Mapping[str, Sequence[str]] | None = None) -> None:
+                 running: Mapping[str, Sequence[str]] | None = None,
+                 held: bool = True) -> None:
         self.primaries = primaries
         self.guests = guests
         self.overheads = overheads or Overheads()
         self._running = _by_host(guests) if running is None else running
+        self._held = held
 
     def predict(self, resource: str, host: str, at_s: float,
                 works: Iterable[Work] = (),
@@ -204,7 +207,7 @@ class Estimator:
             return usage.get(resource, 0.0)
         newcomer = self.overheads.newcomer
         known = usage.get(resource, newcomer)
-        if arrival is None or resource in COMMITTED:
+        if arrival is None or resource in COMMITTED or not self._held:
             return known
         # What a stopped instance has used says nothing about its next boot.
         return newcomer if arrival.kind == 'start' else min(known, newcomer)

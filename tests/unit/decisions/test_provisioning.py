@@ -14,6 +14,7 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
+    Item,
     Lease,
     State,
 )
@@ -186,6 +187,17 @@ class TestProvisioning(Case):
             world = leased(cluster(host('h', primary), *(
                 new(uuid, uuid) for uuid in 'abcd')), *map(Lease, 'abcd'))
             self.assertEqual(count, len(kinds(self.decide(world))))
+
+    def test_no_agent_holds_what_hosts_share(self):
+        # Less would be foreseen of a newcomer, which then has to leave again.
+        uplink = HostPolicy('net_out <= 50% for 15s', 'net_out', 50.0, 15)
+        for used, comes in ((40.0, True), (41.0, False)):
+            world = cluster(
+                host('h', usage={'net_out': 0.0}),
+                Item('rack', ('h',), (uplink,), 0.5, {'net_out': 30.0}),
+                vm('a', 'h', State.SUSPENDED, preempted=True,
+                   usage={'net_out': used}))
+            self.assertEqual(comes, bool(self.decide(world)))
 
     def test_horizon(self):
         # 30 + 3 starts of 20: 90 while they go on, and 90 in the end
