@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from typing import Any
@@ -102,6 +103,21 @@ def reload(*names: str) -> None:
         agent_status(host).get('policies_hash') != old['policies_hash']
         for host, old in before.items()), 30, 'agents have read their options')
     time.sleep(5)
+
+
+@contextlib.contextmanager
+def another_policy(text: str, *names: str) -> Iterator[None]:
+    """Let some services, and nobody else, have one policy more."""
+    path = layout.ETC / 'secondary_scheduler/policies.conf'
+    original = path.read_text()
+    path.write_text(re.sub(r'(?m)^(policy = .*)$', rf'\1\npolicy = {text}',
+                           original))
+    try:
+        reload(*names)
+        yield
+    finally:
+        path.write_text(original)
+        reload(*names)
 
 
 def stop(*names: str) -> None:

@@ -1,7 +1,6 @@
 """Queues, workers and engines of the control plane (issue 2, acceptance 7).
 """
 
-import contextlib
 import re
 import time
 
@@ -65,21 +64,6 @@ def wait_for_room(cloud, owner, when):
     wait_until(lambda: boots_a_secondary(cloud, owner), 240, places)
 
 
-@contextlib.contextmanager
-def another_policy(text, *names):
-    """Let some services, and nobody else, have one policy more."""
-    path = layout.ETC / 'secondary_scheduler/policies.conf'
-    original = path.read_text()
-    path.write_text(re.sub(r'(?m)^(policy = .*)$', rf'\1\npolicy = {text}',
-                           original))
-    try:
-        services.reload(*names)
-        yield
-    finally:
-        path.write_text(original)
-        services.reload(*names)
-
-
 def refused(cloud, owner):
     """Boot twenty, none of which may run; return both refusing workers."""
     offset = services.log_size(SCHEDULER_LOG)
@@ -97,8 +81,8 @@ def refused(cloud, owner):
 
 def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
     wait_for_room(cloud, owner, 'before')
-    with another_policy('cpu <= 1% for 10s on aggregate:secondary',
-                        'nova-scheduler'):
+    with services.another_policy('cpu <= 1% for 10s on aggregate:secondary',
+                                 'nova-scheduler'):
         primaries = [boot_primary(cloud, f'test-meanwhile-{n}')
                      for n in range(2)]
         # A host that its agent has shut for a moment is no candidate, and
@@ -125,7 +109,7 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
         return {uuid for uuid, seen in calm_fleet.look().items()
                 if seen.status == 'SUSPENDED'}
 
-    with another_policy(
+    with services.another_policy(
             f'slots <= {allowed} in aggregate:secondary', 'nova-scheduler',
             'watcher-engine-1',
             *(f'secondary-agent-{host}' for host in hosts)):
