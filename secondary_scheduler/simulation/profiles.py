@@ -33,7 +33,7 @@ class Profile:
     that an instance comes back on its host; ``parallel`` starts all operations
     of a plan at once (Boettger 3.7), otherwise there are ``lanes`` on each
     host.  ``rests`` leaves what was operated on alone for ``backoff_s`` even
-    if a dynamic policy is violated (3.8).
+    if a policy is violated (3.8).
 
     ``memory_s`` is how long a primary's highest use counts for who wants to
     come up where nobody can be frozen; 0 is the mean of the last seconds.

@@ -72,8 +72,8 @@ class TestObserver(unittest.TestCase):
             host.blocked for _name, host in sorted(seen.hosts.items())])
         for number, one in enumerate(
                 value for _uuid, value in sorted(seen.instances.items())):
-            self.assertEqual(world.lease_of[number] != lease, one.resting)
-        self.assertTrue(all(one.resting for one in observer.cluster(
+            self.assertEqual(world.lease_of[number] != lease, one.blocked)
+        self.assertTrue(all(one.blocked for one in observer.cluster(
             1, 1.0).instances.values()))
 
 
