@@ -76,11 +76,12 @@ not concerned.
 Seconds for which an instance and the hosts involved are left alone after an
 operation, so that operations do not cause each other when no workload has
 changed. A violation on such a host is meanwhile left to the agent; one of a
-policy on what only operations can change, such as slots, is not. A host whose
-violation led to an audit is not audited again within this time. An instance
-that could not be brought back is tried again after twice this time, and with
-each further failure on its lease after twice the time before, up to an hour;
-its lease does not run meanwhile.
+policy on what only operations can change, such as slots, is seen to in the
+next round of the CONTINUOUS audit. A host whose violation led to an audit is
+not audited again within this time. An instance that could not be brought back
+is tried again after twice this time, and with each further failure on its
+lease after twice the time before, up to an hour; its lease is suspended
+meanwhile.
 """),
     cfg.IntOpt(
         'audits_per_minute',

@@ -10,7 +10,7 @@ import functools
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.estimation.durations import Job
-from secondary_scheduler.estimation.room import RUNNING, Limits, Rooms
+from secondary_scheduler.estimation.room import Limits, Rooms
 from secondary_scheduler.model.cluster import Cluster, Instance, State
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -111,7 +111,7 @@ class Draft:
                 if any(policy.violated and policy.static
                        for policy in place.policies)
                 for one in self.cluster.residents(place.name)
-                if one.state in RUNNING}
+                if one.state in (State.ACTIVE, State.BUSY)}
 
     def find_target(self, instance: Instance, budget: Budget,
                     closed: Collection[str] = (),

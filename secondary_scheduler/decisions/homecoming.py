@@ -9,9 +9,10 @@ with less: so a constant load ends in an empty plan.
 from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.draft import PREEMPT_KIND, Draft
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.model.cluster import Instance, State
+from secondary_scheduler.plans.operations import Kind
 
 
 def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
@@ -39,11 +40,21 @@ def _clean_up(draft: Draft, scope: Collection[str]) -> None:
         members = draft.members(lease)
         left = [one for one in members if one.state is State.ACTIVE]
         if (any(one.host in scope for one in left)
-                and not any(one.stuck for one in left)
+                and all(_may_go_down(draft, one) for one in left)
                 and not any(one.state is State.BUSY or one.blocked
                             or one.resting for one in members)):
             for one in left:
                 draft.preempt(one)
+
+
+def _may_go_down(draft: Draft, instance: Instance) -> bool:
+    """Tell whether an instance can go down now, and loses no work by it.
+
+    Nobody has to make room, so this can wait.
+    """
+    host = draft.hosts.get(instance.host or '')
+    return (host is not None and not host.blocked and not instance.stuck
+            and PREEMPT_KIND[instance.preempt_policy] is Kind.SUSPEND)
 
 
 def _return_lease(draft: Draft, lease: Waiting, scope: Collection[str],

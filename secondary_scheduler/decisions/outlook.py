@@ -85,10 +85,10 @@ class Outlook:
 
     def _of_item(self, name: str) -> Estimator:
         """Return the estimator of an item, in percent of the item."""
-        item = self.cluster.items[name]
+        item, hosts_guests = self.cluster.items[name], self.guests
 
         def guest(uuid: str) -> Guest:
-            one = self.guests[uuid]
+            one = hosts_guests[uuid]
             return Guest(one.host, {
                 resource: use * (1.0 if resource in STATIC else item.part)
                 for resource, use in one.usage.items()})

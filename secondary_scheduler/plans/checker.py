@@ -238,7 +238,8 @@ class _Replay:
                         for policy in place.policies)
                  for host in self.cluster.hosts_of(place.name)}
         return {one.lease for one in self.cluster.instances.values()
-                if one.host in hosts and one.state in RUNNING}
+                if one.host in hosts
+                and one.state in (State.ACTIVE, State.BUSY)}
 
     def _hold(self, uuid: str, hosts: set[str]) -> None:
         for host in self.held[uuid] - hosts:

@@ -258,8 +258,8 @@ class Operations:
         world.left[busy] -= seconds * rate
         for instance in busy[world.left[busy] <= 1e-9]:
             flight = self.flights.get(int(instance))
-            if flight is None:      # aborted, since its peer has failed
-                continue
+            if flight is None or world.left[instance] > 1e-9:
+                continue    # its peer has failed, and something else goes on
             cluster = int(world.cluster_of[instance])
             fails = (flight.kind is not Kind.STOP and self._profile.failures
                      and self.world.random[cluster].random()

@@ -365,8 +365,8 @@ class History:
             state='SUCCEEDED', updated_at__gt=_since(backoff))]
         failed = self._failed()
         just_now = [(action.action_type, action.input_parameters[
-            'resource_id']) for action in failed
-            if _age(action.updated_at) < backoff]
+            'resource_id']) for action in self._actions(
+                state='FAILED', updated_at__gt=_since(backoff))]
         return Locks(
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
@@ -413,8 +413,8 @@ class History:
     def preempted_lately(self) -> set[str]:
         """Return the instances preempted within the breaker's period.
 
-        Draining, which an operator asks for, does not count, nor what nobody
-        has launched.
+        Draining, which an operator asks for, does not count, nor what cannot
+        come back as a whole, nor what nobody has launched.
         """
         period = self._conf.secondary_watcher.breaker_period
         triggered = self._triggered(period)
@@ -427,4 +427,5 @@ class History:
             and (action.state != 'PENDING'
                  or action.action_plan.state in _UNFINISHED
                  or action.action_plan_id in triggered)
-            and action.input_parameters.get('request') != 'drain'}
+            and action.input_parameters.get('request') not in (
+                'drain', 'return')}

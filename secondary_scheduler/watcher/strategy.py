@@ -213,9 +213,9 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         if not hosts and request != 'drain':   # never drain what is unnamed
             hosts = scope.hosts
         asked = tuple(sorted(set(hosts or ()) & scope.hosts))
-        plan = self._decide(cluster, request, asked)
+        kind, plan = self._decide(cluster, request, asked)
         stages.mark(batch, stages.DECIDED)
-        if request != 'drain':
+        if kind == 'preempt':
             plan = self._breaker(history, cluster, scope, plan)
         for place in plan.unresolved:
             LOG.warning('Not everything could leave %s.' if request == 'drain'
@@ -228,7 +228,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             return
         if self._gives_way(audit):      # it may have begun meanwhile
             return
-        self._add_actions(plan, request, batch)
+        self._add_actions(plan, kind, batch)
         self._set_indicators(cluster, plan, asked)
 
     def _set_indicators(self, cluster: model.Cluster, plan: operations.Plan,
@@ -256,12 +256,13 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             lanes=CONF.secondary_watcher.operations_per_host)
 
     def _decide(self, cluster: model.Cluster, request: str,
-                asked: tuple[str, ...]) -> operations.Plan:
+                asked: tuple[str, ...]) -> tuple[str, operations.Plan]:
+        """Return a plan and for what it is, the first that there is."""
         decision = load_decision(
             self.input_parameters.get('decision') or DECISION, self._limits,
             self.observer.durations, CONF.secondary_watcher.ageing)
         units = CONF.secondary_watcher.decision_budget
-        plan, unresolved = operations.Plan(), set[str]()
+        kind, plan, unresolved = request, operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():
             plan = decision.decide(
                 cluster, decisions.Request(kind, asked),
@@ -271,7 +272,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 self._tell(kind, cluster, plan)
                 break
         # A return does not end what could not be preempted.
-        return dataclasses.replace(plan, unresolved=tuple(sorted(unresolved)))
+        return kind, dataclasses.replace(
+            plan, unresolved=tuple(sorted(unresolved)))
 
     @staticmethod
     def _tell(kind: str, cluster: model.Cluster,
@@ -315,7 +317,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                     'limit': limit, 'left': len(left)})
         return kept
 
-    def _add_actions(self, plan: operations.Plan, request: str,
+    def _add_actions(self, plan: operations.Plan, kind: str,
                      batch: str) -> None:
         for operation in plan.operations:
             parameters = {
@@ -324,7 +326,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 'lease': operation.lease,
                 'source': operation.source,
                 'target': operation.target,
-                'request': request,
+                'request': kind,
                 'batch': batch}
             # Watcher's Action object takes no parameter that is None.
             self.solution.add_action(

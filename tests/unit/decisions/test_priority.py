@@ -364,15 +364,15 @@ class TestReturn(Case):
 
     def test_what_cannot_run_as_a_whole_goes_down_again(self):
         stuck = self.down('b', lease='l', stuck=True)
-        own = vm('c', 'x', lease='l', preempt_policy=PreemptPolicy.STOP)
-        world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'), own)
+        world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
+                        vm('c', 'x', lease='l'))
         for one in (stuck, dataclasses.replace(stuck, state=State.OTHER)):
             half = dataclasses.replace(world, instances={
                 **world.instances, 'b': one})
             for hosts in ((), ('x',)):
                 plan = self.decide(half, 'return', hosts)
                 self.assertEqual({'a': ('suspend', None),
-                                  'c': ('stop', None)}, kinds(plan))
+                                  'c': ('suspend', None)}, kinds(plan))
             self.assertFalse(self.decide(half, 'return', ('y',)))
             self.assertFalse(self.decide(half))
             waits = apply(half, plan)
@@ -385,7 +385,7 @@ class TestReturn(Case):
                     uuid: one for uuid, one in instances.items() if one})
                 back = kinds(self.decide(whole, 'return'))
                 self.assertLessEqual({'a': ('resume', 'h'),
-                                      'c': ('start', 'x')}.items(),
+                                      'c': ('resume', 'x')}.items(),
                                      back.items())
         # One that takes no part in it is its owner's.
         self.assertFalse(self.decide(dataclasses.replace(world, instances={
@@ -399,6 +399,19 @@ class TestReturn(Case):
                 host('h'), vm('a', 'h', lease='l'),
                 vm('c', 'h', **{'lease': 'l', **values}),
                 self.down('b', lease='l', stuck=True)), 'return'))
+        for values in ({}, {'blocked': True}):
+            plan = self.decide(cluster(
+                host('h'), host('x', **values), vm('a', 'x', lease='l'),
+                self.down('b', lease='l', stuck=True)), 'return')
+            self.assertEqual(not values, bool(plan))
+
+    def test_no_work_is_lost_for_a_whole_lease(self):
+        for policy in PreemptPolicy:
+            plan = self.decide(cluster(
+                host('h'), vm('a', 'h', lease='l'),
+                vm('c', 'h', lease='l', preempt_policy=policy),
+                self.down('b', lease='l', stuck=True)), 'return')
+            self.assertEqual(policy is PreemptPolicy.SUSPEND, bool(plan))
 
     def test_a_half_lease_gives_way_like_any(self):
         world = cluster(host('h', 95.0, violated=True),

@@ -11,6 +11,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind
 from secondary_scheduler.policies.language import RESOURCES
@@ -217,7 +218,10 @@ class TestReturn(unittest.TestCase):
                                         if one.state is State.ACTIVE})
             self.assertTrue(not left or any(
                 one.blocked or one.resting or one.state is State.BUSY
-                or (one.stuck and one.uuid in left) for one in before))
+                or one.uuid in left and (
+                    one.stuck or cluster.hosts[one.host].blocked
+                    or one.preempt_policy is not PreemptPolicy.SUSPEND)
+                for one in before))
 
     @given(worlds.clusters(violations=False))
     def test_a_return_needs_no_preemption(self, cluster):

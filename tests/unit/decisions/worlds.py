@@ -10,7 +10,6 @@ from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
-    DOWN,
     Cluster,
     Host,
     HostPolicy,
@@ -120,7 +119,7 @@ def left_alone(world, one):
     """Tell whether an instance keeps its lease from being preempted."""
     called = any(policy.violated and policy.static
                  for peer in world.members(one.lease)
-                 if peer.host and peer.state not in DOWN
+                 if peer.host and peer.state in (State.ACTIVE, State.BUSY)
                  for place in world.places(peer.host)
                  for policy in world.at(place).policies)
     return (one.blocked or one.state is State.BUSY

@@ -272,6 +272,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.action(plan, 'shelve', 3, state='SKIPPED')
         self.action(plan, 'suspend', 4, request='drain')
         self.action(plan, 'migrate', 5)
+        self.action(plan, 'suspend', 6, request='return')
         self.assertEqual({fakes.uid(1), fakes.uid(2)},
                          self.history.preempted_lately())
         self.addCleanup(timeutils.clear_time_override)

@@ -255,6 +255,10 @@ class StrategyTest(fakes.WatcherTestCase):
         ``fails`` returns the operation that fails, given the minute and how
         many have failed.
         """
+        # The breaker, which allows nothing, is for what violations lead to.
+        settings.CONF.set_override('breaker_minimum', 0, 'secondary_watcher')
+        self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
+                        'secondary_watcher')
         audit, tried = self.audit(1), []
         self.addCleanup(timeutils.clear_time_override)
         begin, self.alone = timeutils.utcnow(), 0
