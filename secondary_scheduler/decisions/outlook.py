@@ -16,7 +16,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-import dataclasses
+import enum
 import math
 
 from secondary_scheduler.decisions import ordering
@@ -42,6 +42,17 @@ from secondary_scheduler.plans.operations import RETURNS, Operation
 _EPSILON = 1e-6
 
 
+class Bears(enum.IntEnum):
+    """Whether a host bears steps: not at all, with their times, or anyway.
+
+    What it bears anyway it bears whatever else is planned for other hosts.
+    """
+
+    NOT = 0
+    AS_PLANNED = 1
+    ALWAYS = 2
+
+
 class Outlook:
     """Foresees hosts under steps that nobody has taken yet."""
 
@@ -59,6 +70,7 @@ class Outlook:
         self._coming = {one.instance for one in cluster.in_flight
                         if one.kind in RETURNS}
         self._ongoing_at = Lazy(self._ongoing_seen_from)
+        self._ongoing_around = Lazy(self._ongoing_on)
         self.guests = Lazy(self._guest)
         self._running = Lazy(self._runners)
         self._policies = Lazy(self._static_first)
@@ -111,13 +123,19 @@ class Outlook:
                 if work.source in hosts or work.target in hosts]
         if place not in self.cluster.items:
             return here
-        return [dataclasses.replace(
-            work, source=place if work.source in hosts else work.source,
+        return [work._replace(
+            source=place if work.source in hosts else work.source,
             target=place if work.target in hosts else work.target)
             for work in here]
 
     def _ongoing_seen_from(self, place: str) -> list[Work]:
         return self._seen_from(place, self.ongoing)
+
+    def _ongoing_on(self, places: tuple[str, ...]) -> list[Work]:
+        hosts = {host for place in places
+                 for host in self.cluster.hosts_of(place)}
+        return [work for work in self.ongoing
+                if work.source in hosts or work.target in hosts]
 
     def _runners(self, place: str) -> list[str]:
         return [one.uuid for one in self.cluster.residents(place)
@@ -187,7 +205,7 @@ class Outlook:
                  for host in self.cluster.hosts_of(place)}
         return [*(_work(step, 0.0, 0.0) for step in steps
                   if step.old.host in hosts or step.new.host in hosts),
-                *self.ongoing]
+                *self._ongoing_around[places]]
 
     def excess(self, place: str, policy: HostPolicy,
                works: Iterable[Work]) -> float:
@@ -244,7 +262,7 @@ class Outlook:
                 return True
         return False
 
-    def bears(self, host: str, steps: Sequence[Step]) -> bool:
+    def bears(self, host: str, steps: Sequence[Step]) -> Bears:
         """Tell whether steps spoil no policy of a host.
 
         They get their times only where it depends on these.
@@ -252,10 +270,13 @@ class Outlook:
         looks = [look for look in self._judged(
             host, self.outcome(steps, *self.cluster.places(host)))
             if not self._holds_always(*look)]
-        return not looks or not (
-            any(self._worse(place, policy, math.inf, mine)
+        if not looks:
+            return Bears.ALWAYS
+        if (any(self._worse(place, policy, math.inf, mine)
                 for place, policy, mine in looks)
-            or self.spoils(host, self.works(steps)))
+                or self.spoils(host, self.works(steps))):
+            return Bears.NOT
+        return Bears.AS_PLANNED
 
     def _holds_always(self, place: str, policy: HostPolicy,
                       works: list[Work]) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from secondary_scheduler.decisions import base
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.outlook import Bears, Outlook
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.estimation.durations import DurationModel
@@ -67,45 +67,53 @@ class ProvisioningDecision(base.Decision):
             return sorted(open_hosts, key=draft.rooms.unclaimed,
                           reverse=True) if self.spreads else open_hosts
 
+        timed: set[str] = set()
         for lease in queue(cluster, self.ageing):
-            _provision(draft, outlook, lease, ordered, budget)
+            _provision(draft, outlook, lease, ordered, budget, timed)
         return Plan(outlook.operations(draft.steps),
                     truncated=budget.truncated)
 
 
 def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
-               hosts: Callable[[], list[str]], budget: base.Budget) -> None:
+               hosts: Callable[[], list[str]], budget: base.Budget,
+               timed: set[str]) -> None:
     """Bring a lease up, or leave everything as it is.
 
     What the pass has accepted before counts: later leases must not spoil it
-    (Boettger R28).
+    (Boettger R28).  They cannot but on ``timed`` hosts, which bear what comes
+    because of when it comes; those of this lease are added.
     """
     begun = len(draft.steps)
-    if not all(_place(draft, outlook, one, hosts(), budget)
-               for one in lease.due):
-        draft.rewind(begun)
-        return
+    last = ''
+    for one in lease.due:
+        bears = _place(draft, outlook, one, hosts(), budget)
+        if not bears:
+            draft.rewind(begun)
+            return
+        last = str(draft.steps[-1].new.host)
+        if bears is Bears.AS_PLANNED:
+            timed.add(last)
     # The last one's host has been asked with these very operations.
-    touched = {str(step.new.host) for step in draft.steps} - {
-        str(draft.steps[-1].new.host)}
-    if not all(outlook.bears(host, draft.steps) for host in sorted(touched)):
+    if not all(outlook.bears(host, draft.steps)
+               for host in sorted(timed - {last})):
         draft.rewind(begun)
 
 
 def _place(draft: Draft, outlook: Outlook, instance: Instance,
-           hosts: list[str], budget: base.Budget) -> bool:
+           hosts: list[str], budget: base.Budget) -> Bears:
     """Bring an instance up on the first host that bears it, if one does."""
     # Nova resumes, starts and unshelves in place what still has a host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
-            return False
+            return Bears.NOT
         if host not in hosts or (instance.host is None and not (
                 draft.rooms.stocks(host, instance)
                 and draft.rooms.separate(host, instance))):
             continue
         begun = len(draft.steps)
         draft.bring_up(instance, host)
-        if outlook.bears(host, draft.steps):
-            return True
+        bears = outlook.bears(host, draft.steps)
+        if bears:
+            return bears
         draft.rewind(begun)
-    return False
+    return Bears.NOT

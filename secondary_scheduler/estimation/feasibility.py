@@ -11,6 +11,7 @@ on it has ended.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
+import typing
 
 from secondary_scheduler.model.cluster import COMMITTED, STATIC
 
@@ -18,8 +19,7 @@ from secondary_scheduler.model.cluster import COMMITTED, STATIC
 DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
 
 
-@dataclasses.dataclass(frozen=True)
-class Work:
+class Work(typing.NamedTuple):
     """An operation with its times, in seconds from now.
 
     ``source`` is the host an instance leaves, ``target`` the one it will run

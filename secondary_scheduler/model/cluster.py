@@ -227,8 +227,7 @@ class Lease:
     waited_s: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class InFlight:
+class InFlight(typing.NamedTuple):
     """An operation that is under way, with what remains of it in seconds.
 
     ``kind`` is that of a plan's operation, and so are ``source`` and

@@ -14,10 +14,11 @@ from secondary_scheduler.simulation.world import (
     Floats,
     Ints,
     compiled,
+    inlined,
 )
 
-_integrate = compiled(controller.integrate)
-split = compiled(controller.split)
+_integrate = inlined(controller.integrate)
+split = inlined(controller.split)
 
 
 class Law(typing.NamedTuple):
@@ -36,7 +37,7 @@ class Law(typing.NamedTuple):
                    profile.probe, profile.proportional)
 
 
-@compiled
+@inlined
 def control(share, total, set_point, law, use, most, weights, caps):
     """Set the caps of a host's guests after one period, in place.
 

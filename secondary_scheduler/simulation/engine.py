@@ -264,7 +264,8 @@ class Simulation:
 
     def _each(self, which: Bools) -> list[tuple[int, int]]:
         """Return (policy, host) where something is so."""
-        return [(int(row), int(host)) for row, host in np.argwhere(which)]
+        return list(zip(*(place.tolist() for place in np.nonzero(which)),
+                        strict=True))
 
     def _event(self, host: int, event: str, now: float, **more: object
                ) -> None:

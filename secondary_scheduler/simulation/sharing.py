@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from secondary_scheduler.simulation.world import Floats, compiled
+from secondary_scheduler.simulation.world import Floats, compiled, inlined
 
 #: Use of a host's CPU (share of 1) from which neighbours slow each other.
 KNEE = 0.686
@@ -49,7 +49,7 @@ def max_min(demand: Floats, weight: Floats, capacity: float = 100.0
     return share
 
 
-@compiled
+@inlined
 def share_host(primary: float, burden: float, guests: Floats,
                weights: tuple[float, float, float]) -> tuple[float, float]:
     """Share a host among its primary, operations and guests, in percent.
@@ -62,6 +62,12 @@ def share_host(primary: float, burden: float, guests: Floats,
         total += one
     if total <= 100.0:
         return primary, burden
+    return _ration(primary, burden, guests, weights)
+
+
+@compiled
+def _ration(primary: float, burden: float, guests: Floats,
+            weights: tuple[float, float, float]) -> tuple[float, float]:
     demand, weight = np.empty(len(guests) + 2), np.empty(len(guests) + 2)
     demand[0], weight[0] = primary, weights[0]
     demand[1], weight[1] = burden, weights[1]

@@ -22,6 +22,9 @@ NOWHERE = -1
 #: Loops over arrays, for what would take NumPy many passes.
 compiled = numba.njit
 
+#: Such code where a call for each host would take as long as what it does.
+inlined = numba.njit(inline='always')
+
 
 class Status:
     """What an instance is, while no operation on it has ended.
