@@ -111,7 +111,7 @@ class Rooms:
         self._changed: dict[str, Mapping[str, Instance]] = {}
         self._coming: dict[str, list[Instance]] = defaultdict(list)
         self._capacity: dict[tuple[str, float], int] = {}
-        self._held: Lazy[str, Mapping[str, int]] = Lazy(self._sum)
+        self._free: Lazy[str, Mapping[str, int]] = Lazy(self._left)
         self._unclaimed: Lazy[str, float] = Lazy(self._left_by_all)
         # By place and resource: those that may use it, and their use.
         self._uses: Lazy[tuple[str, str], tuple[
@@ -139,7 +139,7 @@ class Rooms:
         before = [] if self._emptiest is None else self._place(host)
         self._keep_uses(host, self.residents(host), residents)
         self._changed[host] = residents
-        self._held.pop(host, None)
+        self._free.pop(host, None)
         self._unclaimed.pop(host, None)
         if self._emptiest is not None:
             for place in before:
@@ -312,19 +312,19 @@ class Rooms:
 
     def stocks(self, host: str, instance: Instance) -> bool:
         """Tell whether the host's inventory has room for a newcomer."""
-        values, held = self.hosts[host], self._held[host]
-        return all(
-            held.get(name, 0) + amount
-            <= values.total.get(name, 0) - values.reserved.get(name, 0)
-            for name, amount in instance.claims.items() if amount)
+        free = self._free[host]
+        return all(amount <= free.get(name, 0)
+                   for name, amount in instance.claims.items() if amount)
 
-    def _sum(self, host: str) -> Mapping[str, int]:
-        """Return what all that a host holds claims, by resource class."""
-        held: dict[str, int] = defaultdict(int)
+    def _left(self, host: str) -> Mapping[str, int]:
+        """Return what nobody on a host claims, by resource class."""
+        values = self.hosts[host]
+        free = {name: total - values.reserved.get(name, 0)
+                for name, total in values.total.items()}
         for one in self._holders(host):
             for name, amount in one.claims.items():
-                held[name] += amount
-        return held
+                free[name] = free.get(name, 0) - amount
+        return free
 
     def sustains(self, place: str, newcomer: Instance) -> bool:
         """Tell whether use would stay below the thresholds of a place.

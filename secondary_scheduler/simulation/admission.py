@@ -15,15 +15,36 @@ from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.world import (
     NOWHERE,
+    Bools,
     Floats,
     Ints,
     Status,
     World,
+    compiled,
 )
 
 #: Hosts and instances on them that a decision is asked about at a time: as
 #: many as the thesis had.
 LOOKED_AT = 24 + 48
+
+
+@compiled
+def _count_due(due: Floats, cluster: Ints, lease: Ints, down: Bools,
+               held: Bools, host: Ints, room: Floats, memory_mb: Floats,
+               most_mb: Floats) -> None:
+    """Count in ``due`` (C, leases) those of each lease that are ``down``.
+
+    A lease has none that come up if one is ``held``, or finds no place: there
+    is ``room`` (H,) on its host, or for who has none ``most_mb`` (C,).
+    """
+    for one in range(len(cluster)):
+        place = cluster[one], lease[one]
+        if down[one]:
+            due[place] += 1
+        if held[one] or down[one] and not (
+                room[host[one]] >= 1 if host[one] >= 0
+                else memory_mb[one] <= most_mb[cluster[one]]):
+            due[place] = -np.inf
 
 
 class Admission:
@@ -105,20 +126,16 @@ class Admission:
             world.memory_mb, world.host >= 0)
         left = self._unclaimed() if self._profile.spreads else free_mb
         residents = world.count_by_host(world.host >= 0)
-        down = ~world.running & ~world.busy & ~world.reserved & world.present
-        held = world.busy | world.reserved | (world.hold_until > now)
-        at_home = room[world.host] >= 1
+        busy = world.busy | world.reserved
+        down = ~world.running & ~busy & world.present
         most_mb = np.where(room >= 1, free_mb, -1.0).reshape(
             shape.clusters, -1).max(axis=1)
-        anywhere = world.memory_mb <= most_mb[world.cluster_of]
-        homeless = down & ~np.where(world.host >= 0, at_home, anywhere)
-        lease = world.cluster_of * len(shape.leases) + world.lease_of
-        size = shape.clusters * len(shape.leases)
-        due, bad = (np.bincount(lease, which, minlength=size).reshape(
-            shape.clusters, -1) for which in (down, held | homeless))
         places = room.reshape(shape.clusters, -1)
-        may = (due > 0) & (bad == 0) & (due <= places.sum(
-            axis=1, keepdims=True))
+        due = np.zeros((shape.clusters, len(shape.leases)))
+        _count_due(due, world.cluster_of, world.lease_of, down,
+                   busy | (world.hold_until > now), world.host, room,
+                   world.memory_mb, most_mb)
+        may = (due > 0) & (due <= places.sum(axis=1, keepdims=True))
         for cluster in np.flatnonzero(may.any(axis=1)).tolist():
             hosts, those = world.hosts_of(cluster), world.instances_of(cluster)
             asked = those.start + np.flatnonzero(may[cluster][
@@ -137,5 +154,5 @@ class Admission:
             seen = np.cumsum(1 + residents[best])
             best = best[:max(1, np.searchsorted(seen, LOOKED_AT,
                                                 side='right'))]
-            yield cluster, np.unique(np.append(
-                homes[homes != NOWHERE], best)), asked
+            yield cluster, np.array(sorted({
+                *homes[homes != NOWHERE].tolist(), *best.tolist()})), asked

@@ -30,6 +30,7 @@ class Checks:
             [[one.threshold] for one in policies], hosts, axis=1)
         self.failed = np.zeros((len(policies), hosts), dtype=np.int64)
         self.timelimit = np.array([[one.timelimit] for one in policies])
+        self.dynamic = np.array([[not one.static] for one in policies])
         self.sensitivity = np.repeat([[
             triggers.Trigger(one, offset + triggers.sensitivity_for(
                 one.timelimit, SENSITIVITY)).sensitivity]

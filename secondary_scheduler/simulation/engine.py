@@ -193,9 +193,8 @@ class Simulation:
     def _nets(self, second: int) -> Floats:
         """Return what primaries want to receive and send, (2, H)."""
         net = self.workload.net
-        row = net if isinstance(net, float) else net[second]
-        return np.tile(row, (2, 1)) + np.zeros((2, len(
-            self.world.block_until)))
+        return np.full((2, len(self.world.block_until)),
+                       net if isinstance(net, float) else net[second])
 
     def _transfer(self, wanted: Floats, used: Floats
                   ) -> tuple[Floats, Floats]:
@@ -203,8 +202,11 @@ class Simulation:
         world = self.world
         burden = self.operations.burden[2]
         got, sent, sums = self._links.share(wanted, burden, used)
-        self._links.adapt(got + burden + sums, sent, self.checks.set_point(
-            'net_out', self.profile.margin), self._inside & world.running)
+        if self._links.controlled:
+            self._links.adapt(
+                got + burden + sums, sent, self.checks.set_point(
+                    'net_out', self.profile.margin),
+                self._inside & world.running)
         return got, sums
 
     def _results(self, now: float) -> None:

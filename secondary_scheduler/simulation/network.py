@@ -33,6 +33,11 @@ class Links:
         self._agents = Agents.fresh(hosts, instances)
         self._agents.caps[:] = 100.0
 
+    @property
+    def controlled(self) -> bool:
+        """Whether there is any traffic, and somebody to limit it."""
+        return self._profile.local_control and self._world.shape.net > 0
+
     def share(self, primary: Floats, burden: Floats, cpu: Floats
               ) -> tuple[Floats, Floats, Floats]:
         """Return what primaries send, instances, and those of each host.
@@ -54,11 +59,9 @@ class Links:
               guests: Bools) -> None:
         """Control for a second, those that are running and not frozen."""
         net = self._world.shape.net
-        if net and self._profile.local_control:
-            self._agents.caps[:] = net
-            control_hosts(self._agents, total, set_point,
-                          Law.of(self._profile), sent,
-                          np.full(len(sent), net), self._world.host, guests)
+        self._agents.caps[:] = net
+        control_hosts(self._agents, total, set_point, Law.of(self._profile),
+                      sent, np.full(len(sent), net), self._world.host, guests)
 
     @property
     def cpu_caps(self) -> Floats:

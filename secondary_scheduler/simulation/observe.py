@@ -114,9 +114,7 @@ class Observer:
             return
         tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
         relief = world.count_by_host(tired & (world.host >= 0)) > 0
-        dynamic = np.array([[not one.static]
-                            for one in self._checks.policies])
-        self.violated = np.where(dynamic, relief, self.violated
+        self.violated = np.where(self._checks.dynamic, relief, self.violated
                                  ) & world.watched
 
     def cluster(self, number: int, now: float) -> Cluster:

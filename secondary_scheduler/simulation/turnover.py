@@ -64,21 +64,16 @@ class Turnover:
         for one in range(self._come, come):
             self._outside[int(arrivals.cluster[one])].append(one)
         self._come = come
-        for cluster, queue in enumerate(self._outside):
-            if queue:
-                those = world.instances_of(cluster)
-                here = slice(those.start, those.stop)
-                waiting = np.count_nonzero(
-                    (world.status[here] == Status.STOPPED)
-                    & np.isinf(world.left[here]))
-                self._enter(cluster, arrivals.front - int(waiting))
+        room = arrivals.front - world.count_by_cluster(
+            (world.status == Status.STOPPED) & ~world.busy)
+        for cluster in np.flatnonzero(room > 0).tolist():
+            if self._outside[cluster]:
+                self._enter(cluster, int(room[cluster]))
 
     def _enter(self, cluster: int, count: int) -> None:
         """Let up to ``count`` of those outside in."""
         world, queue = self._world, self._outside[cluster]
         count = min(count, len(queue))
-        if count <= 0:
-            return
         those = world.instances_of(cluster)
         places = those.start + np.flatnonzero(
             ~world.present[those.start:those.stop])[:count]

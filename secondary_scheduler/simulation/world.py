@@ -163,18 +163,22 @@ class World:
 
         Only instances that have a host may be counted.
         """
-        return _sum_by_host(self.host, values, where, len(self.block_until))
+        return _sum_by(self.host, values, where, len(self.block_until))
 
     def count_by_host(self, where: Bools) -> Floats:
         """Return how many of some instances are on each host, (H,)."""
         return self.sum_by_host(where, where)
 
+    def count_by_cluster(self, where: Bools) -> Floats:
+        """Return how many of some instances are in each cluster, (C,)."""
+        return _sum_by(self.cluster_of, where, where, self.shape.clusters)
+
 
 @compiled
-def _sum_by_host(host: Ints, values: npt.NDArray[np.generic], where: Bools,
-                 hosts: int) -> Floats:
-    found = np.zeros(hosts)
-    for one in range(len(host)):
+def _sum_by(group: Ints, values: npt.NDArray[np.generic], where: Bools,
+            groups: int) -> Floats:
+    found = np.zeros(groups)
+    for one in range(len(group)):
         if where[one]:
-            found[host[one]] += values[one]
+            found[group[one]] += values[one]
     return found
