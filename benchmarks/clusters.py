@@ -36,6 +36,8 @@ EASY_THRESHOLD = 80.0
 #: tight: 64 cores and 256 GiB, not overbooked
 TIGHT_CORES, TIGHT_MEMORY_MB = 64, 256 * 1024
 GROUPED, GROUP = 0.10, 3
+#: Draws of newcomers to a host, after which another cluster is drawn.
+ATTEMPTS = 1000
 
 
 def _totals(vcpus: float, memory_mb: int) -> dict[str, int]:
@@ -117,10 +119,27 @@ def tight(hosts: int, instances: int, violated: float,
     """
     rng = random.Random(seed)
     names = [f'host-{number:05}' for number in range(hosts)]
+    moved: dict[str, Instance] | None = None
+    while moved is None:
+        cluster = _full(rng, names, instances)
+        bad = sorted(rng.sample(names, max(1, round(hosts * violated))))
+        moved = _overload(rng, cluster, bad)
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in moved.values():
+        used[str(one.host)] += Counter(cores=one.vcpus, memory=one.memory_mb)
+    return Cluster({name: _static_host(
+        name, TIGHT_CORES, TIGHT_MEMORY_MB, used[name]) for name in names},
+        moved), {
+        uuid: str(cluster.instances[uuid].host) for uuid, one in moved.items()
+        if one.host != cluster.instances[uuid].host}
+
+
+def _full(rng: random.Random, names: list[str], instances: int) -> Cluster:
+    """Return instances on hosts that are nearly full."""
     guests: list[Instance] = []
     for number, name in enumerate(names):
-        count = ((number + 1) * instances // hosts
-                 - number * instances // hosts)
+        count = ((number + 1) * instances // len(names)
+                 - number * instances // len(names))
         cores = _parts(rng, TIGHT_CORES * rng.uniform(0.65, 0.95), count)
         memory = _parts(rng, TIGHT_MEMORY_MB / 1024 * rng.uniform(0.75, 0.95),
                         count)
@@ -130,17 +149,7 @@ def tight(hosts: int, instances: int, violated: float,
                 uuid, f'lease-{len(guests) // 10:05}', name, State.ACTIVE,
                 size, 1024 * gigabytes, 0))
     _group(rng, guests)
-    cluster = Cluster({}, {one.uuid: one for one in guests})
-    bad = sorted(rng.sample(names, max(1, round(hosts * violated))))
-    moved = _overload(rng, cluster, bad)
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in moved.values():
-        used[str(one.host)] += Counter(cores=one.vcpus, memory=one.memory_mb)
-    return Cluster({name: _static_host(
-        name, TIGHT_CORES, TIGHT_MEMORY_MB, used[name]) for name in names},
-        moved), {
-        uuid: str(cluster.instances[uuid].host) for uuid, one in moved.items()
-        if one.host != cluster.instances[uuid].host}
+    return Cluster({}, {one.uuid: one for one in guests})
 
 
 def _parts(rng: random.Random, total: float, count: int) -> list[int]:
@@ -164,16 +173,23 @@ def _group(rng: random.Random, guests: list[Instance]) -> None:
 
 
 def _overload(rng: random.Random, cluster: Cluster,
-              bad: list[str]) -> dict[str, Instance]:
-    """Move instances to the bad hosts until one resource is overdrawn."""
+              bad: list[str]) -> dict[str, Instance] | None:
+    """Move instances to the bad hosts until one resource is overdrawn.
+
+    None where there is a host that nobody overdraws in one resource only.
+    """
     instances = dict(cluster.instances)
     donors = [uuid for uuid in sorted(instances)
               if instances[uuid].host not in bad]
     for name in bad:
         comers: list[Instance] = []
-        while not comers:
+        for _attempt in range(ATTEMPTS):
             comers = _too_many(cluster.residents(name), [
                 instances[uuid] for uuid in rng.sample(donors, 6)])
+            if comers:
+                break
+        else:
+            return None
         for one in comers:
             instances[one.uuid] = dataclasses.replace(one, host=name)
             donors.remove(one.uuid)

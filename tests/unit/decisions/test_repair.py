@@ -4,7 +4,7 @@ import dataclasses
 import math
 import unittest
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import clusters
@@ -272,6 +272,7 @@ class TestShared(Case):
 
 class TestTight(Case):
 
+    @example(2648, 4)       # a host that overdraws both resources or none
     @given(st.integers(0, 2**32), st.integers(4, 24))
     def test_a_planted_repair_is_never_empty_or_partial(self, seed, hosts):
         world, planted = clusters.tight(hosts, 6 * hosts, 0.1, seed)
