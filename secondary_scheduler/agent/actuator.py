@@ -37,7 +37,10 @@ _SLICE = re.compile(r'machine(-[\w\\-]+)?(\.slice|\.partition)?')
 _WRITABLE = re.compile(
     r'((vcpu\d+|emulator|iothread\d+)/'
     r'(cpu\.cfs_quota_us|cpu\.cfs_period_us|cpu\.max))'
-    r'|cpu\.idle|cpu\.shares|cpu\.weight')
+    r'|cpu\.idle|cpu\.shares|cpu\.weight|oom_score_adj')
+
+#: The kernel ends those first, whatever they hold.
+_FIRST_TO_GO = '1000'
 
 
 class NotSecondary(Exception):
@@ -46,7 +49,7 @@ class NotSecondary(Exception):
 
 @dataclasses.dataclass
 class _Grip:
-    """The groups of one secondary, held open.
+    """The groups of one secondary, and its process, held open.
 
     ``scope`` is the group among whose siblings priority acts, ``base`` the
     one that holds vcpuN, emulator and iothreadN; they differ under systemd.
@@ -56,9 +59,10 @@ class _Grip:
     scope: cgroups.Group
     base: cgroups.Group
     accounting: cgroups.Group
+    process: cgroups.Group
 
     def close(self) -> None:
-        for group in (self.scope, self.base, self.accounting):
+        for group in (self.scope, self.base, self.accounting, self.process):
             group.close()
 
 
@@ -97,7 +101,7 @@ class Actuator:
         :raises NotSecondary: if the group is no verified secondary's.
         :raises OSError: if the kernel refuses.
         """
-        mine = any(group is grip.scope or group is grip.base
+        mine = any(group in (grip.scope, grip.base, grip.process)
                    for grip in self._grips.values())
         if not (mine or (group is self._slice and name.startswith('cpu.'))):
             raise NotSecondary(f'refused to write {name} of {group.path}')
@@ -137,7 +141,8 @@ class Actuator:
                  if os.path.basename(base) == 'libvirt' else base)
         opened: list[cgroups.Group] = []
         try:
-            for path in (scope, base, self._base(guest, 'cpuacct')):
+            for path in (scope, base, self._base(guest, 'cpuacct'),
+                         f'{self._hierarchy.proc}/{guest.pid}'):
                 opened.append(cgroups.Group(path))
             # Only if the process outlived all this were the groups its own.
             if (processes.start_time(guest.pid, self._hierarchy.proc)
@@ -292,10 +297,22 @@ class Actuator:
                 return False
             done = self._restore(grip, self._threads(grip, _VCPU)
                                  + self._threads(grip, _SERVICE))
-            weight = self._first.get(_key_of(guest), {}).get('weight')
-            if weight is not None:
-                done = self._raise_priority(grip.scope, weight) and done
-            return done
+            first = self._first.get(_key_of(guest), {})
+            if 'weight' in first:
+                done = self._raise_priority(grip.scope,
+                                            first['weight']) and done
+            return self._spare(grip, first.get('oom')) and done
+
+    def _spare(self, grip: _Grip, score: str | None) -> bool:
+        """Undo a sacrifice."""
+        try:
+            if score is not None:
+                self._write(grip.process, 'oom_score_adj', score)
+        except OSError as exc:
+            LOG.warning('Cannot restore oom_score_adj of %(uuid)s: %(reason)s',
+                        {'uuid': grip.guest.uuid, 'reason': exc})
+            return False
+        return True
 
     @staticmethod
     def _threads(grip: _Grip, kind: re.Pattern[str]) -> list[str]:
@@ -363,12 +380,29 @@ class Actuator:
         with self._lock:
             grips = [grip for guest in guests if (grip := self._grip(guest))]
             service = self._guard_slice(grips)
+            for grip in grips:
+                self._sacrifice(grip)
             if not self._cpu_idle:
                 return
             done = [self._idle(grip) for grip in grips]
             self.effective = {
                 'vm': len(grips) == len(guests) and all(done),
                 'service': service}
+
+    def _sacrifice(self, grip: _Grip) -> None:
+        """Have the kernel end a secondary before anything of a primary's.
+
+        Where memory runs out although policies hold it, it chooses by size.
+        """
+        try:
+            first = self._first.setdefault(_key_of(grip.guest), {})
+            if 'oom' not in first:
+                first['oom'] = grip.process.read('oom_score_adj')
+                self._save()
+            self._write(grip.process, 'oom_score_adj', _FIRST_TO_GO)
+        except OSError as exc:
+            LOG.info('The kernel may spare %(uuid)s: %(reason)s', {
+                'uuid': grip.guest.uuid, 'reason': exc})
 
     def _guard_slice(self, grips: Sequence[_Grip]) -> bool:
         """Set the slice's priority; tell whether it is the lowest."""

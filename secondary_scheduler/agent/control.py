@@ -54,7 +54,7 @@ class Control:
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
         #: What the last step measured and allowed, for reports.
-        self.usage = Usage(None, 1.0)
+        self.usage = Usage(None)
         self.caps: dict[str, float] = {}
         self.failures = 0
 
@@ -67,7 +67,7 @@ class Control:
             self.failures += 1
             LOG.exception('A step of control failed; taking all secondaries '
                           'to the floor')
-            self.usage = Usage(None, self.usage.capacity)
+            self.usage = Usage(None, capacity=self.usage.capacity)
             self.floor_all()
 
     def floor_all(self) -> None:
@@ -115,7 +115,7 @@ class Control:
         if reasons or guest.uuid not in caps:
             # A guest that waits to enter may be an incoming migration,
             # which runs in the emulator thread.
-            service = bool(reasons & {Reason.POLICY, Reason.SLOTS,
+            service = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
                                       Reason.SAFETY})
             self._actuator.floor(guest, service=service
                                  and not self._floors.operated(guest.uuid))

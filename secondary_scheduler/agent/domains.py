@@ -10,6 +10,7 @@ has been found beyond doubt.
 from collections.abc import Callable, Iterable
 import dataclasses
 import os
+import re
 import threading
 import time
 import typing
@@ -29,6 +30,9 @@ CACHE = 'domains.json'
 #: Nova's largest domain XML is some tens of kilobytes.
 _LARGEST_XML = 1 << 20
 
+#: What Linux lets a network interface be called.
+_TAP = re.compile(r'(?!\.{1,2}$)[^\s/:]{1,15}')
+
 #: A listing takes milliseconds; this late, libvirtd hangs.
 _HANGS_S = 10.0
 
@@ -42,12 +46,16 @@ class Unreadable(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """What a domain XML says of a secondary."""
+    """What a domain XML says of a secondary.
+
+    ``taps`` are the host's ends of its network interfaces.
+    """
 
     uuid: str
     name: str
     priority: int
     vcpus: int
+    taps: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +112,12 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     if mark is None:
         return None
     vcpus = (flavor.findtext(f'{NOVA}vcpus') or '').strip()
+    taps = [target.get('dev', '') for target
+            in root.findall('devices/interface/target')]
     return Guest(uuid=uuid, name=_only(root, 'name').text or '',
                  priority=mark.priority,
-                 vcpus=max(1, int(vcpus)) if vcpus.isdecimal() else 1)
+                 vcpus=max(1, int(vcpus)) if vcpus.isdecimal() else 1,
+                 taps=tuple(filter(_TAP.fullmatch, taps)))
 
 
 class Domains:
@@ -162,8 +173,10 @@ class Domains:
         found = {}
         for data in self._store.load(CACHE).get('secondaries', ()):
             try:    # an agent of another version may have written more
-                guest = Secondary(**{name: data[name] for name in _CACHED})
-            except (KeyError, TypeError):
+                guest = Secondary(**{
+                    name: data[name] for name in _CACHED if name in data})
+                guest = dataclasses.replace(guest, taps=tuple(guest.taps))
+            except TypeError:
                 continue
             if (processes.start_time(guest.pid, self._proc) == guest.started
                     and processes.is_guest(guest.pid, guest.uuid, guest.name,

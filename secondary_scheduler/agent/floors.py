@@ -14,7 +14,7 @@ class Reason(enum.StrEnum):
     """Why a guest is at the floor."""
 
     POLICY = 'policy'        # last resort: a policy was about to be invalid
-    SLOTS = 'slots'          # it is one too many for a policy on slots
+    SURPLUS = 'surplus'      # it is one too many for a policy that counts
     ENTRY = 'entry'          # it has just appeared and waits for room
     OPERATION = 'operation'  # Nova operates on it, and it must not run on
     SAFETY = 'safety'        # the control loop failed

@@ -7,11 +7,15 @@ A guest at the floor gets at most 1 ms in 100 ms for each vCPU.  It no longer
 contributes to a policy on cpu, as a guest that the seeds' trigger has killed:
 the policy holds again, and the guest is reported as floored until the host
 has room for it or the cloud takes it elsewhere.  In the same way a guest that
-is at the floor for a policy on slots does not count as one of its slots.
+is at the floor as one too many does not count for a policy on slots or cores.
+What a guest holds of the memory it holds at the floor as well: it asks for no
+more there, and only an operation of the cloud's, or the end of a guest, gives
+any back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import itertools
 import time
 
 from oslo_config import cfg
@@ -20,6 +24,7 @@ from oslo_log import log as logging
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.resources import Gauges
 from secondary_scheduler.agent.sensors import Meter
 from secondary_scheduler.model.reports import PolicyReport, PolicyState
 from secondary_scheduler.policies import language, triggers
@@ -56,19 +61,21 @@ class TriggerOptions:
 class LocalTrigger:
     """Run counters of this host's policies, and what follows from them.
 
-    ``floor`` writes the floor of a guest now; ``kill`` ends it, and tells
-    whether it did.
+    ``gauges`` measure what is not CPU.  ``floor`` writes the floor of a
+    guest now; ``kill`` ends it, and tells whether it did.
     """
 
     def __init__(self, policies: Callable[[], Resolved],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
-                 floors: Floors, floor: Callable[[Secondary], object],
+                 gauges: Gauges, floors: Floors,
+                 floor: Callable[[Secondary], object],
                  kill: Callable[[Secondary], bool],
                  options: Callable[[], TriggerOptions],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._policies = policies
         self._guests = guests
         self._meter = meter
+        self._gauges = gauges
         self._floors = floors
         self._floor = floor
         self._kill = kill
@@ -113,7 +120,9 @@ class LocalTrigger:
                 policy.text, policy.resource, policy.threshold,
                 policy.timelimit, value, trigger.failed, state))
             if trigger.local_due:
-                self._last_resort(policy, guests, options.kill)
+                # Nobody is killed for what was not measured.
+                self._last_resort(policy, guests, options.kill
+                                  and value is not None)
         self.reports = tuple(reports)
         self._lift(resolved, guests, usage.primary, options)
 
@@ -136,12 +145,16 @@ class LocalTrigger:
     def _usage(self, policy: language.Policy, guests: Sequence[Secondary],
                total: float | None) -> tuple[float | None, bool]:
         """Return a policy's usage, and whether a secondary contributes."""
-        if policy.resource == language.SLOTS:
-            count = sum(Reason.SLOTS not in self._floors.reasons(guest.uuid)
-                        for guest in guests)
+        if policy.static:
+            count = sum(
+                _holds(guest, policy.resource) for guest in guests
+                if Reason.SURPLUS not in self._floors.reasons(guest.uuid))
             return float(count), count > 0
-        return total, any(not self._floors.floored(guest.uuid)
-                          for guest in guests)
+        if policy.resource != language.CPU:
+            total = self._gauges.total(policy.resource)
+        return total, any(
+            policy.resource == language.MEMORY
+            or not self._floors.floored(guest.uuid) for guest in guests)
 
     def _count(self, before: PolicyState, state: PolicyState) -> None:
         if state is before:
@@ -159,20 +172,21 @@ class LocalTrigger:
                 self._floored_at_last * (now - self._last))
         self._last = now
         self._floored_at_last = sum(
-            bool({Reason.POLICY, Reason.SLOTS}
+            bool({Reason.POLICY, Reason.SURPLUS}
                  & self._floors.reasons(guest.uuid)) for guest in guests)
 
     def _last_resort(self, policy: language.Policy,
                      guests: Sequence[Secondary], kill: bool) -> None:
-        if policy.resource == language.SLOTS:
-            ranked = sorted(guests, key=_rank)
-            targets = ranked[int(policy.threshold):]
-            reason = Reason.SLOTS
+        if policy.static:
+            targets, reason = _surplus(policy, guests), Reason.SURPLUS
         else:
-            targets, reason = list(guests), Reason.POLICY
+            targets, reason = sorted(guests, key=_rank), Reason.POLICY
             self._room.clear()
+        # The memory that one gives back may be enough.
+        first = -1 if policy.resource == language.MEMORY else 0
+        doomed = targets[first:]
         for guest in targets:
-            if kill and self._kill(guest):
+            if kill and guest in doomed and self._kill(guest):
                 self.counters['kills'] += 1
             if reason not in self._floors.reasons(guest.uuid):
                 LOG.warning('Taking %(uuid)s to the floor: %(policy)s is '
@@ -185,12 +199,15 @@ class LocalTrigger:
     def _lift(self, resolved: Resolved, guests: Sequence[Secondary],
               primary: float | None, options: TriggerOptions) -> None:
         """Lift the floors for which there has been room long enough."""
-        self._lift_slots(resolved, guests)
+        self._lift_surplus(resolved, guests)
         floored = [guest for guest in guests
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]
         set_point = resolved.set_point(options.set_point_margin)
         room = 0
-        if primary is not None and set_point is not None:
+        # Who is lifted takes up again what the others are short of.
+        if primary is not None and set_point is not None and not any(
+                trigger.failed and not trigger.policy.static
+                for trigger in self._triggers.values()):
             room = int((set_point - primary)
                        // max(options.useful_share, 0.1))
         now = self._clock()
@@ -206,12 +223,13 @@ class LocalTrigger:
             LOG.info('Lifting %s from the floor', guest.uuid)
             self._floors.drop(guest.uuid, Reason.POLICY)
 
-    def _lift_slots(self, resolved: Resolved,
-                    guests: Sequence[Secondary]) -> None:
-        limit = resolved.limit(language.SLOTS)
-        count = len(guests) if limit is None else int(limit)
-        for guest in sorted(guests, key=_rank)[:count]:
-            self._floors.drop(guest.uuid, Reason.SLOTS)
+    def _lift_surplus(self, resolved: Resolved,
+                      guests: Sequence[Secondary]) -> None:
+        surplus = {guest.uuid for policy in resolved.policies
+                   if policy.static for guest in _surplus(policy, guests)}
+        for guest in guests:
+            if guest.uuid not in surplus:
+                self._floors.drop(guest.uuid, Reason.SURPLUS)
 
 
 def _sensitivity(policy: language.Policy, table: Mapping[str, str]) -> int:
@@ -220,6 +238,21 @@ def _sensitivity(policy: language.Policy, table: Mapping[str, str]) -> int:
     except ValueError as exc:
         LOG.error('Asking for help at the first failed check: %s', exc)
         return 1
+
+
+def _holds(guest: Secondary, resource: str) -> int:
+    """Return what a guest counts for a policy that counts."""
+    return 1 if resource == language.SLOTS else guest.vcpus
+
+
+def _surplus(policy: language.Policy, guests: Sequence[Secondary]
+             ) -> list[Secondary]:
+    """Return those that a policy that counts has no place for."""
+    ranked = sorted(guests, key=_rank)
+    held = itertools.accumulate(
+        _holds(guest, policy.resource) for guest in ranked)
+    return [guest for guest, count in zip(ranked, held, strict=True)
+            if count > policy.threshold]
 
 
 def _rank(guest: Secondary) -> tuple[int, str]:

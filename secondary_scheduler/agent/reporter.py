@@ -1,7 +1,7 @@
 """What the agent tells: the report to the cloud, and its status."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 import math
 import os
 import threading
@@ -18,6 +18,7 @@ from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.agent.resources import Gauges
 from secondary_scheduler.agent.sensors import Arrival
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
@@ -120,7 +121,7 @@ class Reporter:
     def __init__(self, conf: cfg.ConfigOpts, host: str, domains: Domains,
                  policies: PolicySource, actuator: Actuator,
                  control: Control, trigger: LocalTrigger, floors: Floors,
-                 outlook: Outlook, memory: MemoryMeter,
+                 outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
                  inventory: Callable[[], typing.Any]) -> None:
         self._conf = conf
         self._host = host
@@ -132,6 +133,7 @@ class Reporter:
         self._floors = floors
         self._outlook = outlook
         self._memory = memory
+        self._gauges = gauges
         self._inventory = inventory
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
@@ -152,7 +154,7 @@ class Reporter:
                    if report.failed > 1]
         floored = [guest.uuid for guest in self._domains.secondaries()
                    if self._floors.reasons(guest.uuid)
-                   & {Reason.POLICY, Reason.SLOTS, Reason.SAFETY}]
+                   & {Reason.POLICY, Reason.SURPLUS, Reason.SAFETY}]
         reasons = (
             (resolved.problem, resolved.problem),
             (resolved.limit(language.CPU) is None,
@@ -186,6 +188,7 @@ class Reporter:
         guests = self._domains.secondaries()
         usage, caps = self._control.usage, self._control.caps
         reason, inventory = self.closed(), self._inventory()
+        primary, uses = self._gauges.recent()
         if not reason and self.room() <= len(guests):
             reason = 'no room for another secondary'
         # Who is sent here before Placement knows of the room is refused.
@@ -203,13 +206,16 @@ class Reporter:
             memory_mb=_memory_mb(), cpu_total=_round(usage.total),
             cpu_primary=_round(self._outlook.recent),
             migration_mb_s=_round(self._memory.copied),
+            usage=_rounded(primary),
             policies=self._trigger.reports,
             instances=tuple(InstanceReport(
                 uuid=guest.uuid, priority=guest.priority, lease=guest.uuid,
                 cpu=_round(usage.instances.get(guest.uuid)),
                 cap=_round(caps.get(guest.uuid)),
                 floored=self._floors.floored(guest.uuid),
-                paused=guest.paused, **self._dirty(guest.uuid))
+                paused=guest.paused,
+                usage=_rounded(uses.get(guest.uuid, {})),
+                **self._dirty(guest.uuid))
                 for guest in guests),
             counters={**self._trigger.counters,
                       'control_failures': self._control.failures,
@@ -230,6 +236,7 @@ class Reporter:
             'room': self.room(),
             'priority_effective': dict(self._actuator.effective),
             'problems': self._actuator.problems,
+            'sensors': self._gauges.problems,
             'libvirt': self._domains.listed,
             'primaries': self._domains.primaries,
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))
@@ -247,6 +254,10 @@ def news(report: HostReport) -> object:
 
 def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 2) for name, value in values.items()}
 
 
 def _memory_mb() -> int:

@@ -25,18 +25,15 @@ class Arrival:
 
 
 @dataclasses.dataclass(frozen=True)
-class Usage:
-    """CPU use over one interval, in percent of the host's capacity.
+class Reading:
+    """Use of a resource over one interval, in percent of the host.
 
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
-    missing there was not measured.  ``capacity`` is in CPUs.  ``arrivals``
-    are the secondaries that have just started.
+    None or missing there was not measured.
     """
 
     total: float | None
-    capacity: float
     instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    arrivals: Sequence[Arrival] = ()
 
     @property
     def primary(self) -> float | None:
@@ -44,6 +41,49 @@ class Usage:
         if self.total is None:
             return None
         return max(0.0, self.total - sum(self.instances.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage(Reading):
+    """CPU use; ``capacity`` is the host's in CPUs.
+
+    ``arrivals`` are the secondaries that have just started.
+    """
+
+    capacity: float = 1.0
+    arrivals: Sequence[Arrival] = ()
+
+
+class Rates:
+    """Differences of counters between two rounds.
+
+    A round is a ``with`` block; what is not asked about in one is forgotten.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[object, tuple[float, int]] = {}
+        self._now: dict[object, tuple[float, int]] = {}
+
+    def __enter__(self) -> None:
+        self._now = {}
+
+    def __exit__(self, *exc: object) -> None:
+        self._last = self._now
+
+    def per_second(self, key: object, counter: int) -> float | None:
+        """Return a counter's rate, None where it is not known.
+
+        That is the first time, and after a counter went backwards.
+        """
+        now = self._clock()
+        self._now[key] = now, counter
+        if key not in self._last:
+            return None
+        then, before = self._last[key]
+        if now <= then or counter < before:
+            return None
+        return (counter - before) / (now - then)
 
 
 class Meter:
@@ -61,21 +101,23 @@ class Meter:
         self._guest_ns = guest_ns
         self._guest_age = guest_age
         self._clock = clock
-        self._last: dict[object, tuple[float, int]] = {}
+        self._rates = Rates(clock)
         #: When each process of the last minute was measured last.
         self._met: dict[object, float] = {}
 
     def sample(self, guests: Iterable[Secondary]) -> Usage:
         """Return the use since the last sample; unknown the first time."""
-        capacity = self._host.capacity()
-        last, self._last = self._last, {}
-        total = self._rate(last, 'host', self._host.usage_ns(), capacity)
+        with self._rates:
+            return self._sample(guests, self._host.capacity())
+
+    def _sample(self, guests: Iterable[Secondary], capacity: float) -> Usage:
+        total = self._percent('host', self._host.usage_ns(), capacity)
         instances, arrivals = {}, []
         for guest in guests:
             # A process that is another one counts from zero.
             key = guest.uuid, guest.pid, guest.started
             counter = self._guest_ns(guest)
-            rate = self._rate(last, key, counter, capacity)
+            rate = self._percent(key, counter, capacity)
             if rate is not None:
                 instances[guest.uuid] = rate
             if counter is not None and self._is_new(key):
@@ -83,7 +125,7 @@ class Meter:
                 if age and age < _STARTS_S:
                     arrivals.append(
                         Arrival(age, counter / 1e7 / age / capacity))
-        return Usage(total, capacity, instances, arrivals)
+        return Usage(total, instances, capacity, arrivals)
 
     def _is_new(self, key: object) -> bool:
         """Note that a process was measured; tell whether it never was."""
@@ -94,15 +136,9 @@ class Meter:
                          if now - at < _STARTS_S}
         return not known
 
-    def _rate(self, last: Mapping[object, tuple[float, int]], key: object,
-              counter: int | None, capacity: float) -> float | None:
+    def _percent(self, key: object, counter: int | None, capacity: float
+                 ) -> float | None:
         if counter is None:
             return None
-        now = self._clock()
-        self._last[key] = now, counter
-        if key not in last:
-            return None
-        then, before = last[key]
-        if now <= then or counter < before:
-            return None
-        return (counter - before) / 1e7 / (now - then) / capacity
+        rate = self._rates.per_second(key, counter)
+        return None if rate is None else rate / 1e7 / capacity

@@ -7,6 +7,7 @@ the broker, Placement) has a thread of its own.
 
 from collections.abc import Callable
 import fcntl
+import functools
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from secondary_scheduler.agent import (
     local_trigger,
     processes,
     reporter,
+    resources,
 )
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
@@ -101,6 +103,7 @@ class Agent:
 
     :raises PolicyError: if a policy cannot be read.
     :raises CgroupError: if there is nothing to control with.
+    :raises ValueError: if there is no such sensor.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, store: agent_store.Store,
@@ -130,9 +133,13 @@ class Agent:
             self.actuator,
             Controller(options.controller_gain, options.probe_share),
             self.floors, lambda: control.ControlOptions.read(conf))
+        self.gauges = resources.Gauges(
+            resources.load(conf, hierarchy), lambda: {
+                one.resource for one in self.policies.current.policies},
+            self.domains.secondaries)
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.policies.current, self.domains.secondaries, meter(),
-            self.floors, self._floor, self.actuator.kill,
+            self.gauges, self.floors, self._floor, self.actuator.kill,
             lambda: local_trigger.TriggerOptions.read(conf))
         self.outlook = reporter.Outlook()
         self.memory = MemoryMeter(
@@ -146,7 +153,7 @@ class Agent:
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
-            self.memory, lambda: self._inventory)
+            self.memory, self.gauges, lambda: self._inventory)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._news = threading.Event()
@@ -305,6 +312,9 @@ class Agent:
         options = self.conf.secondary_agent
         # The cached secondaries are under control before libvirt answers.
         self._every(options.control_period, self.step, 'control')
+        for name, sensor in self.gauges.sensors.items():
+            self._every(sensor.period, functools.partial(
+                self.gauges.measure, name), f'sensor-{name}')
         self._every(1.0, self.check, 'trigger')
         self.domains.start()
         self._every(1.0, self.write_status, 'status')

@@ -69,7 +69,7 @@ def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
             agent_conf.register_placement_opts(conf)
         agent = service.Agent(conf, store, cgroups.Hierarchy(),
                               dry_run=dry_run)
-    except (language.PolicyError, cgroups.CgroupError, OSError,
+    except (ValueError, cgroups.CgroupError, OSError,
             service.AlreadyRunning, ImportError) as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2
@@ -129,6 +129,13 @@ def _percent(value: float | None) -> str:
     return 'unknown' if value is None else f'{value:.1f}%'
 
 
+def _amount(policy: dict[str, typing.Any]) -> str:
+    """Return the use of a policy's resource in its unit."""
+    if policy['resource'] in language.STATIC:
+        return f'{policy["usage"]:g}'
+    return _percent(policy['usage'])
+
+
 def _screen(found: dict[str, typing.Any]) -> list[str]:
     """Return the status in lines that fit on one screen."""
     effective = found['priority_effective']
@@ -148,9 +155,11 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         f'libvirt: {"answers" if found["libvirt"] else "does not answer"}, '
         f'{found["primaries"]} primary guests',
         'placement: ' + found.get('inventory', {}).get('state', 'not kept')]
-    lines += [f'policy {policy["policy"]}: {policy["state"]}, failed '
-              f'{policy["failed"]} of {policy["timelimit"]} s'
-              for policy in found['policies']]
+    lines += [f'sensor {name}: {problem}'
+              for name, problem in sorted(found['sensors'].items())]
+    lines += [f'policy {policy["policy"]}: {policy["state"]}, uses '
+              f'{_amount(policy)}, failed {policy["failed"]} of '
+              f'{policy["timelimit"]} s' for policy in found['policies']]
     for one in found['instances']:
         why = ', '.join(found['floors'].get(one['uuid'], ()))
         lines.append(

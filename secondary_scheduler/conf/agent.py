@@ -199,6 +199,62 @@ nothing but secondaries is in it, so that a primary service of the host goes
 first. Weights act between siblings only; ``secondary-agent status`` says for
 which kind of primary the priority is effective.
 """),
+    cfg.ListOpt(
+        'sensors',
+        default=['memory', 'network', 'disk'],
+        help="""
+Sensors of what is not CPU, by the names of entry points in
+``secondary_scheduler.sensors``: ``memory`` measures mem, ``network`` net_in
+and net_out, ``disk`` disk_in and disk_out. One is read only while a policy of
+this host is on what it measures. A policy on what no sensor measures, or what
+it cannot measure at the moment, counts as failing: the secondaries come to
+their floor and the host admits no more.
+"""),
+    cfg.ListOpt(
+        'network_interfaces',
+        default=[],
+        help="""
+The interfaces that are the host's link, for policies on net_in and net_out,
+for instance ``bond0``; together they are one link. By default all that have
+hardware behind them, also those that another network uses.
+"""),
+    cfg.IntOpt(
+        'link_speed',
+        default=0,
+        min=0,
+        max=10**7,
+        help="""
+Speed of the host's link in Mbit/s and direction, which is 100 % of net_in and
+of net_out. 0 takes the sum of what ``network_interfaces`` say of themselves,
+which virtual ones do not.
+"""),
+    cfg.ListOpt(
+        'disks',
+        default=[],
+        help="""
+Disks on which secondaries and primaries meet, for policies on disk_in and
+disk_out, by their names in /sys/block, for instance ``nvme0n1``; together they
+are one disk. By default all that have hardware behind them.
+"""),
+    cfg.IntOpt(
+        'disk_read_speed',
+        default=0,
+        min=0,
+        max=10**6,
+        help="""
+How much ``disks`` can read in a second, in MiB, which is 100 % of disk_out:
+measure it with the block size of the primary. While it is 0 nothing is known
+of disk_out, and a policy on it fails.
+"""),
+    cfg.IntOpt(
+        'disk_write_speed',
+        default=0,
+        min=0,
+        max=10**6,
+        help="""
+How much ``disks`` can write in a second, in MiB, which is 100 % of disk_in.
+While it is 0 nothing is known of disk_in, and a policy on it fails.
+"""),
     cfg.BoolOpt(
         'manage_inventory',
         default=True,

@@ -53,7 +53,8 @@ class InstanceReport:
     """One secondary on the host; cpu and cap in percent of the host.
 
     ``dirty_1s_mb`` and ``dirty_5s_mb`` are how much of its memory it writes
-    to in that time, in MiB.
+    to in that time, in MiB; ``usage`` is that of further resources in percent
+    of the host, as far as it is known.
     """
 
     uuid: str
@@ -65,6 +66,7 @@ class InstanceReport:
     paused: bool = False
     dirty_1s_mb: float | None = None
     dirty_5s_mb: float | None = None
+    usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,8 @@ class HostReport:
     stale and future reports.  ``cpu_total`` (now) and ``cpu_primary`` (the
     mean of the last seconds) are percent of the host's capacity, and
     ``migration_mb_s`` is how fast live migrations to it have copied memory
-    (MiB/s); each is None while unknown.
+    (MiB/s); each is None while unknown.  ``usage`` is what is no secondary's
+    use of further resources, in percent of the host.
     """
 
     host: str
@@ -93,6 +96,7 @@ class HostReport:
     cpu_total: float | None
     cpu_primary: float | None
     migration_mb_s: float | None = None
+    usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     policies: tuple[PolicyReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -147,4 +151,9 @@ def _check_types(part: HostReport | PolicyReport | InstanceReport) -> None:
         if (may_hold is not None and type(value) not in may_hold
                 or isinstance(value, int | float)
                 and not abs(value) < _LARGEST):
+            raise ValueError(f'{field.name} of a report is {value!r}')
+        if field.type == Mapping[str, float] and not (
+                isinstance(value, Mapping) and all(
+                    type(name) is str and type(one) in {int, float}
+                    and abs(one) < _LARGEST for name, one in value.items())):
             raise ValueError(f'{field.name} of a report is {value!r}')

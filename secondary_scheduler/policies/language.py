@@ -33,17 +33,18 @@ import re
 import typing
 
 CPU = 'cpu'
+MEMORY = 'mem'
 SLOTS = 'slots'
 
 #: Resources whose use changes only by an operation (Boettger 3.3, R16).
 STATIC = frozenset({SLOTS, 'cores'})
-#: What the agents on the hosts measure and hold.
-HELD = (CPU, SLOTS)
 #: What Watcher counts on hosts together, and keeps by operations.
 COUNTED = (SLOTS,)
+#: What the agents on the hosts measure and hold.
+HELD = (CPU, MEMORY, 'net_in', 'net_out', 'disk_in', 'disk_out', SLOTS,
+        'cores')
 #: All that the language knows.
-RESOURCES = (CPU, 'mem', 'net_in', 'net_out', 'disk_in', 'disk_out',
-             'pressure', SLOTS, 'cores')
+RESOURCES = (*HELD, 'pressure')
 
 MIN_TIMELIMIT = 3
 MAX_TIMELIMIT = 3600
@@ -51,7 +52,7 @@ MAX_TIMELIMIT = 3600
 STATIC_TIMELIMIT = 60
 
 EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
-            'mem': 'mem <= 90% for 30s',
+            MEMORY: 'mem <= 90% for 30s',
             'net_in': 'net_in <= 75% for 15s',
             'net_out': 'net_out <= 75% for 15s',
             'disk_in': 'disk_in <= 75% for 15s',

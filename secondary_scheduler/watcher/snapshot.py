@@ -209,6 +209,12 @@ def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
                                max(0.0, seen.dirty_5s_mb))
 
 
+def _usage(seen: reports.HostReport | reports.InstanceReport | None
+           ) -> dict[str, float]:
+    return {} if seen is None else {
+        resource: max(0.0, use) for resource, use in seen.usage.items()}
+
+
 def _is_stuck(server: Server, locks: Locks) -> bool:
     """Tell whether nothing that can wait is to be tried with it yet."""
     if server.state is cluster.State.ACTIVE:
@@ -247,6 +253,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             preempt_policy=server.mark.preempt_policy,
             cpu=_demand(reported, share) if reported else None,
             dirty=_dirty(reported),
+            usage=_usage(reported),
             preempted=server.preempted,
             blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),
@@ -275,6 +282,7 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                       + max(0, host.used.get(of, 0) - held[name][of])
                       for of in host.total},
             cpu_primary=report.cpu_primary if report else None,
+            usage=_usage(report),
             policies=(host_policies(report, name in relief)
                       if report and inside else ()),
             usable=bool(

@@ -160,6 +160,7 @@ class Host:
         stat = ['S', '1'] + ['0'] * 17 + [str(started)] + ['0'] * 20
         self.write(f'proc/{pid}/stat',
                    f'{pid} (qemu ) x) ' + ' '.join(stat))
+        self.write(f'proc/{pid}/oom_score_adj', '-10')
         self.write(f'proc/{pid}/cmdline', '\0'.join(
             ['/usr/bin/qemu', '-name', f'guest={name},debug-threads=on',
              '-uuid', uuid, '']))

@@ -117,6 +117,23 @@ class Limits(Base):
         self.assertTrue(again.release(guests[0]))
         again.free_slice()
         self.assertEqual(before, self.host.fingerprint())
+        self.assertEqual('-10', self.host.read('proc/1000/oom_score_adj'))
+
+    def test_the_kernel_takes_secondaries_first(self):
+        def score(pid):
+            return self.host.read(f'proc/{pid}/oom_score_adj').strip()
+
+        self.host.guest(0)
+        self.host.guest(1, specs={})
+        guest, = self.secondaries()
+        self.make(dry_run=True).prioritise([guest])
+        self.assertEqual('-10', score(1000))
+        self.actuator.prioritise([guest])
+        self.assertEqual(['1000', '-10'], [score(1000), score(1001)])
+        # Its number is somebody else's before the agent has noticed.
+        self.host.process(1000, 99, fakes.UUIDS[5], 'other')
+        self.make().prioritise([guest])
+        self.assertEqual('-10', score(1000))
 
     def test_forget(self):
         self.host.guest(0)

@@ -18,6 +18,17 @@ class ReadGuest(unittest.TestCase):
         self.assertEqual(
             domains.Guest(fakes.UUIDS[0], 'i', 4, 2), guest)
 
+    def test_the_ends_of_its_links(self):
+        xml = fakes.domain_xml(
+            fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED))
+        taps = ''.join(
+            f'<interface type="bridge"><target dev="{name}"/></interface>'
+            for name in ('tap1-a', '../../etc', '..', '', 'x' * 16, 'vnet0'))
+        guest = read(xml.replace('</domain>', '<devices><disk><target '
+                                 f'dev="vda"/></disk>{taps}</devices>'
+                                 '</domain>'))
+        self.assertEqual(('tap1-a', 'vnet0'), guest.taps)
+
     def test_primaries(self):
         for metadata in ('', '<x/>', fakes.nova_metadata({}),
                          fakes.nova_metadata(
@@ -151,12 +162,14 @@ class Listing(unittest.TestCase):
         with self.assertRaises(OSError):
             self.domains.refresh()
         self.assertEqual([uuid], self.uuids())
+        self.assertEqual((), self.domains.secondaries()[0].taps)
 
     def test_a_cache_of_another_version_serves_too(self):
         uuid = self.host.guest(0)
         self.domains.refresh()
         data = self.host.store.load('domains.json')
         data['secondaries'][0]['unheard_of'] = 1
+        del data['secondaries'][0]['taps']
         self.host.store.save('domains.json', data)
         self.domains = self.make()
         self.assertEqual([uuid], self.uuids())

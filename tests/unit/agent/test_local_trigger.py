@@ -1,3 +1,4 @@
+import dataclasses
 import unittest
 
 from secondary_scheduler.agent import local_trigger, sensors
@@ -24,7 +25,15 @@ class Meter:
         self.total, self.instances = 50.0, {}
 
     def sample(self, guests):
-        return sensors.Usage(self.total, 4.0, self.instances)
+        return sensors.Usage(self.total, self.instances, 4.0)
+
+
+class Gauges:
+    def __init__(self):
+        self.totals = {}
+
+    def total(self, resource):
+        return self.totals.get(resource)
 
 
 class Base(unittest.TestCase):
@@ -36,14 +45,16 @@ class Base(unittest.TestCase):
         self.now = 0.0
         self.guests = [secondary(1, 3), secondary(2, 7)]
         self.meter = Meter()
+        self.gauges = Gauges()
         self.floors = Floors(lambda: self.now)
         self.floored, self.killed = [], []
         policies = language.parse_all(self.policies)
         self.resolved = Resolved(policies, 'x')
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.resolved, lambda: self.guests, self.meter,
-            self.floors, lambda guest: self.floored.append(guest.uuid),
-            self.kill, lambda: self.options, lambda: self.now)
+            self.gauges, self.floors,
+            lambda guest: self.floored.append(guest.uuid), self.kill,
+            lambda: self.options, lambda: self.now)
 
     def kill(self, guest):
         self.killed.append(guest.uuid)
@@ -187,6 +198,72 @@ class Lift(Base):
         self.assertEqual(['u1', 'u2'], self.lifted())
 
 
+class Cores(Base):
+    policies = ('cores <= 3 for 5s', 'slots <= 2 for 5s',
+                'cpu <= 90% for 10s')
+
+    def test_who_is_one_too_many(self):
+        self.guests = [dataclasses.replace(secondary(n, n), vcpus=2)
+                       for n in (1, 2, 3)]
+        self.seconds(5)
+        # One has room beside nobody: two of them hold four.
+        self.assertEqual([True, True, False], [
+            self.floors.floored(f'u{n}') for n in (1, 2, 3)])
+        self.assertEqual([2.0, 1.0], [
+            report.usage for report in self.trigger.reports[:2]])
+        self.guests[1] = dataclasses.replace(self.guests[1], vcpus=1)
+        self.seconds(1)
+        self.assertEqual([True, False, False], [
+            self.floors.floored(f'u{n}') for n in (1, 2, 3)])
+
+
+class Memory(Base):
+    policies = ('mem <= 80% for 5s', 'cpu <= 90% for 10s')
+
+    def test_the_floor_frees_none(self):
+        self.gauges.totals['mem'] = 85.0
+        self.seconds(4)
+        self.assertEqual(['u1', 'u2'], sorted(self.floored))
+        self.assertIs(PolicyState.VIOLATED, self.state)
+        self.seconds(60)
+        # Who is there contributes, and stays at the floor: it asks for more.
+        self.assertIs(PolicyState.INVALID, self.state)
+        self.assertTrue(self.floors.floored('u2'))
+        self.gauges.totals['mem'] = 60.0
+        self.seconds(7)
+        self.assertIs(PolicyState.HELD, self.state)
+        self.assertFalse(self.floors.floored('u2'))
+
+    def test_one_at_a_time_is_killed_and_who_is_worth_least_first(self):
+        self.options = make_options(kill=True)
+        self.gauges.totals['mem'] = 85.0
+        self.seconds(4)
+        self.assertEqual(['u1'], self.killed)
+        self.guests = self.guests[1:]
+        self.seconds(1)
+        self.assertEqual(['u1', 'u2'], self.killed)
+        self.assertEqual(2, self.trigger.counters['kills'])
+
+    def test_what_is_not_known_fails_and_kills_nobody_for_it(self):
+        self.options = make_options(kill=True)
+        self.seconds(30)
+        self.assertEqual([], self.killed)
+        self.assertIs(PolicyState.UNKNOWN, self.state)
+        self.assertEqual(0, self.trigger.counters['invalidations'])
+        self.assertTrue(self.floors.floored('u2'))
+
+
+class Traffic(Base):
+    policies = ('net_out <= 50% for 5s', 'cpu <= 90% for 10s')
+
+    def test_at_the_floor_nobody_sends(self):
+        self.gauges.totals['net_out'] = 60.0
+        self.seconds(4)
+        self.assertTrue(self.floors.floored('u2'))
+        self.seconds(30)
+        self.assertEqual(0, self.trigger.counters['invalidations'])
+
+
 class Slots(Base):
     policies = ('slots <= 1 for 5s', 'cpu <= 90% for 10s')
 
@@ -194,7 +271,7 @@ class Slots(Base):
         self.seconds(1)
         self.assertIs(PolicyState.VIOLATED, self.state)
         self.seconds(3)
-        self.assertEqual(frozenset({Reason.SLOTS}),
+        self.assertEqual(frozenset({Reason.SURPLUS}),
                          self.floors.reasons('u1'))
         self.assertFalse(self.floors.floored('u2'))
         self.seconds(10)

@@ -19,7 +19,7 @@ def report(**changes):
         'cpus': 2.0, 'memory_mb': 2048, 'cpu_total': 95.0,
         'cpu_primary': None, 'policies': (POLICY,),
         'instances': (InstanceReport('u', 5, 'l', 10.0, None, True),),
-        'counters': {'floored_s': 1.5}}
+        'counters': {'floored_s': 1.5}, 'usage': {'mem': 61.5}}
     return HostReport(**{**values, **changes})
 
 
@@ -51,7 +51,12 @@ class TestReport(unittest.TestCase):
                        {'instances': [{**good['instances'][0],
                                        'floored': 1}]},
                        {'policies': [{**good['policies'][0],
-                                      'state': 'tired'}]}):
+                                      'state': 'tired'}]},
+                       {'usage': None}, {'usage': {'mem': 'much'}},
+                       {'usage': {'mem': float('nan')}}, {'usage': [1]},
+                       {'usage': {3: 1.0}}, {'counters': {'floors': True}},
+                       {'instances': [{**good['instances'][0],
+                                       'usage': {'mem': 10 ** 400}}]}):
             with self.subTest(change), self.assertRaises(ValueError):
                 HostReport.from_dict({**good, **change})
         for thing in ({}, {'version': 1}, None, 3, 'text'):

@@ -150,6 +150,17 @@ class BuildTest(TestCase):
         found = self.build([fakes.server(1)], [fakes.host('h1')], [floored])
         self.assertEqual(cluster.CLEAN, found.instances[fakes.uid(1)].dirty)
 
+    def test_what_is_used_of_other_resources(self):
+        report = fakes.report('h1', [fakes.server(1)], usage={'mem': 55.5})
+        report = dataclasses.replace(report, instances=(dataclasses.replace(
+            report.instances[0], usage={'mem': 12.5, 'net_in': -1.0}),))
+        found = self.build([fakes.server(1)],
+                           [fakes.host('h1'), fakes.host('h2')], [report])
+        self.assertEqual({'mem': 12.5, 'net_in': 0.0},
+                         found.instances[fakes.uid(1)].usage)
+        self.assertEqual([55.5, None], [
+            found.hosts[name].primary_use('mem') for name in ('h1', 'h2')])
+
     def test_usable_only_with_everything_known(self):
         good = fakes.report('h1')
         h1 = fakes.host('h1')
