@@ -318,11 +318,22 @@ class Agent:
         self._every(1.0, self.check, 'trigger')
         self.domains.start()
         self._every(1.0, self.write_status, 'status')
+        if options.metrics_port:
+            self._start_metrics(options.metrics_address, options.metrics_port)
         if not self._dry_run:
             if options.dirty_rate_interval:
                 self._every(options.dirty_rate_interval, self.memory.measure,
                             'memory')
             self._start_talking()
+
+    def _start_metrics(self, address: str, port: int) -> None:
+        """Answer Prometheus; without a library or a free port, do not."""
+        try:
+            from secondary_scheduler.agent import metrics
+            metrics.serve(address, port, self.reporter.status)
+        except (ImportError, OSError) as exc:
+            LOG.error('No metrics on %(address)s:%(port)d: %(reason)s',
+                      {'address': address, 'port': port, 'reason': exc})
 
     def _start_talking(self) -> None:
         from secondary_scheduler.reports import bus

@@ -255,6 +255,22 @@ of disk_out, and a policy on it fails.
 How much ``disks`` can write in a second, in MiB, which is 100 % of disk_in.
 While it is 0 nothing is known of disk_in, and a policy on it fails.
 """),
+    cfg.PortOpt(
+        'metrics_port',
+        default=0,
+        help="""
+TCP port on which the agent answers Prometheus, for instance 9911; 0 opens
+none. It tells what ``secondary-agent status`` tells, to whoever can reach it:
+which secondaries run here, and how busy the host is.
+"""),
+    cfg.HostAddressOpt(
+        'metrics_address',
+        default='127.0.0.1',
+        help="""
+Address of ``metrics_port``. Others than the host itself can ask only if it is
+another one; the answer is neither encrypted nor protected, so take one of the
+management network.
+"""),
     cfg.BoolOpt(
         'manage_inventory',
         default=True,

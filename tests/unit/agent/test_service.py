@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 from unittest import mock
+import urllib.request
 
 from oslo_config import cfg
 
@@ -727,6 +728,24 @@ class Running(Base):
         bus.ReportSender.return_value.send.assert_called()
         # The limits stay in force.
         self.assertNotEqual('-1 100000', self.host.quota(0))
+
+    def test_metrics_are_what_the_agent_goes_on_without(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with self.assertLogs('secondary_scheduler.agent', 'ERROR') as log:
+                self.make()._start_metrics('127.0.0.1', port)
+                with mock.patch.dict('sys.modules',
+                                     prometheus_client=None):
+                    sys.modules.pop('secondary_scheduler.agent.metrics', None)
+                    self.make()._start_metrics('127.0.0.1', port)
+        self.assertEqual(2, len(log.output))
+        self.make()._start_metrics('127.0.0.1', port)
+        with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics',
+                                    timeout=10) as answer:
+            self.assertIn('secondary_agent_admission_open 0.0',
+                          answer.read().decode())
 
     def test_systemd_is_told(self):
         path = self.host.path('notify')

@@ -1,0 +1,132 @@
+"""The agent's status for Prometheus.
+
+Figures are in Prometheus's base units: parts of the host (0 to 1), seconds.
+Nothing can be changed through it, and nothing of control waits for it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+import typing
+
+import prometheus_client
+from prometheus_client import core, registry
+
+PREFIX = 'secondary_agent_'
+
+#: What counts up in a report, and what each is called here.
+_COUNTERS = {'violations': 'Policies whose global trigger fired',
+             'invalidations': 'Policies that were broken',
+             'floors': 'Secondaries taken to the floor as the last resort',
+             'floored_s': 'Seconds of secondaries at the floor for a policy',
+             'kills': 'Secondaries killed as the last resort',
+             'control_failures': 'Steps of control that failed'}
+
+Status = Mapping[str, typing.Any]
+
+
+def families(status: Status) -> Iterator[core.Metric]:
+    """Yield the metrics of a status (``Reporter.status``).
+
+    What is not known is left out.
+    """
+    yield _gauge('cpu_used_ratio', 'CPU in use, a part of the host', 'part', {
+        'host': _ratio(status['cpu_total']),
+        'primary': _ratio(status['cpu_primary'])})
+    yield _gauge('resource_primary_ratio', 'What primaries use of a resource '
+                 'that a policy is on, a part of the host', 'resource', {
+                     name: _ratio(use)
+                     for name, use in status['usage'].items()})
+    yield _single('cpu_set_point_ratio', 'Up to where CPU may be used',
+                  _ratio(status['set_point']))
+    yield _single('room_instances', 'Secondaries that there is room for, '
+                  'those that run included', status['room'])
+    yield _single('admission_open', 'Whether further secondaries are admitted',
+                  status['admission'])
+    yield _single('libvirt_answers', 'Whether libvirt answers',
+                  status['libvirt'])
+    yield _single('unreadable_domains', 'Domains that count as primary since '
+                  'they could not be read',
+                  status['counters']['unreadable_domains'])
+    yield _gauge('priority_effective', 'Whether primaries of a kind go before '
+                 'secondaries whatever their limits', 'primary',
+                 status['priority_effective'])
+    yield _gauge('sensor_failing', 'Sensors that cannot be read', 'sensor',
+                 dict.fromkeys(status['sensors'], 1))
+    yield from _of_policies(status['policies'])
+    yield from _of_instances(status['instances'])
+    for name, text in _COUNTERS.items():
+        yield core.CounterMetricFamily(
+            PREFIX + name.replace('_s', '_seconds'), text,
+            value=status['counters'][name])
+
+
+def _of_policies(policies: Iterable[Status]) -> Iterator[core.Metric]:
+    for name, text in (('usage', 'Use of a policy\'s resource, in its unit'),
+                       ('threshold', 'What a policy allows, in its unit'),
+                       ('failed', 'Failed checks in a row'),
+                       ('timelimit', 'Seconds that a policy may fail')):
+        yield _gauge(f'policy_{name}', text, 'policy', {
+            one['policy']: one[name] for one in policies})
+    family = core.StateSetMetricFamily(
+        PREFIX + 'policy_state', 'How a policy stands', labels=['policy'])
+    for one in policies:
+        family.add_metric([one['policy']], {
+            state: state == one['state'] for state in (
+                'held', 'failing', 'violated', 'invalid', 'unknown')})
+    yield family
+
+
+def _of_instances(instances: Iterable[Status]) -> Iterator[core.Metric]:
+    def each(name: str) -> dict[str, typing.Any]:
+        return {one['uuid']: one[name] for one in instances}
+
+    yield _gauge('instance_cpu_ratio', 'CPU that a secondary uses', 'uuid', {
+        uuid: _ratio(use) for uuid, use in each('cpu').items()})
+    yield _gauge('instance_cap_ratio', 'CPU that a secondary may use', 'uuid',
+                 {uuid: _ratio(cap) for uuid, cap in each('cap').items()})
+    yield _gauge('instance_floored', 'Whether a secondary is at the floor',
+                 'uuid', each('floored'))
+
+
+def _gauge(name: str, text: str, label: str,
+           values: Mapping[str, float | None]) -> core.Metric:
+    family = core.GaugeMetricFamily(PREFIX + name, text, labels=[label])
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric([key], float(value))
+    return family
+
+
+def _single(name: str, text: str, value: float | None) -> core.Metric:
+    family = core.GaugeMetricFamily(PREFIX + name, text)
+    if value is not None:
+        family.add_metric([], float(value))
+    return family
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+class Collector(registry.Collector):
+    """Asks for the status when Prometheus does."""
+
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+
+    def describe(self) -> list[core.Metric]:
+        """Return nothing: the status need not be known yet."""
+        return []
+
+    def collect(self) -> Iterator[core.Metric]:
+        """Yield the metrics as they are now."""
+        yield from families(self._status())
+
+
+def serve(address: str, port: int, status: Callable[[], Status]) -> None:
+    """Answer Prometheus on a thread of its own.
+
+    :raises OSError: if nobody can listen there.
+    """
+    metrics = prometheus_client.CollectorRegistry(auto_describe=False)
+    metrics.register(Collector(status))
+    prometheus_client.start_http_server(port, address, metrics)

@@ -1,0 +1,72 @@
+import socket
+import unittest
+import urllib.request
+
+import prometheus_client
+from prometheus_client import parser
+
+from secondary_scheduler.agent import metrics
+
+UUID = '00000000-0000-4000-8000-000000000001'
+STATUS = {
+    'cpu_total': 80.0, 'cpu_primary': None, 'usage': {'mem': 40.0},
+    'set_point': 89.0, 'room': 3, 'admission': False, 'libvirt': True,
+    'priority_effective': {'vm': True, 'service': False},
+    'sensors': {'disk': 'no such file'},
+    'policies': [{'policy': 'cpu <= 90% for 10s', 'resource': 'cpu',
+                  'threshold': 90.0, 'timelimit': 10, 'usage': 80.0,
+                  'failed': 2, 'state': 'failing'},
+                 {'policy': 'mem <= 80% for 30s', 'resource': 'mem',
+                  'threshold': 80.0, 'timelimit': 30, 'usage': None,
+                  'failed': 0, 'state': 'unknown'}],
+    'instances': [{'uuid': UUID, 'cpu': 12.0, 'cap': None, 'floored': True}],
+    'counters': {'violations': 1, 'invalidations': 0, 'floors': 4,
+                 'floored_s': 2.5, 'kills': 0, 'control_failures': 0,
+                 'unreadable_domains': 0}}
+
+
+class MetricsTest(unittest.TestCase):
+    def samples(self, text):
+        return {(one.name, *sorted(one.labels.values())): one.value
+                for family in parser.text_string_to_metric_families(text)
+                for one in family.samples}
+
+    def test_what_is_known_is_told(self):
+        registry = prometheus_client.CollectorRegistry(auto_describe=False)
+        registry.register(metrics.Collector(lambda: STATUS))
+        text = prometheus_client.generate_latest(registry).decode()
+        found = self.samples(text)
+        cpu, mem = (one['policy'] for one in STATUS['policies'])
+        for key, value in (
+                (('cpu_used_ratio', 'host'), 0.8),
+                (('resource_primary_ratio', 'mem'), 0.4),
+                (('cpu_set_point_ratio',), 0.89), (('room_instances',), 3),
+                (('admission_open',), 0), (('libvirt_answers',), 1),
+                (('priority_effective', 'vm'), 1),
+                (('priority_effective', 'service'), 0),
+                (('sensor_failing', 'disk'), 1),
+                (('policy_usage', cpu), 80), (('policy_failed', cpu), 2),
+                (('policy_threshold', mem), 80),
+                (('policy_state', cpu, 'failing'), 1),
+                (('policy_state', cpu, 'held'), 0),
+                (('policy_state', mem, 'unknown'), 1),
+                (('instance_cpu_ratio', UUID), 0.12),
+                (('instance_floored', UUID), 1),
+                (('violations_total',), 1),
+                (('floored_seconds_total',), 2.5)):
+            self.assertEqual(value, found[metrics.PREFIX + key[0], *key[1:]])
+        for key in (('cpu_used_ratio', 'primary'), ('policy_usage', mem),
+                    ('instance_cap_ratio', UUID)):
+            self.assertNotIn((metrics.PREFIX + key[0], *key[1:]), found)
+
+    def test_it_answers(self):
+        with socket.socket() as free:
+            free.bind(('127.0.0.1', 0))
+            port = free.getsockname()[1]
+        metrics.serve('127.0.0.1', port, lambda: STATUS)
+        with urllib.request.urlopen(
+                f'http://127.0.0.1:{port}/metrics', timeout=10) as answer:
+            self.assertIn('secondary_agent_room_instances 3.0',
+                          answer.read().decode())
+        with self.assertRaises(OSError):
+            metrics.serve('127.0.0.1', port, lambda: STATUS)
