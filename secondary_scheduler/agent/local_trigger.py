@@ -204,10 +204,11 @@ class LocalTrigger:
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]
         set_point = resolved.set_point(options.set_point_margin)
         room = 0
-        # Who is lifted takes up again what the others are short of.
-        if primary is not None and set_point is not None and not any(
-                trigger.failed and not trigger.policy.static
-                for trigger in self._triggers.values()):
+        # Who is lifted takes up again what is short, or not known to be there.
+        short = any(report.failed or report.usage is None
+                    for report in self.reports
+                    if report.resource not in language.STATIC)
+        if primary is not None and set_point is not None and not short:
             room = int((set_point - primary)
                        // max(options.useful_share, 0.1))
         now = self._clock()

@@ -262,6 +262,17 @@ class Traffic(Base):
         self.assertTrue(self.floors.floored('u2'))
         self.seconds(30)
         self.assertEqual(0, self.trigger.counters['invalidations'])
+        self.gauges.totals['net_out'] = 10.0
+        self.seconds(7)
+        self.assertFalse(self.floors.floored('u2'))
+
+    def test_nobody_is_lifted_while_it_is_not_known(self):
+        self.seconds(4)
+        self.assertTrue(self.floors.floored('u2'))
+        self.floored.clear()
+        self.seconds(60)
+        self.assertTrue(self.floors.floored('u2'))
+        self.assertEqual([], self.floored)
 
 
 class Slots(Base):
