@@ -39,8 +39,11 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
         raise InputError(f'the leases of {name} never end, so --leases has '
                          'nothing to say; leave it out')
     profile = _profile(changes)
-    seeds = tuple(range(seed, seed + (runs or (
-        1 if quick else experiment.runs))))
+    runs = runs or (experiment.fewest if quick else experiment.runs)
+    if runs < experiment.fewest:
+        raise InputError(f'{name} compares runs with each other: --runs must '
+                         f'be {experiment.fewest} or more')
+    seeds = tuple(range(seed, seed + runs))
     begun = time.process_time()
     with contextlib.ExitStack() as stack:
         log = None if events is None else stack.enter_context(_open(events))

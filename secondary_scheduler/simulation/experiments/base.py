@@ -59,8 +59,9 @@ def _common(runs: Sequence[str]) -> str:
 class Experiment:
     """An experiment: what it does and what was published.
 
-    ``measure`` returns the figures; ``runs`` is how many seeds are usual;
-    ``bounds`` names the figures for which the oracle is worth asking.
+    ``measure`` returns the figures; ``runs`` is how many seeds are usual, and
+    ``fewest`` how many it takes at least; ``bounds`` tells whether the oracle
+    is worth asking.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Experiment:
     published: Mapping[str, float]
     units: Callable[[str], str]
     runs: int = 5
+    fewest: int = 1
     bounds: bool = True
 
 

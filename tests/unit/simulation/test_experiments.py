@@ -289,6 +289,7 @@ class TestCommand(unittest.TestCase):
                 (('tiny', '--set', 'freeze=3'), 'on or off'),
                 (('tiny', '--set', 'margin=much'), 'a number'),
                 (('tiny', '--events', '/none/e'), '/none/e'),
+                (('interference', '--runs', '1'), '2 or more'),
                 (('tiny', '--leases', 'l.csv'), '--leases')):
             with self.subTest(arguments):
                 self.assertIn(words, self.run_it(2, 'run', *arguments))
