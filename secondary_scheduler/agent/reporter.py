@@ -175,10 +175,14 @@ class Reporter:
             return 0
         useful = max(self._conf.secondary_scheduler.useful_share, 0.1)
         limits = [int((set_point - primary) // useful)]
-        slots, inventory = (self._policies.current.limit(language.SLOTS),
-                            self._inventory())
-        if slots is not None:
+        policies, inventory = self._policies.current, self._inventory()
+        if (slots := policies.limit(language.SLOTS)) is not None:
             limits.append(int(slots))
+        if (cores := policies.limit(language.CORES)) is not None:
+            guests = self._domains.secondaries()
+            # The smallest that may come has one.
+            limits.append(int(cores) + sum(
+                1 - guest.vcpus for guest in guests))
         if inventory and inventory.slots():
             limits.append(inventory.slots())
         return max(0, min(limits))

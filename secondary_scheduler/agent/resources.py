@@ -155,14 +155,11 @@ class Network(Sensor):
             for resource, host_file, guest_file in (
                     ('net_in', 'rx_bytes', 'tx_bytes'),
                     ('net_out', 'tx_bytes', 'rx_bytes')):
-                guest_rates = {
-                    guest.uuid: self._percent(
-                        (guest.uuid, guest.pid, guest.started), guest.taps,
-                        guest_file, link) for guest in guests if guest.taps}
                 found[resource] = Reading(
                     self._percent('host', ports, host_file, link),
-                    {uuid: rate for uuid, rate in guest_rates.items()
-                     if rate is not None})
+                    {guest.uuid: rate for guest in guests
+                     if (rate := self._of_guest(guest, guest_file, link))
+                     is not None})
         return found
 
     def _speed(self, port: str) -> int:
@@ -171,6 +168,14 @@ class Network(Sensor):
             return max(0, int(self._file(port, 'speed')))
         except (OSError, ValueError):
             return 0    # it is down, or a virtual one
+
+    def _of_guest(self, guest: Secondary, name: str, link: float
+                  ) -> float | None:
+        try:
+            return self._percent((guest.uuid, guest.pid, guest.started),
+                                 guest.taps, name, link)
+        except OSError:
+            return None     # it has just ended, or its owner took it a port
 
     def _percent(self, whose: object, ports: Iterable[str], name: str,
                  link: float) -> float | None:

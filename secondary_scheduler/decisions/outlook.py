@@ -199,7 +199,7 @@ class Outlook:
     def outcome(self, steps: Iterable[Step], *places: str) -> list[Work]:
         """Return the operations on places as if all had ended at once.
 
-        Those that are under way come last, as they are.
+        Those that are under way there come last, as they are.
         """
         hosts = {host for place in places
                  for host in self.cluster.hosts_of(place)}

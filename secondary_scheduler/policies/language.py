@@ -35,14 +35,15 @@ import typing
 CPU = 'cpu'
 MEMORY = 'mem'
 SLOTS = 'slots'
+CORES = 'cores'
 
 #: Resources whose use changes only by an operation (Boettger 3.3, R16).
-STATIC = frozenset({SLOTS, 'cores'})
+STATIC = frozenset({SLOTS, CORES})
 #: What Watcher counts on hosts together, and keeps by operations.
 COUNTED = (SLOTS,)
 #: What the agents on the hosts measure and hold.
 HELD = (CPU, MEMORY, 'net_in', 'net_out', 'disk_in', 'disk_out', SLOTS,
-        'cores')
+        CORES)
 #: All that the language knows.
 RESOURCES = (*HELD, 'pressure')
 
@@ -59,7 +60,7 @@ EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
             'disk_out': 'disk_out <= 75% for 15s',
             'pressure': 'pressure <= 20% for 15s',
             SLOTS: 'slots <= 3 on host:node1',
-            'cores': 'cores <= 4 on host:node1'}
+            CORES: 'cores <= 4 on host:node1'}
 
 ScopeKind = typing.Literal['all', 'aggregate', 'host']
 

@@ -134,6 +134,14 @@ class TestNetwork(Case):
         self.assertIsNone(found['net_in'].total)
         self.assertIsNotNone(found['net_out'].total)
 
+    def test_a_port_that_its_owner_took_away_is_that_guests_matter(self):
+        self.guests.append(secondary(3, ('tap1',)))
+        self.guests[0] = secondary(1, ('tap1', 'gone'))
+        self.read()
+        found = self.read()
+        self.assertEqual(0.0, found['net_in'].total)
+        self.assertEqual({'u3': 0.0}, found['net_in'].instances)
+
     def test_another_process_counts_from_zero(self):
         self.counters('tap1', 5000, 5000)
         self.read()

@@ -327,6 +327,17 @@ class Reports(Base):
         self.assertEqual(1, agent.reporter.room())
         self.assertIn('no room', agent.reporter.build().reason)
 
+    def test_cores_that_are_taken_leave_no_room(self):
+        for cores, room in ((2, 1), (3, 2)):    # it has two of them
+            self.configure('cpu <= 90% for 10s\n'
+                           f'policy = cores <= {cores}')
+            self.conf.reload_config_files()
+            self.host.guest(0, listed=not self.host.libvirt.domains)
+            agent = self.make()
+            agent.step()
+            self.steps(agent, 5, 20.0, g0=5.0)
+            self.assertEqual(room, agent.reporter.room())
+
     def test_one_failed_check_closes_nothing(self):
         self.host.guest(0)
         agent = self.make()
