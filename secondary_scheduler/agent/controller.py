@@ -10,6 +10,7 @@ the same lines.
 
 from collections.abc import MutableSequence, Sequence
 import dataclasses
+import math
 
 #: Percent of the host; see ``integrate``.
 SLACK = 10.0
@@ -40,11 +41,16 @@ def integrate(share: float, total: float, used: float, set_point: float,
     a share that takes seconds to come down.  So ``u`` is also kept within
     ``slack`` of the room that the primary leaves, ``w - (y - used)``; the
     slack lets the integral part make up for limits that are not used to the
-    full.
+    full.  What they kept from guests the host had idle, so on a full host
+    there is none, and ``u`` is right at the second step after a primary's: a
+    full host alone shows no more of that than ``100 - w``.  With an infinite
+    ``slack`` it is the law with its clamp and no more.
     """
-    room = set_point - max(0.0, total - used)
-    return max(floor, min(share + gain * (set_point - total), room + slack,
-                          set_point))
+    u = min(share + gain * (set_point - total), set_point)
+    if slack < math.inf:
+        room = set_point - max(0.0, total - used)
+        u = min(u, room + min(slack, max(0.0, 100.0 - total)))
+    return max(floor, u)
 
 
 def split(rest: float, weights: MutableSequence[float],
