@@ -290,6 +290,7 @@ class Domains:
         self._again.set()
 
     def _run(self) -> None:
+        processes.show_thread_name()
         while not self._stopping.is_set():
             self._again.clear()
             there = self._changed_at()
@@ -341,6 +342,7 @@ def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
         """Keep libvirt from printing errors that are raised as well."""
 
     def deliver() -> None:
+        processes.show_thread_name()
         while True:
             try:
                 libvirt.virEventRunDefaultImpl()

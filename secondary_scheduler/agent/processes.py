@@ -1,6 +1,8 @@
 """Finding the QEMU process of a guest, and never another one."""
 
+import contextlib
 import os
+import threading
 
 #: Nothing that libvirt writes is near this; what is, is not read.
 _CMDLINE_BYTES = 1 << 20
@@ -68,3 +70,11 @@ def find(run_dir: str, uuid: str, name: str,
         return None
     # The same process before and after its command line was read?
     return (pid, started) if start_time(pid, proc) == started else None
+
+
+def show_thread_name() -> None:
+    """Let the kernel know this thread by its name: ``top -H`` shows it."""
+    with (contextlib.suppress(OSError),
+          open(f'/proc/self/task/{threading.get_native_id()}/comm',
+               'w') as file):
+        file.write(threading.current_thread().name)

@@ -201,6 +201,7 @@ class Agent:
             _notify('WATCHDOG=1')
 
     def _keep_reporting(self, sender: typing.Any) -> None:
+        processes.show_thread_name()
         report = _guarded(lambda: self._report(sender))
         while not self._stop.is_set():
             report()
@@ -361,6 +362,7 @@ class Agent:
         guarded = _guarded(function)
 
         def loop() -> None:
+            processes.show_thread_name()
             due = time.monotonic()
             while not self._stop.wait(max(0.0, due - time.monotonic())):
                 guarded()
