@@ -38,23 +38,14 @@ def up(arguments) -> None:
             settings[name] = getattr(arguments, name)
     layout.save_settings(settings)
     names = layout.host_names(settings)
-    install.install()
-    guest_init = (layout.HERE / 'guest-init.sh').read_text()
-    once('guest image', guest.build, key=guest_init)
-    once('shims of libvirtd and QEMU', hosts.build_shims,
-         key=''.join(path.read_text() for path in hosts.shims()))
-    once('keys of the hosts', hosts.make_keys)
-    network.up(names)
-    cgroups.make_all()
-    for name in names:
-        hosts.boot(name, names)
+    _boot(names)
     control.up(settings)
     for name in names:
         hosts.wait_booted(name)
         hosts.start_compute(name)
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
-         key=' '.join(names) + guest_init + guest.COMMAND_LINE)
+         key=' '.join(names) + guest.key() + guest.COMMAND_LINE)
     once('secondaries enabled', _enable, names, key='4 ' + ' '.join(names))
     for name in names:
         hosts.start_agent(name)
@@ -62,6 +53,19 @@ def up(arguments) -> None:
         _start_fake_hosts(settings['fake_hosts'])
     say(f'up: {len(names)} compute hosts; try '
         '"python3 tools/box openstack hypervisor list"')
+
+
+def _boot(names) -> None:
+    """Install what is missing and start the hosts, up to their libvirtd."""
+    install.install()
+    once('guest image', guest.build, key=guest.key())
+    once('shims of libvirtd and QEMU', hosts.build_shims,
+         key=''.join(path.read_text() for path in hosts.shims()))
+    once('keys of the hosts', hosts.make_keys)
+    network.up(names)
+    cgroups.make_all()
+    for name in names:
+        hosts.boot(name, names)
 
 
 def _enable(names) -> None:
@@ -181,6 +185,27 @@ def script(arguments) -> None:
                      PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}'))
 
 
+def bare(arguments) -> None:
+    """Run a Python script beside one bare host, and stop that host again.
+
+    It has a libvirtd, a CPU of its own instead of a part of one, and no
+    cloud: for measurements of the agent, which nothing else is to disturb.
+    """
+    shell.need_root()
+    cgroups.check()
+    if shell.running():
+        raise BoxError('the box is up; "python3 tools/box down" first')
+    try:
+        _boot(['box1'])
+        hosts.wait_booted('box1')
+        hosts.own_cpu('box1')
+        code = _inside('python', [arguments.file, *arguments.arguments],
+                       PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}')
+    finally:
+        _stop_all()
+    sys.exit(code)
+
+
 def demo(arguments) -> None:
     """Bring the box up and show the main job on it."""
     up(arguments)
@@ -246,11 +271,13 @@ def parser() -> argparse.ArgumentParser:
                           'words (default admin)')
     sub.add_argument('arguments', nargs=argparse.REMAINDER,
                      help='what to give to the openstack command')
-    sub = command(script, 'run a script inside the box, for instance a '
-                          'benchmark')
-    sub.add_argument('file', help='the script')
-    sub.add_argument('arguments', nargs=argparse.REMAINDER,
-                     help='its arguments')
+    for function, summary in (
+            (script, 'run a script inside the box, for instance a benchmark'),
+            (bare, 'run a script beside one bare host, without a cloud')):
+        sub = command(function, summary)
+        sub.add_argument('file', help='the script')
+        sub.add_argument('arguments', nargs=argparse.REMAINDER,
+                         help='its arguments')
     sub = sizes(command(demo, 'show the main job: a table and a report'))
     sub.add_argument('--seed', type=int, default=1,
                      help='seed of the arrivals at the primary (default 1)')

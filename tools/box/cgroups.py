@@ -25,7 +25,7 @@ import pathlib
 import layout
 from shell import BoxError
 
-NAME = 'secondary-box'
+NAME = layout.NAME
 #: Weights of the groups: the clients' machines are never short of CPU, the
 #: hosts come next, and the control plane takes what is left. (To give way
 #: at once, by cpu.idle, would double the time from a trigger to a plan.)
@@ -153,6 +153,15 @@ def limit(group: pathlib.Path, quota: int | None,
     # A burst above the quota is refused: take the old one off first.
     for file, value in ((bursts, '0'), *steps, (bursts, str(burst))):
         (group / file).write_text(value)
+
+
+def bind(group: str, cpus: str) -> None:
+    """Bind a group, and what is below it now, to CPUs of its own."""
+    top = path('cpuset', group)
+    below = (one for one in top.rglob('*') if one.is_dir())
+    # A group of version 1 needs what those below it have.
+    for directory in (*sorted(below, reverse=True), top):
+        (directory / 'cpuset.cpus').write_text(cpus)
 
 
 def limit_of(group: pathlib.Path) -> Limit:

@@ -36,6 +36,11 @@ def emulated(work: str, console: pathlib.Path) -> list[str]:
             '-serial', f'file:{console}']
 
 
+def key() -> str:
+    """Return what changes when the image has to be built anew."""
+    return (layout.HERE / 'guest-init.sh').read_text()
+
+
 def build() -> None:
     """Make kernel, initramfs and disk under the state directory."""
     layout.GUEST.mkdir(parents=True, exist_ok=True)

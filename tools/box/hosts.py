@@ -201,6 +201,15 @@ def wait_booted(host: str) -> None:
                    service=f'host-{host}')
 
 
+def own_cpu(host: str) -> None:
+    """Give a host the machine's last CPU instead of a part of all.
+
+    What watches it is on the others, if there are any.
+    """
+    cgroups.limit(cgroups.path('cpu', f'hosts/{host}'), None)
+    cgroups.bind(f'hosts/{host}', str((os.cpu_count() or 1) - 1))
+
+
 def start_compute(host: str) -> None:
     """Start the stock nova-compute of a host.
 
@@ -215,13 +224,15 @@ def start_compute(host: str) -> None:
         '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf']))
 
 
-def start_agent(host: str) -> None:
+def start_agent(host: str, *configs: pathlib.Path) -> None:
     """Start our agent in a host, as a system service of it."""
+    configs = configs or (
+        layout.ETC / 'secondary_scheduler/policies.conf',
+        layout.ETC / f'hosts/{host}/agent.conf')
     start(f'secondary-agent-{host}', cgroups.inside(system_group(host), [
         *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
         layout.BIN / 'secondary-agent', 'run',
-        '--config-file', layout.ETC / 'secondary_scheduler/policies.conf',
-        '--config-file', layout.ETC / f'hosts/{host}/agent.conf']))
+        *(f'--config-file={config}' for config in configs)]))
 
 
 def start_primary(host: str) -> None:

@@ -12,6 +12,8 @@ import pathlib
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 STATE = pathlib.Path(os.environ.get('BOX_DIR', '/var/tmp/secondary-box'))
+#: Of its control group and its network namespaces.
+NAME = os.environ.get('BOX_NAME', 'secondary-box')
 
 VENV = STATE / 'venv'
 BIN = VENV / 'bin'
@@ -26,7 +28,7 @@ SERVICE_STATE = STATE / 'state'
 SETTINGS = STATE / 'settings.json'
 
 #: Network namespace of the control plane, and of the bridge to the hosts.
-NETNS = 'sbox'
+NETNS = NAME
 #: Address of every control plane service, inside NETNS only.
 CONTROL = '10.77.0.254'
 SECRET = 'secret'

@@ -42,5 +42,6 @@ def up(hosts: list[str]) -> None:
 
 def down() -> None:
     """Remove every namespace of the box; the links go with them."""
-    for netns in pathlib.Path('/run/netns').glob(f'{layout.NETNS}*'):
-        run(['ip', 'netns', 'del', netns.name], check=False)
+    for pattern in (layout.NETNS, f'{layout.NETNS}-box*'):
+        for netns in pathlib.Path('/run/netns').glob(pattern):
+            run(['ip', 'netns', 'del', netns.name], check=False)
