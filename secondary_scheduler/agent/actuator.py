@@ -37,10 +37,15 @@ _SLICE = re.compile(r'machine(-[\w\\-]+)?(\.slice|\.partition)?')
 _WRITABLE = re.compile(
     r'((vcpu\d+|emulator|iothread\d+)/'
     r'(cpu\.cfs_quota_us|cpu\.cfs_period_us|cpu\.max))'
-    r'|cpu\.idle|cpu\.shares|cpu\.weight|oom_score_adj')
+    r'|cpu\.idle|cpu\.shares|cpu\.weight|oom_score_adj'
+    r'|memory\.(soft_limit_in_bytes|high)')
 
 #: The kernel ends those first, whatever they hold.
 _FIRST_TO_GO = '1000'
+
+#: What a guest that takes no more memory may take all the same, in bytes: a
+#: suspend and a migration have buffers.
+_MEMORY_SLACK = 32 << 20
 
 
 class NotSecondary(Exception):
@@ -53,6 +58,7 @@ class _Grip:
 
     ``scope`` is the group among whose siblings priority acts, ``base`` the
     one that holds vcpuN, emulator and iothreadN; they differ under systemd.
+    ``memory`` is the one that its memory is charged to, if there is one.
     """
 
     guest: Secondary
@@ -60,10 +66,13 @@ class _Grip:
     base: cgroups.Group
     accounting: cgroups.Group
     process: cgroups.Group
+    memory: cgroups.Group | None
 
     def close(self) -> None:
-        for group in (self.scope, self.base, self.accounting, self.process):
-            group.close()
+        for group in (self.scope, self.base, self.accounting, self.process,
+                      self.memory):
+            if group is not None:
+                group.close()
 
 
 class Actuator:
@@ -101,7 +110,8 @@ class Actuator:
         :raises NotSecondary: if the group is no verified secondary's.
         :raises OSError: if the kernel refuses.
         """
-        mine = any(group in (grip.scope, grip.base, grip.process)
+        mine = any(group in (grip.scope, grip.base, grip.process,
+                             grip.memory)
                    for grip in self._grips.values())
         if not (mine or (group is self._slice and name.startswith('cpu.'))):
             raise NotSecondary(f'refused to write {name} of {group.path}')
@@ -144,6 +154,9 @@ class Actuator:
             for path in (scope, base, self._base(guest, 'cpuacct'),
                          f'{self._hierarchy.proc}/{guest.pid}'):
                 opened.append(cgroups.Group(path))
+            memory = self._memory_group(guest, scope)
+            if memory is not None:
+                opened.append(memory)
             # Only if the process outlived all this were the groups its own.
             if (processes.start_time(guest.pid, self._hierarchy.proc)
                     != guest.started or self._base(guest, 'cpu') != base):
@@ -152,7 +165,22 @@ class Actuator:
             for group in opened:
                 group.close()
             raise
-        return _Grip(guest, *opened)
+        return _Grip(guest, *opened[:4], memory=memory)
+
+    def _memory_group(self, guest: Secondary, scope: str
+                      ) -> cgroups.Group | None:
+        """Return the group that a guest's memory is charged to, if known.
+
+        Version 1 has none for the threads of a guest.
+        """
+        try:
+            if not self._v1:
+                return cgroups.Group(scope)
+            path = self._hierarchy.directory(guest.pid, 'memory')
+            self._check_name(guest, path)
+            return cgroups.Group(path)
+        except cgroups.CgroupError:
+            return None
 
     def _base(self, guest: Secondary, controller: str) -> str:
         """Return the directory that holds a guest's vcpuN and emulator.
@@ -164,6 +192,15 @@ class Actuator:
         if not _SERVICE.fullmatch(os.path.basename(path)):
             raise cgroups.CgroupError(f'{path} is no guest\'s own group')
         base = os.path.dirname(path)
+        self._check_name(guest, base)
+        return base
+
+    @staticmethod
+    def _check_name(guest: Secondary, base: str) -> None:
+        """Make sure that a group is named after a guest.
+
+        :raises CgroupError: if it is not.
+        """
         name = os.path.basename(base)
         if name == 'libvirt':
             name = os.path.basename(os.path.dirname(base))
@@ -171,7 +208,6 @@ class Actuator:
         if not re.match(rf'(?:machine-)?qemu{dash}{guest.id}{dash}', name):
             raise cgroups.CgroupError(
                 f'{base} is not named after domain {guest.id}')
-        return base
 
     def forget(self, alive: Iterable[Secondary]) -> None:
         """Let go of the guests that are not there any more.
@@ -301,6 +337,7 @@ class Actuator:
             if 'weight' in first:
                 done = self._raise_priority(grip.scope,
                                             first['weight']) and done
+            done = self._relax_memory(grip) and done
             return self._spare(grip, first.get('oom')) and done
 
     def _spare(self, grip: _Grip, score: str | None) -> bool:
@@ -496,6 +533,61 @@ class Actuator:
         except OSError as exc:
             LOG.warning('Cannot restore the priority of %(path)s: %(why)s',
                         {'path': group.path, 'why': exc})
+            return False
+        return True
+
+    # -- memory ------------------------------------------------------------
+    @property
+    def _memory_file(self) -> str:
+        return 'memory.soft_limit_in_bytes' if self._v1 else 'memory.high'
+
+    def press_memory(self, guest: Secondary) -> bool:
+        """Have the kernel take memory back from a guest before others.
+
+        Version 1 knows whose pages go first, version 2 whom to hold up who
+        takes more.  False if it cannot be had.
+        """
+        with self._lock:
+            grip = self._grip(guest)
+            if grip is None or grip.memory is None:
+                return False
+            try:
+                now = grip.memory.read(self._memory_file)
+                first = self._first.setdefault(_key_of(guest), {})
+                if 'memory' not in first:
+                    first['memory'] = now
+                    self._save()
+                if now != first['memory']:
+                    return True     # once is enough, or it would ratchet
+                self._write(grip.memory, self._memory_file, '0' if self._v1
+                            else str(self._memory_limit(grip.memory, now)))
+            except (OSError, ValueError) as exc:
+                LOG.info('No limit on the memory of %(uuid)s: %(reason)s', {
+                    'uuid': guest.uuid, 'reason': exc})
+                return False
+            return True
+
+    @staticmethod
+    def _memory_limit(group: cgroups.Group, now: str) -> int | str:
+        """Return what a guest holds and some, in whole pages."""
+        limit = (int(group.read('memory.current')) + _MEMORY_SLACK) & ~0xffff
+        return now if now != 'max' and int(now) < limit else limit
+
+    def relax_memory(self, guest: Secondary) -> bool:
+        """Undo ``press_memory``."""
+        with self._lock:
+            grip = self._grip(guest)
+            return grip is not None and self._relax_memory(grip)
+
+    def _relax_memory(self, grip: _Grip) -> bool:
+        first = self._first.get(_key_of(grip.guest), {})
+        try:
+            if 'memory' in first and grip.memory is not None:
+                self._write(grip.memory, self._memory_file, first['memory'])
+        except OSError as exc:
+            LOG.warning('Cannot restore the memory limit of %(uuid)s: '
+                        '%(reason)s', {'uuid': grip.guest.uuid,
+                                       'reason': exc})
             return False
         return True
 

@@ -263,3 +263,55 @@ class HostCpu:
             except (OSError, ValueError):
                 continue
         return os.cpu_count() or 1
+
+
+class HostMemory:
+    """The host's memory, and how much of it can still be had.
+
+    The host is the whole machine, unless the topmost control group that we
+    see has less (a container, the one-machine cloud): then it is that group,
+    of which pages of files that can go count as available.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._proc = Group(hierarchy.proc)
+        self._limit, self._used, self._cache = (
+            ('memory.limit_in_bytes', 'memory.usage_in_bytes',
+             'total_inactive_file') if hierarchy.version == 1
+            else ('memory.max', 'memory.current', 'inactive_file'))
+        try:
+            self._group: Group | None = Group(hierarchy.root('memory'))
+        except CgroupError:
+            self._group = None
+
+    def read(self) -> tuple[int, int]:
+        """Return the size and what is available of it, in bytes.
+
+        :raises OSError: if the kernel does not say.
+        :raises ValueError: if what it says cannot be understood.
+        """
+        sizes = {name: words for name, _, words in (
+            line.partition(':')
+            for line in self._proc.read('meminfo').splitlines())}
+        try:
+            total, available = (
+                1024 * int(sizes[name].split()[0])
+                for name in ('MemTotal', 'MemAvailable'))
+        except (KeyError, IndexError) as exc:
+            raise ValueError(f'meminfo has no {exc}') from exc
+        limit = self._limited()
+        if limit is None or limit >= total or self._group is None:
+            return total, available
+        used = int(self._group.read(self._used))
+        stat = dict(line.split() for line in
+                    self._group.read('memory.stat').splitlines())
+        left = limit - used + int(stat.get(self._cache, 0))
+        return limit, max(0, min(left, limit, available))
+
+    def _limited(self) -> int | None:
+        """Return the group's limit, None if it has none."""
+        try:
+            limit = self._group.read(self._limit) if self._group else 'max'
+        except OSError:
+            return None     # the root of all groups has no such file
+        return None if limit == 'max' else int(limit)

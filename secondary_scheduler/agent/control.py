@@ -116,7 +116,7 @@ class Control:
             # A guest that waits to enter may be an incoming migration,
             # which runs in the emulator thread.
             service = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
-                                      Reason.SAFETY})
+                                      Reason.SAFETY, Reason.MEMORY})
             self._actuator.floor(guest, service=service
                                  and not self._floors.operated(guest.uuid))
             caps.pop(guest.uuid, None)

@@ -7,7 +7,7 @@ domain XML carries the marker of a secondary flavor, and if its QEMU process
 has been found beyond doubt.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 import dataclasses
 import os
 import re
@@ -48,7 +48,8 @@ class Unreadable(ValueError):
 class Guest:
     """What a domain XML says of a secondary.
 
-    ``taps`` are the host's ends of its network interfaces.
+    ``taps`` are the host's ends of its network interfaces, ``memory_mb`` is
+    its flavor's memory (MiB), 0 if that is not said.
     """
 
     uuid: str
@@ -56,6 +57,26 @@ class Guest:
     priority: int
     vcpus: int
     taps: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
+    memory_mb: int = dataclasses.field(default=0, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Other:
+    """A guest that is no secondary, of which nothing is ever changed.
+
+    ``memory`` (bytes) is what its QEMU may take of the host's pages at most.
+    """
+
+    name: str
+    memory: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Primary(Other):
+    """Such a guest that runs, and its verified process."""
+
+    pid: int
+    started: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +133,35 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     if mark is None:
         return None
     vcpus = (flavor.findtext(f'{NOVA}vcpus') or '').strip()
+    memory = (flavor.findtext(f'{NOVA}memory') or '').strip()
     taps = [target.get('dev', '') for target
             in root.findall('devices/interface/target')]
     return Guest(uuid=uuid, name=_only(root, 'name').text or '',
                  priority=mark.priority,
                  vcpus=max(1, int(vcpus)) if vcpus.isdecimal() else 1,
-                 taps=tuple(filter(_TAP.fullmatch, taps)))
+                 taps=tuple(filter(_TAP.fullmatch, taps)),
+                 memory_mb=int(memory) if memory.isdecimal() else 0)
+
+
+def read_other(xml: str) -> Other | None:
+    """Return what a domain XML says of a guest that is no secondary.
+
+    None if it does not say how much memory it has, or if that is in huge
+    pages, which the host has set apart already.
+    """
+    if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
+        return None
+    try:
+        root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
+        memory = _only(root, 'memory')
+        name = _only(root, 'name').text or ''
+        # libvirt writes KiB, whatever unit it was given.
+        if (memory.get('unit', 'KiB') != 'KiB'
+                or root.find('memoryBacking/hugepages') is not None):
+            return None
+        return Other(name, int(memory.text or '') << 10)
+    except (ElementTree.ParseError, ValueError):
+        return None
 
 
 class Domains:
@@ -142,10 +186,11 @@ class Domains:
         self._again = threading.Event()
         self._stopping = threading.Event()
         #: What the XML of a running domain said, by (uuid, libvirt id).
-        self._read: dict[tuple[str, int], Guest | None] = {}
+        self._read: dict[tuple[str, int], Guest | Other | None] = {}
         self._unread: set[tuple[str, int]] = set()
         self._read_anew = False
         self._known: dict[str, Secondary] = self._cached()
+        self._others: tuple[Primary, ...] = ()
         self.hostname: str | None = None
         self.primaries: int | None = None
         self.unreadable = 0
@@ -157,8 +202,11 @@ class Domains:
         """Return the secondaries whose process is alive at this moment."""
         with self._lock:
             known = tuple(self._known.values())
-        return tuple(guest for guest in known if processes.start_time(
-            guest.pid, self._proc) == guest.started)
+        return tuple(filter(self._alive, known))
+
+    def others(self) -> tuple[Primary, ...]:
+        """Return the primaries of the last listing, as far as they tell."""
+        return self._others
 
     @property
     def listed(self) -> bool:
@@ -178,9 +226,8 @@ class Domains:
                 guest = dataclasses.replace(guest, taps=tuple(guest.taps))
             except TypeError:
                 continue
-            if (processes.start_time(guest.pid, self._proc) == guest.started
-                    and processes.is_guest(guest.pid, guest.uuid, guest.name,
-                                           self._proc)):
+            if (self._alive(guest) and processes.is_guest(
+                    guest.pid, guest.uuid, guest.name, self._proc)):
                 found[guest.uuid] = guest
         return found
 
@@ -207,15 +254,18 @@ class Domains:
         if self._read_anew:
             self._read_anew, self._read, self._unread = False, {}, set()
         found: list[Secondary] = []
-        seen: dict[tuple[str, int], Guest | None] = {}
+        others: list[Primary] = []
+        seen: dict[tuple[str, int], Guest | Other | None] = {}
         primaries = lost = 0
         for domain in self._connection.listAllDomains(1):   # active ones
             uuid, number = domain.UUIDString(), domain.ID()
             try:
                 guest = self._guest(domain, uuid, number)
                 seen[uuid, number] = guest
-                secondary = (None if guest is None else
-                             self._verified(domain, guest, number))
+                secondary = (self._verified(domain, guest, number)
+                             if isinstance(guest, Guest) else None)
+                if isinstance(guest, Other):
+                    others += self._running(uuid, guest)
             except Exception as exc:
                 # A domain that ends while we look is no reason to stop.
                 LOG.warning('Domain %(uuid)s counts as a primary: '
@@ -228,25 +278,40 @@ class Domains:
                 primaries += 1
         self._read = seen
         self._unread &= seen.keys()
-        self.primaries = primaries
+        self.primaries, self._others = primaries, tuple(others)
         self.unreadable = lost + len(self._unread)
         self._remember(found)
         self._listed_at, self._failure = time.monotonic(), ''
 
     def _guest(self, domain: typing.Any, uuid: str,
-               number: int) -> Guest | None:
+               number: int) -> Guest | Other | None:
         # A domain gets another id whenever it is started, and Nova starts
         # it anew to change its flavor.
         if (uuid, number) in self._read:
             return self._read[uuid, number]
+        xml = domain.XMLDesc(0)
         try:
-            return read_guest(domain.XMLDesc(0), uuid)
+            guest = read_guest(xml, uuid)
         except Unreadable as exc:
             LOG.warning('Domain %(uuid)s counts as a primary, since its XML '
                         'cannot be read: %(reason)s',
                         {'uuid': uuid, 'reason': exc})
             self._unread.add((uuid, number))
-            return None
+            guest = None
+        return guest or read_other(xml)
+
+    def _running(self, uuid: str, other: Other) -> Iterator[Primary]:
+        """Yield a primary with its process, if that is found."""
+        known = next((one for one in self._others if one.name == other.name
+                      and self._alive(one)), None)
+        if known is None and (process := processes.find(
+                self._run_dir, uuid, other.name, self._proc)):
+            known = Primary(other.name, other.memory, *process)
+        if known is not None:
+            yield known
+
+    def _alive(self, guest: Primary | Secondary) -> bool:
+        return processes.start_time(guest.pid, self._proc) == guest.started
 
     def _verified(self, domain: typing.Any, guest: Guest,
                   number: int) -> Secondary:

@@ -18,6 +18,7 @@ class Reason(enum.StrEnum):
     ENTRY = 'entry'          # it has just appeared and waits for room
     OPERATION = 'operation'  # Nova operates on it, and it must not run on
     SAFETY = 'safety'        # the control loop failed
+    MEMORY = 'memory'        # the host is short of memory
 
 
 class Floors:

@@ -62,14 +62,14 @@ class LocalTrigger:
     """Run counters of this host's policies, and what follows from them.
 
     ``gauges`` measure what is not CPU.  ``floor`` writes the floor of a
-    guest now; ``kill`` ends it, and tells whether it did.
+    guest now; ``kill`` ends it, saying why, and tells whether it did.
     """
 
     def __init__(self, policies: Callable[[], Resolved],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
                  gauges: Gauges, floors: Floors,
                  floor: Callable[[Secondary], object],
-                 kill: Callable[[Secondary], bool],
+                 kill: Callable[[Secondary, str], bool],
                  options: Callable[[], TriggerOptions],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._policies = policies
@@ -186,7 +186,7 @@ class LocalTrigger:
         first = -1 if policy.resource == language.MEMORY else 0
         doomed = targets[first:]
         for guest in targets:
-            if kill and guest in doomed and self._kill(guest):
+            if kill and guest in doomed and self._kill(guest, policy.text):
                 self.counters['kills'] += 1
             if reason not in self._floors.reasons(guest.uuid):
                 LOG.warning('Taking %(uuid)s to the floor: %(policy)s is '

@@ -48,11 +48,12 @@ class PolicySource:
 
     The host's aggregates come from the control plane when it can be asked,
     and from the disk until then; while unknown, every policy on an aggregate
-    applies.
+    applies.  ``own`` are policies of the agent's beside the configured ones.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str,
-                 store: agent_store.Store) -> None:
+                 store: agent_store.Store,
+                 own: Iterable[language.Policy] = ()) -> None:
         """Read the policies.
 
         :raises PolicyError: if one of them cannot be read.
@@ -60,6 +61,7 @@ class PolicySource:
         self._conf = conf
         self._host = host
         self._store = store
+        self._own = tuple(own)
         self._lock = threading.Lock()
         known = store.load(STATE).get('aggregates')
         self._aggregates: tuple[str, ...] | None = (
@@ -102,6 +104,7 @@ class PolicySource:
         mine = tuple(policy for policy in self._all
                      if not policy.total
                      and policy.applies_to(self._host, self._aggregates))
+        mine = tuple(dict.fromkeys(mine + self._own))
         self._resolved = Resolved(mine, language.fingerprint(self._all),
                                   self._problem)
         self._store.save(STATE, {

@@ -15,8 +15,10 @@ from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.control import Control
 from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
+from secondary_scheduler.agent.memory_guard import MemoryGuard
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.resources import Gauges
 from secondary_scheduler.agent.sensors import Arrival
@@ -122,6 +124,7 @@ class Reporter:
                  policies: PolicySource, actuator: Actuator,
                  control: Control, trigger: LocalTrigger, floors: Floors,
                  outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
+                 guard: MemoryGuard, killed: Killed,
                  inventory: Callable[[], typing.Any]) -> None:
         self._conf = conf
         self._host = host
@@ -134,6 +137,8 @@ class Reporter:
         self._outlook = outlook
         self._memory = memory
         self._gauges = gauges
+        self._guard = guard
+        self._killed = killed
         self._inventory = inventory
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
@@ -154,7 +159,8 @@ class Reporter:
                    if report.failed > 1]
         floored = [guest.uuid for guest in self._domains.secondaries()
                    if self._floors.reasons(guest.uuid)
-                   & {Reason.POLICY, Reason.SURPLUS, Reason.SAFETY}]
+                   & {Reason.POLICY, Reason.SURPLUS, Reason.SAFETY,
+                      Reason.MEMORY}]
         reasons = (
             (resolved.problem, resolved.problem),
             (resolved.limit(language.CPU) is None,
@@ -164,6 +170,7 @@ class Reporter:
              'secondaries without an allocation in Placement run here'),
             (self._actuator.problems, 'a secondary cannot be limited'),
             (self._outlook.p95 is None, 'the use of CPU is not known'),
+            (self._guard.level, 'memory is short'),
             (failing, 'policies fail: ' + '; '.join(failing)),
             (floored, f'{len(floored)} secondaries are at the floor'))
         return next((text for bad, text in reasons if bad), '')
@@ -221,7 +228,10 @@ class Reporter:
                 usage=_rounded(uses.get(guest.uuid, {})),
                 **self._dirty(guest.uuid))
                 for guest in guests),
+            killed=self._killed.reasons,
             counters={**self._trigger.counters,
+                      'kills': self._trigger.counters['kills']
+                      + self._guard.kills,
                       'control_failures': self._control.failures,
                       'unreadable_domains': self._domains.unreadable})
 
@@ -241,6 +251,11 @@ class Reporter:
             'priority_effective': dict(self._actuator.effective),
             'problems': self._actuator.problems,
             'sensors': self._gauges.problems,
+            'memory': {'available_mb': _mb(self._guard.available),
+                       'headroom_mb': _mb(self._guard.headroom),
+                       'coming_mb': _mb(self._guard.coming),
+                       'level': (None if self._guard.level is None
+                                 else self._guard.level.name.lower())},
             'libvirt': self._domains.listed,
             'primaries': self._domains.primaries,
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))
@@ -253,7 +268,7 @@ def news(report: HostReport) -> object:
     return (report.admission, report.policies_hash,
             [(policy.policy, policy.state) for policy in report.policies],
             [(one.uuid, one.floored, one.paused)
-             for one in report.instances])
+             for one in report.instances], report.killed)
 
 
 def _round(value: float | None) -> float | None:
@@ -262,6 +277,10 @@ def _round(value: float | None) -> float | None:
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in values.items()}
+
+
+def _mb(size: int | None) -> int | None:
+    return None if size is None else size >> 20
 
 
 def _memory_mb() -> int:

@@ -11,10 +11,12 @@ secondary, and cost well below a millisecond.
 import abc
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import dataclasses
 import math
 import os
 import threading
 import time
+import types
 import typing
 
 from oslo_config import cfg
@@ -36,7 +38,6 @@ WINDOW_S = 5.0
 _PERIODS = 3.0
 
 _SECTOR = 512
-_UNLIMITED = 1 << 60    # what version 1 of control groups says for "none"
 
 
 class Sensor(abc.ABC):
@@ -71,9 +72,14 @@ class Memory(Sensor):
 
     resources = ('mem',)
 
+    def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
+                 ) -> None:
+        super().__init__(conf, hierarchy)
+        self._host = cgroups.HostMemory(hierarchy)
+
     def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
         """Return the use of memory."""
-        total, used = self._host()
+        total, available = self._host.read()
         page = os.sysconf('SC_PAGE_SIZE')
         held = {}
         for guest in guests:
@@ -83,46 +89,7 @@ class Memory(Sensor):
                         100.0 * int(file.read().split()[1]) * page / total)
             except OSError:
                 continue    # it has just ended
-        return {'mem': Reading(100.0 * used / total, held)}
-
-    def _host(self) -> tuple[int, int]:
-        """Return the host's memory and what of it is in use, in bytes."""
-        sizes = {}
-        with open(f'{self.hierarchy.proc}/meminfo') as file:
-            for line in file:
-                name, _, rest = line.partition(':')
-                sizes[name] = 1024 * int(rest.split()[0])
-        total = sizes['MemTotal']
-        limit, used = self._group() or (total, 0)
-        if limit >= total:
-            return total, total - sizes['MemAvailable']
-        return limit, used
-
-    def _group(self) -> tuple[int, int] | None:
-        """Return limit and use of the topmost control group, if it has."""
-        try:
-            root = self.hierarchy.root('memory')
-        except cgroups.CgroupError:
-            return None
-        names = (('memory.limit_in_bytes', 'memory.usage_in_bytes')
-                 if self.hierarchy.version == 1
-                 else ('memory.max', 'memory.current'))
-        try:
-            group = cgroups.Group(root)
-        except cgroups.CgroupError:
-            return None
-        try:
-            limit, used = (group.read(name) for name in names)
-            stat = dict(line.split() for line in
-                        group.read('memory.stat').splitlines())
-        except (OSError, ValueError):
-            return None     # the root of the machine has no such files
-        finally:
-            group.close()
-        cache = int(stat.get('total_inactive_file',
-                             stat.get('inactive_file', 0)))
-        return (_UNLIMITED if limit == 'max' else int(limit),
-                max(0, int(used) - cache))
+        return {'mem': Reading(100.0 * (total - available) / total, held)}
 
 
 class Network(Sensor):
@@ -253,13 +220,18 @@ class Gauges:
     """The latest readings of all sensors; safe for threads.
 
     A sensor is read only while a policy is on one of its resources.
+    ``coming`` returns, for some resources, what primaries are about to use
+    beside what they do, in percent of the host: it counts as used.
     """
 
     def __init__(self, sensors: Mapping[str, Sensor],
                  wanted: Callable[[], Iterable[str]],
                  guests: Callable[[], Sequence[Secondary]],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic,
+                 coming: Mapping[str, Callable[[], float]]
+                 = types.MappingProxyType({})) -> None:
         self.sensors = sensors
+        self._coming = coming
         self._wanted = wanted
         self._guests = guests
         self._clock = clock
@@ -301,9 +273,16 @@ class Gauges:
             for resource in sensor.resources:
                 kept = self._readings[resource]
                 if resource in wanted and resource in found:
-                    kept.append((now, _sane(found[resource])))
+                    kept.append((now, self._expected(
+                        resource, _sane(found[resource]))))
                 while kept and kept[0][0] < now - WINDOW_S:
                     kept.popleft()
+
+    def _expected(self, resource: str, reading: Reading) -> Reading:
+        coming = self._coming.get(resource)
+        if coming is None or reading.total is None:
+            return reading
+        return dataclasses.replace(reading, total=reading.total + coming())
 
     def total(self, resource: str) -> float | None:
         """Return the whole host's use now, None if it is not known."""

@@ -22,6 +22,7 @@ from secondary_scheduler.agent import (
     cgroups,
     control,
     local_trigger,
+    memory_guard,
     processes,
     reporter,
     resources,
@@ -36,10 +37,12 @@ from secondary_scheduler.agent.domains import (
     libvirt_opener,
 )
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter
 from secondary_scheduler.model.cluster import CLEAN
+from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
 
@@ -115,7 +118,13 @@ class Agent:
         self._store = store
         self._dry_run = dry_run
         options = conf.secondary_agent
-        self.policies = PolicySource(conf, self.host, store)
+        sensors = resources.load(conf, hierarchy)
+        memory = cgroups.HostMemory(hierarchy)
+        self.policies = PolicySource(
+            conf, self.host, store, memory_guard.policy(
+                conf, self.host, memory.read()[0])
+            if any(language.MEMORY in one.resources
+                   for one in sensors.values()) else ())
         self.floors = Floors()
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
         self.domains = Domains(
@@ -133,14 +142,28 @@ class Agent:
             self.actuator,
             Controller(options.controller_gain, options.probe_share),
             self.floors, lambda: control.ControlOptions.read(conf))
+        demand = memory_guard.Demand(self.domains.others, hierarchy.proc)
         self.gauges = resources.Gauges(
-            resources.load(conf, hierarchy), lambda: {
+            sensors, lambda: {
                 one.resource for one in self.policies.current.policies},
-            self.domains.secondaries)
+            self.domains.secondaries, coming={
+                language.MEMORY:
+                lambda: 100.0 * demand.read() / memory.read()[0]})
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.policies.current, self.domains.secondaries, meter(),
-            self.gauges, self.floors, self._floor, self.actuator.kill,
+            self.gauges, self.floors, self._floor, self._kill,
             lambda: local_trigger.TriggerOptions.read(conf))
+        self.guard = memory_guard.MemoryGuard(
+            cgroups.HostMemory(hierarchy).read, demand,
+            self.domains.secondaries, self.actuator,
+            self.floors, self._floor, self._kill,
+            lambda: memory_guard.GuardOptions.read(conf), hierarchy.proc)
+        self.balloon = memory_guard.Balloon(
+            connect or libvirt_opener(options.libvirt_uri), lambda: [
+                guest for guest in self.domains.secondaries()
+                if not self.floors.operated(guest.uuid)],
+            lambda: self.guard.pressing, options.balloon_least)
+        self.killed = Killed(store)
         self.outlook = reporter.Outlook()
         self.memory = MemoryMeter(
             connect or libvirt_opener(options.libvirt_uri), lambda: [
@@ -153,10 +176,12 @@ class Agent:
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
-            self.memory, self.gauges, lambda: self._inventory)
+            self.memory, self.gauges, self.guard, self.killed,
+            lambda: self._inventory)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._news = threading.Event()
+        self._newcomer = threading.Event()
         self._stepped = time.monotonic()
 
     # -- what the threads do -----------------------------------------------
@@ -183,12 +208,39 @@ class Agent:
         self.actuator.floor(
             guest, service=not self.floors.operated(guest.uuid))
 
+    def _kill(self, guest: Secondary, reason: str) -> bool:
+        done = self.actuator.kill(guest)
+        if done:
+            self.killed.note(guest, reason)
+            self._news.set()
+        return done
+
     def _domains_changed(self) -> None:
         """React to a listing: a primary that has come goes first at once."""
+        self._newcomer.set()
         try:
             self.actuator.prioritise(self.domains.secondaries())
+            self.killed.run_again(self.domains.secondaries())
         except Exception:
             LOG.exception('The priority of guests was not set')
+
+    def guard_memory(self) -> float:
+        """Look after memory once; return the seconds until the next look."""
+        level = self.guard.level
+        try:
+            wait = self.guard.step()
+        except Exception:
+            LOG.exception('Memory was not looked after')
+            return memory_guard.LOOK_S
+        if self.guard.level is not level:
+            self._news.set()
+        return wait
+
+    def _keep_guard(self) -> None:
+        while not self._stop.is_set():
+            # Whoever is new may be a primary that is about to grow.
+            self._newcomer.wait(self.guard_memory())
+            self._newcomer.clear()
 
     def write_status(self) -> None:
         """Write what ``secondary-agent status`` shows; feed the watchdog."""
@@ -317,6 +369,8 @@ class Agent:
             self._every(sensor.period, functools.partial(
                 self.gauges.measure, name), f'sensor-{name}')
         self._every(1.0, self.check, 'trigger')
+        threading.Thread(target=self._keep_guard, name='memory-guard',
+                         daemon=True).start()
         self.domains.start()
         self._every(1.0, self.write_status, 'status')
         if options.metrics_port:
@@ -325,6 +379,8 @@ class Agent:
             if options.dirty_rate_interval:
                 self._every(options.dirty_rate_interval, self.memory.measure,
                             'memory')
+            if options.balloon_least < 100:
+                self._every(1.0, self.balloon.step, 'balloon')
             self._start_talking()
 
     def _start_metrics(self, address: str, port: int) -> None:

@@ -130,6 +130,50 @@ instant, loses no work and is invisible to Nova. A kill loses what the guest
 had in memory, and Nova finds it stopped; it is there for hosts on which the
 floor does not suffice.
 """),
+    cfg.IntOpt(
+        'memory_headroom_mb',
+        min=0,
+        help="""
+Memory of the host in MiB that is kept free for primaries, beside what they
+have: at least what the largest primary flavor has, if one of them is to start
+at any time on a host that secondaries fill. It is not offered in Placement,
+and ``mem <= (100 % - headroom) for 60s`` is added to the policies of this
+host, so that secondaries are moved or suspended when it is touched. Where it
+goes faster than that, the agent helps itself: it has the kernel take back
+secondaries' pages first, takes them to the floor when half of the headroom is
+gone, and does what ``memory_last_resort`` says when three quarters are. Unset
+it is 5 % of the host; 0 keeps none, and leaves all of this to the policies on
+mem and to the kernel.
+"""),
+    cfg.StrOpt(
+        'memory_last_resort',
+        default='kill',
+        choices=[
+            ('kill', 'end the secondary of the lowest priority, and the next '
+             'one if its memory did not suffice'),
+            ('none', 'leave it to the kernel, which ends secondaries first'),
+        ],
+        help="""
+What is done when three quarters of ``memory_headroom_mb`` are gone. The
+kernel's OOM killer would end the same secondary a moment later, but only after
+it has had whoever needs memory, primaries included, search for pages that can
+go. One that is ended loses what it had in memory; Nova shows it as stopped,
+the report names it, and Watcher starts it when there is room. Instances that
+are being suspended or migrated go last, since their memory is on its way.
+"""),
+    cfg.FloatOpt(
+        'balloon_least',
+        default=100.0,
+        min=10.0,
+        max=100.0,
+        help="""
+To how much of its memory a secondary's balloon may be filled while the
+headroom is touched, in percent. 100 leaves balloons alone. Less gives back
+what guests do not use, if they have a driver for it (virtio), and lets one
+that uses all of its memory swap or end programs of its owner: hence it is off.
+A secondary whose balloon is filled gets all of its memory when there is room
+again. This needs a connection on which libvirt takes orders.
+"""),
     cfg.FloatOpt(
         'calm_after',
         default=5.0,

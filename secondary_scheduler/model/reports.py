@@ -81,7 +81,8 @@ class HostReport:
     mean of the last seconds) are percent of the host's capacity, and
     ``migration_mb_s`` is how fast live migrations to it have copied memory
     (MiB/s); each is None while unknown.  ``usage`` is what is no secondary's
-    use of further resources, in percent of the host.
+    use of further resources, in percent of the host; ``killed`` tells why, by
+    UUID, of secondaries that the host has ended and that have not run since.
     """
 
     host: str
@@ -99,6 +100,7 @@ class HostReport:
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     policies: tuple[PolicyReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
+    killed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -151,6 +153,11 @@ def _check_types(part: HostReport | PolicyReport | InstanceReport) -> None:
         if (may_hold is not None and type(value) not in may_hold
                 or isinstance(value, int | float)
                 and not abs(value) < _LARGEST):
+            raise ValueError(f'{field.name} of a report is {value!r}')
+        if field.type == Mapping[str, str] and not (
+                isinstance(value, Mapping) and all(
+                    type(one) is str for pair in value.items()
+                    for one in pair)):
             raise ValueError(f'{field.name} of a report is {value!r}')
         if field.type == Mapping[str, float] and not (
                 isinstance(value, Mapping) and all(

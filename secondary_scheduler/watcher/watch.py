@@ -7,6 +7,7 @@ import uuid
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_utils import timeutils
 
 from secondary_scheduler.model import cluster
 from secondary_scheduler.watcher import cloud as clouds
@@ -45,6 +46,7 @@ class Watch:
         self._triggered_again: set[str] = set()
         self._warned: set[str] = set()
         self._fallen: frozenset[str] = frozenset()
+        self._ended: frozenset[tuple[str, str]] = frozenset()
 
     def start(self) -> None:
         """Run for the rest of the process's life."""
@@ -157,6 +159,7 @@ class Watch:
                     switch.uuid)
         self._close_what_is_off(switches, children)
         self._forget_old_marks()
+        self._queue_who_was_ended()
         self._tell_who_has_fallen()
 
     def _look_after_audits(self, children: list[histories.Child]) -> None:
@@ -247,6 +250,36 @@ class Watch:
                 'was rebooted (openstack server reboot --hard) or deleted.',
                 {'uuid': one, 'lease': fallen[one]})
         self._fallen = frozenset(fallen)
+
+    def _queue_who_was_ended(self) -> None:
+        """Mark the instances that their hosts have ended: they are to return.
+
+        Once each, so that an owner who takes the mark away has the last word.
+        A host speaks for the instances that Nova has on it, and no others.
+        """
+        servers = self._seen.snapshot.servers
+        told = {(host, uuid): why
+                for host, report in self._seen.book.hosts().items()
+                for uuid, why in report.killed.items() if uuid in servers}
+        ended = self._ended & told.keys()
+        for host, uuid in sorted(told.keys() - ended):
+            try:
+                now = self._seen.connect().server(uuid)
+                if now is None or (now.host, now.status, now.task_state) != (
+                        host, 'SHUTOFF', None):
+                    continue
+                if snapshots.PREEMPTED not in now.metadata:
+                    self._seen.connect().set_metadata(
+                        uuid, snapshots.PREEMPTED,
+                        f'killed@{timeutils.utcnow():%Y-%m-%dT%H:%M:%SZ}')
+                    LOG.warning(
+                        'Instance %(uuid)s was ended by its host %(host)s '
+                        '(%(why)s) and is started again when there is room.',
+                        {'uuid': uuid, 'host': host, 'why': told[host, uuid]})
+                ended |= {(host, uuid)}
+            except clouds.CloudError as exc:
+                LOG.debug('%s is not marked yet: %s', uuid, exc)
+        self._ended = ended
 
     def _forget_old_marks(self) -> None:
         """Unmark instances that we put down and their owner woke."""

@@ -120,6 +120,8 @@ class Host:
             self.write('cgroup/cpu/cpu.cfs_quota_us', '-1')
             self.write('cgroup/cpu/cpu.cfs_period_us', '100000')
         self.write('proc/self/mountinfo', '\n'.join(lines))
+        self.write('proc/meminfo',
+                   'MemTotal: 8388608 kB\nMemAvailable: 8000000 kB\n')
         self.slice = '/machine.slice' if version == 2 else '/machine'
         self.limits(self.slice)
 

@@ -16,7 +16,7 @@ class ReadGuest(unittest.TestCase):
         guest = read(fakes.domain_xml(
             fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED)))
         self.assertEqual(
-            domains.Guest(fakes.UUIDS[0], 'i', 4, 2), guest)
+            domains.Guest(fakes.UUIDS[0], 'i', 4, 2, memory_mb=128), guest)
 
     def test_the_ends_of_its_links(self):
         xml = fakes.domain_xml(
@@ -125,6 +125,32 @@ class Listing(unittest.TestCase):
         self.assertEqual([uuid], self.uuids())
         self.assertEqual(2, self.domains.primaries)
         self.assertEqual('node1.example', self.domains.hostname)
+
+    def test_what_primaries_may_take(self):
+        self.host.guest(0)
+        memory = '<memory unit="KiB">2048</memory>'
+        xml = '<domain>{}<name>{}</name>{}</domain>'
+        for n, text in enumerate((
+                '', memory, memory.replace('KiB', 'GiB'), memory + memory,
+                memory + '<memoryBacking><hugepages/></memoryBacking>',
+                '<memory>x</memory>', memory), 1):
+            self.host.guest(n, specs={})
+            self.host.libvirt.domains[n].xml = xml.format(
+                text, f'instance-{n:08x}', '')
+        os.remove(self.host.path('run', 'instance-00000007.pid'))
+        self.domains.refresh()
+        self.assertEqual(
+            (domains.Primary('instance-00000002', 2 << 20, 1002, 79),),
+            self.domains.others())
+        self.host.guest(7, specs={}, listed=False)
+        self.domains.refresh()
+        self.assertEqual([1002, 1007],
+                         [one.pid for one in self.domains.others()])
+        os.remove(self.host.path('proc', '1002', 'stat'))
+        self.host.guest(2, specs={}, listed=False, pid=2002, started=5)
+        self.domains.refresh()
+        self.assertEqual([1007, 2002],
+                         sorted(one.pid for one in self.domains.others()))
 
     def test_xml_is_read_once_a_start_and_after_metadata_changes(self):
         self.host.guest(0)

@@ -56,7 +56,7 @@ class Base(unittest.TestCase):
             lambda guest: self.floored.append(guest.uuid), self.kill,
             lambda: self.options, lambda: self.now)
 
-    def kill(self, guest):
+    def kill(self, guest, reason):
         self.killed.append(guest.uuid)
         return self.kills
 

@@ -677,6 +677,40 @@ class ChoresTest(Case):
         self.cloud.change(1, status='ERROR', metadata=mark)
         self.assertEqual(1, len(told()))
 
+    def ended(self):
+        """Let both hosts say that they ended instance 1; return the calls."""
+        for host in ('h1', 'h2'):
+            self.report(host, killed={fakes.uid(1): 'memory: 3 MiB left'})
+        self.seen.refresh()
+        self.tick(6)
+        calls, self.cloud.calls[:] = list(self.cloud.calls), []
+        return [call[:3] for call in calls]
+
+    def test_who_was_ended_by_its_host_waits_to_return(self):
+        marked = [('set', fakes.uid(1), snapshot.PREEMPTED)]
+        self.seen.refresh()
+        self.assertEqual([], self.ended())  # Nova has not seen it end
+        self.cloud.change(1, status='SHUTOFF', task_state='powering-on')
+        self.assertEqual([], self.ended())  # its owner was faster
+        self.cloud.change(1, task_state=None, host='h3')
+        self.assertEqual([], self.ended())  # it is nobody's of theirs
+        self.cloud.change(1, host='h1')
+        self.cloud.down = True
+        self.tick(6)
+        self.cloud.down = False
+        self.assertEqual(marked, self.ended())
+        self.cloud.change(1, status='SHUTOFF', metadata={})
+        self.assertEqual([], self.ended())  # its owner wants it so
+        self.report('h1')
+        self.tick(6)
+        self.assertEqual(marked, self.ended())  # that is another time
+
+    def test_who_is_marked_is_not_marked_again(self):
+        self.cloud.change(1, status='SHUTOFF',
+                          metadata={snapshot.PREEMPTED: 'x'})
+        self.seen.refresh()
+        self.assertEqual([], self.ended())
+
     def test_the_thread_survives_problems(self):
         ticks = []
 

@@ -1,0 +1,311 @@
+"""Keeping memory free for primaries, which cannot be had back at once.
+
+A secondary that is throttled holds its memory on.  So some of the host's is
+kept free, the headroom: Placement admits no secondary into it, and a policy
+that the agent adds to the operator's asks the cloud to move or suspend some
+when it is touched.  What a primary that has just started has yet to touch
+counts as used for that (``Demand``).
+
+Operations take seconds, and a primary that starts fills gigabytes in one.
+What must happen faster happens here, by what is really available:
+
+=====================  ======================================================
+below the headroom     secondaries' pages are the first that the kernel takes
+                       back, and what guests do not need is asked of them
+below a half of it     they go to the floor, where they take no more
+below a quarter of it  the one of the lowest priority is ended; the next one
+                       only when its memory is back and did not suffice
+=====================  ======================================================
+
+The kernel would end the same one (``Actuator.prioritise``), after it had the
+primary wait for pages that it could not find.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+import enum
+import os
+import time
+import typing
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import processes
+from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.domains import Primary, Secondary, close
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.policies import language
+
+LOG = logging.getLogger(__name__)
+
+#: Who is older has touched what it is going to, in seconds.
+YOUNG_S = 60.0
+#: Seconds between two looks: mostly, and where memory may go in no time.
+LOOK_S, QUICK_LOOK_S = 1.0, 0.1
+#: For how many seconds the memory of one that was ended is waited for.
+_RETURNS_S = 0.5
+#: Part of the host that is kept free if the operator does not say.
+_HEADROOM = 0.05
+#: Seconds in which the cloud is to make the headroom whole again.
+_TIMELIMIT_S = 60
+
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+_AFFECT_LIVE = 1    # libvirt's VIR_DOMAIN_AFFECT_LIVE
+
+
+class Level(enum.IntEnum):
+    """How short of memory the host is."""
+
+    CALM = 0
+    SHORT = 1       # the headroom is touched
+    SCARCE = 2      # half of it is gone
+    CRITICAL = 3    # three quarters are
+
+
+def headroom(conf: cfg.ConfigOpts, total: int) -> int:
+    """Return what of a host's memory is to be kept free, in bytes."""
+    own = conf.secondary_agent.memory_headroom_mb
+    return int(_HEADROOM * total) if own is None else min(own << 20, total)
+
+
+def policy(conf: cfg.ConfigOpts, host: str, total: int
+           ) -> tuple[language.Policy, ...]:
+    """Return the policy that keeps the headroom, if there is to be one."""
+    share = 100.0 * headroom(conf, total) / total
+    if not share:
+        return ()
+    return (language.parse(f'mem <= {100 - share:.1f}% for {_TIMELIMIT_S}s '
+                           f'on host:{host}'),)
+
+
+def resident(pid: int, proc: str) -> int | None:
+    """Return the memory that a process holds in bytes, None if it is gone."""
+    try:
+        with open(f'{proc}/{pid}/statm', 'rb') as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class Demand:
+    """What primaries that have just started have yet to touch.
+
+    A guest touches memory as its system boots, and some take all they have.
+    """
+
+    def __init__(self, primaries: Callable[[], Iterable[Primary]],
+                 proc: str) -> None:
+        self._primaries = primaries
+        self._proc = proc
+
+    def read(self) -> int:
+        """Return how much that is at most, in bytes."""
+        return sum(max(0, one.memory - held) for one in self._primaries()
+                   if (age := processes.age(one.started, self._proc))
+                   is not None and age < YOUNG_S
+                   and (held := resident(one.pid, self._proc)) is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardOptions:
+    """What the guard reads from the configuration.
+
+    ``calm_after`` in seconds; ``headroom`` returns, of a host's memory, what
+    is to be kept free, both in bytes.
+    """
+
+    calm_after: float
+    kill: bool
+    headroom: Callable[[int], int]
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> 'GuardOptions':
+        """Return the options as they are now."""
+        own = conf.secondary_agent
+        return cls(own.calm_after, own.memory_last_resort == 'kill',
+                   lambda total: headroom(conf, total))
+
+
+class MemoryGuard:
+    """Looks at the host's memory; ``step`` says when to look again.
+
+    ``memory`` returns size and availability in bytes and may raise;
+    ``floor`` writes the floor of a guest now; ``kill`` ends one, saying why,
+    and tells whether it did.
+    """
+
+    def __init__(self, memory: Callable[[], tuple[int, int]], demand: Demand,
+                 guests: Callable[[], Sequence[Secondary]],
+                 actuator: Actuator, floors: Floors,
+                 floor: Callable[[Secondary], object],
+                 kill: Callable[[Secondary, str], bool],
+                 options: Callable[[], GuardOptions], proc: str = '/proc',
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._memory = memory
+        self._demand = demand
+        self._guests = guests
+        self._actuator = actuator
+        self._floors = floors
+        self._floor = floor
+        self._kill = kill
+        self._options = options
+        self._proc = proc
+        self._clock = clock
+        self._calm_since: float | None = None
+        #: Who was ended last, from when on its memory is back, and when.
+        self._ended: tuple[Secondary, int, float] | None = None
+        self._doomed: set[tuple[int, int]] = set()
+        #: What the last look has found, in bytes; None if it did not succeed.
+        self.available: int | None = None
+        self.headroom: int | None = None
+        self.coming = 0
+        self.level: Level | None = None
+        self.kills = 0
+        #: Whether anything has been done that is to be undone.
+        self.pressing = False
+
+    def step(self) -> float:
+        """Look once, and do what it asks for; return the seconds to wait."""
+        options = self._options()
+        try:
+            total, available = self._memory()
+        except (OSError, ValueError) as exc:
+            if self.level is not None or self.available is not None:
+                LOG.warning('It is not known how much memory is free: %s',
+                            exc)
+            self.available = self.headroom = self.level = None
+            return LOOK_S
+        spare = options.headroom(total)
+        before = self.level
+        self.available, self.headroom = available, spare
+        self.coming = self._demand.read()
+        self.level = _level(available, spare)
+        if (self.level or Level.CALM) > (before or Level.CALM):
+            LOG.warning('Memory is %(level)s: %(available)d of %(total)d MiB '
+                        'are available, of which %(headroom)d are to be kept '
+                        'free', {'level': self.level.name.lower(),
+                                 'available': available >> 20,
+                                 'total': total >> 20,
+                                 'headroom': spare >> 20})
+        guests = self._guests()
+        if self.level is Level.CALM:
+            self._relax(guests, options.calm_after)
+        else:
+            self._calm_since = None
+            self._press(guests, self.level)
+            if self.level is Level.CRITICAL and options.kill:
+                self._end_one(guests, available)
+        quick = available < 2 * spare or bool(spare and self.coming)
+        return QUICK_LOOK_S if quick else LOOK_S
+
+    def _press(self, guests: Sequence[Secondary], level: Level) -> None:
+        self.pressing = True
+        for guest in guests:
+            self._actuator.press_memory(guest)
+            if level >= Level.SCARCE and Reason.MEMORY not in (
+                    self._floors.reasons(guest.uuid)):
+                LOG.warning('Taking %s to the floor, where it takes no more '
+                            'memory', guest.uuid)
+                self._floors.add(guest.uuid, Reason.MEMORY)
+                self._floor(guest)
+
+    def _relax(self, guests: Sequence[Secondary], calm_after: float) -> None:
+        """Undo what was done, when it has been calm for long enough."""
+        now = self._clock()
+        if self._calm_since is None:
+            self._calm_since = now
+        if now - self._calm_since < calm_after:
+            return
+        self.pressing = False
+        for guest in guests:
+            self._actuator.relax_memory(guest)
+            self._floors.drop(guest.uuid, Reason.MEMORY)
+
+    def _end_one(self, guests: Sequence[Secondary], available: int) -> None:
+        """End the lowest, unless one is ending whose memory may suffice."""
+        now = self._clock()
+        if self._ended is not None:
+            last, until, at = self._ended
+            alive = processes.start_time(
+                last.pid, self._proc) == last.started
+            if now - at < _RETURNS_S and (alive or available < until):
+                return
+        self._doomed &= {(guest.pid, guest.started) for guest in guests}
+        order = sorted(
+            ((self._floors.operated(guest.uuid), guest.priority,
+              -(resident(guest.pid, self._proc) or 0), guest.uuid), guest)
+            for guest in guests
+            if (guest.pid, guest.started) not in self._doomed)
+        for (_, _, held, _), guest in order:
+            if self._kill(guest, f'memory: {available >> 20} MiB left'):
+                self.kills += 1
+                self._ended = guest, available - held, now
+                self._doomed.add((guest.pid, guest.started))
+                return
+
+
+def _level(available: int, spare: int) -> Level:
+    for level, part in ((Level.CRITICAL, spare // 4),
+                        (Level.SCARCE, spare // 2), (Level.SHORT, spare)):
+        if available < part:
+            return level
+    return Level.CALM
+
+
+class Balloon:
+    """Asks secondaries for memory that they do not need, through libvirt.
+
+    That may hang, so it has a thread of its own.  A guest without a driver
+    for it keeps what it has.  ``least`` is what it is left with, in percent
+    of its memory: whose owner runs the host's secondaries owns no balloon of
+    theirs, so one that is found smaller when nothing presses (it has moved
+    here, or the agent was started anew) gets all of its memory back.
+    """
+
+    def __init__(self, connect: Callable[[], typing.Any],
+                 guests: Callable[[], Iterable[Secondary]],
+                 pressing: Callable[[], bool], least: float) -> None:
+        self._connect = connect
+        self._guests = guests
+        self._pressing = pressing
+        self._least = least
+        self._connection: typing.Any = None
+        self._failure = ''
+        #: What each process was last given, in percent of its memory.
+        self._given: dict[tuple[str, int, int], float] = {}
+
+    def step(self) -> None:
+        """Give each guest what it is to have now, unless it has it."""
+        wanted = self._least if self._pressing() else 100.0
+        guests = {(guest.uuid, guest.pid, guest.started): guest
+                  for guest in self._guests()}
+        self._given = {key: given for key, given in self._given.items()
+                       if key in guests}
+        for key in guests.keys() - {key for key, given in self._given.items()
+                                    if given == wanted}:
+            try:
+                self._give(guests[key].uuid, wanted)
+                self._given[key] = wanted
+                self._failure = ''
+            except Exception as exc:
+                if self._failure != str(exc):
+                    LOG.warning('The balloon of %(uuid)s: %(reason)s', {
+                        'uuid': guests[key].uuid, 'reason': exc})
+                self._failure = str(exc)
+                connection, self._connection = self._connection, None
+                close(connection)
+
+    def _give(self, uuid: str, percent: float) -> None:
+        """Let a guest have a part of its memory.
+
+        :raises Exception: whatever libvirt raises.
+        """
+        if self._connection is None:
+            self._connection = self._connect()
+            self._connection.setKeepAlive(5, 3)
+        domain = self._connection.lookupByUUIDString(uuid)
+        most, now = domain.info()[1:3]      # KiB
+        target = int(most * percent / 100)
+        if now > target or (now < target and percent == 100.0):
+            domain.setMemoryFlags(target, _AFFECT_LIVE)

@@ -1,0 +1,312 @@
+import os
+import unittest
+from unittest import mock
+
+from oslo_config import cfg, fixture
+
+from secondary_scheduler.agent import killed, memory_guard
+from secondary_scheduler.agent.domains import Primary, Secondary
+from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.memory_guard import Level
+from secondary_scheduler.conf import agent as agent_conf
+from tests.unit.agent import fakes
+
+MIB = 1 << 20
+PAGE = os.sysconf('SC_PAGE_SIZE')
+
+
+def secondary(n, priority=5):
+    return Secondary(f'u{n}', f'i{n}', priority, 1, n, 100 + n, n)
+
+
+class Base(unittest.TestCase):
+
+    def setUp(self):
+        self.host = fakes.Host(self)
+        self.now = 100.0
+
+    def process(self, pid, started, held):
+        """Let a process hold so many bytes; ``started`` in ticks."""
+        self.host.process(pid, started, 'u', 'i')
+        self.host.write(f'proc/{pid}/statm', f'9 {held // PAGE} 1 1 0 1 0')
+
+    def end(self, pid):
+        os.remove(self.host.path('proc', str(pid), 'stat'))
+
+
+class TestDemand(Base):
+
+    def read(self, *primaries):
+        self.host.write('proc/uptime', '1000.0 0.0')
+        return memory_guard.Demand(lambda: primaries, self.host.proc).read()
+
+    def test_what_a_young_one_has_not_touched_yet(self):
+        tick = os.sysconf('SC_CLK_TCK')
+        self.process(1, 950 * tick, 100 * MIB)
+        self.process(2, 930 * tick, 100 * MIB)
+        self.process(3, 990 * tick, 300 * MIB)
+        young = Primary('i', 256 * MIB, 1, 950 * tick)
+        old = Primary('i', 256 * MIB, 2, 930 * tick)
+        full = Primary('i', 256 * MIB, 3, 990 * tick)
+        gone = Primary('i', 256 * MIB, 4, 990 * tick)
+        self.assertEqual(156 * MIB, self.read(young, old, full, gone))
+
+    def test_an_unknown_age_is_no_demand(self):
+        self.assertEqual(0, self.read(Primary('i', MIB, 9, 9)))
+
+
+class TestPolicy(unittest.TestCase):
+
+    def policy(self, value):
+        config = fixture.Config(cfg.ConfigOpts())
+        config.setUp()
+        self.addCleanup(config.cleanUp)
+        agent_conf.register_opts(config.conf)
+        config.conf([])
+        config.config(group='secondary_agent', memory_headroom_mb=value)
+        return [one.text for one in
+                memory_guard.policy(config.conf, 'h1', 1000 * MIB)]
+
+    def test_it_is_what_is_not_kept_free(self):
+        self.assertEqual(['mem <= 95% for 60s on host:h1'], self.policy(None))
+        self.assertEqual(['mem <= 87.5% for 60s on host:h1'],
+                         self.policy(125))
+        self.assertEqual(['mem <= 0% for 60s on host:h1'], self.policy(2000))
+        self.assertEqual([], self.policy(0))
+
+
+class TestGuard(Base):
+
+    def setUp(self):
+        super().setUp()
+        self.available = 500
+        self.coming = 0
+        self.guests = [secondary(1), secondary(2, 3), secondary(3, 3)]
+        for guest, held in zip(self.guests, (50, 60, 90), strict=True):
+            self.process(guest.pid, guest.started, held * MIB)
+        self.actuator = mock.Mock()
+        self.floors = Floors(lambda: self.now)
+        self.floored, self.killed = [], []
+        self.kills = True
+        self.options = memory_guard.GuardOptions(
+            5.0, True, lambda total: total // 10)
+        self.guard = memory_guard.MemoryGuard(
+            self.memory, mock.Mock(read=lambda: self.coming * MIB),
+            lambda: self.guests, self.actuator, self.floors,
+            lambda guest: self.floored.append(guest.uuid), self.kill,
+            lambda: self.options, self.host.proc, lambda: self.now)
+
+    def memory(self):
+        if self.available is None:
+            raise OSError('no')
+        return 1000 * MIB, self.available * MIB
+
+    def kill(self, guest, reason):
+        self.killed.append(guest.uuid)
+        return self.kills
+
+    def step(self, available, seconds=0.1):
+        self.available = available
+        self.now += seconds
+        return self.guard.step()
+
+    def pressed(self):
+        return [call.args[0].uuid
+                for call in self.actuator.press_memory.call_args_list]
+
+    def test_it_looks_more_often_where_memory_may_go(self):
+        self.assertEqual(1.0, self.step(200))
+        self.assertEqual(0.1, self.step(199))
+        self.coming = 1
+        self.assertEqual(0.1, self.step(900))
+
+    def test_one_thing_after_the_other(self):
+        self.step(100)
+        self.assertIs(Level.CALM, self.guard.level)
+        self.assertEqual(([], [], []),
+                         (self.pressed(), self.floored, self.killed))
+        self.step(99)
+        self.assertIs(Level.SHORT, self.guard.level)
+        self.assertEqual((['u1', 'u2', 'u3'], [], []),
+                         (self.pressed(), self.floored, self.killed))
+        self.step(49)
+        self.step(49)
+        self.assertIs(Level.SCARCE, self.guard.level)
+        self.assertEqual((['u1', 'u2', 'u3'], []),
+                         (self.floored, self.killed))
+        self.assertEqual({Reason.MEMORY}, self.floors.reasons('u1'))
+        self.step(24)
+        self.assertIs(Level.CRITICAL, self.guard.level)
+        # Of the two lowest the one whose memory is most.
+        self.assertEqual(['u3'], self.killed)
+        self.assertEqual(1, self.guard.kills)
+
+    def test_the_next_one_only_if_one_did_not_suffice(self):
+        self.step(20)
+        self.step(20)
+        self.assertEqual(['u3'], self.killed)
+        self.end(103)   # it is gone, and its memory is not back yet
+        self.step(20)
+        self.assertEqual(['u3'], self.killed)
+        self.guests.pop()
+        self.step(110 - 90)
+        self.assertEqual(['u3'], self.killed)
+        self.step(24, 0.5)  # others have taken it
+        self.assertEqual(['u3', 'u2'], self.killed)
+
+    def test_one_whose_memory_is_back_is_not_waited_for(self):
+        self.available = 10
+        self.guard.step()
+        self.guests.pop()
+        self.end(103)
+        self.guard._ended = self.guard._ended[0], -1, self.guard._ended[2]
+        self.step(10, 0.01)
+        self.assertEqual(['u3', 'u2'], self.killed)
+
+    def test_who_does_not_end_is_not_ended_again(self):
+        for _ in range(4):
+            self.step(10, 0.6)
+        self.assertEqual(['u3', 'u2', 'u1'], self.killed)
+
+    def test_who_cannot_be_ended_is_passed_over(self):
+        self.kills = False
+        self.step(10)
+        self.assertEqual(['u3', 'u2', 'u1'], self.killed)
+        self.assertEqual(0, self.guard.kills)
+
+    def test_who_gives_its_memory_back_anyway_goes_last(self):
+        self.floors.operate('u3', 60.0)
+        self.step(10)
+        self.assertEqual(['u2'], self.killed)
+
+    def test_an_operator_may_leave_it_to_the_kernel(self):
+        self.options = memory_guard.GuardOptions(
+            5.0, False, lambda total: total // 10)
+        self.step(0)
+        self.assertEqual([], self.killed)
+        self.assertEqual(3, len(self.floored))
+
+    def test_nobody_is_harmed_for_what_is_not_known(self):
+        self.step(10)
+        self.assertEqual(1.0, self.step(None))
+        self.assertIsNone(self.guard.level)
+        self.assertIsNone(self.guard.available)
+        self.assertEqual(['u3'], self.killed)
+        # Nor is anything undone.
+        for _ in range(10):
+            self.step(None, 1.0)
+        self.assertEqual({Reason.MEMORY}, self.floors.reasons('u1'))
+
+    def test_no_headroom_no_guard(self):
+        self.options = memory_guard.GuardOptions(5.0, True, lambda total: 0)
+        self.coming = 5
+        self.assertEqual(1.0, self.step(0))
+        self.assertIs(Level.CALM, self.guard.level)
+        self.assertEqual([], self.killed)
+
+    def test_it_is_undone_when_it_has_been_calm(self):
+        self.step(40)
+        self.assertTrue(self.guard.pressing)
+        self.step(100)
+        self.step(300, 4.0)
+        self.assertTrue(self.guard.pressing)
+        self.step(99)
+        self.step(300)
+        self.step(300, 4.9)
+        self.assertEqual({Reason.MEMORY}, self.floors.reasons('u2'))
+        self.actuator.relax_memory.assert_not_called()
+        self.step(300)
+        self.assertFalse(self.guard.pressing)
+        self.assertEqual(frozenset(), self.floors.reasons('u2'))
+        self.assertEqual(3, self.actuator.relax_memory.call_count)
+
+
+class TestKilled(Base):
+
+    def make(self):
+        return killed.Killed(self.host.store)
+
+    def test_until_they_run_again(self):
+        book = self.make()
+        guest = secondary(1)
+        book.note(guest, 'memory')
+        book.note(secondary(2), 'cpu')
+        book.run_again([guest])     # its process has not ended yet
+        self.assertEqual({'u1': 'memory', 'u2': 'cpu'}, book.reasons)
+        again = Secondary('u1', 'i1', 5, 1, 7, 207, 99)
+        other = self.make()
+        other.run_again([again])
+        self.assertEqual({'u2': 'cpu'}, other.reasons)
+        self.assertEqual({'u2': 'cpu'}, self.make().reasons)
+
+    def test_the_last_ones(self):
+        book = self.make()
+        for n in range(70):
+            book.note(secondary(n), 'memory')
+        self.assertEqual(64, len(book.reasons))
+        self.assertIn('u69', book.reasons)
+
+    def test_a_spoilt_file(self):
+        self.host.store.save(killed.STATE, {'u1': ['x'], 'u2': 5,
+                                            'u3': ['memory', 1, 2]})
+        self.assertEqual({'u3': 'memory'}, self.make().reasons)
+
+
+class TestBalloon(Base):
+
+    def setUp(self):
+        super().setUp()
+        self.memory = {'u1': 1000, 'u2': 800}
+        self.error = None
+        self.orders = []
+        self.pressing = False
+        self.guests = [secondary(1)]
+        self.balloon = memory_guard.Balloon(
+            lambda: self, lambda: self.guests, lambda: self.pressing, 60.0)
+
+    def setKeepAlive(self, *seconds):
+        pass
+
+    def close(self):
+        self.orders.append('close')
+
+    def lookupByUUIDString(self, uuid):
+        if self.error:
+            raise self.error
+
+        def give(target, flags):
+            self.assertEqual(1, flags)
+            self.memory[uuid] = target
+            self.orders.append((uuid, target))
+        return mock.Mock(info=lambda: [1, 1000, self.memory[uuid], 1, 0],
+                         setMemoryFlags=give)
+
+    def steps(self, count=2):
+        for _ in range(count):
+            self.balloon.step()
+        orders, self.orders = self.orders, []
+        return orders
+
+    def test_pressed_and_given_back(self):
+        self.assertEqual([], self.steps())
+        self.pressing = True
+        self.assertEqual([('u1', 600)], self.steps())
+        self.pressing = False
+        self.assertEqual([('u1', 1000)], self.steps())
+
+    def test_who_comes_small_is_given_all(self):
+        self.guests.append(secondary(2))
+        self.assertEqual([('u2', 1000)], self.steps())
+
+    def test_who_has_less_keeps_it_while_memory_is_short(self):
+        self.memory['u1'] = 500
+        self.pressing = True
+        self.assertEqual([], self.steps())
+
+    def test_a_failure_is_tried_again_with_another_connection(self):
+        self.pressing, self.error = True, OSError('away')
+        with self.assertLogs(memory_guard.LOG.logger, 'WARNING') as logs:
+            self.steps()
+        self.assertEqual(1, len(logs.output))
+        self.error = None
+        self.assertEqual([('u1', 600)], self.steps())
