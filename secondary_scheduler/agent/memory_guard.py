@@ -18,9 +18,11 @@ below a quarter of it  the one of the lowest priority is ended; the next one
 =====================  ======================================================
 
 The kernel would end the same one (``Actuator.prioritise``), after it had the
-primary wait for pages that it could not find.
+primary wait for pages that it could not find.  Where it is faster than we are,
+its end is told like one of ours.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import enum
@@ -45,6 +47,8 @@ YOUNG_S = 60.0
 LOOK_S, QUICK_LOOK_S = 1.0, 0.1
 #: For how many seconds the memory of one that was ended is waited for.
 _RETURNS_S = 0.5
+#: For how many seconds a process may take to end that the kernel has ended.
+_ENDING_S = 2.0
 #: Part of the host that is kept free if the operator does not say.
 _HEADROOM = 0.05
 #: Seconds in which the cloud is to make the headroom whole again.
@@ -84,6 +88,16 @@ def resident(pid: int, proc: str) -> int | None:
     try:
         with open(f'{proc}/{pid}/statm', 'rb') as file:
             return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def kernel_kills(proc: str) -> int | None:
+    """Return how many processes the kernel has ended for their memory."""
+    try:
+        with open(f'{proc}/vmstat') as file:
+            return next((int(line.split()[1]) for line in file
+                         if line.startswith('oom_kill ')), None)
     except (OSError, ValueError, IndexError):
         return None
 
@@ -132,7 +146,7 @@ class MemoryGuard:
 
     ``memory`` returns size and availability in bytes and may raise;
     ``floor`` writes the floor of a guest now; ``kill`` ends one, saying why,
-    and tells whether it did.
+    and tells whether it did; ``lost`` is told whom the kernel has ended.
     """
 
     def __init__(self, memory: Callable[[], tuple[int, int]], demand: Demand,
@@ -140,6 +154,7 @@ class MemoryGuard:
                  actuator: Actuator, floors: Floors,
                  floor: Callable[[Secondary], object],
                  kill: Callable[[Secondary, str], bool],
+                 lost: Callable[[Secondary, str], object],
                  options: Callable[[], GuardOptions], proc: str = '/proc',
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._memory = memory
@@ -149,6 +164,7 @@ class MemoryGuard:
         self._floors = floors
         self._floor = floor
         self._kill = kill
+        self._lost = lost
         self._options = options
         self._proc = proc
         self._clock = clock
@@ -156,6 +172,9 @@ class MemoryGuard:
         #: Who was ended last, from when on its memory is back, and when.
         self._ended: tuple[Secondary, int, float] | None = None
         self._doomed: set[tuple[int, int]] = set()
+        self._present: Sequence[Secondary] = ()
+        #: When the kernel had ended how many.
+        self._kernel: deque[tuple[float, int]] = deque()
         #: What the last look has found, in bytes; None if it did not succeed.
         self.available: int | None = None
         self.headroom: int | None = None
@@ -167,7 +186,8 @@ class MemoryGuard:
 
     def step(self) -> float:
         """Look once, and do what it asks for; return the seconds to wait."""
-        options = self._options()
+        options, guests = self._options(), self._guests()
+        self._look_for_lost(guests)
         try:
             total, available = self._memory()
         except (OSError, ValueError) as exc:
@@ -188,7 +208,6 @@ class MemoryGuard:
                                  'available': available >> 20,
                                  'total': total >> 20,
                                  'headroom': spare >> 20})
-        guests = self._guests()
         if self.level is Level.CALM:
             self._relax(guests, options.calm_after)
         else:
@@ -198,6 +217,31 @@ class MemoryGuard:
                 self._end_one(guests, available)
         quick = available < 2 * spare or bool(spare and self.coming)
         return QUICK_LOOK_S if quick else LOOK_S
+
+    def _look_for_lost(self, guests: Sequence[Secondary]) -> None:
+        """Find out which secondaries the kernel has ended for their memory.
+        """
+        now = self._clock()
+        present = {(guest.pid, guest.started) for guest in guests}
+        gone = [guest for guest in self._present
+                if (guest.pid, guest.started) not in present | self._doomed]
+        self._present = tuple(guests)
+        if not gone and self._kernel and now - self._kernel[-1][0] < LOOK_S:
+            return
+        count = kernel_kills(self._proc)
+        if count is None:
+            self._kernel.clear()
+            return
+        self._kernel.append((now, count))
+        while (len(self._kernel) > 1
+               and self._kernel[1][0] <= now - _ENDING_S):
+            self._kernel.popleft()
+        if count > self._kernel[0][1]:
+            for guest in gone:
+                LOG.warning('The kernel has ended %s for its memory',
+                            guest.uuid)
+                self.kills += 1
+                self._lost(guest, 'memory: ended by the kernel')
 
     def _press(self, guests: Sequence[Secondary], level: Level) -> None:
         self.pressing = True

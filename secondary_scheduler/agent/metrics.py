@@ -17,7 +17,8 @@ _COUNTERS = {'violations': 'Policies whose global trigger fired',
              'invalidations': 'Policies that were broken',
              'floors': 'Secondaries taken to the floor as the last resort',
              'floored_s': 'Seconds of secondaries at the floor for a policy',
-             'kills': 'Secondaries killed as the last resort',
+             'kills': 'Secondaries killed as the last resort, by the kernel '
+                      'for their memory included',
              'control_failures': 'Steps of control that failed'}
 
 Status = Mapping[str, typing.Any]
@@ -37,6 +38,13 @@ def families(status: Status) -> Iterator[core.Metric]:
                      for name, use in status['usage'].items()})
     yield _single('cpu_set_point_ratio', 'Up to where CPU may be used',
                   _ratio(status['set_point']))
+    yield _gauge('memory_bytes', 'Memory that is available, that is kept '
+                 'free, and that primaries which have just started have yet '
+                 'to touch', 'kind', {
+                     name: _bytes(status['memory'][f'{name}_mb'])
+                     for name in ('available', 'headroom', 'coming')})
+    yield _single('killed_instances', 'Secondaries that were killed here and '
+                  'have not run since', len(status['killed']))
     yield _single('room_instances', 'Secondaries that there is room for, '
                   'those that run included', status['room'])
     yield _single('admission_open', 'Whether further secondaries are admitted',
@@ -101,6 +109,10 @@ def _single(name: str, text: str, value: float | None) -> core.Metric:
     if value is not None:
         family.add_metric([], float(value))
     return family
+
+
+def _bytes(size_mb: float | None) -> float | None:
+    return None if size_mb is None else size_mb * (1 << 20)
 
 
 def _ratio(percent: float | None) -> float | None:

@@ -156,7 +156,7 @@ class Agent:
         self.guard = memory_guard.MemoryGuard(
             cgroups.HostMemory(hierarchy).read, demand,
             self.domains.secondaries, self.actuator,
-            self.floors, self._floor, self._kill,
+            self.floors, self._floor, self._kill, self._note_killed,
             lambda: memory_guard.GuardOptions.read(conf), hierarchy.proc)
         self.balloon = memory_guard.Balloon(
             connect or libvirt_opener(options.libvirt_uri), lambda: [
@@ -211,9 +211,12 @@ class Agent:
     def _kill(self, guest: Secondary, reason: str) -> bool:
         done = self.actuator.kill(guest)
         if done:
-            self.killed.note(guest, reason)
-            self._news.set()
+            self._note_killed(guest, reason)
         return done
+
+    def _note_killed(self, guest: Secondary, reason: str) -> None:
+        self.killed.note(guest, reason)
+        self._news.set()
 
     def _domains_changed(self) -> None:
         """React to a listing: a primary that has come goes first at once."""

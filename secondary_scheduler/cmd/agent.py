@@ -129,6 +129,10 @@ def _percent(value: float | None) -> str:
     return 'unknown' if value is None else f'{value:.1f}%'
 
 
+def _mebibytes(value: int | None) -> str:
+    return 'unknown' if value is None else f'{value} MiB'
+
+
 def _amount(policy: dict[str, typing.Any]) -> str:
     """Return the use of a policy's resource in its unit."""
     if policy['resource'] in language.STATIC:
@@ -146,6 +150,10 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         f'cpu: {_percent(found["cpu_total"])} in all, primary '
         f'{_percent(found["cpu_primary"])}, set point '
         f'{_percent(found["set_point"])}, room for {found["room"]}',
+        f'memory: {_mebibytes(found["memory"]["available_mb"])} available, '
+        f'{_mebibytes(found["memory"]["headroom_mb"])} to be kept free, '
+        f'{_mebibytes(found["memory"]["coming_mb"])} yet to be touched by '
+        f'new primaries: {found["memory"]["level"] or "unknown"}',
         'admission: ' + ('open' if found['admission']
                          else 'closed, ' + found['reason']),
         'priority before secondaries: primary guests '
@@ -169,6 +177,8 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
                else f'cap {_percent(one["cap"])}')
             + (f', PROBLEM: {found["problems"][one["uuid"]]}'
                if one['uuid'] in found['problems'] else ''))
+    lines += [f'killed {one}: {reason}'
+              for one, reason in found['killed'].items()]
     return lines
 
 

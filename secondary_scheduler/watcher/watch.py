@@ -258,27 +258,27 @@ class Watch:
         A host speaks for the instances that Nova has on it, and no others.
         """
         servers = self._seen.snapshot.servers
-        told = {(host, uuid): why
+        told = {(host, one): why
                 for host, report in self._seen.book.hosts().items()
-                for uuid, why in report.killed.items() if uuid in servers}
+                for one, why in report.killed.items() if one in servers}
         ended = self._ended & told.keys()
-        for host, uuid in sorted(told.keys() - ended):
+        for host, one in sorted(told.keys() - ended):
             try:
-                now = self._seen.connect().server(uuid)
+                now = self._seen.connect().server(one)
                 if now is None or (now.host, now.status, now.task_state) != (
                         host, 'SHUTOFF', None):
                     continue
                 if snapshots.PREEMPTED not in now.metadata:
                     self._seen.connect().set_metadata(
-                        uuid, snapshots.PREEMPTED,
+                        one, snapshots.PREEMPTED,
                         f'killed@{timeutils.utcnow():%Y-%m-%dT%H:%M:%SZ}')
                     LOG.warning(
                         'Instance %(uuid)s was ended by its host %(host)s '
                         '(%(why)s) and is started again when there is room.',
-                        {'uuid': uuid, 'host': host, 'why': told[host, uuid]})
-                ended |= {(host, uuid)}
+                        {'uuid': one, 'host': host, 'why': told[host, one]})
+                ended |= {(host, one)}
             except clouds.CloudError as exc:
-                LOG.debug('%s is not marked yet: %s', uuid, exc)
+                LOG.debug('%s is not marked yet: %s', one, exc)
         self._ended = ended
 
     def _forget_old_marks(self) -> None:

@@ -53,7 +53,10 @@ class Fleet:
         self.servers: dict[str, str] = {}
 
     def restore(self) -> None:
-        """Boot what is missing."""
+        """Boot what is missing: another test may have deleted some."""
+        there = self.look().keys()
+        self.servers = {uuid: name for uuid, name in self.servers.items()
+                        if uuid in there}
         booted = secondaries.boot(self.owner, [
             one for one in MEMBERS if one[0] not in self.servers.values()])
         self.servers |= booted

@@ -7,13 +7,14 @@ from layout import LOG
 from tests.box.services import wait_until
 
 
-def boot_primary(cloud: Any, name: str, host: str | None = None) -> str:
+def boot_primary(cloud: Any, name: str, host: str | None = None,
+                 image: str = 'worker-idle', flavor: str = 'primary') -> str:
     """Ask Nova for a primary, on a host if one is named; return its UUID."""
     more = {'availability_zone': f'nova:{host}'} if host else {}
     server = cloud.compute.create_server(
         name=name, networks='none',
-        image_id=cloud.image.find_image('worker-idle').id,
-        flavor_id=cloud.compute.find_flavor('primary').id, **more)
+        image_id=cloud.image.find_image(image).id,
+        flavor_id=cloud.compute.find_flavor(flavor).id, **more)
     return str(server.id)
 
 

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # Init of the box's guest: does the work named on the kernel command line
-# (work=cpu|idle|dirty:MB) and prints on the console how many units it has
+# (work=cpu|idle|touch|dirty:MB) and prints on the console how many units it has
 # finished since its boot, so that work lost by a restart can be seen outside.
 /bin/busybox mkdir -p /proc /sys /dev /bin /tmp
 /bin/busybox --install -s /bin
@@ -33,7 +33,15 @@ dirty:*)
     ;;
 esac
 units=0
-if [ "$work" = idle ]; then
+if [ "$work" = touch ]; then
+    # All of its memory but what it needs to go on, and then nothing.
+    mount -o remount,size=100% /tmp
+    free=$(sed -n 's/MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+    echo "TOUCHING $boot"
+    dd if=/dev/zero of=/tmp/all bs=64k count=$(((free - 12288) / 64)) 2>/dev/null
+    echo "TOUCHED $boot"
+fi
+if [ "$work" = idle ] || [ "$work" = touch ]; then
     while :; do echo "UNITS $boot 0 $boot 0"; sleep 1; done
 fi
 # One unit: a fixed amount of arithmetic in the shell itself (no fork).

@@ -25,7 +25,7 @@ SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('placement', 'placement', 8778, ''),
             ('glance', 'image', 9292, ''), ('neutron', 'network', 9696, ''),
             ('watcher', 'infra-optim', 9322, ''))
-WORKS = ('cpu', 'idle', 'dirty:24')
+WORKS = ('cpu', 'idle', 'touch', 'dirty:24')
 MEMORY_MB = 128
 DISK_GB = 1
 

@@ -86,7 +86,7 @@ class TestGuard(Base):
             self.process(guest.pid, guest.started, held * MIB)
         self.actuator = mock.Mock()
         self.floors = Floors(lambda: self.now)
-        self.floored, self.killed = [], []
+        self.floored, self.killed, self.lost = [], [], []
         self.kills = True
         self.options = memory_guard.GuardOptions(
             5.0, True, lambda total: total // 10)
@@ -94,6 +94,7 @@ class TestGuard(Base):
             self.memory, mock.Mock(read=lambda: self.coming * MIB),
             lambda: self.guests, self.actuator, self.floors,
             lambda guest: self.floored.append(guest.uuid), self.kill,
+            lambda guest, reason: self.lost.append(guest.uuid),
             lambda: self.options, self.host.proc, lambda: self.now)
 
     def memory(self):
@@ -196,6 +197,41 @@ class TestGuard(Base):
         for _ in range(10):
             self.step(None, 1.0)
         self.assertEqual({Reason.MEMORY}, self.floors.reasons('u1'))
+
+    def kernel(self, count):
+        self.host.write('proc/vmstat',
+                        f'nr_free_pages 3\noom_kill {count}\nswap_ra 0')
+
+    def test_whom_the_kernel_was_faster_with(self):
+        self.kernel(5)
+        self.step(500)
+        self.guests.remove(self.guests[2])  # its owner has stopped it
+        self.step(500)
+        self.assertEqual([], self.lost)
+        self.kernel(6)
+        self.step(500, 1.0)
+        self.guests.remove(self.guests[1])  # its memory took a second to go
+        self.step(500, 0.9)
+        self.assertEqual(['u2'], self.lost)
+        self.assertEqual(1, self.guard.kills)
+        self.guests.clear()
+        self.step(500, 3.0)
+        self.assertEqual(['u2'], self.lost)
+
+    def test_whom_we_have_ended_the_kernel_has_not(self):
+        self.kernel(5)
+        self.step(10)
+        self.kernel(6)
+        self.guests.pop()
+        self.step(500)
+        self.assertEqual((['u3'], []), (self.killed, self.lost))
+
+    def test_a_kernel_that_does_not_count(self):
+        self.host.write('proc/vmstat', 'nr_free_pages 3')
+        for _ in range(3):
+            self.step(500, 2.0)
+            self.guests.pop()
+        self.assertEqual([], self.lost)
 
     def test_no_headroom_no_guard(self):
         self.options = memory_guard.GuardOptions(5.0, True, lambda total: 0)

@@ -20,6 +20,8 @@ STATUS = {
                   'threshold': 80.0, 'timelimit': 30, 'usage': None,
                   'failed': 0, 'state': 'unknown'}],
     'instances': [{'uuid': UUID, 'cpu': 12.0, 'cap': None, 'floored': True}],
+    'memory': {'available_mb': 5, 'headroom_mb': None, 'coming_mb': 0},
+    'killed': {UUID: 'memory'},
     'counters': {'violations': 1, 'invalidations': 0, 'floors': 4,
                  'floored_s': 2.5, 'kills': 0, 'control_failures': 0,
                  'unreadable_domains': 0}}
@@ -52,10 +54,13 @@ class MetricsTest(unittest.TestCase):
                 (('policy_state', mem, 'unknown'), 1),
                 (('instance_cpu_ratio', UUID), 0.12),
                 (('instance_floored', UUID), 1),
+                (('memory_bytes', 'available'), 5 << 20),
+                (('memory_bytes', 'coming'), 0), (('killed_instances',), 1),
                 (('violations_total',), 1),
                 (('floored_seconds_total',), 2.5)):
             self.assertEqual(value, found[metrics.PREFIX + key[0], *key[1:]])
-        for key in (('cpu_used_ratio', 'primary'), ('policy_usage', mem),
+        for key in (('memory_bytes', 'headroom'),
+                    ('cpu_used_ratio', 'primary'), ('policy_usage', mem),
                     ('instance_cap_ratio', UUID)):
             self.assertNotIn((metrics.PREFIX + key[0], *key[1:]), found)
 

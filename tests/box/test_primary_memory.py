@@ -1,0 +1,199 @@
+"""A primary has its memory at once on a host that secondaries fill.
+
+What is measured is the time from the call that creates it until its guest has
+written to all of its memory, which its console tells.  That there is memory
+is all that must make a difference, so the host has all of the machine's CPUs
+meanwhile, the secondaries do nothing but hold their memory, and no other host
+takes any: what makes room is a suspend, or the end of a secondary.  The boot
+of an emulated guest takes longer at one time than at another, whoever else is
+there; so the time from its first word on, in which it takes its memory, is
+looked at for itself.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import os
+import statistics
+import time
+
+import pytest
+
+import cgroups
+import guest
+import secondaries
+from secondary_scheduler.agent import processes
+from tests.box import fleet as fleets
+from tests.box import machine, primaries
+from tests.box.services import agent_status, wait_until
+
+FLAVOR, MEMORY_MB = 'test-primary', 256
+MEMBERS = [(f'test-holder-{n}', 'secondary', None) for n in range(6)]
+EMPTY_RUNS, FULL_RUNS = 3, 10
+#: How much later a primary may have touched all of its memory, in seconds.
+LATER_S = 2.0
+#: With fewer a host is filled anew.
+FEWEST = 3
+#: What is left beside the headroom when the host counts as full, in percent.
+SLACK = 1.0
+#: Who has run for so long is no passing child of somebody's, in seconds.
+LASTING_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One primary: seconds until its guest's first word, and from there."""
+
+    boot: float
+    touch: float
+
+    @property
+    def whole(self) -> float:
+        """Seconds from the call until all is touched."""
+        return self.boot + self.touch
+
+    def __str__(self) -> str:
+        return f'{self.boot:.2f} + {self.touch:.2f} s'
+
+
+@pytest.fixture
+def host(cloud, empty_cloud, switch, hosts):
+    """A host without secondaries that has all the CPU, and the only one."""
+    fleets.remove_leftovers(cloud)
+    name, *others = hosts
+    services = {one.host: one for one in cloud.compute.services(
+        binary='nova-compute')}
+    if not cloud.compute.find_flavor(FLAVOR):
+        cloud.compute.create_flavor(name=FLAVOR, vcpus=1, ram=MEMORY_MB,
+                                    disk=1)
+    for other in others:
+        cloud.compute.disable_service(services[other])
+    group = cgroups.path('cpu', f'hosts/{name}')
+    v2 = (group / 'cgroup.controllers').exists()
+    limit = group / ('cpu.max' if v2 else 'cpu.cfs_quota_us')
+    before = limit.read_text()
+    limit.write_text('max' if v2 else '-1')
+    try:
+        yield name
+    finally:
+        limit.write_text(before)
+        for other in others:
+            cloud.compute.enable_service(services[other])
+        fleets.remove_leftovers(cloud)
+
+
+def console(uuid: str) -> bytes:
+    """Return what a guest has said."""
+    try:
+        return guest.console(uuid).read_bytes()
+    except FileNotFoundError:
+        return b''
+
+
+def boot_and_touch(cloud, host: str) -> Run:
+    """Boot a primary that touches all its memory, and delete it again."""
+    begin = machine.clock()
+    uuid = primaries.boot_primary(cloud, 'test-toucher', host,
+                                  'worker-touch', FLAVOR)
+    try:
+        times = [wait_until(
+            lambda word=word: word in console(uuid) and machine.clock(), 120,
+            lambda: f'{uuid} says so: {console(uuid)!r}', 0.02)
+            for word in (b'TOUCHING ', b'TOUCHED ')]
+        primaries.wait_active(cloud, uuid)
+    finally:
+        primaries.delete(cloud, uuid)
+    return Run(times[0] - begin, times[1] - times[0])
+
+
+def lasting(host: str) -> dict[int, bytes]:
+    """Return the lasting processes of a host, and how each was called."""
+    found = {}
+    for group, _, _ in os.walk(cgroups.path('memory', f'hosts/{host}')):
+        with contextlib.suppress(OSError):
+            with open(f'{group}/cgroup.procs') as file:
+                pids = [int(line) for line in file]
+            for pid in pids:
+                started = processes.start_time(pid)
+                if started and (processes.age(started) or 0) > LASTING_S:
+                    with open(f'/proc/{pid}/cmdline', 'rb') as file:
+                        found[pid] = file.read()
+    return found
+
+
+def running(cloud, members) -> set[str]:
+    """Return the members that run."""
+    return {server.id for server in cloud.compute.servers(all_projects=True)
+            if server.id in members and server.status == 'ACTIVE'
+            and server.task_state is None}
+
+
+@contextlib.contextmanager
+def filled(host: str) -> Iterator[None]:
+    """Give a host no more memory than it uses, but for the headroom."""
+    group = cgroups.path('memory', f'hosts/{host}')
+    v2 = (group / 'cgroup.controllers').exists()
+    limit, used, cache = (
+        ('memory.max', 'memory.current', 'inactive_file') if v2 else
+        ('memory.limit_in_bytes', 'memory.usage_in_bytes',
+         'total_inactive_file'))
+    stat = dict(line.split() for line in
+                (group / 'memory.stat').read_text().splitlines())
+    needed = int((group / used).read_text()) - int(stat[cache])
+    (group / limit).write_text(str(int(needed / (0.95 - SLACK / 100))))
+    try:
+        wait_until(lambda: 0 < (agent_status(host).get('memory', {}).get(
+            'available_mb') or 0) < MEMORY_MB / 2, 30,
+            lambda: f'{host} is full: {agent_status(host)}')
+        yield
+    finally:
+        (group / limit).write_text('max' if v2 else '-1')
+
+
+def kernel_kills() -> int:
+    """Return how many processes the kernel has ended for memory."""
+    with open('/proc/vmstat') as file:
+        return next(int(line.split()[1]) for line in file
+                    if line.startswith('oom_kill '))
+
+
+@pytest.mark.soak
+def test_a_primary_has_its_memory_at_once(cloud, owner, host):
+    empty = [boot_and_touch(cloud, host) for _ in range(EMPTY_RUNS)]
+    print(f'\nempty: {", ".join(map(str, empty))}')
+    members = secondaries.boot(owner, MEMBERS, image='worker-touch')
+    wait_until(lambda: all(b'TOUCHED ' in console(uuid) for uuid in members),
+               300, 'the secondaries hold their memory')
+    full, failures = [], []
+    kills = agent_status(host)['counters']['kills']
+    before = kernel_kills()
+    for _ in range(FULL_RUNS):
+        if len(running(cloud, members)) < FEWEST:
+            wait_until(lambda: len(running(cloud, members)) == len(members),
+                       300, lambda: str(agent_status(host)), 1)
+            time.sleep(10)
+        there = lasting(host)
+        with filled(host):
+            print(f'{len(running(cloud, members))} secondaries, '
+                  f'{agent_status(host)["memory"]}')
+            full.append(boot_and_touch(cloud, host))
+            status = agent_status(host)
+            print(f'full: {full[-1]}; {status["counters"]["kills"] - kills} '
+                  f'killed so far, {kernel_kills() - before} by the kernel; '
+                  f'{status["memory"]} {status["killed"]}')
+        gone = [command for pid, command in there.items()
+                if pid not in lasting(host)]
+        failures += [command for command in gone
+                     if not any(uuid.encode() in command for uuid in members)]
+    assert not failures, failures
+    # What was ended is stopped for Nova, and comes back; the others too.
+    wait_until(lambda: len(running(cloud, members)) == len(members), 300,
+               lambda: str(agent_status(host)), 1)
+    wait_until(lambda: not agent_status(host)['killed'], 30,
+               lambda: str(agent_status(host)['killed']))
+    for what in ('touch', 'whole'):
+        usual = statistics.median(getattr(one, what) for one in empty)
+        later = [getattr(one, what) - usual for one in full]
+        print(f'{what}: {usual:.2f} s on the empty host; later by '
+              + ', '.join(f'{one:.2f}' for one in later))
+        assert max(later) <= LATER_S, (what, usual, later)
