@@ -7,7 +7,7 @@ the provider is not there it stops quietly and looks again later.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
 import time
 import typing
@@ -29,23 +29,28 @@ _LONGEST_MIGRATION_S = 600.0
 
 
 class Hysteresis:
-    """Closes at once, opens after a while: the least of a window."""
+    """Closes at once, opens after a while: the least of a window.
+
+    Each class of resources by itself, by its share (0 to 1) of the total.
+    """
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._seen: deque[tuple[float, float]] = deque()
+        self._seen: deque[tuple[float, Mapping[str, float]]] = deque()
         self._since: float | None = None
 
-    def push(self, now: float, share: float) -> float:
-        """Take in a share (0 to 1), and return what may be admitted."""
+    def push(self, now: float, shares: Mapping[str, float]
+             ) -> dict[str, float]:
+        """Take in shares, and return what may be admitted."""
         if self._since is None:
             self._since = now
-        self._seen.append((now, share))
+        self._seen.append((now, shares))
         while self._seen[0][0] < now - self._window:
             self._seen.popleft()
         if now - self._since < self._window:
-            return 0.0
-        return min(value for _, value in self._seen)
+            return dict.fromkeys(shares, 0.0)
+        return {name: min(seen.get(name, 0.0) for _, seen in self._seen)
+                for name in shares}
 
 
 @dataclasses.dataclass
@@ -86,14 +91,21 @@ class Inventory:
         """Return the host's static maximum of secondaries, 0 if unknown."""
         return self._provider.total(vocabulary.SLOT) if self._provider else 0
 
-    def update(self, share: float, running: Collection[str]) -> bool:
-        """Allow this share (0 to 1) of all totals; False if not possible.
+    def memory_mb(self) -> int:
+        """Return what secondaries may have at most (MiB), 0 if unknown."""
+        return (self._provider.total(vocabulary.MEMORY_MB)
+                if self._provider else 0)
 
+    def update(self, shares: Mapping[str, float],
+               running: Collection[str]) -> bool:
+        """Allow shares (0 to 1) of the totals; False if not possible.
+
+        A class of which nothing is said has the share of slots.
         ``running`` are the UUIDs of the secondaries on the host.  Nothing is
         raised: without Placement the host goes on by itself.
         """
         try:
-            return self._update(share, running)
+            return self._update(shares, running)
         except ks_exceptions.ClientException as exc:
             self._lost(f'Placement: {exc}')
         except Exception as exc:
@@ -101,7 +113,8 @@ class Inventory:
             self._lost(f'{type(exc).__name__}: {exc}')
         return False
 
-    def _update(self, share: float, running: Collection[str]) -> bool:
+    def _update(self, shares: Mapping[str, float],
+                running: Collection[str]) -> bool:
         now = self._clock()
         if now >= self._look_at:
             # The operator may have changed totals, or the provider.
@@ -113,8 +126,8 @@ class Inventory:
             self._compare_at = now + _COMPARE_S
             self._compare(now, running)
         for _ in range(_CONFLICTS):
-            if self._put(0.0 if self.alarm or self._provider.closed
-                         else share):
+            if self._put({} if self.alarm or self._provider.closed
+                         else shares):
                 return self._provider is not None
             self._fetch(self._provider.uuid)
             if self._provider is None:
@@ -168,7 +181,7 @@ class Inventory:
         self._provider = _Provider(uuid, body['resource_provider_generation'],
                                    body['inventories'], closed)
 
-    def _put(self, share: float) -> bool:
+    def _put(self, shares: Mapping[str, float]) -> bool:
         """Write what is to be reserved; False if it is to be tried again."""
         provider = self._provider
         if provider is None or not provider.inventories:
@@ -176,6 +189,7 @@ class Inventory:
             return True
         wanted = {}
         for name, inventory in provider.inventories.items():
+            share = shares.get(name, shares.get(vocabulary.SLOT, 0.0))
             allowed = int(inventory['total'] * share + 1e-6)
             wanted[name] = {**inventory,
                             'reserved': inventory['total'] - allowed}

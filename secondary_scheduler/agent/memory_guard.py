@@ -178,11 +178,16 @@ class MemoryGuard:
         #: What the last look has found, in bytes; None if it did not succeed.
         self.available: int | None = None
         self.headroom: int | None = None
+        self.total = 0
         self.coming = 0
         self.level: Level | None = None
         self.kills = 0
         #: Whether anything has been done that is to be undone.
         self.pressing = False
+
+    def held(self, guest: Secondary) -> int:
+        """Return the memory that a secondary holds now, in bytes."""
+        return resident(guest.pid, self._proc) or 0
 
     def step(self) -> float:
         """Look once, and do what it asks for; return the seconds to wait."""
@@ -198,7 +203,7 @@ class MemoryGuard:
             return LOOK_S
         spare = options.headroom(total)
         before = self.level
-        self.available, self.headroom = available, spare
+        self.available, self.headroom, self.total = available, spare, total
         self.coming = self._demand.read()
         self.level = _level(available, spare)
         if (self.level or Level.CALM) > (before or Level.CALM):
@@ -278,7 +283,7 @@ class MemoryGuard:
         self._doomed &= {(guest.pid, guest.started) for guest in guests}
         order = sorted(
             ((self._floors.operated(guest.uuid), guest.priority,
-              -(resident(guest.pid, self._proc) or 0), guest.uuid), guest)
+              -self.held(guest), guest.uuid), guest)
             for guest in guests
             if (guest.pid, guest.started) not in self._doomed)
         for (_, _, held, _), guest in order:

@@ -15,6 +15,7 @@ from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.control import Control
 from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.forecasts import Forecast
 from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
@@ -26,11 +27,11 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
 
-#: How long the primary's use is remembered for admission, in seconds.
-WINDOW_S = 60.0
 #: Over how many seconds its use is averaged: no longer than the shortest wait
 #: of a trigger, so that the calm before a burst is not in it.
 RECENT_S = 3.0
+#: In how many steps the host's memory is admitted.
+_STEPS = 128
 
 
 class Outlook:
@@ -40,18 +41,20 @@ class Outlook:
     many secondaries one time and too few the next, and the peak of half a
     second violates no policy, since policies hold means of seconds.  So both
     answers are about means over ``RECENT_S`` (Boettger 4.3.2 takes five
-    seconds): the last one says who has to leave, and the 95th percentile of
-    a minute whom to let in.
+    seconds): the last one says who has to leave, and what a forecast makes
+    of those in its window whom to let in.
 
     What a secondary used before it was known, from the start of its QEMU to
     the next listing of domains, was taken for the primary's; it is taken off
     again, or else every start would close the host for a minute.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, forecast: Forecast,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._predict = forecast
         self._clock = clock
         self._samples: deque[tuple[float, float]] = deque()
-        self._p95: float | None = None
+        self._forecast: float | None = None
         self._lock = threading.Lock()
 
     def push(self, primary: float | None,
@@ -67,10 +70,11 @@ class Outlook:
             for one in arrivals:
                 self._samples = deque(
                     _without(self._samples, now - one.age, one.percent))
-            _forget(self._samples, now - WINDOW_S - RECENT_S)
-            means = sorted(mean for at, mean in _means(self._samples)
-                           if at >= now - WINDOW_S)
-            self._p95 = means[int(0.95 * (len(means) - 1))] if means else None
+            window = self._predict.window
+            _forget(self._samples, now - window - RECENT_S)
+            self._forecast = self._predict([
+                mean for at, mean in _means(self._samples)
+                if at >= now - window])
 
     @property
     def recent(self) -> float | None:
@@ -81,9 +85,9 @@ class Outlook:
         return sum(values) / len(values) if values else None
 
     @property
-    def p95(self) -> float | None:
-        """The mean that is exceeded one time in twenty."""
-        return self._p95
+    def forecast(self) -> float | None:
+        """What the primary is expected to use, None if nothing is known."""
+        return self._forecast
 
 
 def _without(samples: Iterable[tuple[float, float]], since: float,
@@ -124,7 +128,7 @@ class Reporter:
                  policies: PolicySource, actuator: Actuator,
                  control: Control, trigger: LocalTrigger, floors: Floors,
                  outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
-                 guard: MemoryGuard, killed: Killed,
+                 guard: MemoryGuard, memory_outlook: Outlook, killed: Killed,
                  inventory: Callable[[], typing.Any]) -> None:
         self._conf = conf
         self._host = host
@@ -138,6 +142,7 @@ class Reporter:
         self._memory = memory
         self._gauges = gauges
         self._guard = guard
+        self._memory_outlook = memory_outlook
         self._killed = killed
         self._inventory = inventory
         self._lock = threading.Lock()
@@ -169,7 +174,7 @@ class Reporter:
             (inventory and inventory.alarm,
              'secondaries without an allocation in Placement run here'),
             (self._actuator.problems, 'a secondary cannot be limited'),
-            (self._outlook.p95 is None, 'the use of CPU is not known'),
+            (self._outlook.forecast is None, 'the use of CPU is not known'),
             (self._guard.level, 'memory is short'),
             (failing, 'policies fail: ' + '; '.join(failing)),
             (floored, f'{len(floored)} secondaries are at the floor'))
@@ -177,7 +182,7 @@ class Reporter:
 
     def room(self) -> int:
         """Return for how many secondaries there is room, running included."""
-        primary, set_point = self._outlook.p95, self.set_point
+        primary, set_point = self._outlook.forecast, self.set_point
         if primary is None or set_point is None:
             return 0
         useful = max(self._conf.secondary_scheduler.useful_share, 0.1)
@@ -194,6 +199,31 @@ class Reporter:
             limits.append(inventory.slots())
         return max(0, min(limits))
 
+    def memory_room(self) -> int:
+        """Return the MiB that secondaries may have, running ones included.
+
+        What they and new primaries have yet to touch is counted as used, and
+        so is what the primary is expected to use beside what it does.
+        """
+        guard = self._guard
+        if guard.available is None or guard.headroom is None:
+            return 0
+        guests = self._domains.secondaries()
+        theirs = sum(guest.memory_mb for guest in guests) << 20
+        held = {guest.uuid: guard.held(guest) for guest in guests}
+        untouched = sum(max(0, (guest.memory_mb << 20) - held[guest.uuid])
+                        for guest in guests)
+        primary = (guard.total - guard.available + guard.coming
+                   - sum(held.values()))
+        self._memory_outlook.push(100.0 * primary / guard.total)
+        forecast = self._memory_outlook.forecast or 0.0
+        growth = max(0, int(forecast / 100 * guard.total) - primary)
+        free = (guard.available - guard.headroom - guard.coming - untouched
+                - growth)
+        # In steps: Placement need not be told of each MiB.
+        step = max(1, guard.total // _STEPS)
+        return max(0, theirs + free // step * step) >> 20
+
     def build(self) -> HostReport:
         """Return the next report."""
         guests = self._domains.secondaries()
@@ -206,6 +236,10 @@ class Reporter:
         if not reason and inventory and inventory.allowed.get(
                 vocabulary.SLOT, 0) <= len(guests):
             reason = 'Placement has not been told of room for another'
+        if not reason and inventory and inventory.allowed.get(
+                vocabulary.MEMORY_MB, math.inf) <= sum(
+                    guest.memory_mb for guest in guests):
+            reason = 'no memory for another secondary'
         with self._lock:
             self._seq += 1
             seq = self._seq

@@ -21,6 +21,7 @@ from oslo_log import log as logging
 from secondary_scheduler.agent import (
     cgroups,
     control,
+    forecasts,
     local_trigger,
     memory_guard,
     processes,
@@ -41,6 +42,7 @@ from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import CLEAN
 from secondary_scheduler.policies import language
 
@@ -164,7 +166,8 @@ class Agent:
                 if not self.floors.operated(guest.uuid)],
             lambda: self.guard.pressing, options.balloon_least)
         self.killed = Killed(store)
-        self.outlook = reporter.Outlook()
+        forecast = forecasts.load(conf)
+        self.outlook = reporter.Outlook(forecast)
         self.memory = MemoryMeter(
             connect or libvirt_opener(options.libvirt_uri), lambda: [
                 guest for guest in self.domains.secondaries()
@@ -176,7 +179,8 @@ class Agent:
         self.reporter = reporter.Reporter(
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
-            self.memory, self.gauges, self.guard, self.killed,
+            self.memory, self.gauges, self.guard,
+            reporter.Outlook(forecast), self.killed,
             lambda: self._inventory)
         self._stop = threading.Event()
         self._reload = threading.Event()
@@ -284,13 +288,17 @@ class Agent:
     def keep_inventory(self, inventory: typing.Any,
                        hysteresis: typing.Any) -> None:
         """Tell Placement what may be admitted now."""
-        slots = inventory.slots()
-        share = 0.0
+        slots, memory = inventory.slots(), inventory.memory_mb()
+        shares = {vocabulary.SLOT: 0.0, vocabulary.MEMORY_MB: 0.0}
+        # Asked in any case: it remembers what the primary has used.
+        memory_room = self.reporter.memory_room()
         if slots and not self.reporter.closed():
-            share = min(1.0, self.reporter.room() / slots)
-        share = hysteresis.push(time.monotonic(), share)
-        inventory.update(share, [guest.uuid for guest in
-                                 self.domains.secondaries()])
+            shares = {vocabulary.SLOT: min(1.0, self.reporter.room() / slots),
+                      vocabulary.MEMORY_MB:
+                      min(1.0, memory_room / memory) if memory else 0.0}
+        shares = hysteresis.push(time.monotonic(), shares)
+        inventory.update(shares, [guest.uuid for guest in
+                                  self.domains.secondaries()])
 
     # -- what can be asked over RPC ----------------------------------------
     def hand_over(self, uuid: str, migrates: bool = False

@@ -323,6 +323,43 @@ Whether the agent keeps the ``reserved`` amounts of this host's secondary
 provider in Placement in step with what the policies allow. Without it the
 inventory stays as ``secondary-scheduler host enable`` made it, closed.
 """),
+    cfg.StrOpt(
+        'forecast',
+        default='percentile',
+        help="""
+How it is foretold what the primary is going to use of CPU and memory, which
+is not offered in Placement: the name of an entry point in
+``secondary_scheduler.forecasts``. ``percentile`` is what it did not exceed in
+``forecast_percentile`` of the last ``forecast_window`` seconds, ``peak`` the
+most that it has used in them; both take means over three seconds.
+"""),
+    cfg.FloatOpt(
+        'forecast_window',
+        default=60.0,
+        min=3.0,
+        max=3600.0,
+        help="""
+For how many seconds the primary's use is remembered for ``forecast``. Longer
+means that a burst keeps the host closed for longer, and that primaries whose
+bursts are rare are met by fewer secondaries.
+"""),
+    cfg.FloatOpt(
+        'forecast_percentile',
+        default=95.0,
+        min=0.0,
+        max=100.0,
+        help="""
+Which percentile of the primary's use the forecast ``percentile`` takes: 95 is
+what was exceeded one time in twenty.
+"""),
+    cfg.FloatOpt(
+        'forecast_margin',
+        default=0.0,
+        min=0.0,
+        max=100.0,
+        help="""
+What is added to the forecast, in percent of the host.
+"""),
     cfg.FloatOpt(
         'open_after',
         default=10.0,

@@ -10,6 +10,11 @@ ROOT = '11111111-0000-4000-8000-000000000000'
 CHILD = vocabulary.child_provider_uuid(ROOT)
 
 
+def of(share):
+    """Return the same share of everything."""
+    return {vocabulary.SLOT: share}
+
+
 class Answer:
     def __init__(self, status, body=None):
         self.status_code, self._body, self.text = status, body, str(body)
@@ -79,82 +84,96 @@ class Base(unittest.TestCase):
 
 class Keeping(Base):
     def test_opens_and_closes_in_proportion(self):
-        self.assertTrue(self.inventory.update(0.5, []))
+        self.assertTrue(self.inventory.update(of(0.5), []))
         self.assertEqual([2, 3], self.reserved())
         self.assertEqual(4, self.inventory.slots())
         self.assertEqual({vocabulary.SLOT: 2, vocabulary.VCPU: 3},
                          self.inventory.allowed)
-        self.inventory.update(0.5, [])
+        self.inventory.update(of(0.5), [])
         self.assertEqual(1, len(self.placement.puts))
-        self.inventory.update(0.0, [])
+        self.inventory.update(of(0.0), [])
         self.assertEqual([4, 6], self.reserved())
+
+    def test_each_class_by_itself(self):
+        self.placement.inventories[vocabulary.MEMORY_MB] = {
+            'total': 1000, 'reserved': 0, 'max_unit': 1000}
+        self.assertEqual(0, self.inventory.memory_mb())
+        self.inventory.update({vocabulary.SLOT: 0.5,
+                               vocabulary.MEMORY_MB: 0.1}, [])
+        self.assertEqual([2, 3, 900], self.reserved())
+        self.assertEqual(1000, self.inventory.memory_mb())
+        self.placement.traits = [sorted(vocabulary.CLOSING_TRAITS)[0]]
+        self.now += 61
+        self.inventory.update({vocabulary.SLOT: 0.5,
+                               vocabulary.MEMORY_MB: 0.1}, [])
+        self.assertEqual([4, 6, 1000], self.reserved())
 
     def test_every_slot_count_is_exact(self):
         for slots in range(5):
-            self.inventory.update(slots / 4, [])
+            self.inventory.update(of(slots / 4), [])
             self.assertEqual(4 - slots, self.reserved()[0])
 
     def test_conflicts(self):
         self.placement.conflicts = 2
-        self.assertTrue(self.inventory.update(1.0, []))
+        self.assertTrue(self.inventory.update(of(1.0), []))
         self.assertEqual([0, 0], self.reserved())
         self.placement.conflicts = 99
-        self.assertFalse(self.inventory.update(0.0, []))
+        self.assertFalse(self.inventory.update(of(0.0), []))
         self.assertIn('again and again', self.inventory.state)
 
     def test_missing_things_are_looked_for_each_minute(self):
         for name in ('root', 'child'):
             setattr(self.placement, name, False)
-            self.assertFalse(self.inventory.update(1.0, []))
+            self.assertFalse(self.inventory.update(of(1.0), []))
             setattr(self.placement, name, True)
             self.now += 30
-            self.assertFalse(self.inventory.update(1.0, []))
+            self.assertFalse(self.inventory.update(of(1.0), []))
             self.now += 31
-            self.assertTrue(self.inventory.update(1.0, []))
+            self.assertTrue(self.inventory.update(of(1.0), []))
             self.now += 61
 
     def test_placement_gone(self):
         for error in (ks_exceptions.ConnectFailure('no'), ValueError('x')):
             self.now += 61
             self.placement.error = error
-            self.assertFalse(self.inventory.update(1.0, []))
+            self.assertFalse(self.inventory.update(of(1.0), []))
             self.assertEqual(0, self.inventory.slots())
 
     def test_a_refusal(self):
         self.placement.put_status = 403
-        self.assertFalse(self.inventory.update(1.0, []))
+        self.assertFalse(self.inventory.update(of(1.0), []))
         self.assertIn('403', self.inventory.state)
         self.assertEqual({}, self.inventory.allowed)
 
     def test_no_inventory_yet(self):
         self.placement.inventories = {}
-        self.assertTrue(self.inventory.update(1.0, []))
+        self.assertTrue(self.inventory.update(of(1.0), []))
         self.assertEqual([], self.placement.puts)
 
     def test_closed_on_purpose_stays_closed(self):
         for traits in ([vocabulary.CLOSED_TRAIT],
                        [vocabulary.SWITCHED_OFF_TRAIT],
                        sorted(vocabulary.CLOSING_TRAITS)):
-            self.inventory.update(1.0, [])
+            self.inventory.update(of(1.0), [])
             self.placement.traits = traits
             self.placement.generation += 1
             self.now += 61
-            self.inventory.update(1.0, [])
+            self.inventory.update(of(1.0), [])
             self.assertEqual([4, 6], self.reserved())
             self.assertEqual('closed on purpose', self.inventory.state)
             self.placement.traits = ['CUSTOM_OTHER']
             self.now += 61
-            self.inventory.update(1.0, [])
+            self.inventory.update(of(1.0), [])
             self.assertEqual([0, 0], self.reserved())
 
     def test_switched_off_between_two_looks(self):
         """The conflict tells the agent, not the next minute's look."""
-        self.inventory.update(0.5, [])
+        self.inventory.update(of(0.5), [])
         self.placement.traits = [vocabulary.SWITCHED_OFF_TRAIT]
         self.placement.generation += 2
         for one in self.placement.inventories.values():
             one['reserved'] = one['total']
-        self.inventory.update(1.0, [])
+        self.inventory.update(of(1.0), [])
         self.assertEqual([4, 6], self.reserved())
 
     def test_unreadable_traits_open_nothing(self):
@@ -166,14 +185,14 @@ class Keeping(Base):
             return answers(url, *args, **kwargs)
 
         with mock.patch.object(self.placement, 'request', request):
-            self.assertFalse(self.inventory.update(1.0, []))
+            self.assertFalse(self.inventory.update(of(1.0), []))
         self.assertEqual([], self.placement.puts)
         self.assertIn('503', self.inventory.state)
 
 
 class Consumers(Base):
     def look(self, running):
-        self.inventory.update(1.0, running)
+        self.inventory.update(of(1.0), running)
         self.now += 31
 
     def test_a_secondary_without_allocation_closes(self):
@@ -200,9 +219,8 @@ class Consumers(Base):
 class Window(unittest.TestCase):
     def test_closes_at_once_and_opens_later(self):
         window = inventory.Hysteresis(10.0)
-        self.assertEqual(0.0, window.push(0.0, 1.0))
-        self.assertEqual(0.0, window.push(9.0, 1.0))
-        self.assertEqual(1.0, window.push(10.0, 1.0))
-        self.assertEqual(0.25, window.push(11.0, 0.25))
-        self.assertEqual(0.25, window.push(20.0, 0.5))
-        self.assertEqual(0.5, window.push(22.0, 0.75))
+        for now, share, left in (
+                (0.0, 1.0, 0.0), (9.0, 1.0, 0.0), (10.0, 1.0, 1.0),
+                (11.0, 0.25, 0.25), (20.0, 0.5, 0.25), (22.0, 0.75, 0.5)):
+            self.assertEqual({'a': left, 'b': 1.0 if now >= 10 else 0.0},
+                             window.push(now, {'a': share, 'b': 1.0}))

@@ -15,7 +15,7 @@ import urllib.request
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import reporter, sensors, service
+from secondary_scheduler.agent import forecasts, reporter, sensors, service
 from secondary_scheduler.agent.floors import Reason
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
@@ -25,6 +25,8 @@ from secondary_scheduler.model.cluster import DirtyMemory
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.policies import language
 from tests.unit.agent import fakes
+
+PAGE = os.sysconf('SC_PAGE_SIZE')
 
 
 class Base(unittest.TestCase):
@@ -316,6 +318,101 @@ class Reports(Base):
             self.assertEqual(admission, agent.reporter.build().admission)
             self.assertEqual('', agent.reporter.closed())
 
+    def memory(self, available_mb):
+        self.host.write('proc/meminfo', 'MemTotal: 1048576 kB\n'
+                        f'MemAvailable: {available_mb * 1024} kB\n')
+
+    def test_the_room_that_memory_leaves(self):
+        self.conf.set_override('forecast', 'peak', 'secondary_agent')
+        self.memory(1000)
+        self.host.guest(0)      # a secondary of 128 MiB
+        self.host.write('proc/1000/statm', f'9 {(28 << 20) // PAGE} 1 0 1 0')
+        agent = self.make()
+        self.assertEqual(0, agent.reporter.memory_room())
+
+        def room(available_mb):
+            self.memory(available_mb)
+            agent.guard_memory()
+            self.now += 2
+            # Its own, and what is free but for 5 %, and for the 100 MiB that
+            # it has yet to touch.
+            return agent.reporter.memory_room()
+        step = 1024 // 128
+        self.assertEqual(128 + (1000 - 52 - 100) // step * step, room(1000))
+        # A primary has come that takes 300 MiB.
+        room(700)
+        self.assertEqual(128 + (700 - 52 - 100) // step * step, room(700))
+        self.now += 5
+        # It has gone, and may come back within a minute.
+        self.assertEqual(128 + (700 - 52 - 100) // step * step, room(1000))
+        self.now += 70
+        room(1000)
+        self.assertEqual(128 + (1000 - 52 - 100) // step * step, room(1000))
+        # Less than what they have, where there is none.
+        self.assertLess(room(20), 128)
+
+    def test_a_host_that_is_short_of_memory_is_closed(self):
+        self.memory(1000)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 3, 20.0)
+        agent.guard_memory()
+        self.assertEqual('', agent.reporter.closed())
+        agent._news.clear()
+        agent.guard_memory()
+        self.assertFalse(agent._news.is_set())
+        self.memory(40)
+        agent.guard_memory()
+        self.assertEqual('memory is short', agent.reporter.closed())
+        self.assertTrue(agent._news.is_set())
+
+    def test_closed_while_there_is_no_memory_for_another(self):
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 5, 20.0, g0=5.0)
+        for memory, admission in ((128, False), (129, True)):
+            agent._inventory = mock.Mock(
+                alarm=(), allowed={vocabulary.SLOT: 5,
+                                   vocabulary.MEMORY_MB: memory},
+                **{'slots.return_value': 0})
+            self.assertEqual(admission, agent.reporter.build().admission)
+
+    def test_who_was_killed_is_told_until_it_runs_again(self):
+        uuid = self.host.guest(0)
+        agent = self.make()
+        guest, = agent.domains.secondaries()
+        with mock.patch.object(agent.actuator, 'kill', return_value=True):
+            self.assertTrue(agent._kill(guest, 'memory'))
+        report = agent.reporter.build()
+        self.assertEqual({uuid: 'memory'}, report.killed)
+        self.assertEqual(HostReport.from_dict(report.to_dict()), report)
+        self.assertTrue(agent._news.is_set())
+        agent._domains_changed()
+        self.assertEqual({uuid: 'memory'},
+                         self.make().reporter.build().killed)
+        self.host.libvirt.domains.clear()
+        self.host.guest(0, pid=2000, started=5)
+        agent.domains.refresh()
+        agent._domains_changed()
+        self.assertEqual({}, agent.reporter.build().killed)
+
+    def test_what_a_new_primary_has_yet_to_touch_counts_as_used(self):
+        self.memory(1000)
+        self.host.guest(1, specs={}, metadata='', started=100)
+        xml = self.host.libvirt.domains[0]
+        xml.xml = ('<domain><uuid>x</uuid><name>instance-00000001</name>'
+                   '<memory unit="KiB">524288</memory></domain>')
+        self.host.write('proc/1001/statm', f'9 {(12 << 20) // PAGE} 1 0 1 0')
+        self.host.write('proc/uptime', '30.0 0.0')
+        agent = self.make()
+        agent.gauges.measure('memory')
+        self.assertAlmostEqual(100 * (24 + 500) / 1024,
+                               agent.gauges.total('mem'))
+        self.host.write('proc/uptime', '3000.0 0.0')
+        agent.gauges.measure('memory')
+        self.assertAlmostEqual(100 * 24 / 1024, agent.gauges.total('mem'))
+
     def test_the_inventory_bounds_the_room(self):
         self.host.guest(0)
         agent = self.make()
@@ -411,13 +508,21 @@ class Reports(Base):
         self.steps(agent, 3, 20.0)
         inventory, window = mock.Mock(), mock.Mock()
         inventory.slots.return_value = 12
+        inventory.memory_mb.return_value = 10000
         agent.keep_inventory(inventory, window)
-        self.assertEqual(0.5, window.push.call_args[0][1])
-        inventory.update.assert_called_once_with(
-            window.push.return_value, [])
+        # Nothing is known of its memory yet.
+        self.assertEqual({vocabulary.SLOT: 0.5, vocabulary.MEMORY_MB: 0.0},
+                         window.push.call_args[0][1])
+        agent.guard_memory()
+        agent.keep_inventory(inventory, window)
+        # All but the headroom: 8000000 kB - 5 % of 8388608 kB, in steps.
+        self.assertEqual(0.7360, window.push.call_args[0][1][
+            vocabulary.MEMORY_MB])
+        inventory.update.assert_called_with(window.push.return_value, [])
         agent.domains._listed_at -= 60
         agent.keep_inventory(inventory, window)
-        self.assertEqual(0.0, window.push.call_args[0][1])
+        self.assertEqual({vocabulary.SLOT: 0.0, vocabulary.MEMORY_MB: 0.0},
+                         window.push.call_args[0][1])
 
     def test_reports_at_once_on_news(self):
         agent = self.make()
@@ -487,24 +592,28 @@ class Reports(Base):
             outlook.push(value)
             self.now += 0.5
 
-    def test_a_peak_of_half_a_second_closes_nothing(self):
-        outlook = reporter.Outlook(lambda: self.now)
-        self.assertIsNone(outlook.p95)
-        self.use(outlook, *([20.0] * 6 + [90.0]) * 17, None)
-        self.assertEqual(30.0, outlook.p95)
+    def outlook(self):
+        return reporter.Outlook(forecasts.Percentile(self.conf),
+                                lambda: self.now)
 
-    def test_p95_is_what_lasts_longer_than_one_time_in_twenty(self):
-        outlook = reporter.Outlook(lambda: self.now)
+    def test_a_peak_of_half_a_second_closes_nothing(self):
+        outlook = self.outlook()
+        self.assertIsNone(outlook.forecast)
+        self.use(outlook, *([20.0] * 6 + [90.0]) * 17, None)
+        self.assertEqual(30.0, outlook.forecast)
+
+    def test_the_forecast_is_what_lasts_longer_than_one_time_in_twenty(self):
+        outlook = self.outlook()
         self.use(outlook, *[20.0] * 100, *[90.0] * 18)
-        self.assertEqual(90.0, outlook.p95)
+        self.assertEqual(90.0, outlook.forecast)
         self.use(outlook, *[20.0] * 126)
-        self.assertEqual(20.0, outlook.p95)
+        self.assertEqual(20.0, outlook.forecast)
         self.now += 61
         outlook.push(None)
-        self.assertIsNone(outlook.p95)
+        self.assertIsNone(outlook.forecast)
 
     def test_recent(self):
-        outlook = reporter.Outlook(lambda: self.now)
+        outlook = self.outlook()
         self.assertIsNone(outlook.recent)
         outlook.push(90.0)
         self.now += 2
@@ -518,17 +627,17 @@ class Reports(Base):
         self.assertEqual(22.5, outlook.recent)
         self.now += 3
         self.assertIsNone(outlook.recent)
-        self.assertEqual(60.0, outlook.p95)     # still remembered
+        self.assertEqual(60.0, outlook.forecast)     # still remembered
 
     def test_an_arrival_was_never_the_primary(self):
-        outlook = reporter.Outlook(lambda: self.now)
+        outlook = self.outlook()
         self.use(outlook, *[20.0] * 100, *[90.0] * 8)
         outlook.push(90.0, [sensors.Arrival(4.5, 70.0)])
-        self.assertEqual(20.0, outlook.p95)
+        self.assertEqual(20.0, outlook.forecast)
         self.assertEqual(20.0, outlook.recent)
 
     def test_only_its_part_of_a_sample_is_taken_off(self):
-        outlook = reporter.Outlook(lambda: self.now)
+        outlook = self.outlook()
         self.use(outlook, *[20.0] * 8)
         # A tenth of a second with all of the host is a fifth of a sample.
         outlook.push(40.0, [sensors.Arrival(0.1, 100.0)])
@@ -538,7 +647,7 @@ class Reports(Base):
         self.assertEqual(0.0, outlook.recent)
 
     def test_nothing_is_taken_off_the_first(self):
-        outlook = reporter.Outlook(lambda: self.now)
+        outlook = self.outlook()
         outlook.push(40.0, [sensors.Arrival(1.0, 10.0)])
         self.assertEqual(40.0, outlook.recent)
 
@@ -548,14 +657,14 @@ class Reports(Base):
         # QEMU starts, and takes what it can until it is listed.
         self.host.guest(0, started=int(self.now * 100))
         self.steps(agent, 8, 100.0, g0=90.0)
-        self.assertGreater(agent.outlook.p95, 30.0)
+        self.assertGreater(agent.outlook.forecast, 30.0)
         agent.domains.refresh()
         self.steps(agent, 1, 100.0, g0=90.0)
-        self.assertAlmostEqual(10.0, agent.outlook.p95)
+        self.assertAlmostEqual(10.0, agent.outlook.forecast)
         self.assertGreater(agent.reporter.room(), 1)
         # What it uses from then on is measured.
         self.steps(agent, 12, 40.0, g0=30.0)
-        self.assertAlmostEqual(10.0, agent.outlook.p95)
+        self.assertAlmostEqual(10.0, agent.outlook.forecast)
         self.assertAlmostEqual(10.0, agent.outlook.recent)
 
     def test_it_arrives_once_however_it_is_listed(self):
