@@ -262,12 +262,21 @@ class Reporter:
                 usage=_rounded(uses.get(guest.uuid, {})),
                 **self._dirty(guest.uuid))
                 for guest in guests),
+            save_free_mb=self.save_free_mb(),
             killed=self._killed.reasons,
             counters={**self._trigger.counters,
                       'kills': self._trigger.counters['kills']
                       + self._guard.kills,
                       'control_failures': self._control.failures,
                       'unreadable_domains': self._domains.unreadable})
+
+    def save_free_mb(self) -> int | None:
+        """Return the MiB that suspended instances may fill, if known."""
+        try:
+            disk = os.statvfs(self._conf.secondary_agent.save_dir)
+        except OSError:
+            return None
+        return disk.f_bavail * disk.f_frsize >> 20
 
     def _dirty(self, uuid: str) -> dict[str, float]:
         dirty = self._memory.dirty(uuid)

@@ -324,6 +324,7 @@ class Agent:
               else self.actuator.lift_emulator(guest))
         return {'ok': ok, 'floored': floored,
                 'dirty_mb': CLEAN if floored else dirty,
+                'save_free_mb': self.reporter.save_free_mb(),
                 'reason': '' if ok else 'its cgroup could not be written'}
 
     def thaw_hint(self, uuid: str) -> None:

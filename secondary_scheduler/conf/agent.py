@@ -52,6 +52,15 @@ QEMU. The number found there is believed only if that process's command line
 carries the domain's UUID and name.
 """),
     cfg.StrOpt(
+        'save_dir',
+        default='/var/lib/libvirt/qemu/save',
+        help="""
+Directory to which libvirt saves the memory of suspended guests (its
+``managedsave``). The agent tells how much room there is on its disk: Watcher
+suspends no instance whose memory would not fit. Where the agent does not see
+the directory that is not known, and not checked.
+"""),
+    cfg.StrOpt(
         'state_path',
         default='/var/lib/secondary-agent',
         help="""

@@ -15,7 +15,8 @@ VERSION = 1
 _MAY_HOLD: dict[object, frozenset[type]] = {
     str: frozenset({str}), bool: frozenset({bool}), int: frozenset({int}),
     float: frozenset({int, float}),
-    float | None: frozenset({int, float, type(None)})}
+    float | None: frozenset({int, float, type(None)}),
+    int | None: frozenset({int, type(None)})}
 #: Nothing in a report is near this, and no number that computing stumbles
 #: over (NaN, infinity, an integer that no float can hold) is below it.
 _LARGEST = 1e15
@@ -81,7 +82,9 @@ class HostReport:
     mean of the last seconds) are percent of the host's capacity, and
     ``migration_mb_s`` is how fast live migrations to it have copied memory
     (MiB/s); each is None while unknown.  ``usage`` is what is no secondary's
-    use of further resources, in percent of the host; ``killed`` tells why, by
+    use of further resources, in percent of the host; ``save_free_mb`` is what
+    the disk has room for (MiB) to which suspended instances are saved, None if
+    that is not known; ``killed`` tells why, by
     UUID, of secondaries that the host has ended and that have not run since.
     """
 
@@ -100,6 +103,7 @@ class HostReport:
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     policies: tuple[PolicyReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
+    save_free_mb: int | None = None
     killed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 

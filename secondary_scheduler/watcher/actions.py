@@ -35,6 +35,9 @@ LOG = log.getLogger(__name__)
 
 Kind = operations.Kind
 
+#: What a saved guest takes of the disk, as a multiple of its memory.
+_SAVED = 1.1
+
 #: Watcher keeps 255 characters; MariaDB refuses more, which ends the plan.
 _MESSAGE = 200
 _TEXT = {'type': 'string'}
@@ -59,6 +62,9 @@ class SecondaryAction(base.BaseAction):
     AFTER: tuple[str, ...] = ('ACTIVE',)
     #: What the instance wrote to (``cluster.DirtyMemory``), if it is known.
     dirty: Sequence[float] | None = None
+    #: What the host's disk has room for, and what the instance has (MiB).
+    save_free_mb: int | None = None
+    memory_mb = 0
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -128,6 +134,7 @@ class SecondaryAction(base.BaseAction):
         if self.source is not None and server.host not in (self.source,
                                                            None):
             self._skip(f'the instance is on {server.host} now')
+        self.memory_mb = server.memory_mb
 
     def _skip(self, why: str) -> NoReturn:
         raise exception.ActionSkipped(self._message(
@@ -230,6 +237,7 @@ class SecondaryAction(base.BaseAction):
                 CONF.secondary_watcher.hand_over_timeout,
                 migrates=self.KIND is Kind.MIGRATE)
             self.dirty = answer.get('dirty_mb')
+            self.save_free_mb = answer.get('save_free_mb')
         except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})
@@ -312,6 +320,17 @@ class Suspend(_Down):
 
     KIND = Kind.SUSPEND
     AFTER = ('SUSPENDED',)
+
+    def prepare(self, cloud: clouds.Cloud) -> None:
+        """Mark it, if there is room for its memory on the host's disk.
+
+        Nova does not look, and a full disk harms whoever writes to it.
+        """
+        if (self.save_free_mb is not None
+                and self.save_free_mb < _SAVED * self.memory_mb):
+            self._fail(f'its {self.memory_mb} MiB do not fit on the disk of '
+                       f'{self.source}, where {self.save_free_mb} are free')
+        super().prepare(cloud)
 
 
 class Resume(_Up):

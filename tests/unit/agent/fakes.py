@@ -9,6 +9,10 @@ from secondary_scheduler.agent import store as agent_store
 
 MARKED = {'lifecycle:preemptable': 'true', 'lifecycle:priority': '4'}
 
+#: What version 1 of control groups says for no limit; and what a guest holds.
+UNLIMITED = 0x7ffffffffffff000
+HELD = 100 << 20
+
 UUIDS = [f'00000000-0000-4000-8000-00000000000{n}' for n in range(10)]
 
 
@@ -101,7 +105,8 @@ class Host:
             os.makedirs(path)
         self.libvirt = FakeLibvirt()
         self.store = agent_store.Store(self.state)
-        names = ('cpu', 'cpuacct', 'cpuset') if version == 1 else ('all',)
+        names = (('cpu', 'cpuacct', 'cpuset', 'memory') if version == 1
+                 else ('all',))
         lines = []
         for number, name in enumerate(names):
             point = self.path('cgroup', name)
@@ -191,10 +196,15 @@ class Host:
             self.limits(f'{base}/{thread}')
         if self.version == 1:
             self.write(f'cgroup/cpuacct{scope}/cpuacct.usage', '0')
-            lines = [f'3:cpu:{base}/emulator', f'2:cpuacct:{base}/emulator',
+            self.write(f'cgroup/memory{scope}/memory.soft_limit_in_bytes',
+                       str(UNLIMITED))
+            lines = [f'4:memory:{scope}', f'3:cpu:{base}/emulator',
+                     f'2:cpuacct:{base}/emulator',
                      f'1:cpuset:{base}/emulator']
         else:
             self.write(self.cpu(base) + '/cpu.stat', 'usage_usec 0')
+            self.write(self.cpu(scope) + '/memory.high', 'max')
+            self.write(self.cpu(scope) + '/memory.current', str(HELD))
             lines = [f'0::{base}/emulator']
         self.write(f'proc/{pid}/cgroup', '\n'.join(lines))
         if listed:
@@ -210,6 +220,12 @@ class Host:
             return (self.read(base + '/cpu.cfs_quota_us') + ' '
                     + self.read(base + '/cpu.cfs_period_us'))
         return self.read(self.cpu(scope) + f'/libvirt/{thread}/cpu.max')
+
+    def memory_limit(self, n):
+        """Return where the file is that limits a guest's memory."""
+        scope = self.scope(f'instance-{n:08x}', n + 1)
+        return (f'cgroup/memory{scope}/memory.soft_limit_in_bytes'
+                if self.version == 1 else self.cpu(scope) + '/memory.high')
 
     def spend(self, n, seconds):
         """Let a guest (None: the host) have used so much CPU time."""

@@ -50,6 +50,7 @@ policy = {policy}
 [secondary_agent]
 host = node1
 state_path = {self.host.state}
+save_dir = {self.host.root}/save
 libvirt_run_dir = {self.host.run_dir}
 """)
 
@@ -205,8 +206,14 @@ class HandOver(Base):
 
     def test_calm(self):
         self.assertEqual({'ok': True, 'floored': False, 'reason': '',
-                          'dirty_mb': None},
+                          'dirty_mb': None, 'save_free_mb': None},
                          self.agent.hand_over(self.uuid))
+        self.conf.set_override('save_dir', self.host.root, 'secondary_agent')
+        disk = os.statvfs(self.host.root)
+        with mock.patch.object(os, 'statvfs', return_value=disk):
+            free = self.agent.hand_over(self.uuid)['save_free_mb']
+            self.assertEqual(free, self.agent.reporter.build().save_free_mb)
+        self.assertEqual(disk.f_bavail * disk.f_frsize >> 20, free)
 
     def test_what_memory_does_is_told(self):
         self.agent.memory.copied = 123.456

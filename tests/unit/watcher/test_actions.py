@@ -81,6 +81,30 @@ class OperationsTest(ActionCase):
         self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0,
                                                       migrates=False)
 
+    def test_nobody_is_saved_to_a_full_disk(self):
+        for free, fits in ((512, False), (563, False), (564, True),
+                           (None, True)):
+            self.cloud.change(1, status='ACTIVE')
+            self.cloud.calls.clear()
+            self.agents.thaw_hint.reset_mock()
+            self.agents.hand_over.return_value = {
+                'ok': True, 'save_free_mb': free}
+            made = self.make(actions.Suspend)
+            made.pre_condition()
+            if fits:
+                self.assertTrue(made.execute())
+                continue
+            with self.assertRaises(exception.ActionExecutionFailure) as one:
+                made.execute()
+            self.assertIn(f'512 MiB do not fit on the disk of h1, where '
+                          f'{free} are free', str(one.exception))
+            self.assertEqual([], self.cloud.calls)
+            self.agents.thaw_hint.assert_called_once_with('h1', ONE)
+        # Who is stopped needs no room.
+        self.cloud.change(1, status='ACTIVE')
+        self.agents.hand_over.return_value = {'ok': True, 'save_free_mb': 0}
+        self.assertEqual('SHUTOFF', self.run_action(actions.Stop).status)
+
     def test_its_duration_is_noted(self):
         noted = self.action(self.plan(self.audit(1)))
         with mock.patch.object(objects.Action, 'get_by_uuid',
