@@ -43,9 +43,10 @@ LOG = logging.getLogger(__name__)
 
 #: Who is older has touched what it is going to, in seconds.
 YOUNG_S = 60.0
-#: Seconds between two looks: mostly, and where memory may go in no time.
-LOOK_S, QUICK_LOOK_S = 1.0, 0.1
-#: For how many seconds the memory of one that was ended is waited for.
+#: Seconds between two looks: mostly, where memory may go in no time, and
+#: while it goes.
+LOOK_S, QUICK_LOOK_S, RUSH_S = 1.0, 0.1, 0.02
+#: For how many seconds it is waited for the memory of one that was ended.
 _RETURNS_S = 0.5
 #: For how many seconds a process may take to end that the kernel has ended.
 _ENDING_S = 2.0
@@ -169,8 +170,8 @@ class MemoryGuard:
         self._proc = proc
         self._clock = clock
         self._calm_since: float | None = None
-        #: Who was ended last, from when on its memory is back, and when.
-        self._ended: tuple[Secondary, int, float] | None = None
+        #: Who was ended last, and when.
+        self._ended: tuple[Secondary, float] | None = None
         self._doomed: set[tuple[int, int]] = set()
         self._present: Sequence[Secondary] = ()
         #: When the kernel had ended how many.
@@ -220,8 +221,10 @@ class MemoryGuard:
             self._press(guests, self.level)
             if self.level is Level.CRITICAL and options.kill:
                 self._end_one(guests, available)
-        quick = available < 2 * spare or bool(spare and self.coming)
-        return QUICK_LOOK_S if quick else LOOK_S
+        growing = bool(spare and self.coming)
+        if self.level is Level.CRITICAL or (self.level and growing):
+            return RUSH_S
+        return QUICK_LOOK_S if growing or available < 2 * spare else LOOK_S
 
     def _look_for_lost(self, guests: Sequence[Secondary]) -> None:
         """Find out which secondaries the kernel has ended for their memory.
@@ -275,10 +278,10 @@ class MemoryGuard:
         """End the lowest, unless one is ending whose memory may suffice."""
         now = self._clock()
         if self._ended is not None:
-            last, until, at = self._ended
-            alive = processes.start_time(
-                last.pid, self._proc) == last.started
-            if now - at < _RETURNS_S and (alive or available < until):
+            last, at = self._ended
+            # Its memory is back before the process has ended.
+            if now - at < _RETURNS_S and processes.start_time(
+                    last.pid, self._proc) == last.started:
                 return
         self._doomed &= {(guest.pid, guest.started) for guest in guests}
         order = sorted(
@@ -286,10 +289,10 @@ class MemoryGuard:
               -self.held(guest), guest.uuid), guest)
             for guest in guests
             if (guest.pid, guest.started) not in self._doomed)
-        for (_, _, held, _), guest in order:
+        for _, guest in order:
             if self._kill(guest, f'memory: {available >> 20} MiB left'):
                 self.kills += 1
-                self._ended = guest, available - held, now
+                self._ended = guest, now
                 self._doomed.add((guest.pid, guest.started))
                 return
 

@@ -118,8 +118,11 @@ class TestGuard(Base):
     def test_it_looks_more_often_where_memory_may_go(self):
         self.assertEqual(1.0, self.step(200))
         self.assertEqual(0.1, self.step(199))
+        self.assertEqual(0.1, self.step(30))
+        self.assertEqual(0.02, self.step(20))
         self.coming = 1
         self.assertEqual(0.1, self.step(900))
+        self.assertEqual(0.02, self.step(99))
 
     def test_one_thing_after_the_other(self):
         self.step(100)
@@ -146,23 +149,15 @@ class TestGuard(Base):
         self.step(20)
         self.step(20)
         self.assertEqual(['u3'], self.killed)
-        self.end(103)   # it is gone, and its memory is not back yet
-        self.step(20)
+        self.step(20, 0.2)
         self.assertEqual(['u3'], self.killed)
-        self.guests.pop()
-        self.step(110 - 90)
-        self.assertEqual(['u3'], self.killed)
-        self.step(24, 0.5)  # others have taken it
+        self.end(103)   # its memory is back, and others have taken it
+        self.step(20, 0.02)
         self.assertEqual(['u3', 'u2'], self.killed)
-
-    def test_one_whose_memory_is_back_is_not_waited_for(self):
-        self.available = 10
-        self.guard.step()
-        self.guests.pop()
-        self.end(103)
-        self.guard._ended = self.guard._ended[0], -1, self.guard._ended[2]
-        self.step(10, 0.01)
+        self.step(20, 0.4)
         self.assertEqual(['u3', 'u2'], self.killed)
+        self.step(20, 0.2)  # it does not end
+        self.assertEqual(['u3', 'u2', 'u1'], self.killed)
 
     def test_who_does_not_end_is_not_ended_again(self):
         for _ in range(4):
