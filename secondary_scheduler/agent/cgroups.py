@@ -12,6 +12,9 @@ import re
 
 _HOT_BYTES = 4096
 
+#: libvirt's groups of a guest's threads.
+_THREADS = re.compile(r'emulator|iothread\d+|vcpu\d+')
+
 #: A bandwidth limit: quota (None: no limit) and period, in microseconds.
 Limit = tuple[int | None, int]
 
@@ -115,6 +118,21 @@ class Hierarchy:
                 return found
         raise CgroupError(f'process {pid} has no group of {controller} '
                           'that is visible here')
+
+    def scope(self, pid: int) -> str:
+        """Return the group of the guest whose QEMU a process is.
+
+        libvirt has a group for each kind of thread in it.  The group of the
+        process itself is meant where that is not so.
+
+        :raises CgroupError: if it has none that we can see.
+        """
+        own = self.directory(pid, 'cpu')
+        if not _THREADS.fullmatch(os.path.basename(own)):
+            return own
+        base = os.path.dirname(own)
+        return (os.path.dirname(base) if os.path.basename(base) == 'libvirt'
+                else base)
 
 
 class Group:
@@ -275,6 +293,8 @@ class HostMemory:
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._proc = Group(hierarchy.proc)
+        #: What /proc/meminfo said the last time.
+        self.figures = ''
         self._limit, self._used, self._cache = (
             ('memory.limit_in_bytes', 'memory.usage_in_bytes',
              'total_inactive_file') if hierarchy.version == 1
@@ -290,9 +310,9 @@ class HostMemory:
         :raises OSError: if the kernel does not say.
         :raises ValueError: if what it says cannot be understood.
         """
+        self.figures = self._proc.read('meminfo')
         sizes = {name: words for name, _, words in (
-            line.partition(':')
-            for line in self._proc.read('meminfo').splitlines())}
+            line.partition(':') for line in self.figures.splitlines())}
         try:
             total, available = (
                 1024 * int(sizes[name].split()[0])

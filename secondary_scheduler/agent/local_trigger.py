@@ -10,7 +10,8 @@ has room for it or the cloud takes it elsewhere.  In the same way a guest that
 is at the floor as one too many does not count for a policy on slots or cores.
 What a guest holds of the memory it holds at the floor as well: it asks for no
 more there, and only an operation of the cloud's, or the end of a guest, gives
-any back.
+any back.  A signal of interference is held by the floor as CPU is; nobody is
+lifted while it tells of harm, even if no secondary can be the cause.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -204,8 +205,9 @@ class LocalTrigger:
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]
         set_point = resolved.set_point(options.set_point_margin)
         room = 0
-        # Who is lifted takes up again what is short, or not known to be there.
-        short = any(report.failed or report.usage is None
+        # Who is lifted takes up again what is short, or not known to be there,
+        # and harms again a primary that is harmed already.
+        short = any(report.usage is None or report.usage > report.threshold
                     for report in self.reports
                     if report.resource not in language.STATIC)
         if primary is not None and set_point is not None and not short:

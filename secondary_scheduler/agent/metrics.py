@@ -59,6 +59,14 @@ def families(status: Status) -> Iterator[core.Metric]:
                  status['priority_effective'])
     yield _gauge('sensor_failing', 'Sensors that cannot be read', 'sensor',
                  dict.fromkeys(status['sensors'], 1))
+    yield _gauge('sensor_cpu_ratio', 'What it takes of one CPU to read a '
+                 'sensor, the commands of probes included', 'sensor', {
+                     name: _ratio(cost['percent'])
+                     for name, cost in status['sensor_costs'].items()})
+    yield _gauge('sensor_over_budget', 'Whether a sensor is read half as '
+                 'often, since it costs too much', 'sensor', {
+                     name: cost['over']
+                     for name, cost in status['sensor_costs'].items()})
     yield from _of_policies(status['policies'])
     yield from _of_instances(status['instances'])
     for name, text in _COUNTERS.items():

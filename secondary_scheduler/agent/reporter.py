@@ -299,6 +299,9 @@ class Reporter:
                        'coming_mb': _mb(self._guard.coming),
                        'level': (None if self._guard.level is None
                                  else self._guard.level.name.lower())},
+            'sensor_costs': {
+                name: {'percent': round(cost.percent, 3), 'over': cost.over}
+                for name, cost in self._gauges.costs.items()},
             'libvirt': self._domains.listed,
             'primaries': self._domains.primaries,
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))

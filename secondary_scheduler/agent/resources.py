@@ -1,4 +1,7 @@
-"""Sensors of what is not CPU: memory, links and disks.
+"""Sensors of what is not CPU use: memory, links and disks; and their gauges.
+
+The signals of interference have modules of their own (``interference``,
+``probes``).
 
 Drivers are stevedore entry points in ``secondary_scheduler.sensors``; they
 are constructed with the configuration and the control groups of the host.
@@ -26,6 +29,7 @@ import stevedore
 from secondary_scheduler.agent import cgroups
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors import Rates, Reading
+from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
 
@@ -37,17 +41,31 @@ WINDOW_S = 5.0
 #: A reading is unknown when it is older than so many periods.
 _PERIODS = 3.0
 
+#: So many reads say what a sensor costs.
+_COUNTED = 20
+#: One that was over its budget is read as often as before when its cost has
+#: come down to so much of it.
+_RELIEVED = 0.8
+
+#: The agent writes its status to a file each second, so of all figures of the
+#: host's memory some change; after so many reads without one they are stuck.
+_MEMORY_READS = 60
+
 _SECTOR = 512
+_MISSING = 'none of [secondary_agent] sensors measures it'
+_MISSING_PROBE = 'there is no such probe among [secondary_agent] probe'
 
 
 class Sensor(abc.ABC):
     """Measures the use of some resources of the policy language.
 
-    ``resources`` are their names, ``period`` the seconds between two reads.
+    ``resources`` are their names, ``period`` the seconds between two reads,
+    and ``budget`` what these may cost, in percent of one CPU.
     """
 
-    resources: typing.ClassVar[tuple[str, ...]]
-    period: typing.ClassVar[float] = 1.0
+    resources: tuple[str, ...]
+    period: float = 1.0
+    budget: float = 0.5
 
     def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                  ) -> None:
@@ -61,6 +79,13 @@ class Sensor(abc.ABC):
         In percent of the host; what is left out or None is unknown.  It may
         raise, and then all are.
         """
+
+    def spent(self) -> float:
+        """Return the CPU time that reading has taken so far, in seconds.
+
+        It is asked for before and after, on the thread that reads.
+        """
+        return time.thread_time()
 
 
 class Memory(Sensor):
@@ -76,10 +101,11 @@ class Memory(Sensor):
                  ) -> None:
         super().__init__(conf, hierarchy)
         self._host = cgroups.HostMemory(hierarchy)
+        self._figures, self._same = '', 0
 
     def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
         """Return the use of memory."""
-        total, available = self._host.read()
+        total, available = self._measured()
         page = os.sysconf('SC_PAGE_SIZE')
         held = {}
         for guest in guests:
@@ -90,6 +116,16 @@ class Memory(Sensor):
             except OSError:
                 continue    # it has just ended
         return {'mem': Reading(100.0 * (total - available) / total, held)}
+
+    def _measured(self) -> tuple[int, int]:
+        """Return the host's memory and what is available, in bytes."""
+        sizes = self._host.read()
+        figures = self._host.figures
+        self._same = self._same + 1 if figures == self._figures else 0
+        self._figures = figures
+        if self._same >= _MEMORY_READS:
+            raise OSError('no figure of /proc/meminfo changes')
+        return sizes
 
 
 class Network(Sensor):
@@ -216,6 +252,45 @@ class Disk(Sensor):
             return None     # it has just ended
 
 
+class Cost:
+    """What it costs to read a sensor, and whether that is within its budget.
+
+    One that takes more than its budget is read half as often.  No less: what
+    was read is unknown after three periods, and that must not come of it.
+    """
+
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+        self._reads: deque[float] = deque(maxlen=_COUNTED)
+        self._pause = False
+        self.over = False
+
+    @property
+    def percent(self) -> float:
+        """What it takes of one CPU, in percent."""
+        return self._full / (2 if self.over else 1)
+
+    @property
+    def _full(self) -> float:
+        """The same if it were read in each period."""
+        if not self._reads:
+            return 0.0
+        return 100 * sum(self._reads) / len(self._reads) / self._sensor.period
+
+    def pauses(self) -> bool:
+        """Tell, once a period, whether not to read this time."""
+        self._pause = self.over and not self._pause
+        return self._pause
+
+    def note(self, seconds: float) -> bool:
+        """Take in the CPU time of one read; tell whether ``over`` changed."""
+        self._reads.append(seconds)
+        before, budget = self.over, self._sensor.budget
+        if len(self._reads) == _COUNTED:
+            self.over = self._full > budget * (_RELIEVED if before else 1)
+        return self.over != before
+
+
 class Gauges:
     """The latest readings of all sensors; safe for threads.
 
@@ -241,26 +316,20 @@ class Gauges:
         self._periods = {resource: sensor.period for sensor
                          in sensors.values() for resource in sensor.resources}
         self._problems: dict[str, str] = {}
+        self.costs = {name: Cost(one) for name, one in sensors.items()}
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Why sensors cannot be read, by name."""
-        return dict(self._problems)
+        """Why sensors cannot be read, by name.
 
-    def measure(self, name: str) -> None:
-        """Read a sensor, if anybody wants to know."""
-        sensor = self.sensors[name]
-        wanted = set(self._wanted()).intersection(sensor.resources)
-        found: Mapping[str, Reading] = {}
-        problem = ''
-        if wanted:
-            try:
-                found = sensor.read(self._guests())
-                if unknown := sorted(wanted - found.keys()):
-                    problem = (f'{", ".join(unknown)} cannot be measured: '
-                               'see the options of [secondary_agent]')
-            except Exception as exc:
-                problem = f'{exc}' or type(exc).__name__
+        And why a resource is not known that no sensor measures.
+        """
+        named = {*self.sensors, *self._wanted()}
+        return {name: problem for name, problem
+                in tuple(self._problems.items()) if name in named}
+
+    def _note(self, name: str, problem: str) -> None:
+        """Say in the log, once, what is wrong with a sensor, or no more."""
         if problem != self._problems.get(name, ''):
             LOG.warning('Sensor %(name)s: %(problem)s', {
                 'name': name, 'problem': problem or 'can be read again'})
@@ -268,13 +337,44 @@ class Gauges:
             self._problems[name] = problem
         else:
             self._problems.pop(name, None)
+
+    def measure(self, name: str) -> None:
+        """Read a sensor, if anybody wants to know and it is its turn."""
+        sensor, cost = self.sensors[name], self.costs[name]
+        wanted = set(self._wanted()).intersection(sensor.resources)
+        if wanted and cost.pauses():
+            return
+        found: Mapping[str, Reading] = {}
+        problem = ''
+        if wanted:
+            begun = sensor.spent()
+            try:
+                found = {resource: _sane(reading) for resource, reading
+                         in sensor.read(self._guests()).items()}
+                problem = '; '.join(
+                    f'{resource}: {found[resource].why}'
+                    for resource in sorted(wanted & found.keys())
+                    if found[resource].why)
+                if unknown := sorted(wanted - found.keys()):
+                    problem = (f'{", ".join(unknown)} cannot be measured: '
+                               'see the options of [secondary_agent]')
+            except Exception as exc:
+                problem = f'{exc}' or type(exc).__name__
+            if cost.note(sensor.spent() - begun):
+                LOG.warning(
+                    'Sensor %(name)s is read %(often)s: its budget is '
+                    '%(budget).2f%% of one CPU', {
+                        'name': name, 'budget': sensor.budget,
+                        'often': 'half as often, since it costs too much'
+                        if cost.over else 'in every period again'})
+        self._note(name, problem)
         now = self._clock()
         with self._lock:
             for resource in sensor.resources:
                 kept = self._readings[resource]
                 if resource in wanted and resource in found:
                     kept.append((now, self._expected(
-                        resource, _sane(found[resource]))))
+                        resource, found[resource])))
                 while kept and kept[0][0] < now - WINDOW_S:
                     kept.popleft()
 
@@ -286,6 +386,9 @@ class Gauges:
 
     def total(self, resource: str) -> float | None:
         """Return the whole host's use now, None if it is not known."""
+        if resource not in self._periods:
+            self._note(resource, _MISSING_PROBE if language.kind_of(
+                resource) == language.PROBE else _MISSING)
         fresh = self._clock() - _PERIODS * self._periods.get(resource, 0.0)
         with self._lock:
             kept = self._readings.get(resource)
@@ -297,7 +400,7 @@ class Gauges:
         """Return mean uses of the last seconds, of what is known.
 
         That of everything but the secondaries, by resource; and that of each
-        secondary, by UUID and resource.
+        secondary, by UUID and resource.  Signals are nobody's use.
         """
         primary: dict[str, float] = {}
         instances: dict[str, dict[str, float]] = defaultdict(dict)
@@ -306,7 +409,8 @@ class Gauges:
             readings = {resource: [one for at, one in kept if at >= since]
                         for resource, kept in self._readings.items()}
         for resource, those in readings.items():
-            if (mean := _mean(one.primary for one in those)) is not None:
+            if (not language.is_signal(resource) and (mean := _mean(
+                    one.primary for one in those)) is not None):
                 primary[resource] = mean
             for uuid in {uuid for one in those for uuid in one.instances}:
                 instances[uuid][resource] = _mean(
@@ -324,10 +428,12 @@ def _sane(reading: Reading) -> Reading:
     def good(value: float | None) -> typing.TypeGuard[float]:
         return value is not None and math.isfinite(value) and value >= 0.0
 
-    return Reading(
-        reading.total if good(reading.total) else None,
-        {uuid: value for uuid, value in reading.instances.items()
-         if good(value)})
+    total, why = reading.total, reading.why
+    if total is not None and not good(total):
+        total, why = None, f'{total:g} is nothing that it can be'
+    return Reading(total, {
+        uuid: value for uuid, value in reading.instances.items()
+        if good(value)}, why=why)
 
 
 def load(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy

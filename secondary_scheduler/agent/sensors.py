@@ -11,6 +11,10 @@ from secondary_scheduler.agent.domains import Secondary
 #: seconds; and who is younger is remembered for so long.
 _STARTS_S = 60.0
 
+#: While so much CPU time is spent the host's counter cannot stand still, even
+#: of a kernel that counts by ticks, in seconds.
+_UNSEEN_S = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
@@ -29,11 +33,13 @@ class Reading:
     """Use of a resource over one interval, in percent of the host.
 
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
-    None or missing there was not measured.
+    None or missing there was not measured.  ``why`` it was not is said where
+    that is not for the moment only.
     """
 
     total: float | None
     instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    why: str = dataclasses.field(default='', kw_only=True)
 
     @property
     def primary(self) -> float | None:
@@ -91,12 +97,18 @@ class Meter:
 
     Each consumer has its own, since an interval begins where its last one
     ended.
+
+    A host's counter that stands still is no idle host while secondaries, or
+    this process itself (``own_time`` in seconds), run on it: it is stuck, and
+    the use unknown.  One guest's that stands still may be an idle guest's;
+    what it uses is then taken for the primary's, which is the safe side.
     """
 
     def __init__(self, host: HostCpu,
                  guest_ns: Callable[[Secondary], int | None],
                  guest_age: Callable[[Secondary], float | None],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic, *,
+                 own_time: Callable[[], float] = time.process_time) -> None:
         self._host = host
         self._guest_ns = guest_ns
         self._guest_age = guest_age
@@ -104,6 +116,11 @@ class Meter:
         self._rates = Rates(clock)
         #: When each process of the last minute was measured last.
         self._met: dict[object, float] = {}
+        self._own_time = own_time
+        #: When the last sample was, and what this process had used by then.
+        self._sampled = clock(), own_time()
+        #: CPU seconds spent since the host's counter has moved.
+        self._unseen = 0.0
 
     def sample(self, guests: Iterable[Secondary]) -> Usage:
         """Return the use since the last sample; unknown the first time."""
@@ -125,7 +142,22 @@ class Meter:
                 if age and age < _STARTS_S:
                     arrivals.append(
                         Arrival(age, counter / 1e7 / age / capacity))
+        if self._is_stuck(total, sum(instances.values()) * capacity / 100):
+            total = None
         return Usage(total, instances, capacity, arrivals)
+
+    def _is_stuck(self, total: float | None, guests: float) -> bool:
+        """Tell whether the host's counter must have moved, and has not.
+
+        ``guests`` is what secondaries have used in the meantime, in CPUs.
+        """
+        (before, own_before), self._sampled = self._sampled, (
+            self._clock(), self._own_time())
+        now, own = self._sampled
+        self._unseen += (own - own_before) + guests * (now - before)
+        if total != 0.0:    # it has moved, or is unknown anyway
+            self._unseen = 0.0
+        return self._unseen > _UNSEEN_S
 
     def _is_new(self, key: object) -> bool:
         """Note that a process was measured; tell whether it never was."""

@@ -135,9 +135,15 @@ def _mebibytes(value: int | None) -> str:
 
 def _amount(policy: dict[str, typing.Any]) -> str:
     """Return the use of a policy's resource in its unit."""
-    if policy['resource'] in language.STATIC:
-        return f'{policy["usage"]:g}'
-    return _percent(policy['usage'])
+    if policy['usage'] is None or (
+            policy['resource'] not in language.STATIC
+            and language.kind_of(policy['resource']) != language.PROBE):
+        return _percent(policy['usage'])
+    return f'{policy["usage"]:g}'
+
+
+def _verb(resource: str) -> str:
+    return 'is at' if language.is_signal(resource) else 'uses'
 
 
 def _screen(found: dict[str, typing.Any]) -> list[str]:
@@ -163,11 +169,18 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         f'libvirt: {"answers" if found["libvirt"] else "does not answer"}, '
         f'{found["primaries"]} primary guests',
         'placement: ' + found.get('inventory', {}).get('state', 'not kept')]
+    costs = [f'{name} {cost["percent"]:.2f}%'
+             + ' (over its budget, so read half as often)' * cost['over']
+             for name, cost in found['sensor_costs'].items()
+             if cost['percent']]
+    if costs:
+        lines.append('sensors take of one CPU: ' + ', '.join(costs))
     lines += [f'sensor {name}: {problem}'
               for name, problem in sorted(found['sensors'].items())]
-    lines += [f'policy {policy["policy"]}: {policy["state"]}, uses '
-              f'{_amount(policy)}, failed {policy["failed"]} of '
-              f'{policy["timelimit"]} s' for policy in found['policies']]
+    lines += [f'policy {policy["policy"]}: {policy["state"]}, '
+              f'{_verb(policy["resource"])} {_amount(policy)}, failed '
+              f'{policy["failed"]} of {policy["timelimit"]} s'
+              for policy in found['policies']]
     for one in found['instances']:
         why = ', '.join(found['floors'].get(one['uuid'], ()))
         lines.append(

@@ -254,11 +254,14 @@ which kind of primary the priority is effective.
 """),
     cfg.ListOpt(
         'sensors',
-        default=['memory', 'network', 'disk'],
+        default=['memory', 'network', 'disk', 'pressure', 'steal', 'resctrl',
+                 'probe'],
         help="""
 Sensors of what is not CPU, by the names of entry points in
 ``secondary_scheduler.sensors``: ``memory`` measures mem, ``network`` net_in
-and net_out, ``disk`` disk_in and disk_out. One is read only while a policy of
+and net_out, ``disk`` disk_in and disk_out, ``pressure`` pressure, ``steal``
+steal, ``resctrl`` membw and llc, ``probe`` what ``probe`` names. One is
+read only while a policy of
 this host is on what it measures. A policy on what no sensor measures, or what
 it cannot measure at the moment, counts as failing: the secondaries come to
 their floor and the host admits no more.
@@ -307,6 +310,58 @@ of disk_out, and a policy on it fails.
         help="""
 How much ``disks`` can write in a second, in MiB, which is 100 % of disk_in.
 While it is 0 nothing is known of disk_in, and a policy on it fails.
+"""),
+    cfg.ListOpt(
+        'primary_groups',
+        default=[],
+        help="""
+The control groups of primary services, for policies on pressure, as paths
+below the topmost group of the CPU controller, for instance
+``system.slice/postgresql.service``. By default all count in which no secondary
+is: the slices of the host's services, and guests that are no secondaries. A
+group that is named and is not there makes the pressure unknown.
+"""),
+    cfg.IntOpt(
+        'memory_bandwidth',
+        default=0,
+        min=0,
+        max=10**8,
+        help="""
+What all memory of the host can move in a second, in MiB, which is 100 % of
+membw. While it is 0 nothing is known of membw, and a policy on it fails.
+"""),
+    cfg.ListOpt(
+        'resctrl_groups',
+        default=[],
+        help="""
+Whose memory bandwidth and cache membw and llc are: groups below
+``/sys/fs/resctrl``, for instance ``mon_groups/secondaries``, which the
+operator has made and put tasks in. By default it is the whole machine's. A
+cache is always full, so a policy on llc needs such a group.
+"""),
+    cfg.MultiStrOpt(
+        'probe',
+        default=[],
+        sample_default=['p99_ms = /usr/local/bin/p99-ms --database orders',
+                        'queue = http://127.0.0.1:9000/queue-length'],
+        help="""
+What says how the primary fares, for policies such as ``probe:p99_ms <= 20 for
+5s``: a name and, after ``=``, a command or the address of an HTTP service; the
+option may be repeated. The last line of what it answers must be one number
+that is not negative, the whole at most 4 kB. A command is run without a shell,
+as the user and with the rights of the agent, and must end with exit code 0.
+Whatever else happens, the number is unknown, and policies on it fail.
+"""),
+    cfg.FloatOpt(
+        'probe_period',
+        default=1.0,
+        min=0.5,
+        max=60.0,
+        help="""
+Seconds between two times that the probes are asked. One that has not answered
+after four fifths of it is given up, a command killed with all of its process
+group. A policy sees each answer until the next, so its timelimit should be
+some times longer.
 """),
     cfg.PortOpt(
         'metrics_port',

@@ -5,17 +5,22 @@
     policy   = resource "<=" limit [ "for" seconds "s" ]
                [ "on" scope | "in" scope ]
     resource = "cpu" | "mem" | "net_in" | "net_out" | "disk_in" | "disk_out"
-             | "pressure"        (measured)
-             | "slots" | "cores" (counted)
+                                 (use, measured)
+             | "slots" | "cores" (use, counted)
+             | "pressure" | "steal" | "membw" | "llc" | "probe:" name
+                                 (signals of interference)
     limit    = number "%"        (measured ones: percent of the host, to 100)
              | whole number      (slots: secondaries on the host,
                                   cores: CPUs that they hold together)
+             | number            (probes: in the probe's own unit)
     scope    = "aggregate:" name | "host:" name
 
 ``net_in`` and ``net_out`` are in percent of the host's link, ``disk_in``
 (written) and ``disk_out`` (read) of what its disks can do; ``pressure`` is
-the largest share of time in which some task waited for CPU, memory or I/O
-(the kernel's PSI, "some").
+the share of time in which a task of the primary waited for a CPU, ``steal``
+what a hypervisor below takes of the machine's CPU time, ``membw`` is in
+percent of the memory's bandwidth and ``llc`` of the last-level cache.  A
+probe is what the operator's own command or service says of the primary.
 
 ``on`` a scope the limit binds each of its hosts, ``in`` a scope all of them
 together: counts are added up, percentages averaged.
@@ -28,6 +33,7 @@ together; to promise more would be a lie.
 
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
+import decimal
 import hashlib
 import re
 import typing
@@ -41,11 +47,23 @@ CORES = 'cores'
 STATIC = frozenset({SLOTS, CORES})
 #: What Watcher counts on hosts together, and keeps by operations.
 COUNTED = (SLOTS,)
-#: What the agents on the hosts measure and hold.
-HELD = (CPU, MEMORY, 'net_in', 'net_out', 'disk_in', 'disk_out', SLOTS,
+#: Use: each secondary has a part of it, and all parts are the whole.
+USED = (CPU, MEMORY, 'net_in', 'net_out', 'disk_in', 'disk_out', SLOTS,
         CORES)
-#: All that the language knows.
-RESOURCES = (*HELD, 'pressure')
+#: What the operator's own command or service measures, each by its name.
+PROBE = 'probe'
+#: Signals that the primary is harmed: nobody knows which secondary has which
+#: part in it, so nobody can foresee what remains when one leaves.
+SIGNALS = ('pressure', 'steal', 'membw', 'llc', PROBE)
+#: What the agents on the hosts measure and hold.
+HELD = (*USED, *SIGNALS)
+#: What a model of a cluster may bound, given each instance's part.
+RESOURCES = (*USED, 'pressure')
+
+#: What a probe may be called.
+PROBE_NAME = r'[A-Za-z]\w{0,63}'
+#: No report may hold a larger number, so no policy either.
+_LARGEST = 1e15
 
 MIN_TIMELIMIT = 3
 MAX_TIMELIMIT = 3600
@@ -59,10 +77,24 @@ EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
             'disk_in': 'disk_in <= 75% for 15s',
             'disk_out': 'disk_out <= 75% for 15s',
             'pressure': 'pressure <= 20% for 15s',
+            'steal': 'steal <= 5% for 15s',
+            'membw': 'membw <= 70% for 15s',
+            'llc': 'llc <= 50% for 15s',
+            PROBE: 'probe:p99_ms <= 20 for 5s on host:node1',
             SLOTS: 'slots <= 3 on host:node1',
             CORES: 'cores <= 4 on host:node1'}
 
 ScopeKind = typing.Literal['all', 'aggregate', 'host']
+
+
+def kind_of(resource: str) -> str:
+    """Return ``probe`` for every probe, any other resource as it is."""
+    return resource.partition(':')[0]
+
+
+def is_signal(resource: str) -> bool:
+    """Tell whether a resource is a signal of harm, not something used."""
+    return kind_of(resource) in SIGNALS
 
 
 class PolicyError(ValueError):
@@ -86,7 +118,8 @@ class PolicyError(ValueError):
 class Policy:
     """One policy.
 
-    ``threshold`` is in percent of the host, a count for static resources,
+    ``threshold`` is in percent of the host, a count for static resources, in
+    its own unit for a probe, whose ``resource`` is ``probe:NAME``;
     ``timelimit`` in seconds (one check a second); ``scope_name`` is None for
     all hosts; ``text`` is the policy in its canonical form, by which reports
     name it.  ``total`` tells that it binds the hosts of its scope together
@@ -162,6 +195,12 @@ def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
         what = 'secondaries' if resource == SLOTS else 'CPUs'
         count = scan.need(r'\d+(?![\d.%])', f'a whole number of {what}')
         return float(count[0]), str(int(count[0]))
+    if kind_of(resource) == PROBE:
+        found = scan.need(r'\d+(?:\.\d+)?(?![\d.]|\s*%)',
+                          'a number in the unit of the probe')[0]
+        if float(found) >= _LARGEST:
+            scan.fail(f'the limit of a probe is below {_LARGEST:g}')
+        return float(found), f'{decimal.Decimal(found).normalize():f}'
     number = scan.need(r'(\d+(?:\.\d+)?)\s*%',
                        'a percentage of the host, like 90%')
     threshold = float(number[1])
@@ -207,6 +246,9 @@ def parse(text: str, resources: Sequence[str] = HELD,
         rf'(?:{"|".join(resources)})\b', 'a resource: '
         + ', '.join(resources[:-1]) + f' or {resources[-1]}')[0]
     scan.example = EXAMPLES[resource]
+    if resource == PROBE:
+        resource += ':' + scan.need(
+            rf':\s*({PROBE_NAME})\b', '":" and the name of a probe')[1]
     scan.need(r'<=', '"<="')
     threshold, limit = _limit(scan, resource)
     timelimit = _timelimit(scan, resource)

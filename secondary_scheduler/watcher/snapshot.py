@@ -11,6 +11,7 @@ from oslo_utils import timeutils
 from secondary_scheduler.estimation.durations import DurationModel, Job
 from secondary_scheduler.model import cluster, reports, vocabulary
 from secondary_scheduler.plans import operations
+from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.locks import Begun, Locks
 
@@ -173,15 +174,24 @@ class Snapshot:
 
 def host_policies(report: reports.HostReport,
                   relief: bool) -> tuple[cluster.HostPolicy, ...]:
-    """Return a report's policies; ``relief`` treats cpu as violated."""
+    """Return a report's policies; ``relief`` treats cpu as violated.
+
+    So does a signal that tells of harm.  Nobody knows which instance has
+    which part in it, so none can be foreseen to end it: CPU, of which all
+    that share something with the primary use some, stands for it.  The least
+    that ends such a violation leaves, and if the agent sees the harm go on,
+    it is reported again.
+    """
     violated = {p.policy for p in report.violated}
+    relief = relief or any(language.is_signal(p.resource)
+                           for p in report.violated)
     return tuple(
         cluster.HostPolicy(
             text=p.policy, resource=p.resource, threshold=p.threshold,
             timelimit=p.timelimit, failed=p.failed,
             violated=p.policy in violated or (
-                relief and p.resource == 'cpu'))
-        for p in report.policies)
+                relief and p.resource == language.CPU))
+        for p in report.policies if not language.is_signal(p.resource))
 
 
 def _demand(seen: reports.InstanceReport, share: float) -> float | None:

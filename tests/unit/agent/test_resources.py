@@ -5,7 +5,13 @@ import unittest
 
 from oslo_config import cfg, fixture
 
-from secondary_scheduler.agent import cgroups, resources, sensors
+from secondary_scheduler.agent import (
+    cgroups,
+    interference,
+    probes,
+    resources,
+    sensors,
+)
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.conf import agent as agent_conf
 from tests.unit.agent import fakes
@@ -78,6 +84,17 @@ class TestMemory(Case):
     def test_a_group_without_a_limit_is_the_machine(self):
         self.group(1 << 62, 300 * 1024, 0)
         self.assertAlmostEqual(60.0, self.read().total)
+
+
+    def test_figures_that_never_change_are_stuck(self):
+        sensor = self.make(resources.Memory)
+        for _ in range(resources._MEMORY_READS):
+            self.assertAlmostEqual(60.0, sensor.read(())['mem'].total)
+        with self.assertRaisesRegex(OSError, 'no figure'):
+            sensor.read(())
+        self.host.write('proc/meminfo', 'MemTotal: 1000 kB\n'
+                        'MemAvailable: 300 kB\n')
+        self.assertAlmostEqual(70.0, sensor.read(())['mem'].total)
 
 
 class TestMemory2(TestMemory):
@@ -194,12 +211,18 @@ class TestDisk(Case):
 
 
 class Fake(resources.Sensor):
-    resources = ('mem',)
+    resources = ('mem', 'pressure')
+    budget = 1.0
 
     def __init__(self, *values):
         self.values = list(values)
+        self.costs, self.cpu = 0.0, 0.0
+
+    def spent(self):
+        return self.cpu
 
     def read(self, guests):
+        self.cpu += self.costs
         value = self.values.pop(0)
         if isinstance(value, Exception):
             raise value
@@ -260,6 +283,71 @@ class TestGauges(unittest.TestCase):
         gauges.measure('one')
         self.assertEqual({}, gauges.problems)
 
+    def test_what_nobody_measures_says_so_once(self):
+        gauges = self.gauges()
+        self.wanted = {'membw', 'probe:p99'}
+        with self.assertLogs('secondary_scheduler.agent') as logs:
+            for _ in range(2):
+                self.assertIsNone(gauges.total('membw'))
+                self.assertIsNone(gauges.total('probe:p99'))
+        self.assertEqual(2, len(logs.output))
+        self.assertIn('sensors measures', gauges.problems['membw'])
+        self.assertIn('no such probe', gauges.problems['probe:p99'])
+        self.wanted = {'mem'}
+        self.assertEqual({}, gauges.problems)
+
+    def test_a_sensor_says_of_each_resource_why(self):
+        self.wanted = {'mem', 'pressure'}
+        gauges = self.gauges(
+            {**self.reading(50.0),
+             'pressure': sensors.Reading(None, why='it hangs')},
+            {**self.reading(math.nan), 'pressure': sensors.Reading(3.0)})
+        gauges.measure('one')
+        self.assertEqual({'one': 'pressure: it hangs'}, gauges.problems)
+        self.assertEqual((50.0, None), (gauges.total('mem'),
+                                        gauges.total('pressure')))
+        gauges.measure('one')
+        self.assertEqual({'one': 'mem: nan is nothing that it can be'},
+                         gauges.problems)
+        self.assertEqual((None, 3.0), (gauges.total('mem'),
+                                       gauges.total('pressure')))
+
+    def test_a_signal_is_no_use_of_the_primarys(self):
+        self.wanted = {'mem', 'pressure'}
+        gauges = self.gauges({
+            **self.reading(50.0), 'pressure': sensors.Reading(
+                30.0, {'a': 80.0})})
+        gauges.measure('one')
+        self.assertEqual(({'mem': 50.0}, {'a': {'pressure': 80.0}}),
+                         gauges.recent())
+
+    def test_one_that_costs_too_much_is_read_half_as_often(self):
+        gauges = self.gauges(*[self.reading(float(n)) for n in range(99)])
+        sensor, cost = gauges.sensors['one'], gauges.costs['one']
+        self.assertEqual((0.0, False), (cost.percent, cost.over))
+        sensor.costs = 0.011    # 1.1 % of one CPU at one read a second
+        with self.assertLogs('secondary_scheduler.agent') as logs:
+            for self.now in range(40):
+                gauges.measure('one')
+                # What was read is never so old that it is unknown.
+                self.now += 0.9
+                self.assertIsNotNone(gauges.total('mem'))
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('half as often', logs.output[0])
+        self.assertEqual(30, 99 - len(sensor.values))
+        self.assertTrue(cost.over)
+        self.assertAlmostEqual(0.55, cost.percent)
+        sensor.costs = 0.009
+        for self.now in range(40, 80):
+            gauges.measure('one')
+        self.assertTrue(cost.over)      # it has not come down far enough
+        sensor.costs = 0.005
+        with self.assertLogs('secondary_scheduler.agent') as logs:
+            for self.now in range(80, 120):
+                gauges.measure('one')
+        self.assertIn('every period again', logs.output[0])
+        self.assertFalse(cost.over)
+
     def test_nobody_reads_what_nobody_asks_about(self):
         self.wanted = {'cpu', 'net_in'}
         gauges = self.gauges(AssertionError('was read'))
@@ -292,7 +380,9 @@ class TestLoad(Case):
                                cgroups.Hierarchy(self.host.proc))
         self.assertEqual(
             {'memory': resources.Memory, 'network': resources.Network,
-             'disk': resources.Disk},
+             'disk': resources.Disk, 'pressure': interference.Pressure,
+             'steal': interference.Steal, 'resctrl': interference.Resctrl,
+             'probe': probes.Probe},
             {name: type(sensor) for name, sensor in found.items()})
 
     def test_one_that_is_not_there(self):

@@ -59,6 +59,9 @@ libvirt_run_dir = {self.host.run_dir}
             for one in (sensors.Meter, reporter.Outlook):
                 clocks.enter_context(mock.patch.object(
                     one.__init__, '__defaults__', (lambda: self.now,)))
+            clocks.enter_context(mock.patch.object(
+                sensors.Meter.__init__, '__kwdefaults__',
+                {'own_time': lambda: 0.0}))
             agent = service.Agent(
                 self.conf, service.open_store(self.conf),
                 self.host.hierarchy(), self.host.libvirt.connect, **kwargs)

@@ -44,23 +44,48 @@ class TestParse(unittest.TestCase):
 
     def test_canonical_text_reads_back(self):
         for text in (*language.EXAMPLES.values(), 'cpu <= 12.25% for 3s'):
-            policy = language.parse(text, language.RESOURCES)
-            self.assertEqual(policy, language.parse(
-                policy.text, language.RESOURCES))
+            policy = language.parse(text)
+            self.assertEqual(policy, language.parse(policy.text))
 
     def test_only_who_can_see_to_a_resource_may_promise_it(self):
         for resource, static in (
                 *((one, False) for one in ('mem', 'net_in', 'net_out',
-                                           'disk_in', 'disk_out',
+                                           'disk_in', 'disk_out', 'steal',
                                            'pressure')), ('cores', True)):
             text = language.EXAMPLES[resource]
-            policy = language.parse(text, language.RESOURCES)
+            policy = language.parse(text)
             self.assertEqual((resource, static),
                              (policy.resource, policy.static))
-            if resource not in language.HELD:
-                with self.assertRaisesRegex(language.PolicyError,
-                                            'column 1: .*slots or cores'):
-                    language.parse(text)
+            with self.assertRaisesRegex(language.PolicyError,
+                                        'column 1: .*cpu or slots'):
+                language.parse(text, ('cpu', 'slots'))
+
+    def test_a_probe_has_a_name_and_a_unit_of_its_own(self):
+        policy = language.parse('probe:p99_ms<=20.50 for 5s on host:x')
+        self.assertEqual(
+            ('probe:p99_ms', 20.5, 5, 'host', 'x', False,
+             'probe:p99_ms <= 20.5 for 5s on host:x'),
+            (policy.resource, policy.threshold, policy.timelimit,
+             policy.scope_kind, policy.scope_name, policy.static,
+             policy.text))
+        # No digit is lost in what names the policy in reports.
+        self.assertEqual('probe:n <= 123456789.25 for 5s', language.parse(
+            'probe:n <= 123456789.25 for 5s').text)
+        self.assertEqual('probe:n <= 0.00001 for 5s', language.parse(
+            'probe:n <= 0.000010 for 5s').text)
+
+    @given(st.decimals(0, 10**14, places=7), st.from_regex(
+        language.PROBE_NAME, fullmatch=True))
+    def test_any_probe_reads_back(self, limit, name):
+        policy = language.parse(f'probe:{name} <= {limit:f} for 5s')
+        self.assertEqual(float(limit), policy.threshold)
+        self.assertEqual(policy, language.parse(policy.text))
+
+    def test_signals_are_nobodys_use(self):
+        for resource in ('pressure', 'steal', 'membw', 'llc', 'probe:cpu'):
+            self.assertTrue(language.is_signal(resource))
+        for resource in language.USED:
+            self.assertFalse(language.is_signal(resource))
 
     def test_several_hosts_together(self):
         text = 'slots <= 40 for 60s in aggregate:rack 1'
@@ -94,7 +119,14 @@ class TestErrors(unittest.TestCase):
 
     CASES = (
         ('', 1, 'a resource'),
-        ('pressure <= 9% for 10s', 1, 'a resource'),
+        ('pressure <= 9 for 10s', 13, 'a percentage'),
+        ('probe <= 9 for 10s', 7, 'name of a probe'),
+        ('probe: <= 9 for 10s', 6, 'name of a probe'),
+        ('probe:p-99 <= 9 for 10s', 8, '"<="'),
+        ('probe:p99 <= 20% for 10s', 14, 'unit of the probe'),
+        ('probe:p99 <= 20.5.1 for 10s', 14, 'unit of the probe'),
+        ('probe:p99 <= -1 for 10s', 14, 'unit of the probe'),
+        ('probe:p99 <= 1000000000000000 for 9s', 14, 'below 1e+15'),
         ('mem <= 90', 8, 'a percentage'),
         ('cores <= 3%', 10, 'whole number of CPUs'),
         ('cpus <= 90% for 10s', 1, 'a resource'),
@@ -140,7 +172,7 @@ class TestErrors(unittest.TestCase):
                 language.parse_all([text])
             language.parse(caught.exception.example)
 
-    @given(st.text(alphabet='cpuslotf nrgahe:<=%.0129s\t\n'))
+    @given(st.text(alphabet='cpuslotfb nrgahe:<=%.0129s\t\n'))
     def test_nothing_else_is_raised(self, text):
         try:
             language.parse(text)

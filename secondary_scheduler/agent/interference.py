@@ -1,0 +1,297 @@
+"""Signals that the primary is harmed, whoever has which part in it.
+
+``pressure`` is about the primary alone: what secondaries wait for, which are
+throttled all the time, is no harm.  The others are of the whole machine.
+None says whose doing it is, so what follows from them is for all secondaries
+of the host.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import contextlib
+import os
+import time
+import typing
+
+from oslo_config import cfg
+
+from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.resources import Sensor
+from secondary_scheduler.agent.sensors import Rates, Reading
+
+#: Threads that are looked at in one read; the others have their turn next.
+_THREADS = 200
+#: What the kernel says of one of them is shorter.
+_BYTES = 4096
+#: Seconds for which a list of threads is good.
+_LIST_S = 5.0
+
+
+class Pressure(Sensor):
+    """``pressure``: share of time in which the primary waited for a CPU.
+
+    It is that of the control group that waited most, of the services of the
+    host and of the guests that are no secondaries.  A group says it itself
+    where the kernel keeps pressure stall information for it (``some``);
+    elsewhere it is the run delay of the thread that waited most.  Both count
+    the time in which a quota of the group's own keeps it from running.
+    """
+
+    resources = ('pressure',)
+
+    def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
+                 ) -> None:
+        super().__init__(conf, hierarchy)
+        self._rates = Rates()
+        self._delays = Delays(hierarchy)
+
+    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+        """Return the pressure on the primary, and on secondaries if known."""
+        scopes = {}
+        for guest in guests:
+            with contextlib.suppress(cgroups.CgroupError):  # it has ended
+                scopes[guest.uuid] = self.hierarchy.scope(guest.pid)
+        root = self.hierarchy.root('cpu')
+        groups = [f'{root}/{name.strip("/")}' for name in
+                  self.conf.secondary_agent.primary_groups] or list(
+                      _others(root, set(scopes.values())))
+        if not groups:
+            raise OSError('there is no control group but those of '
+                          'secondaries: set [secondary_agent] primary_groups')
+        with self._rates:
+            silent = []
+            waits = []
+            for group in groups:
+                try:
+                    waits.append(self._stalled(group))
+                except (OSError, ValueError, IndexError):
+                    silent.append(group)
+            if silent:
+                waits.append(self._delays.worst(silent))
+            instances = {}
+            for uuid, scope in scopes.items():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    wait = self._stalled(scope)
+                    if wait is not None:
+                        instances[uuid] = wait
+        return {'pressure': Reading(max(
+            (wait for wait in waits if wait is not None), default=None),
+            instances)}
+
+    def _stalled(self, group: str) -> float | None:
+        """Return the share of time in which a task of a group waited.
+
+        :raises OSError: if the kernel keeps no such account.
+        :raises ValueError, IndexError: if it cannot be understood.
+        """
+        with open(f'{group}/cpu.pressure') as file:
+            text = file.read()
+        rate = self._rates.per_second(group, stalled_us(text))
+        return None if rate is None else min(100.0, rate / 1e4)
+
+
+def stalled_us(text: str) -> int:
+    """Read for how many microseconds some task has waited so far.
+
+    :raises ValueError: if a pressure file does not say so.
+    """
+    for line in text.splitlines():
+        kind, *fields = line.split()
+        if kind == 'some':
+            return int(dict(field.split('=') for field in fields)['total'])
+    raise ValueError('no line "some"')
+
+
+def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
+    """Yield the topmost groups below one that hold no secondary."""
+    with os.scandir(group) as entries:
+        below = sorted(entry.path for entry in entries
+                       if entry.is_dir(follow_symlinks=False))
+    for path in below:
+        if path in scopes:
+            continue
+        if any(scope.startswith(path + '/') for scope in scopes):
+            yield from _others(path, scopes)
+        else:
+            yield path
+
+
+class _Seen(typing.NamedTuple):
+    """A thread's schedstat, when it was read, and what it waited until then.
+    """
+
+    at: float
+    counters: tuple[int, int, int]  # run and waited in ns, how often run
+    percent: float | None
+
+
+class Delays:
+    """Run delays of threads, a bounded number of them in one go."""
+
+    def __init__(self, hierarchy: cgroups.Hierarchy,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc = hierarchy.proc
+        self._file = 'tasks' if hierarchy.version == 1 else 'cgroup.threads'
+        self._clock = clock
+        self._listed: float | None = None
+        self._threads: list[int] = []
+        self._due: deque[int] = deque()
+        self._seen: dict[int, _Seen] = {}
+
+    def worst(self, groups: Collection[str]) -> float | None:
+        """Return what the thread waits that waits most, in percent of time.
+
+        None while it is known of none.
+
+        :raises OSError: if a group is not there.
+        """
+        if not self._due:
+            self._list(groups)
+            self._due.extend(self._threads)
+        for _ in range(min(_THREADS, len(self._due))):
+            thread = self._due.popleft()
+            try:
+                self._seen[thread] = self._look(
+                    thread, self._seen.get(thread))
+            except (OSError, ValueError, IndexError):
+                self._seen.pop(thread, None)    # it has ended
+        return max((one.percent for one in self._seen.values()
+                    if one.percent is not None), default=None)
+
+    def _list(self, groups: Collection[str]) -> None:
+        now = self._clock()
+        if self._listed is not None and now - self._listed < _LIST_S:
+            return
+        threads: list[int] = []
+        for group in groups:
+            os.stat(group)      # what is below may go at any time, not this
+            for folder, _, _ in os.walk(group):
+                with contextlib.suppress(OSError), open(
+                        f'{folder}/{self._file}') as file:
+                    threads += map(int, file.read().split())
+        self._listed, self._threads = now, threads
+        alive = set(threads)
+        self._seen = {thread: one for thread, one in self._seen.items()
+                      if thread in alive}
+
+    def _look(self, thread: int, before: _Seen | None) -> _Seen:
+        run, waited, times = map(int, self._read(thread, 'schedstat').split())
+        now = self._clock()
+        percent = None
+        if (before is not None and now > before.at
+                and waited >= before.counters[1]):
+            percent = min(100.0, (waited - before.counters[1])
+                          / (now - before.at) / 1e7)
+            # The kernel counts a wait when it ends.
+            if before.counters == (run, waited, times) and self._waits(
+                    thread):
+                percent = 100.0
+        return _Seen(now, (run, waited, times), percent)
+
+    def _waits(self, thread: int) -> bool:
+        """Tell whether a thread wants to run."""
+        return self._read(thread, 'stat').rpartition(b')')[2].split()[
+            0] == b'R'
+
+    def _read(self, thread: int, name: str) -> bytes:
+        """Return a file of a thread; a third of what a file object costs."""
+        fd = os.open(f'{self._proc}/{thread}/{name}', os.O_RDONLY)
+        try:
+            return os.read(fd, _BYTES)
+        finally:
+            os.close(fd)
+
+
+class Steal(Sensor):
+    """``steal``: what a hypervisor below us gives to others.
+
+    It is in percent of the CPU time of the whole machine, and 0 on one that
+    is no virtual machine itself.
+    """
+
+    resources = ('steal',)
+
+    def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
+                 ) -> None:
+        super().__init__(conf, hierarchy)
+        self._last: tuple[int, int] | None = None
+
+    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+        """Return the time that was stolen since the last read."""
+        with open(f'{self.hierarchy.proc}/stat') as file:
+            times = [int(field) for field in file.readline().split()[1:9]]
+        before, self._last = self._last, (times[7], sum(times))
+        if before is None:
+            return {'steal': Reading(None)}
+        stolen, passed = (now - then for now, then in zip(
+            self._last, before, strict=True))
+        if not 0 <= stolen <= passed or not passed:
+            # Idle time counts as well, so all of it cannot stand still.
+            return {'steal': Reading(
+                None, why='the times of /proc/stat do not go on')}
+        return {'steal': Reading(100.0 * stolen / passed)}
+
+
+class Resctrl(Sensor):
+    """``membw`` and ``llc``: memory bandwidth and last-level cache.
+
+    That is what the groups that are named have of them, by the hardware's
+    monitoring, or the whole machine.
+    """
+
+    resources = ('membw', 'llc')
+
+    def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
+                 root: str = '/sys/fs/resctrl',
+                 cache: str = '/sys/devices/system/cpu/cpu0/cache/index3'
+                 ) -> None:
+        super().__init__(conf, hierarchy)
+        self._root = root
+        self._cache = cache
+        self._rates = Rates()
+
+    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+        """Return what is used of memory bandwidth and cache."""
+        domains = [f'{group}/mon_data/{name}' for group in self._groups()
+                   for name in sorted(os.listdir(f'{group}/mon_data'))
+                   if name.startswith('mon_L3_')]
+        if not domains:
+            raise OSError(f'{self._root} monitors no cache')
+        found = {}
+        if speed := self.conf.secondary_agent.memory_bandwidth:
+            with self._rates:
+                rates = [self._rates.per_second(
+                    domain, _counter(f'{domain}/mbm_total_bytes'))
+                    for domain in domains]
+            known = [rate for rate in rates if rate is not None]
+            found['membw'] = Reading(
+                100.0 * sum(known) / (speed << 20)
+                if len(known) == len(rates) else None)
+        with contextlib.suppress(FileNotFoundError):    # it has no such
+            caches = len({os.path.basename(domain) for domain in domains})
+            found['llc'] = Reading(100.0 * sum(
+                _counter(f'{domain}/llc_occupancy') for domain in domains)
+                / (caches * self._cache_bytes()))
+        return found
+
+    def _groups(self) -> list[str]:
+        """Return the groups that count; a group below one is in its sum."""
+        if named := self.conf.secondary_agent.resctrl_groups:
+            return [f'{self._root}/{name.strip("/")}' for name in named]
+        return [self._root, *(
+            f'{self._root}/{name}' for name in sorted(os.listdir(self._root))
+            if os.path.isdir(f'{self._root}/{name}/mon_data'))]
+
+    def _cache_bytes(self) -> int:
+        with open(f'{self._cache}/size') as file:
+            return int(file.read().strip().removesuffix('K')) << 10
+
+
+def _counter(path: str) -> int:
+    """Return what a file of the hardware's counters says.
+
+    :raises ValueError: if it is "Unavailable".
+    """
+    with open(path) as file:
+        return int(file.read())
