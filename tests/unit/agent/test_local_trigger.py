@@ -275,6 +275,32 @@ class Traffic(Base):
         self.assertEqual([], self.floored)
 
 
+class Harm(Base):
+    policies = ('probe:p99_ms <= 20 for 5s', 'cpu <= 90% for 10s')
+
+    def test_the_floor_for_as_long_as_the_primary_is_harmed(self):
+        self.gauges.totals['probe:p99_ms'] = 20.0
+        self.seconds(9)
+        self.assertIs(PolicyState.HELD, self.state)
+        self.gauges.totals['probe:p99_ms'] = 20.5
+        self.seconds(3)
+        self.assertIs(PolicyState.FAILING, self.state)
+        self.assertEqual([], self.floored)
+        self.seconds(1)
+        self.assertEqual({'u1', 'u2'}, set(self.floored))
+        # It may be slow by itself: nobody harms it, but nobody is let loose.
+        self.floored.clear()
+        self.seconds(60)
+        self.assertIs(PolicyState.HELD, self.state)
+        self.assertTrue(self.floors.floored('u1'))
+        self.assertEqual([], self.floored)
+        self.assertEqual(0, self.trigger.counters['invalidations'])
+        self.gauges.totals['probe:p99_ms'] = 12.0
+        self.seconds(7)
+        self.assertFalse(self.floors.floored('u1'))
+        self.assertFalse(self.floors.floored('u2'))
+
+
 class Slots(Base):
     policies = ('slots <= 1 for 5s', 'cpu <= 90% for 10s')
 

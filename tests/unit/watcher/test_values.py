@@ -6,9 +6,14 @@ import tempfile
 import threading
 from unittest import TestCase, mock
 
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.decisions.violations import with_agents
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.estimation.durations import Durations
-from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model import cluster, reports, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     goal,
@@ -242,6 +247,37 @@ class BuildTest(TestCase):
                                    ).hosts['h1'].violated)
         self.assertFalse(self.build(servers, hosts, calm, relief={'h1'},
                                     inside=()).hosts['h1'].violated)
+
+    def with_signal(self, state):
+        servers = [fakes.server(n, priority=n) for n in (1, 2, 3)]
+        seen = fakes.report('h1', servers)
+        seen = dataclasses.replace(seen, policies=(
+            *seen.policies, reports.PolicyReport(
+                'probe:p99_ms <= 20 for 5s', 'probe:p99_ms', 20.0, 5, 31.0,
+                2, state)))
+        return self.build(servers, [fakes.host('h1'), fakes.host('h2')],
+                          [seen, fakes.report('h2')])
+
+    def test_cpu_stands_for_a_signal(self):
+        for state, violated in ((reports.PolicyState.VIOLATED, True),
+                                (reports.PolicyState.INVALID, True),
+                                (reports.PolicyState.FAILING, False),
+                                (reports.PolicyState.UNKNOWN, False)):
+            host = self.with_signal(state).hosts['h1']
+            self.assertEqual([('cpu', violated)], [
+                (one.resource, one.violated) for one in host.policies])
+
+    def test_one_leaves_for_a_signal(self):
+        limits = Limits()
+        world = self.with_signal(reports.PolicyState.VIOLATED)
+        for decision in (
+                GuidedDecision(limits, profile=with_agents(limits)),
+                PriorityDecision(limits)):
+            plan = decision.decide(world, Request('preempt'), Budget())
+            self.assertEqual(
+                [('migrate', 'h1', 'h2')],
+                [(one.kind, one.source, one.target)
+                 for one in plan.operations], decision)
 
     def test_who_waits_and_for_how_long(self):
         def down(number, hours, status='SUSPENDED', **values):
