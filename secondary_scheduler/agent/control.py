@@ -16,6 +16,7 @@ from secondary_scheduler.agent.controller import Controller, Load
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.restraint import Restraint
 from secondary_scheduler.agent.sensors import Meter, Usage
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Control:
         self.usage = Usage(None)
         self.caps: dict[str, float] = {}
         self.failures = 0
+        self.restraint = Restraint()
 
     def step(self) -> None:
         """Do one step; whatever fails takes every secondary to the floor."""
@@ -93,6 +95,7 @@ class Control:
         set_point = (self._policies().set_point(options.set_point_margin)
                      or 0.0)
         usage = self._meter.sample(guests)
+        set_point = self.restraint.bound(set_point, usage.primary)
         self._admit(guests, usage, set_point, options.minimum_share)
         free = [guest for guest in guests
                 if not self._floors.floored(guest.uuid)]

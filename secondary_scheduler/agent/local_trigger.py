@@ -98,6 +98,12 @@ class LocalTrigger:
         return any(report.state is not PolicyState.HELD
                    for report in self.reports)
 
+    @property
+    def harmed(self) -> bool:
+        """Whether a signal of interference failed in the last check."""
+        return any(report.failed and language.is_signal(report.resource)
+                   for report in self.reports)
+
     def check(self) -> None:
         """Check every policy once; to be called once a second."""
         options, resolved = self._options(), self._policies()

@@ -45,6 +45,9 @@ def families(status: Status) -> Iterator[core.Metric]:
                      for name in ('available', 'headroom', 'coming')})
     yield _single('killed_instances', 'Secondaries that were killed here and '
                   'have not run since', len(status['killed']))
+    yield _single('room_share_ratio', 'Part of the room below the set point '
+                  'that secondaries may use; below 1 after a primary was '
+                  'harmed', status['restraint'])
     yield _single('room_instances', 'Secondaries that there is room for, '
                   'those that run included', status['room'])
     yield _single('admission_open', 'Whether further secondaries are admitted',

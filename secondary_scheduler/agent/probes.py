@@ -32,6 +32,8 @@ _BYTES = 4096
 #: The part of its period in which a probe has to answer.
 _PATIENCE = 0.8
 
+_LATE = 'it does not answer in time'
+
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
 _SETTING = re.compile(rf'\s*({language.PROBE_NAME})\s*=\s*(\S.*)', re.DOTALL)
 
@@ -117,7 +119,7 @@ class Probe(Sensor):
         found = {}
         for name, answer in list(self._pending.items()):
             if not answer.done():   # a service that says a byte now and then
-                found[name] = Reading(None, why='it hangs')
+                found[name] = Reading(None, why=_LATE)
                 continue
             del self._pending[name]
             error = answer.exception()
@@ -175,7 +177,7 @@ def _fetch(address: str, deadline: float) -> bytes:
             if len(answer) <= _BYTES and response.length:
                 raise ProbeError('it breaks off in the middle')
     except TimeoutError as exc:
-        raise ProbeError('it does not answer in time') from exc
+        raise ProbeError(_LATE) from exc
     except (OSError, http.client.HTTPException, ValueError) as exc:
         raise ProbeError(f'{exc}' or type(exc).__name__) from exc
     return answer
@@ -202,7 +204,7 @@ def _run(command: Sequence[str], deadline: float) -> bytes:
                 return answer
             code = process.wait(max(0.0, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as exc:
-            raise ProbeError('it does not end in time') from exc
+            raise ProbeError(_LATE) from exc
         finally:
             if process.returncode is None:
                 # Nobody has waited for it: its number is nobody else's yet.

@@ -290,6 +290,7 @@ class Reporter:
             **self.build().to_dict(),
             'pid': os.getpid(),
             'set_point': self.set_point,
+            'restraint': round(self._control.restraint.share, 2),
             'room': self.room(),
             'priority_effective': dict(self._actuator.effective),
             'problems': self._actuator.problems,

@@ -201,6 +201,7 @@ class Agent:
         before = [report.state for report in self.trigger.reports]
         try:
             self.trigger.check()
+            self.control.restraint.push(self.trigger.harmed)
         except Exception:
             LOG.exception('A check of the policies failed; taking all '
                           'secondaries to the floor')

@@ -155,7 +155,9 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         + (' (STALE: is the agent running?)' if found['age_s'] > 10 else ''),
         f'cpu: {_percent(found["cpu_total"])} in all, primary '
         f'{_percent(found["cpu_primary"])}, set point '
-        f'{_percent(found["set_point"])}, room for {found["room"]}',
+        f'{_percent(found["set_point"])}, room for {found["room"]}'
+        + (f'; {100 * found["restraint"]:.0f}% of the room may be used, since '
+           'the primary was harmed' if found['restraint'] < 1 else ''),
         f'memory: {_mebibytes(found["memory"]["available_mb"])} available, '
         f'{_mebibytes(found["memory"]["headroom_mb"])} to be kept free, '
         f'{_mebibytes(found["memory"]["coming_mb"])} yet to be touched by '

@@ -10,7 +10,8 @@ from secondary_scheduler.agent import metrics
 UUID = '00000000-0000-4000-8000-000000000001'
 STATUS = {
     'cpu_total': 80.0, 'cpu_primary': None, 'usage': {'mem': 40.0},
-    'set_point': 89.0, 'room': 3, 'admission': False, 'libvirt': True,
+    'set_point': 89.0, 'restraint': 0.25,
+    'room': 3, 'admission': False, 'libvirt': True,
     'priority_effective': {'vm': True, 'service': False},
     'sensors': {'disk': 'no such file'},
     'sensor_costs': {'disk': {'percent': 0.2, 'over': False},
@@ -44,7 +45,8 @@ class MetricsTest(unittest.TestCase):
         for key, value in (
                 (('cpu_used_ratio', 'host'), 0.8),
                 (('resource_primary_ratio', 'mem'), 0.4),
-                (('cpu_set_point_ratio',), 0.89), (('room_instances',), 3),
+                (('cpu_set_point_ratio',), 0.89),
+                (('room_share_ratio',), 0.25), (('room_instances',), 3),
                 (('admission_open',), 0), (('libvirt_answers',), 1),
                 (('priority_effective', 'vm'), 1),
                 (('priority_effective', 'service'), 0),

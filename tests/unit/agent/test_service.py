@@ -117,6 +117,31 @@ class Control(Base):
         self.steps(agent, 5, 0.0)
         self.assertEqual('1000 100000', self.host.quota(0))
 
+    def test_a_primary_that_is_harmed_is_given_way_to(self):
+        self.configure('cpu <= 90% for 10s\n'
+                       'policy = probe:p99_ms <= 20 for 15s')
+        self.conf.reload_config_files()
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        self.steps(agent, 20, 40.0, g0=20.0)
+        cap = agent.control.caps[fakes.UUIDS[0]]
+        self.assertGreater(cap, 40.0)
+        for latency, share in ((12.0, 1.0), (25.0, 0.5), (25.0, 0.25),
+                               (12.0, 0.27)):
+            with mock.patch.object(agent.gauges, 'total',
+                                   return_value=latency):
+                agent.check()
+            self.assertAlmostEqual(share, agent.control.restraint.share)
+            # The primary uses 20 % of the host, and the set point is 89 %.
+            self.steps(agent, 2, 40.0, g0=20.0)
+            if latency > 20:
+                self.assertLess(agent.control.caps[fakes.UUIDS[0]],
+                                share * 69.0 + 10.1)
+        self.assertFalse(agent.floors.floored(fakes.UUIDS[0]))
+        self.steps(agent, 4, 25.0, g0=5.0)
+        self.assertLess(agent.control.caps[fakes.UUIDS[0]], 40.0)
+
     def test_an_exception_means_the_floor_and_on_it_goes(self):
         self.host.guest(0)
         agent = self.make()
@@ -810,6 +835,28 @@ class Commands(Base):
             self.assertIn(text, out)
         code, out, _ = self.call('status', '--json')
         self.assertEqual('node1', json.loads(out)['host'])
+
+    def test_status_of_signals_and_what_sensors_cost(self):
+        self.configure('probe:p99_ms <= 20 for 5s\n'
+                       'policy = steal <= 5% for 5s')
+        self.conf.reload_config_files()
+        self.host.guest(0)
+        agent = self.make()
+        agent.step()
+        agent.gauges.costs['steal'].note(0.002)
+        with mock.patch.object(agent.gauges, 'total', side_effect=[
+                31.25, None]):
+            agent.floors.drop(fakes.UUIDS[0], Reason.ENTRY)
+            agent.check()
+        agent.gauges.total('probe:p99_ms')
+        agent.write_status()
+        _, out, _ = self.call('status')
+        for text in ('for 5s: failing, is at 31.25, failed 1 of 5 s',
+                     'for 5s: unknown, is at unknown, failed 1 of 5 s',
+                     '; 50% of the room may be used',
+                     'sensors take of one CPU: steal 0.20%\n',
+                     'sensor probe:p99_ms: there is no such probe'):
+            self.assertIn(text, out)
 
     def test_help(self):
         with self.assertRaises(SystemExit), contextlib.redirect_stdout(
