@@ -137,6 +137,7 @@ class Actuator:
                 try:
                     self._grips[key] = self._open(guest)
                     self._problems.pop(guest.uuid, None)
+                    self._recall(self._grips[key])
                 except cgroups.CgroupError as exc:
                     if self._problems.get(guest.uuid) != str(exc):
                         LOG.warning('Cannot limit %(uuid)s: %(reason)s', {
@@ -181,6 +182,29 @@ class Actuator:
             return cgroups.Group(path)
         except cgroups.CgroupError:
             return None
+
+    def _recall(self, grip: _Grip) -> None:
+        """Make up what was there before us if the record of it is lost.
+
+        That we were here its process tells.  Our own limits must not be taken
+        for the guest's: it would never get above them again.
+        """
+        key = _key_of(grip.guest)
+        try:
+            if (key in self._first
+                    or grip.process.read('oom_score_adj') != _FIRST_TO_GO):
+                return
+        except OSError:
+            return
+        LOG.warning('What limits %s had before this agent came is not on '
+                    'disk any more; it is taken to have had none',
+                    grip.guest.uuid)
+        self._first[key] = {
+            'oom': '0', 'weight': '1024' if self._v1 else '100',
+            **dict.fromkeys(self._threads(grip, _VCPU)
+                            + self._threads(grip, _SERVICE),
+                            _text((None, LONG_PERIOD_US)))}
+        self._save()
 
     def _base(self, guest: Secondary, controller: str) -> str:
         """Return the directory that holds a guest's vcpuN and emulator.

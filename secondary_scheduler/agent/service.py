@@ -6,6 +6,7 @@ the broker, Placement) has a thread of its own.
 """
 
 from collections.abc import Callable
+import contextlib
 import fcntl
 import functools
 import os
@@ -87,9 +88,10 @@ def lock(store: agent_store.Store) -> typing.IO[str]:
         raise AlreadyRunning(
             f'another secondary-agent (process {owner}) controls this host: '
             f'it holds {store.path("lock")}. Stop it first.') from exc
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    # The number is for the message only: a full disk must not matter.
+    with contextlib.suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), str(os.getpid()).encode())
     return file
 
 
@@ -257,6 +259,7 @@ class Agent:
             status['inventory'] = {'state': self._inventory.state,
                                    'allowed': self._inventory.allowed}
         self._store.save(STATUS, status)
+        self._store.catch_up()
         if time.monotonic() - self._stepped < 10:
             _notify('WATCHDOG=1')
 

@@ -1,6 +1,7 @@
 """Small JSON files that are either whole or absent."""
 
 from collections.abc import Mapping
+import contextlib
 import json
 import os
 import threading
@@ -12,14 +13,18 @@ LOG = logging.getLogger(__name__)
 
 
 class Store:
-    """The files in the agent's state directory.
+    """The files in the agent's state directory; safe for threads.
 
-    One that is read-only (for a dry run) pretends to save.
+    What a full disk has refused is kept until ``catch_up`` can write it.  One
+    that is read-only (for a dry run) pretends to save.
     """
 
     def __init__(self, directory: str, read_only: bool = False) -> None:
         self.directory = directory
         self._read_only = read_only
+        self._lock = threading.Lock()
+        #: What is to be written yet, by file.
+        self._owed: dict[str, str] = {}
 
     def path(self, name: str) -> str:
         """Return the path of a file of ours."""
@@ -46,17 +51,41 @@ class Store:
         """
         if self._read_only:
             return True
-        path = self.path(name)
-        # Threads must not share a temporary file.
-        scratch = f'{path}.{os.getpid()}-{threading.get_ident()}'
         try:
-            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-                         0o600)
-            with os.fdopen(fd, 'w') as file:
-                json.dump(data, file)
-            os.replace(scratch, path)
-        except (OSError, TypeError, ValueError) as exc:
+            text = json.dumps(data)
+        except (TypeError, ValueError) as exc:
             LOG.error('Cannot write %(path)s: %(reason)s',
-                      {'path': path, 'reason': exc})
+                      {'path': self.path(name), 'reason': exc})
             return False
+        with self._lock:
+            return self._write(name, text)
+
+    def catch_up(self) -> bool:
+        """Write what could not be written before; False if some still not."""
+        with self._lock:
+            return all([self._write(name, text)
+                        for name, text in list(self._owed.items())])
+
+    def _write(self, name: str, text: str) -> bool:
+        path = self.path(name)
+        scratch = f'{path}.{os.getpid()}'
+        try:
+            try:
+                fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+                             0o600)
+                with os.fdopen(fd, 'w') as file:
+                    file.write(text)
+                os.replace(scratch, path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(scratch)
+                raise
+        except OSError as exc:
+            if name not in self._owed:  # a full disk is told of once
+                LOG.error('Cannot write %(path)s, will try again: %(reason)s',
+                          {'path': path, 'reason': exc})
+            self._owed[name] = text
+            return False
+        if self._owed.pop(name, None) is not None:
+            LOG.warning('%s can be written again', path)
         return True

@@ -122,7 +122,8 @@ def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
         print(json.dumps(found, indent=1))
     else:
         print('\n'.join(_screen(found)))
-    return 0 if age < 10 else 1
+    # A clock that was set back makes no dead agent live.
+    return 0 if abs(age) < 10 else 1
 
 
 def _percent(value: float | None) -> str:
@@ -152,7 +153,8 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
     lines = [
         f'host {found["host"]}: {found["cpus"]:g} CPUs, agent '
         f'{found["pid"]}, {found["age_s"]} s ago'
-        + (' (STALE: is the agent running?)' if found['age_s'] > 10 else ''),
+        + (' (STALE: is the agent running?)' if abs(found['age_s']) > 10
+           else ''),
         f'cpu: {_percent(found["cpu_total"])} in all, primary '
         f'{_percent(found["cpu_primary"])}, set point '
         f'{_percent(found["set_point"])}, room for {found["room"]}'

@@ -462,6 +462,8 @@ def register_placement_opts(conf: cfg.ConfigOpts) -> None:
     loading.register_auth_conf_options(conf, 'placement')
     loading.register_session_conf_options(conf, 'placement')
     loading.register_adapter_conf_options(conf, 'placement')
+    # Without, a request to a Placement that hangs never ends.
+    conf.set_default('timeout', 30, 'placement')
     conf.set_default('service_type', 'placement', 'placement')
     conf.set_default('valid_interfaces', ['internal', 'public'], 'placement')
 

@@ -160,6 +160,23 @@ class Limits(Base):
         self.actuator.free_slice()
         self.assertEqual(before, self.host.fingerprint())
 
+    def test_a_lost_record_leaves_nobody_at_the_floor(self):
+        """A full disk took no record, and the agent was started again."""
+        self.host.guest(0)
+        guest, = self.secondaries()
+        self.actuator.prioritise([guest])
+        self.actuator.floor(guest)
+        os.unlink(self.host.store.path('limits.json'))
+        self.actuator = self.make()
+        self.actuator.prioritise([guest])
+        self.actuator.set_share(guest, 20.0, 4.0)
+        self.assertEqual('8000 20000', self.host.quota(0))
+        self.assertTrue(self.actuator.release(guest))
+        self.assertEqual(None, cgroups.parse_limit(
+            self.host.quota(0, 'emulator'))[0])
+        self.assertEqual('0', self.host.read('proc/1000/oom_score_adj'))
+        self.assertEqual('0', self.idle(0))
+
     def test_a_spoilt_state_file(self):
         self.host.store.save('limits.json', {'guests': {'x': {}, 'a b c': {}}})
         self.actuator = self.make()

@@ -259,3 +259,18 @@ class Storing(unittest.TestCase):
         host.store.directory = os.path.join(host.root, 'nowhere')
         self.assertFalse(host.store.save('x', {}))
         self.assertEqual({}, host.store.load('x'))
+
+    def test_what_a_full_disk_refused_is_written_later(self):
+        host = fakes.Host(self)
+        host.store.directory = os.path.join(host.root, 'nowhere')
+        with self.assertLogs('secondary_scheduler.agent.store') as logs:
+            for count in range(3):
+                host.store.save('x', {'a': count})
+            self.assertFalse(host.store.catch_up())
+            os.mkdir(host.store.directory)
+            self.assertTrue(host.store.catch_up())
+        self.assertEqual({'a': 2}, host.store.load('x'))
+        self.assertEqual(['x'], os.listdir(host.store.directory))
+        # It is told of once, and that it is over.
+        self.assertEqual(['ERROR', 'WARNING'],
+                         [record.levelname for record in logs.records])

@@ -2,8 +2,10 @@ import unittest
 from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
+from oslo_config import cfg
 
 from secondary_scheduler.agent import inventory
+from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.model import vocabulary
 
 ROOT = '11111111-0000-4000-8000-000000000000'
@@ -224,3 +226,13 @@ class Window(unittest.TestCase):
                 (11.0, 0.25, 0.25), (20.0, 0.5, 0.25), (22.0, 0.75, 0.5)):
             self.assertEqual({'a': left, 'b': 1.0 if now >= 10 else 0.0},
                              window.push(now, {'a': share, 'b': 1.0}))
+
+
+class Adapter(unittest.TestCase):
+    def test_no_request_lasts_for_ever(self):
+        conf = cfg.ConfigOpts()
+        agent_conf.register_placement_opts(conf)
+        conf([], default_config_files=[])
+        conf.set_override('auth_type', 'none', 'placement')
+        adapter = inventory.placement_adapter(conf)
+        self.assertEqual(30, adapter.session.timeout)

@@ -803,6 +803,11 @@ class Commands(Base):
         self.assertEqual(2, code)
         self.assertIn('another secondary-agent', err)
 
+    def test_a_full_disk_keeps_no_agent_from_its_start(self):
+        with mock.patch.object(self.host.store, 'path',
+                               return_value='/dev/full'):
+            service.lock(self.host.store).close()
+
     def test_a_bad_policy_stops_the_start(self):
         self.configure('cpu <= 90 for 10s')
         code, _, err = self.call('run')
@@ -868,10 +873,12 @@ class Commands(Base):
         agent = self.make()
         agent.write_status()
         data = self.host.store.load('status.json')
-        self.host.store.save('status.json', {**data, 'time': 0})
-        code, out, _ = self.call('status')
-        self.assertEqual(1, code)
-        self.assertIn('STALE', out)
+        # The second one is what a clock makes of it that was set back.
+        for seen in 0, data['time'] + 3600:
+            self.host.store.save('status.json', {**data, 'time': seen})
+            code, out, _ = self.call('status')
+            self.assertEqual(1, code)
+            self.assertIn('STALE', out)
 
 
 class Running(Base):
