@@ -124,7 +124,7 @@ class Rig:
             host=HOST, log=layout.LOG, policy=policy, state=self.state,
             broker=broker,
             shared='\n'.join(shared), own='\n'.join(own)))
-        hosts.start_agent(HOST, config)
+        hosts.start_agent(HOST, configs=(config,))
         try:
             yield Agent(self.state)
         finally:

@@ -5,6 +5,7 @@ They run inside the box's network namespace, as root, with the box up:
 that needs a calm cloud asks for ``calm_fleet``.
 """
 
+import contextlib
 import pathlib
 import sys
 
@@ -21,7 +22,7 @@ import layout
 import seed
 import shell
 from tests.box import fleet as fleets
-from tests.box import load, logs, machine, services, trial
+from tests.box import load, logs, machine, primaries, services, trial
 from tests.box.observer import Observer
 import workload
 
@@ -119,6 +120,29 @@ def fleet(cloud, owner, rates, observer, switch):
     finally:
         services.start_missing()
         made.delete()
+
+
+@pytest.fixture(scope='module')
+def nova_primary(fleet, cloud, observer):
+    """A primary of Nova's beside most of the secondaries."""
+    fleet.restore()
+    fleet.wait_all_run(300)
+    uuid = primaries.boot_primary(cloud, 'test-primary', fleet.busiest())
+    try:
+        server = primaries.wait_active(cloud, uuid)
+        observer.primaries.add(server.instance_name)
+        yield server
+    finally:
+        primaries.delete(cloud, uuid)
+
+
+@pytest.fixture(scope='module')
+def by_hand(nova_primary, observer):
+    """Both domains that Nova does not know, on the same host."""
+    observer.primaries |= set(primaries.BY_HAND)
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(primaries.domain_by_hand(
+            nova_primary.compute_host, name)) for name in primaries.BY_HAND}
 
 
 @pytest.fixture

@@ -1,10 +1,114 @@
-"""Primaries booted through Nova by a test."""
+"""A test's primaries, booted through Nova or defined by hand, and what shows
+that somebody has touched one.
+"""
 
+from collections.abc import Iterator
+import contextlib
+import os
+import re
 import time
 from typing import Any
 
-from layout import LOG
+import libvirt
+
+import cgroups
+import hosts as box_hosts
+import layout
 from tests.box.services import wait_until
+
+#: Defined by hand: one without metadata, and one with metadata of Nova's
+#: that does not say what it is.
+BY_HAND = {
+    'test-by-hand': '',
+    'test-unreadable': (
+        '<metadata><nova:instance xmlns:nova='
+        '"http://openstack.org/xmlns/libvirt/nova/1.1">'
+        '<nova:name>secondary</nova:name><nova:flavor name="secondary">'
+        '<nova:extraSpecs/></nova:flavor></nova:instance></metadata>')}
+
+DOMAIN = '''\
+<domain type="qemu">
+  <name>{name}</name>{metadata}
+  <memory unit="MiB">128</memory>
+  <vcpu>1</vcpu>
+  <cputune><shares>777</shares><period>50000</period><quota>15000</quota>
+  </cputune>
+  <os>
+    <type arch="x86_64" machine="pc">hvm</type>
+    <kernel>{guest}/vmlinuz</kernel>
+    <initrd>{guest}/initrd.gz</initrd>
+    <cmdline>console=ttyS0 quiet panic=-1 work=idle</cmdline>
+  </os>
+  <features><acpi/></features>
+  <devices><serial type="null"/></devices>
+</domain>
+'''
+
+#: Files by which a control group is told something.
+_CONTROLS = re.compile(
+    r'cpu\.(cfs_\w+|shares|idle|rt_\w+_us|max|max\.burst|weight|weight\.nice)'
+    r'|cpuset\.(cpus|mems)|freezer\.state|cgroup\.freeze'
+    r'|(blk)?io\.(bfq\.)?(weight|max)'
+    r'|memory\.(limit_in_bytes|soft_limit_in_bytes|max|high|low|min)')
+
+
+def connect(host: str) -> libvirt.virConnect:
+    """Return a connection to a host's libvirt."""
+    socket = (f'/proc/{box_hosts.outer_pid(host)}/root/run/libvirt/'
+              'libvirt-sock')
+    return libvirt.open(f'qemu+unix:///system?socket={socket}')
+
+
+@contextlib.contextmanager
+def domain_by_hand(host: str, name: str) -> Iterator[libvirt.virDomain]:
+    """Define and start a domain in a host's libvirt; yield it."""
+    with contextlib.closing(connect(host)) as connection:
+        with contextlib.suppress(libvirt.libvirtError):
+            old = connection.lookupByName(name)
+            with contextlib.suppress(libvirt.libvirtError):
+                old.destroy()
+            old.undefine()
+        domain = connection.defineXML(DOMAIN.format(
+            name=name, metadata=BY_HAND[name], guest=layout.GUEST))
+        try:
+            domain.create()
+            yield domain
+        finally:
+            with contextlib.suppress(libvirt.libvirtError):
+                domain.destroy()
+            domain.undefine()
+
+
+class ControlFiles:
+    """All that may be written in a domain's control groups.
+
+    The files are held open: their inodes stay, so a change of the time of
+    modification is somebody's writing.
+    """
+
+    def __init__(self, host: str, name: str) -> None:
+        self._open: dict[str, int] = {}
+        for machine in cgroups.groups(f'hosts/{host}/machine'):
+            for scope in machine.glob(f'qemu-*-{name}.libvirt-qemu'):
+                for path in sorted(scope.rglob('*')):
+                    if path.is_file() and _CONTROLS.fullmatch(path.name):
+                        with contextlib.suppress(OSError):
+                            self._open[str(path)] = os.open(path,
+                                                            os.O_RDONLY)
+
+    def values(self) -> dict[str, tuple[str, int]]:
+        """Return what each file says, and when it was written last."""
+        found = {}
+        for path, fd in self._open.items():
+            with contextlib.suppress(OSError):
+                found[path] = (os.pread(fd, 4096, 0).decode(),
+                               os.fstat(fd).st_mtime_ns)
+        return found
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self._open.values():
+            os.close(fd)
 
 
 def boot_primary(cloud: Any, name: str, host: str | None = None,
@@ -56,7 +160,7 @@ def delete(cloud: Any, *uuids: str) -> None:
         for server in left():
             lines.append(f'{server.name}: {server.status}, task '
                          f'{server.task_state}, on {server.compute_host}')
-            lines += [line for log in LOG.glob('nova-*.log')
+            lines += [line for log in layout.LOG.glob('nova-*.log')
                       for line in log.read_text(errors='replace').splitlines()
                       if server.id in line][-20:]
         return '\n'.join(lines)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import time
@@ -127,6 +128,33 @@ def stop(*names: str) -> None:
 
 
 @contextlib.contextmanager
+def hung(*names: str) -> Iterator[None]:
+    """Run a block while services, with all their processes, answer nobody."""
+    pids = [pid for name in names for pid in _session(name)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _session(name: str) -> list[int]:
+    """Return the processes of a service: the box gives each a session."""
+    leader = shell.pid_of(name)
+    assert leader, f'{name} does not run'
+    found = []
+    for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(')')[2].split()
+            if int(fields[3]) == leader:
+                found.append(int(stat.parent.name))
+    return found
+
+
+@contextlib.contextmanager
 def without(*names: str, how: Callable[..., None] = kill) -> Iterator[None]:
     """Run a block while services are gone; start them again after it."""
     how(*names)
@@ -187,3 +215,18 @@ def hung_libvirtd(host: str) -> Iterator[None]:
         yield
     finally:
         shell.run([*command, '-CONT', pid])
+
+
+@contextlib.contextmanager
+def without_libvirtd(host: str) -> Iterator[None]:
+    """Run a block while a host has no libvirtd, and nobody restarts it."""
+    hold = hosts.directory(host) / 'hold-libvirtd'
+    hold.touch()
+    try:
+        shell.run([*hosts.enter(host), 'kill', '-KILL', libvirtd_pid(host)])
+        yield
+    finally:
+        hold.unlink()
+    wait_until(lambda: shell.run(
+        [*hosts.enter(host), 'virsh', 'list'], check=False).returncode == 0,
+        60, f'libvirtd of {host} answers')

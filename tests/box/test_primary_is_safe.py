@@ -2,13 +2,10 @@
 
 import contextlib
 import json
-import os
 import pathlib
-import re
 import time
 
 import libvirt
-import pytest
 
 import cgroups
 import control
@@ -16,119 +13,14 @@ import hosts as box_hosts
 import layout
 import shell
 from tests.box import services
-from tests.box.primaries import boot_primary, delete, wait_active
+from tests.box.primaries import (
+    BY_HAND,
+    ControlFiles,
+    boot_primary,
+    delete,
+    wait_active,
+)
 from tests.box.services import wait_until
-
-#: Defined by hand: one without metadata, and one with metadata of Nova's
-#: that does not say what it is.
-BY_HAND = {
-    'test-by-hand': '',
-    'test-unreadable': (
-        '<metadata><nova:instance xmlns:nova='
-        '"http://openstack.org/xmlns/libvirt/nova/1.1">'
-        '<nova:name>secondary</nova:name><nova:flavor name="secondary">'
-        '<nova:extraSpecs/></nova:flavor></nova:instance></metadata>')}
-
-DOMAIN = '''\
-<domain type="qemu">
-  <name>{name}</name>{metadata}
-  <memory unit="MiB">128</memory>
-  <vcpu>1</vcpu>
-  <cputune><shares>777</shares><period>50000</period><quota>15000</quota>
-  </cputune>
-  <os>
-    <type arch="x86_64" machine="pc">hvm</type>
-    <kernel>{guest}/vmlinuz</kernel>
-    <initrd>{guest}/initrd.gz</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1 work=idle</cmdline>
-  </os>
-  <features><acpi/></features>
-  <devices><serial type="null"/></devices>
-</domain>
-'''
-
-#: Files by which a control group is told something.
-_CONTROLS = re.compile(
-    r'cpu\.(cfs_\w+|shares|idle|rt_\w+_us|max|max\.burst|weight|weight\.nice)'
-    r'|cpuset\.(cpus|mems)|freezer\.state|cgroup\.freeze'
-    r'|(blk)?io\.(bfq\.)?(weight|max)'
-    r'|memory\.(limit_in_bytes|soft_limit_in_bytes|max|high|low|min)')
-
-
-@contextlib.contextmanager
-def domain_by_hand(host, name):
-    """Define and start a domain in a host's libvirt; yield it."""
-    socket = (f'/proc/{box_hosts.outer_pid(host)}/root/run/libvirt/'
-              'libvirt-sock')
-    connection = libvirt.open(f'qemu+unix:///system?socket={socket}')
-    with contextlib.closing(connection):
-        with contextlib.suppress(libvirt.libvirtError):
-            old = connection.lookupByName(name)
-            with contextlib.suppress(libvirt.libvirtError):
-                old.destroy()
-            old.undefine()
-        domain = connection.defineXML(DOMAIN.format(
-            name=name, metadata=BY_HAND[name], guest=layout.GUEST))
-        try:
-            domain.create()
-            yield domain
-        finally:
-            with contextlib.suppress(libvirt.libvirtError):
-                domain.destroy()
-            domain.undefine()
-
-
-class ControlFiles:
-    """All that may be written in a domain's control groups.
-
-    The files are held open: their inodes stay, so a change of the time of
-    modification is somebody's writing.
-    """
-
-    def __init__(self, host, name):
-        self._open = {}
-        for machine in cgroups.groups(f'hosts/{host}/machine'):
-            for scope in machine.glob(f'qemu-*-{name}.libvirt-qemu'):
-                for path in sorted(scope.rglob('*')):
-                    if path.is_file() and _CONTROLS.fullmatch(path.name):
-                        with contextlib.suppress(OSError):
-                            self._open[str(path)] = os.open(path,
-                                                            os.O_RDONLY)
-
-    def values(self):
-        found = {}
-        for path, fd in self._open.items():
-            with contextlib.suppress(OSError):
-                found[path] = (os.pread(fd, 4096, 0).decode(),
-                               os.fstat(fd).st_mtime_ns)
-        return found
-
-    def close(self):
-        for fd in self._open.values():
-            os.close(fd)
-
-
-@pytest.fixture(scope='module')
-def nova_primary(fleet, cloud, observer):
-    """A primary of Nova's beside most of the secondaries."""
-    fleet.restore()
-    fleet.wait_all_run(300)
-    uuid = boot_primary(cloud, 'test-primary', fleet.busiest())
-    try:
-        server = wait_active(cloud, uuid)
-        observer.primaries.add(server.instance_name)
-        yield server
-    finally:
-        delete(cloud, uuid)
-
-
-@pytest.fixture(scope='module')
-def by_hand(nova_primary, observer):
-    """Both domains that Nova does not know, on the same host."""
-    observer.primaries |= set(BY_HAND)
-    with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(domain_by_hand(
-            nova_primary.compute_host, name)) for name in BY_HAND}
 
 
 def test_no_file_of_a_primary_is_written_in_a_burst(

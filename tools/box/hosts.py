@@ -224,15 +224,27 @@ def start_compute(host: str) -> None:
         '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf']))
 
 
-def start_agent(host: str, *configs: pathlib.Path) -> None:
-    """Start our agent in a host, as a system service of it."""
+def agent(host: str, command: str, *environment: str,
+          configs: tuple[pathlib.Path, ...] = ()) -> list:
+    """Return what runs ``secondary-agent`` in a host, as a part of its system.
+
+    ``environment`` are further variables, NAME=VALUE; ``configs`` are read
+    instead of what the box has written for it.
+    """
     configs = configs or (
         layout.ETC / 'secondary_scheduler/policies.conf',
         layout.ETC / f'hosts/{host}/agent.conf')
-    start(f'secondary-agent-{host}', cgroups.inside(system_group(host), [
+    return cgroups.inside(system_group(host), [
         *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
-        layout.BIN / 'secondary-agent', 'run',
-        *(f'--config-file={config}' for config in configs)]))
+        *environment, layout.BIN / 'secondary-agent', command,
+        *(f'--config-file={config}' for config in configs)])
+
+
+def start_agent(host: str, *environment: str,
+                configs: tuple[pathlib.Path, ...] = ()) -> None:
+    """Start our agent in a host, as a system service of it."""
+    start(f'secondary-agent-{host}',
+          agent(host, 'run', *environment, configs=configs))
 
 
 def start_primary(host: str) -> None:

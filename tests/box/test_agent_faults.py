@@ -1,0 +1,600 @@
+"""Faults of an agent, and of all that is around it, with nobody to help it.
+
+Issue 4, acceptance 4.  Watcher's switch is paused here, so the agents alone
+hold the policies; all tests share one set-up.  On one host primaries run
+beside secondaries, and a process there asks for more than the policy leaves:
+then the secondaries go to the floor, a second before a policy would be
+invalid, and up again when it has ended.  Each fault comes in the middle of
+that.  What is seen is the kernel's account (``observer``); what an agent says
+of itself is compared with it.
+"""
+
+import contextlib
+import itertools
+import json
+import pathlib
+import random
+import re
+import subprocess
+import threading
+import time
+
+from openstack import exceptions
+from oslo_config import cfg
+import pytest
+
+import hosts as box_hosts
+import layout
+from secondary_scheduler.conf import policy
+from secondary_scheduler.reports import book, bus
+import seed
+import shell
+from tests.box import load, services
+from tests.box import observer as observers
+from tests.box.fleet import AWAY
+from tests.box.primaries import BY_HAND, ControlFiles, connect
+from tests.box.services import agent_status, wait_until
+from tests.box.trial import Trial
+
+pytestmark = pytest.mark.soak
+
+SEED = 4
+#: What a primary asks for, in percent of its host: more than the policy
+#: leaves, and as much as leaves a little to secondaries.
+BURST, BUSY = 85.0, 35.0
+#: Seconds of two control periods, and of two of an agent's statements: one
+#: may be old when it is read.
+TWO_PERIODS_S = 1.0 + 2.0
+#: In which the floor has come: before the policy is invalid.
+FLOORS_S = layout.TIMELIMIT
+#: In which all are up again after a burst: an agent waits for some calm
+#: seconds (option ``calm_after``), and what it measures first is a burst.
+LIFTS_S = 60
+#: The floor of a vCPU, quota and period in microseconds.
+FLOOR = (1000, 100_000)
+#: Percent of a host by which a limit in force may differ from a share that is
+#: said with two digits.
+ROUNDING = 0.1
+#: How often an agent is killed, and the longest it lives.
+KILLS, LIFE_S = 50, 6.0
+#: How long operations go on, and how long an owner insists.
+OPERATIONS_S, INSISTS_S = 150, 30
+FAKETIME = 'usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1'
+
+
+def said(host):
+    """Return where an agent says how it stands, as its host sees it."""
+    return pathlib.Path(f'/proc/{box_hosts.outer_pid(host)}/root'
+                        f'{box_hosts.directory(host)}/agent/status.json')
+
+
+class Stage:
+    """The host with the primaries, and what is to be seen there."""
+
+    def __init__(self, host, fleet, observer, files):
+        self.host, self.fleet, self.observer = host, fleet, observer
+        self.files = files
+        self.agent = f'secondary-agent-{host}'
+        self.log = f'agent-{host}.log'
+        self.names = {}
+        self.learn()
+        self.before = {name: held.values() for name, held in files.items()}
+
+    def learn(self):
+        """Note the domains' names, for when Nova does not answer."""
+        self.names |= {uuid: seen.domain
+                       for uuid, seen in self.fleet.look().items()}
+
+    def trial(self):
+        return Trial(self.fleet, self.observer)
+
+    def limits(self):
+        """Return the limits of each vCPU of the host's secondaries."""
+        return {name: set(vcpus.values()) for name, vcpus
+                in observers.vcpu_limits(self.host).items()
+                if name not in self.observer.primaries and vcpus}
+
+    def floored(self):
+        limits = self.limits()
+        return bool(limits) and all(one == {FLOOR} for one in limits.values())
+
+    def lifted(self):
+        limits = self.limits()
+        return bool(limits) and not any(
+            FLOOR in one for one in limits.values())
+
+    def wait_floored(self):
+        wait_until(self.floored, FLOORS_S + 5, lambda: 'all are at the '
+                   f'floor: {self.limits()} {agent_status(self.host)}', 0.1)
+
+    def wait_lifted(self):
+        wait_until(self.lifted, LIFTS_S, lambda: 'all are up again: '
+                   f'{self.limits()} {agent_status(self.host)}')
+
+    def controls(self):
+        """Tell whether the agent has said something in the last seconds.
+
+        By the kernel's clock: the agent's may be another one.
+        """
+        return time.time() - said(self.host).stat().st_mtime < 4
+
+    def differences(self, host, since):
+        """Return in what limits in force differ from those wanted."""
+        if said(host).stat().st_mtime < since:
+            return 'the agent has said nothing since'
+        status = json.loads(said(host).read_text())
+        limits = observers.vcpu_limits(host)
+        known = {self.names[one['uuid']]: one for one in status['instances']}
+        running = limits.keys() - self.observer.primaries
+        if known.keys() != running:
+            return f'known are {set(known)}, but there are {running}'
+        wrong = {}
+        for name, one in known.items():
+            least = sum(quota / period for quota, period
+                        in [FLOOR] * len(limits[name])) * 100 / status['cpus']
+            quotas = list(limits[name].values())
+            if one['floored'] or one['cap'] is None:
+                if set(quotas) != {FLOOR}:
+                    wrong[name] = 'floor', quotas
+            elif any(quota is None for quota, _ in quotas) or abs(
+                    sum(quota / period for quota, period in quotas) * 100
+                    / status['cpus'] - max(one['cap'], least)) > ROUNDING:
+                wrong[name] = one['cap'], quotas
+        return wrong
+
+    def wait_in_force(self, *hosts):
+        """Two periods from now limits are what agents want them to be."""
+        since = time.time()
+        for host in hosts or (self.host,):
+            wait_until(lambda host=host: not self.differences(host, since),
+                       TWO_PERIODS_S, lambda host=host: 'limits in force on '
+                       f'{host}: {self.differences(host, since)}', 0.05)
+
+    def check(self, trial):
+        """Check the policy and that nobody ran without a limit."""
+        trial.check_policy()
+        assert not self.observer.unlimited(trial.began)
+
+
+@pytest.fixture(scope='module')
+def stage(fleet, observer, cloud, nova_primary, by_hand, switch):
+    api = seed.watcher(cloud)
+
+    def audit(state):
+        answer = api.patch(f'/audits/{switch}', json=[
+            {'path': '/state', 'op': 'replace', 'value': state}])
+        assert answer.ok, answer.text
+
+    wait_until(lambda: api.get(f'/audits/{switch}').json()['state']
+               == 'ONGOING', 60, 'the switch is on')
+    host = nova_primary.compute_host
+    with contextlib.ExitStack() as stack:
+        files = {name: ControlFiles(host, name)
+                 for name in (*BY_HAND, nova_primary.instance_name)}
+        for held in files.values():
+            stack.callback(held.close)
+        audit('SUSPENDED')
+        stack.callback(audit, 'ONGOING')
+        stack.callback(services.start_missing)
+        made = Stage(host, fleet, observer, files)
+        assert made.limits(), f'no secondary is on {host}'
+        # The primaries may boot yet.
+        wait_until(made.lifted, 180, lambda: str(made.limits()))
+        yield made
+
+
+# -- what is around it -----------------------------------------------------
+
+#: Each service with what makes it hang, and what takes it away.
+AROUND = {
+    **{name: (lambda host, names=names: services.hung(*names),
+              lambda host, names=names: services.without(*names))
+       for name, names in (
+           ('rabbitmq', ('rabbitmq',)), ('keystone', ('keystone',)),
+           ('placement', ('placement',)), ('watcher', services.WATCHER))},
+    'nova-compute': (
+        lambda host: services.hung(f'nova-compute-{host}'),
+        lambda host: services.without(f'nova-compute-{host}')),
+    'libvirtd': (services.hung_libvirtd, services.without_libvirtd)}
+
+
+@pytest.mark.parametrize('what', AROUND)
+def test_hung_then_gone_then_back(stage, what):
+    """It hangs while a burst comes, and is gone while the burst goes."""
+    hung, gone = (make(stage.host) for make in AROUND[what])
+    trial = stage.trial()
+    with contextlib.ExitStack() as stack:
+        with load.burner(stage.host, BURST):
+            with hung:
+                stage.wait_floored()
+                assert stage.controls()
+                stage.wait_in_force()
+            stage.wait_in_force()
+            stack.enter_context(gone)
+            time.sleep(2)
+            assert stage.floored()
+        stage.wait_lifted()
+        assert stage.controls()
+        stage.wait_in_force()
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+# -- the agent itself ------------------------------------------------------
+
+def test_killed_at_random_instants(stage):
+    """In a burst, beside a busy primary, and in the calm after it."""
+    rng = random.Random(SEED)
+    trial = stage.trial()
+    for percent, kills in ((BURST, 20), (BUSY, 15), (1.0, KILLS - 35)):
+        with load.burner(stage.host, percent):
+            if percent == BURST:
+                stage.wait_floored()
+            for _ in range(kills):
+                time.sleep(rng.uniform(0, LIFE_S))
+                services.kill(stage.agent)
+                services.start(stage.agent)
+    wait_until(stage.controls, 30, 'the last agent controls')
+    stage.wait_lifted()
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+def test_left_dead_then_floored_without_configuration(stage):
+    """What the unit runs when the agent has ended, libvirtd hung too."""
+    trial = stage.trial()
+    services.kill(stage.agent)
+    with services.hung_libvirtd(stage.host):
+        # The state of this host's agent, where it is without options.
+        done = shell.run([
+            *box_hosts.enter(stage.host), 'unshare', '-m', 'sh', '-ec',
+            'mount -t tmpfs tmpfs /var/lib; mkdir /var/lib/secondary-agent; '
+            'mount --bind "$1" /var/lib/secondary-agent; '
+            'exec "$2" floor --config-file "$3"',
+            'sh', box_hosts.directory(stage.host) / 'agent',
+            layout.BIN / 'secondary-agent', '/nowhere'], check=False)
+        assert done.returncode == 0, done.stdout
+        assert stage.floored(), done.stdout
+    time.sleep(5)
+    assert stage.floored()      # nobody lifts it but an agent
+    services.start(stage.agent)
+    stage.wait_lifted()
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+def test_a_second_one_refuses_to_start(stage):
+    status = agent_status(stage.host)
+    done = subprocess.run(
+        list(map(str, box_hosts.agent(stage.host, 'run'))), text=True,
+        capture_output=True, timeout=60)
+    assert done.returncode == 2, done
+    assert re.search(rf'another secondary-agent \(process {status["pid"]}\) '
+                     'controls this host', done.stderr), done.stderr
+    stage.wait_in_force()
+    assert agent_status(stage.host)['incarnation'] == status['incarnation']
+
+
+@contextlib.contextmanager
+def full_disk(stage):
+    """Start the agent with a small disk of its own without a free byte.
+
+    Yields what frees it.
+    """
+    state = box_hosts.directory(stage.host) / 'agent'
+
+    def inside(script):
+        shell.run([*box_hosts.enter(stage.host), 'sh', '-ec', script, 'sh',
+                   state])
+
+    services.kill(stage.agent)
+    inside('mkdir -p /run/agent && mount -t tmpfs -o size=64k tmpfs /run/agent'
+           ' && cp -a "$1"/. /run/agent && mount --bind /run/agent "$1"'
+           ' && ! cat /dev/zero > "$1/full" 2> /run/said'
+           ' && grep -q "No space" /run/said')
+    try:
+        services.start(stage.agent)
+        yield lambda: inside('rm "$1/full"')
+    finally:
+        services.kill(stage.agent)
+        inside('umount "$1" && cp -a /run/agent/*.json "$1" '
+               '&& umount /run/agent')
+        services.start(stage.agent)
+
+
+def test_disk_full(stage, cloud):
+    """It starts, floors and lifts on a full disk; and a guest comes that it
+    cannot note, twice: the second agent finds it with the first one's limits.
+    """
+    trial = stage.trial()
+    offset = services.log_size(stage.log)
+    fleet = stage.fleet
+    newcomer = next(iter(fleet.on(stage.host)))
+    with full_disk(stage) as free:
+        wait_until(lambda: 'Cannot write' in services.log_since(
+            stage.log, offset), 30, 'it says that its disk is full')
+        cloud.compute.reboot_server(newcomer, 'HARD')
+        wait_until(lambda: fleet.look()[newcomer].task is None, 90,
+                   'it has started again')
+        with load.burner(stage.host, BURST):
+            stage.wait_floored()
+            services.kill(stage.agent)
+            services.start(stage.agent)
+            time.sleep(5)
+            assert stage.floored()
+        stage.wait_lifted()
+        log = services.log_since(stage.log, offset)
+        # Once by each agent and file, not once a second.
+        assert 1 <= log.count('Cannot write') <= 10, log
+        assert 'No space left' in log
+        free()
+        wait_until(stage.controls, 10, 'it can write again')
+        stage.wait_in_force()
+    wait_until(stage.controls, 30, 'it controls again')
+    stage.wait_lifted()
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+@contextlib.contextmanager
+def another_clock(stage):
+    """Run the agent with a clock of its own; yield what sets it.
+
+    It is the wall clock only, as an operator or NTP sets it.
+    """
+    state = box_hosts.directory(stage.host)
+    step = state / 'clock'
+    step.write_text('+0')
+    services.kill(stage.agent)
+    with services.environment():
+        box_hosts.start_agent(
+            stage.host, f'LD_PRELOAD=/{FAKETIME}', 'DONT_FAKE_MONOTONIC=1',
+            f'FAKETIME_TIMESTAMP_FILE={step}', 'FAKETIME_CACHE_DURATION=1',
+            'FAKETIME_DONT_RESET=1')
+    try:
+        yield lambda seconds: step.write_text(f'{seconds:+d}')
+    finally:
+        services.kill(stage.agent)
+        services.start(stage.agent)
+
+
+def broker():
+    """Return the options by which Watcher talks to agents.
+
+    oslo.messaging wants the process's own configuration for its tracing.
+    """
+    conf = cfg.CONF
+    policy.register_opts(conf)
+    conf(['--config-file',
+          str(layout.ETC / 'secondary_scheduler/policies.conf'),
+          '--config-file', str(layout.ETC / 'watcher/watcher-1.conf')],
+         project='secondary', default_config_files=[])
+    return conf
+
+
+@contextlib.contextmanager
+def reports(host):
+    """Yield what who listens makes of a host's reports: its book's counters.
+    """
+    kept = book.HostBook(lambda: 15.0)
+    listener = bus.ReportListener(
+        broker(), lambda report: report.host == host and kept.accept(report),
+        'test')
+    listener.start()
+    try:
+        wait_until(lambda: listener.listening, 30, 'reports can arrive')
+        yield kept.counters
+    finally:
+        listener.stop()
+
+
+def test_clock_stepped_by_an_hour(stage):
+    """While failures are counted, and in the calm after them."""
+    def ahead_by(seconds):
+        return abs(agent_status(stage.host)['time'] - time.time()
+                   - seconds) < 10
+
+    def wait_more(counters, verdict):
+        before = counters[verdict]
+        wait_until(lambda: counters[verdict] > before, 20,
+                   lambda: f'a report is {verdict}: {counters}')
+
+    trial = stage.trial()
+    with another_clock(stage) as step, reports(stage.host) as counters:
+        wait_until(lambda: stage.controls() and ahead_by(0), 30, 'it controls')
+        wait_more(counters, 'accepted')
+        stage.wait_lifted()
+        for there, back, refused in ((3600, 0, 'future'), (-3600, 0, 'stale')):
+            with load.burner(stage.host, BURST):
+                time.sleep(4)
+                step(there)
+                stage.wait_floored()
+                assert ahead_by(there), agent_status(stage.host)['time']
+                wait_more(counters, refused)
+                stage.wait_in_force()
+            time.sleep(2)
+            step(back)
+            stage.wait_lifted()
+            assert ahead_by(back)
+            stage.wait_in_force()
+            wait_more(counters, 'accepted')
+    wait_until(stage.controls, 30, 'the last agent controls')
+    stage.wait_lifted()
+    stage.check(trial)
+
+
+def test_policy_changed_while_failures_are_counted(stage):
+    def failed():
+        return [one['failed'] for one
+                in agent_status(stage.host).get('policies', ())]
+
+    trial = stage.trial()
+    text = f'cpu <= {layout.THRESHOLD - 20}% for 15s on host:{stage.host}'
+    with load.burner(stage.host, BURST):
+        wait_until(lambda: max(failed(), default=0) >= 3, 20, 'it counts')
+        with services.another_policy(text, stage.agent):
+            stage.wait_floored()
+            status = agent_status(stage.host)
+            assert text in [one['policy'] for one in status['policies']]
+            assert status['set_point'] == layout.THRESHOLD - 20 - 5
+            stage.wait_in_force()
+    stage.wait_lifted()
+    assert text not in [one['policy'] for one
+                        in agent_status(stage.host)['policies']]
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+# -- the guests ------------------------------------------------------------
+
+class Operations:
+    """What an owner, or for migrations an operator, may do to a server."""
+
+    def __init__(self, owner, cloud, hosts, rng):
+        self._owner, self._cloud = owner, cloud
+        self._hosts, self._rng = hosts, rng
+        self.done = {}
+
+    def any_of(self, uuid, seen):
+        """Do something that the server's state allows, if Nova lets us."""
+        kinds = {'SUSPENDED': ('resume',), 'SHUTOFF': ('start',),
+                 'PAUSED': ('unpause',),
+                 'ACTIVE': ('reboot', 'suspend', 'stop', 'pause', 'migrate',
+                            'migrate')}.get(seen.status, ())
+        if kinds and seen.task is None:
+            self.do(self._rng.choice(kinds), uuid, seen.host)
+
+    def do(self, kind, uuid, host=None):
+        compute = self._owner.compute
+        with contextlib.suppress(*AWAY):
+            if kind == 'reboot':
+                compute.reboot_server(uuid, 'HARD')
+            elif kind == 'migrate':
+                target = self._rng.choice(
+                    [name for name in self._hosts if name != host])
+                answer = self._cloud.compute.post(
+                    f'/servers/{uuid}/action', microversion='2.30', json={
+                        'os-migrateLive': {
+                            'host': target, 'block_migration': 'auto',
+                            'force': False}})
+                exceptions.raise_from_response(answer)
+            else:
+                getattr(compute, f'{kind}_server')(uuid)
+            self.done[kind] = self.done.get(kind, 0) + 1
+
+    def bring_back(self, fleet):
+        """Have all run again, whatever they were left at."""
+        def all_run():
+            for uuid, seen in fleet.look().items():
+                if seen.status != 'ACTIVE':
+                    self.any_of(uuid, seen)
+            return fleet.all_run()
+        wait_until(all_run, 240, lambda: f'all run: {fleet.look()}', 2)
+
+
+def test_owners_insist_every_second(stage, owner, cloud, hosts):
+    """On a full host, where all that appear have to wait at the floor."""
+    operations = Operations(owner, cloud, hosts, random.Random(SEED))
+    over = threading.Event()
+
+    def insist(uuid, *kinds):
+        for kind in itertools.cycle(kinds):
+            if over.wait(1):
+                return
+            operations.do(kind, uuid)
+
+    trial = stage.trial()
+    kinds = (('reboot',), ('resume', 'suspend'), ('unpause', 'pause'),
+             ('start', 'stop'))
+    loops = [threading.Thread(target=insist, args=(uuid, *some), daemon=True)
+             for uuid, some in zip(sorted(stage.fleet.on(stage.host)), kinds,
+                                   strict=False)]
+    with load.burner(stage.host, BURST):
+        stage.wait_floored()
+        for loop in loops:
+            loop.start()
+        time.sleep(INSISTS_S)
+        over.set()
+        for loop in loops:
+            loop.join()
+    operations.bring_back(stage.fleet)
+    print(f'operations: {operations.done}')
+    assert operations.done.get('reboot', 0) >= 2, operations.done
+    assert operations.done.get('resume', 0) >= 2, operations.done
+    stage.wait_in_force()
+    stage.check(trial)
+
+
+def test_random_operations(stage, owner, cloud, hosts):
+    rng = random.Random(SEED)
+    fleet = stage.fleet
+    operations = Operations(owner, cloud, hosts, rng)
+    trial = stage.trial()
+    hosts_before = {uuid: seen.host for uuid, seen in fleet.look().items()}
+    doomed = rng.choice(sorted(fleet.on(stage.host)))
+    with load.burner(stage.host, BUSY):
+        ends = time.monotonic() + OPERATIONS_S
+        while time.monotonic() < ends:
+            there = fleet.look()
+            uuid = rng.choice(sorted(there) or [None])
+            if doomed in there and ends - time.monotonic() < OPERATIONS_S / 2:
+                operations.do('delete', doomed)
+            elif uuid is not None:
+                operations.any_of(uuid, there[uuid])
+            time.sleep(rng.uniform(0, 3))
+    wait_until(lambda: doomed not in fleet.look(), 60, 'it is deleted')
+    fleet.servers.pop(doomed)
+    operations.bring_back(fleet)
+    fleet.restore()
+    stage.learn()
+    moved = sum(seen.host != hosts_before[uuid] for uuid, seen
+                in fleet.look().items() if uuid in hosts_before)
+    print(f'operations: {operations.done}, {moved} are elsewhere')
+    assert set(operations.done) >= {'reboot', 'delete'}, operations.done
+    assert moved, operations.done
+    stage.wait_in_force(*hosts)
+    stage.check(trial)
+
+
+# -- after all of it -------------------------------------------------------
+
+def test_nothing_is_left_behind(stage, hosts):
+    """All run without floor or pause, and everybody works together again."""
+    stage.fleet.wait_all_run(120)
+
+    def left():
+        found = {}
+        for host in hosts:
+            status = agent_status(host)
+            found[host] = [
+                *(f'{one["uuid"]} is floored or paused'
+                  for one in status['instances']
+                  if one['floored'] or one['paused']),
+                *[text for text in (
+                    status['inventory']['state'] != 'kept'
+                    and f'inventory: {status["inventory"]["state"]}',
+                    not status['libvirt'] and 'libvirt does not answer',
+                    status['problems']) if text]]
+        return {host: why for host, why in found.items() if why}
+    wait_until(lambda: not left(), 150, lambda: f'nothing is left: {left()}')
+    stage.wait_in_force(*hosts)
+    client = bus.AgentClient(broker())
+    for host in hosts:
+        assert client.get_status(host)['host'] == host
+        with contextlib.closing(connect(host)) as connection:
+            paused = [domain.name() for domain
+                      in connection.listAllDomains(1)
+                      if domain.state()[0] != 1]    # RUNNING
+            assert not paused, (host, paused)
+
+
+def test_no_primary_was_touched(stage, nova_primary, by_hand, cloud):
+    assert stage.before, 'there was none'
+    after = {name: held.values() for name, held in stage.files.items()}
+    assert after == stage.before
+    for domain in by_hand.values():
+        assert domain.state()[0] == 1   # RUNNING
+    now = cloud.compute.get_server(nova_primary.id)
+    assert (now.status, now.task_state, now.compute_host) == (
+        'ACTIVE', None, stage.host)
+    assert not any(key.startswith('secondary:') for key in now.metadata)
