@@ -95,9 +95,20 @@ class Actuator:
         self._problems: dict[str, str] = {}
         state = store.load(STATE)
         #: What the files said before our first write, by guest and file.
-        self._first: dict[str, dict[str, str]] = state.get('guests') or {}
+        guests = state.get('guests', {})
+        self._first: dict[str, dict[str, str]] = {
+            guest: {name: value for name, value in _texts(files).items()
+                    if _is_first(name, value)}
+            for guest, files in guests.items()} if isinstance(
+                guests, dict) else {}
         #: Path and weight of the slice that we gave the lowest priority.
-        self._idle_slice: dict[str, str] = state.get('slice') or {}
+        self._idle_slice = _texts(state.get('slice', {}))
+        if not self._idle_slice.keys() >= {'path', 'weight'}:
+            self._idle_slice = {}
+        if state and state != {'guests': self._first,
+                               'slice': self._idle_slice}:
+            LOG.error('Parts of %s cannot be read, going on without: guests '
+                      'may keep limits of ours', store.path(STATE))
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
         #: CPUs that a guest's emulator and I/O threads may use when it is
         #: not at the floor; None leaves them the limits they had.
@@ -650,6 +661,25 @@ class Actuator:
     def _save(self) -> None:
         self._store.save(STATE, {'guests': self._first,
                                  'slice': self._idle_slice})
+
+
+def _texts(data: object) -> dict[str, str]:
+    """Return what of a state file's object is text that files may hold."""
+    if not isinstance(data, dict):
+        return {}
+    return {name: value for name, value in data.items()
+            if isinstance(value, str) and value.isascii()}
+
+
+def _is_first(name: str, value: str) -> bool:
+    """Tell whether a file of a guest's can have said this at first."""
+    if not (_VCPU.fullmatch(name) or _SERVICE.fullmatch(name)):
+        return True
+    try:
+        parse_limit(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _key(uuid: str, pid: int, started: int) -> str:

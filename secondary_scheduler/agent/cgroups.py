@@ -11,6 +11,10 @@ import os
 import re
 
 _HOT_BYTES = 4096
+#: No counter of the kernel's reaches this, and no limit.
+_LARGEST = 1 << 64
+#: More CPUs than Linux knows.
+_MOST_CPUS = 1 << 16
 
 #: libvirt's groups of a guest's threads.
 _THREADS = re.compile(r'emulator|iothread\d+|vcpu\d+')
@@ -62,7 +66,7 @@ def _mounts(text: str) -> list[Mount]:
             try:
                 with open(point + '/cgroup.controllers') as file:
                     names = frozenset(file.read().split())
-            except OSError:
+            except (OSError, ValueError):   # or no such path can be
                 continue
             version = 2
         found.append(Mount(names, root, point, version))
@@ -80,7 +84,7 @@ class Hierarchy:
         try:
             with open(f'{proc}/self/mountinfo') as file:
                 self._mounts = _mounts(file.read())
-        except OSError as exc:
+        except (OSError, ValueError) as exc:
             raise CgroupError(f'cannot read the mounts: {exc}') from exc
         self.version = self._mount('cpu').version
 
@@ -107,14 +111,16 @@ class Hierarchy:
         mount = self._mount(controller)
         try:
             with open(f'{self.proc}/{pid}/cgroup') as file:
-                lines = file.read().splitlines()
+                lines = [line.split(':', 2) for line in file]
         except OSError as exc:
             raise CgroupError(f'process {pid} is gone') from exc
-        for line in lines:
-            number, names, path = line.split(':', 2)
+        except ValueError as exc:
+            raise CgroupError(f'the groups of process {pid} cannot be read: '
+                              f'{exc}') from exc
+        for number, names, path in (one for one in lines if len(one) == 3):
             mine = (number == '0' and not names if mount.version == 2
                     else mount.controllers & set(names.split(',')))
-            if mine and (found := mount.directory(path)):
+            if mine and (found := mount.directory(path.rstrip('\n'))):
                 return found
         raise CgroupError(f'process {pid} has no group of {controller} '
                           'that is visible here')
@@ -143,7 +149,7 @@ class Group:
         self._files: dict[str, int] = {}
         try:
             self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as exc:
+        except (OSError, ValueError) as exc:
             raise CgroupError(f'cannot open {path}: {exc}') from exc
 
     def read(self, name: str) -> str:
@@ -188,14 +194,22 @@ def usage_ns(group: Group, version: int) -> int:
     """Return the CPU time a group has used, in nanoseconds.
 
     :raises OSError: if the group is gone.
+    :raises ValueError: if it does not say so.
     """
     if version == 1:
-        return int(group.read('cpuacct.usage'))
+        return _counter(group.read('cpuacct.usage'))
     for line in group.read('cpu.stat').splitlines():
         name, _, value = line.partition(' ')
         if name == 'usage_usec':
-            return int(value) * 1000
+            return _counter(value) * 1000
     raise OSError('cpu.stat has no usage_usec')
+
+
+def _counter(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < _LARGEST:
+        raise ValueError(f'no counter: {text[:40]}')
+    return value
 
 
 def parse_limit(text: str) -> Limit:
@@ -203,8 +217,14 @@ def parse_limit(text: str) -> Limit:
 
     :raises ValueError: if it is not that.
     """
-    quota, period = text.split()
-    return (None if quota in ('max', '-1') else int(quota)), int(period)
+    words = text.split()
+    if len(words) != 2:
+        raise ValueError(f'no limit: {text[:40]}')
+    quota = None if words[0] in ('max', '-1') else _counter(words[0])
+    period = _counter(words[1])
+    if quota == 0 or not period:
+        raise ValueError(f'no limit: {text[:40]}')
+    return quota, period
 
 
 def read_limit(group: Group, version: int, child: str = '.') -> Limit:
@@ -229,11 +249,17 @@ def bandwidth(group: Group, version: int) -> float | None:
 
 
 def count_cpus(cpus: str) -> int:
-    """Count the CPUs of a list like ``0-3,8``."""
+    """Count the CPUs of a list like ``0-3,8``.
+
+    :raises ValueError: if it is not that.
+    """
     total = 0
     for part in filter(None, cpus.split(',')):
         first, _, last = part.partition('-')
-        total += int(last or first) - int(first) + 1
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high < _MOST_CPUS:
+            raise ValueError(f'no CPUs: {part[:40]}')
+        total += high - low + 1
     return total
 
 

@@ -27,6 +27,10 @@ LOG = logging.getLogger(__name__)
 NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 CACHE = 'domains.json'
 
+#: As many as Nova lets a flavor have would not fit a host.
+_VCPUS = re.compile(r'[1-9][0-9]{0,3}')
+_MEMORY = re.compile(r'[0-9]{1,9}')
+
 #: Nova's largest domain XML is some tens of kilobytes.
 _LARGEST_XML = 1 << 20
 
@@ -89,7 +93,30 @@ class Secondary(Guest):
     paused: bool = False
 
 
-_CACHED = tuple(field.name for field in dataclasses.fields(Secondary))
+_FIELDS = {field.name: field.type for field in dataclasses.fields(Secondary)}
+
+
+def _from_cache(data: typing.Any) -> Secondary | None:
+    """Return a secondary as an agent has saved it, None if it is none.
+
+    An agent of another version may have written more, or less.
+    """
+    if not isinstance(data, dict):
+        return None
+    known = {name: tuple(value) if isinstance(value, list) and all(
+        isinstance(one, str) for one in value) else value
+        for name, value in data.items() if name in _FIELDS}
+    if any(type(value) is not (typing.get_origin(_FIELDS[name])
+                               or _FIELDS[name])
+           for name, value in known.items()):
+        return None
+    try:
+        guest = Secondary(**known)
+    except TypeError:
+        return None
+    return guest if (_VCPUS.fullmatch(str(guest.vcpus))
+                     and vocabulary.LOWEST_PRIORITY <= guest.priority
+                     <= vocabulary.HIGHEST_PRIORITY) else None
 
 
 def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
@@ -112,7 +139,7 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
         raise Unreadable('too large, or with a document type')
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
-    except ElementTree.ParseError as exc:
+    except (ElementTree.ParseError, ValueError) as exc:
         raise Unreadable(str(exc)) from exc
     if root.tag != 'domain' or (_only(root, 'uuid').text or '').strip() != (
             uuid):
@@ -138,9 +165,9 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
             in root.findall('devices/interface/target')]
     return Guest(uuid=uuid, name=_only(root, 'name').text or '',
                  priority=mark.priority,
-                 vcpus=max(1, int(vcpus)) if vcpus.isdecimal() else 1,
+                 vcpus=int(vcpus) if _VCPUS.fullmatch(vcpus) else 1,
                  taps=tuple(filter(_TAP.fullmatch, taps)),
-                 memory_mb=int(memory) if memory.isdecimal() else 0)
+                 memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0)
 
 
 def read_other(xml: str) -> Other | None:
@@ -219,15 +246,14 @@ class Domains:
     def _cached(self) -> dict[str, Secondary]:
         """Return the secondaries of the last listing that still run."""
         found = {}
-        for data in self._store.load(CACHE).get('secondaries', ()):
-            try:    # an agent of another version may have written more
-                guest = Secondary(**{
-                    name: data[name] for name in _CACHED if name in data})
-                guest = dataclasses.replace(guest, taps=tuple(guest.taps))
-            except TypeError:
-                continue
-            if (self._alive(guest) and processes.is_guest(
-                    guest.pid, guest.uuid, guest.name, self._proc)):
+        cached = self._store.load(CACHE).get('secondaries', [])
+        for data in cached if isinstance(cached, list) else [None]:
+            guest = _from_cache(data)
+            if guest is None:
+                LOG.error('Passing over a secondary of %s that cannot be '
+                          'read', self._store.path(CACHE))
+            elif self._alive(guest) and processes.is_guest(
+                    guest.pid, guest.uuid, guest.name, self._proc):
                 found[guest.uuid] = guest
         return found
 

@@ -33,6 +33,7 @@ _MEASURED = 2
 _JOB_COMPLETED_KEPT = 1 | 2
 _JOB_MIGRATIONS = (4, 5)    # in and out
 _MB = 1 << 20
+_LARGEST = 1 << 64
 
 Answer = typing.TypeVar('Answer')
 
@@ -127,7 +128,8 @@ class MemoryMeter:
                   for rate in _copied(job)]
         if copied:
             self.copied = statistics.median(copied)
-        return {uuid: size for uuid, (size, _job) in found.items()}
+        return {uuid: size for uuid, (size, _job) in found.items()
+                if size > 0}
 
     def _written(self, connection: typing.Any, uuids: Iterable[str],
                  seconds: int) -> dict[str, float]:
@@ -140,11 +142,13 @@ class MemoryMeter:
         if not begun:
             return {}
         self._wait(seconds + _MARGIN_S)
-        return {domain.UUIDString():
-                float(seconds * stats['dirtyrate.megabytes_per_second'])
-                for domain, stats in connection.domainListGetStats(
-                    begun, _STATS_DIRTYRATE, _STATS_NOWAIT)
-                if stats.get('dirtyrate.calc_status') == _MEASURED}
+        rates = {domain.UUIDString():
+                 stats.get('dirtyrate.megabytes_per_second')
+                 for domain, stats in connection.domainListGetStats(
+                     begun, _STATS_DIRTYRATE, _STATS_NOWAIT)
+                 if stats.get('dirtyrate.calc_status') == _MEASURED}
+        return {uuid: float(seconds * rate) for uuid, rate in rates.items()
+                if _is_size(rate)}
 
 
 def _ask_each(connection: typing.Any, uuids: Iterable[str],
@@ -169,9 +173,15 @@ def _copied(job: dict[str, typing.Any]) -> list[float]:
 
     The rate of one that found mostly empty pages is not that of copying.
     """
+    copied, total, rate = (job.get(name, 0) for name in (
+        'memory_normal_bytes', 'memory_total', 'memory_bps'))
     if (job.get('operation') not in _JOB_MIGRATIONS
-            or 2 * job.get('memory_normal_bytes', 0)
-            < job.get('memory_total', 0)):
+            or not all(map(_is_size, (copied, total, rate)))
+            or 2 * copied < total):
         return []
-    rate = job.get('memory_bps', 0) / _MB
-    return [rate] if rate else []
+    return [rate / _MB] if rate else []
+
+
+def _is_size(value: object) -> typing.TypeGuard[float]:
+    """Tell a number that libvirt can have counted from what is none."""
+    return type(value) in (int, float) and 0 <= value < _LARGEST

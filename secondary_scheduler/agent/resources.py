@@ -15,7 +15,6 @@ import abc
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
-import math
 import os
 import threading
 import time
@@ -52,6 +51,8 @@ _RELIEVED = 0.8
 _MEMORY_READS = 60
 
 _SECTOR = 512
+#: So many percent of a host no sensor can have measured.
+_ABSURD = 1e9
 _MISSING = 'none of [secondary_agent] sensors measures it'
 _MISSING_PROBE = 'there is no such probe among [secondary_agent] probe'
 
@@ -425,8 +426,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _sane(reading: Reading) -> Reading:
     """Return a reading without what no sensor can have measured."""
-    def good(value: float | None) -> typing.TypeGuard[float]:
-        return value is not None and math.isfinite(value) and value >= 0.0
+    def good(value: object) -> typing.TypeGuard[float]:
+        return type(value) in (int, float) and 0.0 <= value < _ABSURD
 
     total, why = reading.total, reading.why
     if total is not None and not good(total):

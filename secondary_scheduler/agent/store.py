@@ -35,13 +35,15 @@ class Store:
         try:
             with open(self.path(name)) as file:
                 data = json.load(file)
+            if not isinstance(data, dict):
+                raise ValueError('it holds no object')
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, RecursionError) as exc:
             LOG.error('Cannot read %(path)s, going on without: %(reason)s',
                       {'path': self.path(name), 'reason': exc})
             return {}
-        return data if isinstance(data, dict) else {}
+        return data
 
     def save(self, name: str, data: Mapping[str, typing.Any]) -> bool:
         """Replace a file in one step; a full disk is logged, not raised.

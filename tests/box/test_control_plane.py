@@ -135,12 +135,13 @@ def messages():
     with or without us; each engine has a queue for them by its own name.
     """
     found = {}
-    for line in control.rabbitmqctl('list_queues', 'name',
-                                    'messages').splitlines():
-        name, _, count = line.rpartition('\t')
-        if count.isdigit() and not re.search(r'notifications|^control\d+$',
-                                             name):
-            found[name] = int(count)
+    for host in ('/', layout.MEETING):
+        for line in control.rabbitmqctl('list_queues', '-p', host, 'name',
+                                        'messages').splitlines():
+            name, _, count = line.rpartition('\t')
+            if count.isdigit() and not re.search(
+                    r'notifications|^control\d+$', name):
+                found[host, name] = int(count)
     return found
 
 

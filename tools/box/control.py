@@ -168,6 +168,8 @@ driver = messagingv2
 [notifications]
 notification_format = versioned
 notify_on_state_change = vm_and_task_state
+[secondary_scheduler]
+transport_url = {meeting}
 {token}
 '''
 
@@ -214,6 +216,8 @@ workers = 4
 workflow_engine = secondary
 [watcher_workflow_engines.secondary]
 max_workers = 8
+[secondary_scheduler]
+transport_url = {meeting}
 [secondary_watcher]
 # Tests make one burst after the other on a dozen instances; the default of 5
 # preemptions in 5 minutes would end them.
@@ -235,10 +239,11 @@ useful_share = 8
 
 AGENT = '''\
 [DEFAULT]
-host = {host}
-transport_url = {broker}
 log_file = {log}/agent-{host}.log
+[secondary_scheduler]
+transport_url = {account}
 [secondary_agent]
+host = {host}
 state_path = {hosts}/{host}/agent
 # The default of 10 s suits clouds whose guests boot less often.
 open_after = 3
@@ -256,6 +261,7 @@ def values(service: str, **more) -> dict:
     auth = _auth(service)
     return {'control': layout.CONTROL, 'etc': layout.ETC, 'log': layout.LOG,
             'state': layout.SERVICE_STATE, 'broker': layout.BROKER,
+            'meeting': layout.BROKER + layout.MEETING,
             'hosts': layout.HOSTS, 'auth': auth,
             'token': TOKEN.format(control=layout.CONTROL, auth=auth),
             'db': layout.database(service), **more}
@@ -288,8 +294,11 @@ def configure(settings: dict) -> None:
     once('policies', _write, policies, POLICIES, key=POLICIES)
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
-        _write(agent, AGENT.format(**values('secondary-agent', host=host)))
+        _write(agent, AGENT.format(**values(
+            'secondary-agent', host=host, account=account_url(host))))
         agent.chmod(0o600)
+    shutil.copy(layout.SOURCE / 'etc/placement/policy.yaml',
+                etc / 'placement/policy.yaml')
     for service, name in (('glance', 'glance-api-paste.ini'),
                           ('neutron', 'api-paste.ini'),
                           ('nova', 'api-paste.ini')):
@@ -366,6 +375,41 @@ def rabbitmqctl(*arguments: str) -> str:
                 f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
                 '/usr/lib/rabbitmq/bin/rabbitmqctl', '-q', *arguments],
                netns=True, cwd='/').stdout
+
+
+#: What the account of an agent may do in its virtual host, and in the topic
+#: exchange there: doc/source/install/manual.rst, step 7.
+PERMISSIONS = (
+    r'^(secondary_scheduler(_fanout)?|secondary_agent(\.{host}|_fanout.*)?'
+    r'|reply_.+)$',
+    r'^(secondary_scheduler(_fanout)?|secondary_agent(\.{host}|_fanout_.+)?'
+    r'|amq\.default)$',
+    r'^(secondary_scheduler|secondary_agent(\.{host}|_fanout.*)?'
+    r'|reply_.+)$')
+TOPICS = (r'^secondary_scheduler_describe$', r'^secondary_agent(\.{host})?$')
+
+
+def account_url(host: str) -> str:
+    """Return the transport URL of a host's agent."""
+    return (f'rabbit://secondary-agent-{host}:{layout.SECRET}'
+            f'@{layout.CONTROL}:5672/{layout.MEETING}')
+
+
+def make_accounts(names: list[str]) -> None:
+    """Give each host's agent a broker account of its own."""
+    rabbitmqctl('add_vhost', layout.MEETING)
+    rabbitmqctl('set_permissions', '-p', layout.MEETING, 'openstack',
+                '.*', '.*', '.*')
+    known = rabbitmqctl('list_users').split()
+    for host in names:
+        account = f'secondary-agent-{host}'
+        if account not in known:
+            rabbitmqctl('add_user', account, layout.SECRET)
+        rabbitmqctl('set_permissions', '-p', layout.MEETING, account,
+                    *(one.format(host=host) for one in PERMISSIONS))
+        rabbitmqctl('set_topic_permissions', '-p', layout.MEETING, account,
+                    'secondary_scheduler',
+                    *(one.format(host=host) for one in TOPICS))
 
 
 def sql(statement: str) -> str:
@@ -578,7 +622,10 @@ def up(settings: dict) -> None:
     start_service('keystone')
     wait_service('keystone')
     wait_service('rabbitmq')
-    once('users and endpoints', seed, 'identity')
+    once('users and endpoints', seed, 'identity', key='2')
+    names = layout.host_names(settings)
+    once('broker accounts', make_accounts, names,
+         key=f'{names} {PERMISSIONS} {TOPICS}')
     say('control plane starting ...')
     for name in services(settings):
         start_service(name)

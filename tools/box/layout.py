@@ -35,6 +35,9 @@ SECRET = 'secret'
 
 AUTH_URL = f'http://{CONTROL}:5000/v3'
 BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
+#: The virtual host in which the scheduler and Watcher meet the agents, and
+#: nobody else anybody (doc, "Security").
+MEETING = 'secondary'
 
 #: CPUs of one compute host: three of them, full up to the policy, leave more
 #: than half of two cores to the control plane, which stands in for machines of

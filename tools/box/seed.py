@@ -19,8 +19,9 @@ import openstack
 import guest
 import layout
 
-USERS = ('nova', 'placement', 'glance', 'neutron', 'watcher',
-         'secondary-agent')
+USERS = ('nova', 'placement', 'glance', 'neutron', 'watcher')
+#: What the agents' user may do is in etc/placement/policy.yaml.
+AGENT, AGENT_ROLE = 'secondary-agent', 'secondary_agent'
 SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('placement', 'placement', 8778, ''),
             ('glance', 'image', 9292, ''), ('neutron', 'network', 9696, ''),
@@ -42,6 +43,7 @@ def identity(cloud) -> None:
         for role in roles:
             api.assign_project_role_to_user(project, account,
                                             api.find_role(role))
+        return account
 
     def project(name):
         return (api.find_project(name, domain_id='default')
@@ -49,6 +51,13 @@ def identity(cloud) -> None:
 
     for name in USERS:
         user(name, project('service'), 'admin', 'service')
+    if not api.find_role(AGENT_ROLE):
+        api.create_role(name=AGENT_ROLE)
+    agent = user(AGENT, project('service'), AGENT_ROLE)
+    # A box of before gave it more.
+    for role in ('admin', 'service'):
+        api.unassign_project_role_from_user(project('service'), agent,
+                                            api.find_role(role))
     for name in ('demo', 'other'):
         user(name, project(name), 'member', 'reader')
     known = {service.type: service for service in api.services()}

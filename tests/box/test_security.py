@@ -1,0 +1,164 @@
+"""What the credentials on a compute host allow (doc, "Security").
+
+The agents of the box have what the documentation says they need, so that all
+other tests show that it is enough; these show that it is no more.
+"""
+
+import uuid
+
+import amqp
+from keystoneauth1 import adapter
+import openstack
+import pytest
+
+import control
+import layout
+from secondary_scheduler.model import vocabulary
+import seed
+from tests.box import services
+
+OTHER = 'secondary_agent.{}'
+ANYTHING = str(uuid.UUID(int=1))
+
+
+# -- the Keystone user ------------------------------------------------------
+@pytest.fixture(scope='module')
+def session(box):
+    """A session of the agents' user."""
+    return openstack.connect(username=seed.AGENT,
+                             project_name='service').session
+
+
+@pytest.fixture(scope='module')
+def placement(session):
+    """Placement as the agents see it."""
+    return adapter.Adapter(
+        session, service_type='placement', raise_exc=False,
+        default_microversion=vocabulary.PLACEMENT_VERSION)
+
+
+@pytest.fixture(scope='module')
+def provider(placement, hosts):
+    """The child provider of the first host."""
+    answer = placement.get(f'/resource_providers?name={hosts[0]}')
+    assert answer.status_code == 200, answer.text
+    root = next(one['uuid'] for one in answer.json()['resource_providers']
+                if not one['parent_provider_uuid'])
+    return '/resource_providers/' + vocabulary.child_provider_uuid(root)
+
+
+def test_the_agents_keep_the_inventory_with_it(placement, provider, hosts):
+    services.wait_until(
+        lambda: all(services.agent_status(host).get('inventory', {}).get(
+            'state') == 'kept' for host in hosts), 60,
+        lambda: {host: services.agent_status(host).get('inventory')
+                 for host in hosts})
+    for what in ('inventories', 'traits', 'allocations'):
+        assert placement.get(f'{provider}/{what}').status_code == 200, what
+    now = placement.get(f'{provider}/inventories').json()
+    now['resource_provider_generation'] += 1000     # never carried out
+    assert placement.put(f'{provider}/inventories',
+                         json=now).status_code == 409
+
+
+@pytest.mark.parametrize('method, url, body', [
+    ('PUT', f'/allocations/{ANYTHING}', {}),
+    ('POST', '/allocations', {}),
+    ('DELETE', f'/allocations/{ANYTHING}', None),
+    ('GET', f'/allocations/{ANYTHING}', None),
+    ('POST', '/resource_providers', {'name': 'mine'}),
+    ('DELETE', '{provider}', None),
+    ('PUT', '{provider}', {'name': 'mine'}),
+    ('POST', '{provider}/inventories', {}),
+    ('DELETE', '{provider}/inventories', None),
+    ('PUT', '{provider}/traits', {}),
+    ('DELETE', '{provider}/traits', None),
+    ('PUT', '{provider}/aggregates', {}),
+    ('PUT', '/resource_classes/CUSTOM_MINE', None),
+    ('PUT', '/traits/CUSTOM_MINE', None),
+    ('POST', '/reshaper', {})])
+def test_placement_refuses_the_rest(placement, provider, method, url, body):
+    more = {} if body is None else {'json': body}
+    answer = placement.request(url.format(provider=provider), method, **more)
+    assert answer.status_code == 403, answer.text
+
+
+@pytest.mark.parametrize('service, method, url, body', [
+    ('compute', 'POST', '/os-server-external-events', {'events': [{
+        'name': 'network-vif-plugged', 'server_uuid': ANYTHING}]}),
+    ('compute', 'GET', '/servers/detail?all_tenants=1', None),
+    ('compute', 'GET', '/os-hypervisors', None),
+    ('identity', 'GET', '/users', None),
+    ('infra-optim', 'GET', '/v1/audits', None)])
+def test_other_services_refuse_all(session, service, method, url, body):
+    api = adapter.Adapter(session, service_type=service, raise_exc=False)
+    more = {} if body is None else {'json': body}
+    assert api.request(url, method, **more).status_code == 403
+
+
+# -- the broker account -----------------------------------------------------
+@pytest.fixture
+def channel(hosts):
+    """An AMQP channel of the first host's account."""
+    with connected(hosts[0]) as connection:
+        yield connection.channel()
+
+
+def connected(host, virtual_host=layout.MEETING):
+    return amqp.Connection(
+        host=layout.CONTROL, userid=f'secondary-agent-{host}',
+        password=layout.SECRET, virtual_host=virtual_host)
+
+
+def published(channel, exchange, key):
+    """Publish and wait for the broker to take it."""
+    channel.confirm_select()
+    channel.basic_publish_confirm(amqp.Message('{}'), exchange, key)
+
+
+def test_an_account_meets_nobody_elsewhere(hosts):
+    with pytest.raises(amqp.NotAllowed):
+        connected(hosts[0], '/').connect()
+
+
+@pytest.mark.parametrize('do', [
+    lambda channel, other: channel.basic_consume(other),
+    lambda channel, other: channel.basic_get(other),
+    lambda channel, other: channel.queue_purge(other),
+    lambda channel, other: channel.queue_delete(other),
+    lambda channel, other: channel.queue_declare(other)],
+    ids=['consume', 'get', 'purge', 'delete', 'declare'])
+def test_an_account_reads_no_other_hosts_queue(channel, hosts, do):
+    with pytest.raises(amqp.AccessRefused):
+        do(channel, OTHER.format(hosts[1]))
+
+
+@pytest.mark.parametrize('exchange, key', [
+    ('secondary_scheduler', '#'),
+    ('secondary_scheduler', 'secondary_scheduler_describe'),
+    ('secondary_scheduler', OTHER.format('box2')),
+    ('secondary_scheduler_fanout', '')])
+def test_an_account_overhears_nothing(channel, exchange, key):
+    name = channel.queue_declare('reply_mine', exclusive=True).queue
+    with pytest.raises(amqp.AccessRefused):
+        channel.queue_bind(name, exchange, key)
+
+
+@pytest.mark.parametrize('exchange, key', [
+    ('secondary_scheduler', OTHER.format('box2')),
+    ('secondary_agent_fanout', '')])
+def test_an_account_calls_no_agent_by_topic(channel, exchange, key):
+    with pytest.raises(amqp.AccessRefused):
+        published(channel, exchange, key)
+
+
+def test_what_the_broker_cannot_refuse(channel, hosts):
+    """Answers go through the default exchange, which knows no topics."""
+    published(channel, '', OTHER.format(hosts[1]))
+    published(channel, 'secondary_scheduler_fanout', '')
+
+
+def test_the_documentation_says_what_was_tried():
+    text = (layout.SOURCE / 'doc/source/install/manual.rst').read_text()
+    for one in (*control.PERMISSIONS, *control.TOPICS):
+        assert f"'{one.format(host='HOST')}'" in text

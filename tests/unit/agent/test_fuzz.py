@@ -1,0 +1,487 @@
+"""The agent reads what libvirt, the kernel and its own disk say.
+
+Whatever that is: nothing but the documented exception, what is not known is a
+primary, unknown or the floor, and what was refused is in the log.
+"""
+
+import json
+import math
+import os
+import re
+import unittest
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from oslo_config import cfg, fixture
+
+from secondary_scheduler.agent import (
+    actuator,
+    cgroups,
+    domains,
+    memory,
+    policy_source,
+    processes,
+    resources,
+    sensors,
+)
+from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.conf import policy as policy_conf
+from tests.unit import fuzzing
+from tests.unit.agent import fakes, test_memory
+
+UUID = fakes.UUIDS[0]
+NAME = 'instance-00000000'
+
+#: A domain as Nova 34 and libvirt 9 write it, shortened.
+XML = f'''<domain type='kvm' id='1'>
+  <name>{NAME}</name>
+  <uuid>{UUID}</uuid>
+  <metadata>
+    <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
+      <nova:package version="34.0.0"/>
+      <nova:name>a &lt;name&gt;</nova:name>
+      <nova:creationTime>2026-05-01 10:00:00</nova:creationTime>
+      <nova:flavor name="small" id="5c5a">
+        <nova:memory>128</nova:memory>
+        <nova:disk>1</nova:disk>
+        <nova:vcpus>2</nova:vcpus>
+        <nova:extraSpecs>
+          <nova:extraSpec name="hw:cpu_policy">shared</nova:extraSpec>
+          MARK
+        </nova:extraSpecs>
+      </nova:flavor>
+      <nova:owner><nova:user uuid="u">u</nova:user></nova:owner>
+    </nova:instance>
+  </metadata>
+  <memory unit='KiB'>131072</memory>
+  <vcpu placement='static'>2</vcpu>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <interface type='bridge'><source bridge='br0'/>
+      <target dev='tap0a1b-2c'/></interface>
+  </devices>
+</domain>
+'''
+MARK = '''<nova:extraSpec name="lifecycle:preemptable">true</nova:extraSpec>
+          <nova:extraSpec name="lifecycle:priority">4</nova:extraSpec>'''
+PRIMARY, SECONDARY = XML.replace('MARK', ''), XML.replace('MARK', MARK)
+TOKENS = ('<', '>', '/>', '<!--', '-->', '<![CDATA[', ']]>', '&#0;', '&lt;',
+          '&x;', '\0', '\ud800', '<!DOCTYPE d>', '<?xml version="1.0" '
+          'encoding="utf-16"?>', '</domain>', '<uuid/>', '<nova:vcpus>',
+          '<metadata>', '</nova:instance>', '<name>../x</name>', '/', '..')
+
+
+class Xml(unittest.TestCase):
+    def read(self, text):
+        try:
+            return domains.read_guest(text, UUID)
+        except domains.Unreadable as exc:
+            self.assertTrue(str(exc))
+            return None
+
+    @fuzzing.fuzzed
+    @given(st.text() | fuzzing.spoilt(PRIMARY, TOKENS))
+    def test_nothing_makes_a_secondary_of_a_primary(self, text):
+        self.assertIsNone(self.read(text))
+
+    @fuzzing.fuzzed
+    @given(fuzzing.spoilt(SECONDARY, TOKENS))
+    @example(SECONDARY.replace('>2<', f'>{"9" * 5000}<'))
+    @example(SECONDARY.replace('small', '\ud800'))
+    def test_what_is_read_of_a_secondary_can_be_used(self, text):
+        guest = self.read(text)
+        if guest is not None:
+            self.assertEqual(UUID, guest.uuid)
+            self.assertIn(guest.priority, range(1, 11))
+            self.assertIn(guest.vcpus, range(1, 10000))
+            for tap in guest.taps:
+                self.assertNotIn('/', tap)
+
+
+class Listing(unittest.TestCase):
+    """One guest whose domain is nonsense, beside one that is not."""
+
+    def setUp(self):
+        self.log = fuzzing.Log(self)
+        self.host = fakes.Host(self)
+        self.good = self.host.guest(1)
+        self.host.guest(0)
+
+    @fuzzing.fuzzed
+    @given(st.none() | st.binary(max_size=8) | fuzzing.spoilt(
+        SECONDARY, TOKENS), st.none() | fuzzing.values)
+    def test_a_listing(self, xml, state):
+        domain = self.host.libvirt.domains[-1]
+        domain.xml, domain.state = xml, lambda: state
+        found = domains.Domains(
+            self.host.libvirt.connect, self.host.store, self.host.run_dir,
+            proc=self.host.proc)
+        self.log.lines.clear()
+        found.refresh()
+        self.assertIn(self.good, {one.uuid for one in found.secondaries()})
+        self.assertEqual(2, found.primaries + len(found.secondaries()))
+        self.assertEqual(found.unreadable, len(self.log.lines))
+        json.dumps(self.host.store.load(domains.CACHE), allow_nan=False)
+
+
+class Statistics(unittest.TestCase):
+    """What libvirt says of memory."""
+
+    def setUp(self):
+        self.log = fuzzing.Log(self)
+
+    JOB = {'operation': 5, 'memory_normal_bytes': 900, 'memory_total': 1000,
+           'memory_bps': 99 << 20}
+    RATE = {'dirtyrate.calc_status': 2, 'dirtyrate.megabytes_per_second': 40}
+
+    @fuzzing.fuzzed
+    @given(fuzzing.changed(JOB), fuzzing.changed(RATE),
+           st.just(1 << 20) | fuzzing.values)
+    @example(JOB, {**RATE, 'dirtyrate.megabytes_per_second': -1}, 1 << 20)
+    @example({**JOB, 'memory_bps': -1}, RATE, 1 << 20)
+    @example({**JOB, 'memory_bps': math.nan}, RATE, 1 << 20)
+    @example(JOB, RATE, -1)
+    def test_a_measurement(self, job, rate, size):
+        domain = test_memory.FakeDomain(UUID, 1, job)
+        domain.maxMemory = lambda: size
+        connection = test_memory.FakeConnection(domain)
+        connection.domainListGetStats = lambda those, *_: [
+            (one, rate) for one in those]
+        meter = memory.MemoryMeter(
+            lambda: connection, lambda: [domains.Secondary(
+                UUID, NAME, 1, 1, 1, 1, 1)], 90.0, lambda _: None)
+        self.log.lines.clear()
+        meter.measure()
+        if meter.copied is not None:
+            self.assertTrue(0 < meter.copied < math.inf)
+        dirty = meter.dirty(UUID)
+        for one in () if dirty is None else (dirty.in_1s, dirty.in_5s):
+            self.assertTrue(0 <= one < math.inf)
+        self.assertTrue(0 <= meter.floor_s(UUID) < math.inf)
+        if meter._failure:
+            self.assertEqual(1, len(self.log.lines))
+
+
+content = (st.sampled_from(fuzzing.NUMBERS) | st.text(max_size=40)).map(
+    lambda text: text.encode(errors='surrogatepass')) | st.binary(max_size=40)
+
+
+def spoilt_file(text, tokens=()):
+    return content | fuzzing.spoilt(text, tokens).map(
+        lambda found: found.encode(errors='surrogatepass'))
+
+
+class Files(unittest.TestCase):
+    version = 1
+
+    def setUp(self):
+        self.host = fakes.Host(self, self.version)
+        self.host.guest(0)
+        self.mounts = self.host.read('proc/self/mountinfo')
+        self.guest = domains.Secondary(UUID, NAME, 4, 2, 1, 1000, 77,
+                                       taps=('tap0',))
+        self.log = fuzzing.Log(self)
+
+    def put(self, path, data):
+        with open(self.host.path(path), 'wb') as file:
+            file.write(data)
+
+
+class Cgroups(Files):
+    MOUNT = '29 23 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n'
+
+    @fuzzing.fuzzed
+    @given(spoilt_file(MOUNT, (' - ', 'cgroup2', '\\000', '\\777', '/..')),
+           spoilt_file('2:cpu,cpuacct:/machine/qemu-1-x\n0::/\n',
+                       (':', '::', '/..')))
+    @example(b'\xff', b'')
+    @example(MOUNT.encode().replace(b'/sys', b'\\000').replace(
+        b'- cgroup ', b'- cgroup2 '), b'')
+    @example(MOUNT.encode(), b'no colon')
+    @example(MOUNT.encode(), b'\xff')
+    def test_where_groups_are(self, mounts, groups):
+        os.makedirs(self.host.path('proc/9'), exist_ok=True)
+        self.put('proc/self/mountinfo', mounts)
+        self.put('proc/9/cgroup', groups)
+        try:
+            hierarchy = cgroups.Hierarchy(self.host.proc)
+            found = hierarchy.directory(9, 'cpu')
+        except cgroups.CgroupError as exc:
+            self.assertTrue(str(exc))
+        else:
+            self.assertNotIn('..', found.split('/'))
+
+
+    @fuzzing.fuzzed
+    @given(content, content, content, spoilt_file('0-3,8'))
+    @example(b'5', b'100000', b'0', b'0-1')
+    @example(b'5', b'-5', b'100000', b'0-1')
+    @example(b'5', b'100000', b'9' * 4000, b'0-1')
+    @example(b'-5', b'-1', b'100000', b'5-0')
+    @example(b'\xff', b'\xff', b'\xff', b'0-' + b'9' * 400)
+    def test_a_host_of_version_1(self, usage, quota, period, cpus):
+        self.check_host({'cpuacct/cpuacct.usage': usage,
+                         'cpu/cpu.cfs_quota_us': quota,
+                         'cpu/cpu.cfs_period_us': period,
+                         'cpuset/cpuset.effective_cpus': cpus})
+
+    def check_host(self, files):
+        for name, data in files.items():
+            self.put('cgroup/' + name, data)
+        host = cgroups.HostCpu(self.host.hierarchy())
+        try:
+            self.assertTrue(0 < host.capacity() < 1e6)
+            meter = sensors.Meter(host, lambda _: None, lambda _: None)
+            for _ in range(2):
+                total = meter.sample([]).total
+                self.assertTrue(total is None or 0 <= total < math.inf)
+        finally:
+            for group in (host._cpu, host._accounting, host._cpuset):
+                group.close()
+
+
+class CgroupsV2(Files):
+    version = 2
+    check_host = Cgroups.check_host
+
+    @fuzzing.fuzzed
+    @given(spoilt_file('usage_usec 5\nuser_usec 3\n', ('usage_usec',)),
+           spoilt_file('max 100000'), spoilt_file('0-3,8'))
+    @example(b'usage_usec -5', b'100000 0', b'0-1')
+    @example(b'usage_usec ' + b'9' * 400, b'5', b'')
+    def test_a_host_of_version_2(self, usage, limit, cpus):
+        self.check_host({'all/cpu.stat': usage, 'all/cpu.max': limit,
+                         'all/cpuset.cpus.effective': cpus})
+
+
+class Guests(Files):
+    """A guest whose files say nonsense can be taken to the floor, or not."""
+
+    @fuzzing.fuzzed
+    @given(content, content, content)
+    def test_limits(self, quota, usage, share):
+        scope = self.host.scope(NAME, 1)
+        base = self.host.cpu(scope)
+        self.put(f'{base}/vcpu0/cpu.cfs_quota_us', quota)
+        self.put(f'{base}/cpu.shares', share)
+        self.put(f'cgroup/cpuacct{scope}/cpuacct.usage', usage)
+        acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
+        try:
+            used = acting.usage_ns(self.guest)
+            self.assertTrue(used is None or isinstance(used, int))
+            acting.prioritise([self.guest])
+            if acting.floor(self.guest):
+                quota, period = cgroups.parse_limit(self.host.quota(0))
+                self.assertLessEqual(quota / period, 0.01)
+            acting.set_share(self.guest, 5.0, 4.0)
+            acting.release(self.guest)
+        finally:
+            acting.forget([])
+            os.unlink(self.host.store.path(actuator.STATE))
+
+
+class Processes(Files):
+    @fuzzing.fuzzed
+    @given(spoilt_file('7 (q) S 1' + ' 0' * 17 + ' 77', (')', '(')),
+           spoilt_file('12.5 3.0\n'), content, spoilt_file('1000'))
+    def test_who_is_who(self, stat, uptime, cmdline, pid):
+        os.makedirs(self.host.path('proc/1000'), exist_ok=True)
+        for path, data in (('proc/1000/stat', stat), ('proc/uptime', uptime),
+                           ('proc/1000/cmdline', cmdline),
+                           (f'run/{NAME}.pid', pid)):
+            self.put(path, data)
+        started = processes.start_time(1000, self.host.proc)
+        self.assertIsInstance(started, int | None)
+        age = processes.age(started or 0, self.host.proc)
+        self.assertTrue(age is None or 0 <= age)
+        # No nonsense has both its name and its UUID.
+        self.assertIsNone(processes.find(
+            self.host.run_dir, UUID, NAME, self.host.proc))
+
+    @fuzzing.fuzzed
+    @given(st.text(max_size=20) | fuzzing.spoilt(NAME, TOKENS))
+    @example('\0')
+    @example('\ud800')
+    @example('x' * 300)
+    def test_names(self, name):
+        found = processes.find(self.host.run_dir, UUID, name, self.host.proc)
+        if name != NAME:
+            self.assertIsNone(found)
+
+
+class Sensors(Files):
+    def setUp(self):
+        super().setUp()
+        self.fixture = fixture.Config(cfg.ConfigOpts())
+        self.fixture.setUp()
+        self.addCleanup(self.fixture.cleanUp)
+        agent_conf.register_opts(self.fixture.conf)
+        self.fixture.conf([])
+        self.fixture.config(group='secondary_agent', disk_read_speed=100,
+                            disk_write_speed=100)
+        os.makedirs(self.host.path('sys/net/eth0/device'))
+        os.makedirs(self.host.path('sys/net/eth0/statistics'))
+        os.makedirs(self.host.path('sys/net/tap0/statistics'))
+        os.makedirs(self.host.path('sys/block/sda/device'))
+        hierarchy = self.host.hierarchy()
+        self.sensors = [
+            resources.Memory(self.fixture.conf, hierarchy),
+            resources.Network(self.fixture.conf, hierarchy,
+                              self.host.path('sys/net')),
+            resources.Disk(self.fixture.conf, hierarchy,
+                           self.host.path('sys/block'))]
+
+    def check(self, sensor, reads=1):
+        gauges = resources.Gauges({'one': sensor}, lambda: sensor.resources,
+                                  lambda: [self.guest])
+        for _ in range(reads):
+            self.log.lines.clear()
+            gauges.measure('one')
+        for resource in sensor.resources:
+            total = gauges.total(resource)
+            self.assertTrue(total is None or 0 <= total < math.inf)
+        primary, uses = gauges.recent()
+        for use in (primary, *uses.values()):
+            for value in use.values():
+                self.assertTrue(0 <= value < math.inf)
+        return gauges
+
+    @fuzzing.fuzzed
+    @given(spoilt_file('MemTotal: 1000 kB\nMemAvailable: 400 kB\n',
+                       (':', 'kB')), spoilt_file('1 2 3'))
+    def test_memory(self, meminfo, statm):
+        self.put('proc/meminfo', meminfo)
+        self.put('proc/1000/statm', statm)
+        self.check(self.sensors[0])
+
+    @fuzzing.fuzzed
+    @given(content, *[st.lists(content, min_size=2, max_size=2)] * 2)
+    def test_network(self, speed, host, guest):
+        self.put('sys/net/eth0/speed', speed)
+        for one, other in zip(host, guest, strict=True):
+            for name in ('rx_bytes', 'tx_bytes'):
+                self.put(f'sys/net/eth0/statistics/{name}', one)
+                self.put(f'sys/net/tap0/statistics/{name}', other)
+            self.check(self.sensors[1])
+
+    DISK = ' 1 0 8 4 5 6 16 8 9 10\n'
+
+    @fuzzing.fuzzed
+    @given(*[st.lists(spoilt_file(one), min_size=2, max_size=2) for one in (
+        DISK, 'read_bytes: 5\nwrite_bytes: 7\n')])
+    def test_disk(self, host, guest):
+        for one, other in zip(host, guest, strict=True):
+            self.put('sys/block/sda/stat', one)
+            self.put('proc/1000/io', other)
+            self.check(self.sensors[2])
+
+    @fuzzing.fuzzed
+    @given(fuzzing.values, st.dictionaries(st.text(max_size=3),
+                                           fuzzing.values, max_size=2))
+    @example(10 ** 400, {})
+    @example(math.nan, {'a': math.inf})
+    def test_a_driver_of_somebody_else(self, total, instances):
+        class Sensor(resources.Sensor):
+            resources = ('mem',)
+
+            def __init__(self):
+                pass
+
+            def read(self, guests):
+                return {'mem': sensors.Reading(total, instances)}
+
+        self.check(Sensor())
+
+
+class State(Files):
+    """What the agent finds on its disk when it starts."""
+
+    def setUp(self):
+        super().setUp()
+        config = fixture.Config(cfg.ConfigOpts())
+        config.setUp()
+        self.addCleanup(config.cleanUp)
+        self.conf = config.conf
+        policy_conf.register_opts(self.conf)
+        self.conf([])
+        config.config(group='secondary_scheduler',
+                      policy=['cpu <= 90% for 10s on aggregate:a'])
+
+    def save(self, name, data):
+        if not isinstance(data, bytes):
+            data = json.dumps(data).encode()
+        with open(self.host.store.path(name), 'wb') as file:
+            file.write(data)
+
+    KEY = f'{UUID} 1000 77'
+    LIMITS = {'guests': {KEY: {'vcpu0': 'max 100000', 'vcpu1': 'max 100000',
+                               'emulator': '50000 100000', 'oom': '0',
+                               'weight': '1024'}},
+              'slice': {'path': '/machine', 'weight': '1024'}}
+
+    @fuzzing.fuzzed
+    @given(content | fuzzing.values | fuzzing.changed(LIMITS))
+    @example({'guests': []})
+    @example({'guests': {KEY: {'vcpu0': 'max'}}})
+    @example({'guests': {KEY: {'vcpu0': '5 0', 'oom': 7}}})
+    @example({'guests': {KEY: {'vcpu0': '-5 100000'}}})
+    @example({'guests': {KEY: ['vcpu0']}})
+    @example({'slice': {'path': 5}})
+    @example({'slice': {'path': '/machine\0', 'weight': '5'}})
+    @example(b'[' * 3000)
+    def test_limits(self, data):
+        self.save(actuator.STATE, data)
+        acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
+        try:
+            self.assertTrue(acting.floor(self.guest))
+            self.assertEqual('1000 100000', self.host.quota(0))
+            acting.prioritise([self.guest])
+            acting.set_share(self.guest, 5.0, 4.0)
+            acting.lift_emulator(self.guest)
+            acting.release(self.guest)
+            acting.forget([self.guest])
+        finally:
+            acting.forget([])
+
+    DOMAINS = {'secondaries': [{
+        'uuid': UUID, 'name': NAME, 'priority': 4, 'vcpus': 2,
+        'taps': ['tap0'], 'id': 1, 'pid': 1000, 'started': 77,
+        'paused': False}]}
+
+    @fuzzing.fuzzed
+    @given(content | fuzzing.values | fuzzing.changed(DOMAINS))
+    @example({'secondaries': None})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0], 'uuid': []}]})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0],
+                               'priority': None}]})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0],
+                               'priority': 11}]})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0], 'taps': 'ab'}]})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0], 'vcpus': 1e9}]})
+    def test_domains(self, data):
+        self.save(domains.CACHE, data)
+        found = domains.Domains(
+            self.host.libvirt.connect, self.host.store, self.host.run_dir,
+            proc=self.host.proc).secondaries()
+        for guest in found:
+            self.assertEqual((UUID, NAME, 1000, 77), (
+                guest.uuid, guest.name, guest.pid, guest.started))
+            self.assertIn(guest.priority, range(1, 11))
+            self.assertIn(guest.vcpus, range(1, 10000))
+            for tap in guest.taps:
+                self.assertTrue(re.fullmatch('[^/]+', tap))
+
+    POLICIES = {'aggregates': ['a'], 'fingerprint': 'x',
+                'policies': ['cpu <= 90% for 10s on aggregate:a']}
+
+    @fuzzing.fuzzed
+    @given(content | fuzzing.values | fuzzing.changed(POLICIES))
+    def test_policies(self, data):
+        self.save(policy_source.STATE, data)
+        source = policy_source.PolicySource(self.conf, 'node1',
+                                            self.host.store)
+        # Without aggregates all policies apply, with them those that name
+        # one: never what the file says of policies.
+        known = data.get('aggregates') if isinstance(data, dict) else None
+        applies = not isinstance(known, list) or 'a' in map(str, known)
+        self.assertEqual(applies, bool(source.current.policies))
