@@ -26,6 +26,8 @@ LOG = logging.getLogger(__name__)
 
 NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 CACHE = 'domains.json'
+#: Namespace of what we note in a domain whose devices we limit.
+LIMITS = 'https://opendev.org/secondary-scheduler/limits/1.0'
 
 #: As many as Nova lets a flavor have would not fit a host.
 _VCPUS = re.compile(r'[1-9][0-9]{0,3}')
@@ -36,6 +38,9 @@ _LARGEST_XML = 1 << 20
 
 #: What Linux lets a network interface be called.
 _TAP = re.compile(r'(?!\.{1,2}$)[^\s/:]{1,15}')
+#: What a disk is called in a domain, and where its data may be on the host.
+_DISK = re.compile(r'[a-z]{1,8}')
+_LOCAL = frozenset({'file', 'block', 'volume'})
 
 #: A listing takes milliseconds; this late, libvirtd hangs.
 _HANGS_S = 10.0
@@ -52,8 +57,10 @@ class Unreadable(ValueError):
 class Guest:
     """What a domain XML says of a secondary.
 
-    ``taps`` are the host's ends of its network interfaces, ``memory_mb`` is
-    its flavor's memory (MiB), 0 if that is not said.
+    ``taps`` are the host's ends of its network interfaces, ``disks`` the
+    names in the domain of those that are not the network's, ``memory_mb`` is
+    its flavor's memory (MiB), 0 if that is not said.  ``limited`` if an agent
+    has noted what its devices had before it limited them.
     """
 
     uuid: str
@@ -62,6 +69,14 @@ class Guest:
     vcpus: int
     taps: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     memory_mb: int = dataclasses.field(default=0, kw_only=True)
+    disks: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
+    limited: bool = dataclasses.field(default=False, kw_only=True)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Disks and interfaces together, as ``KIND NAME``."""
+        return (*(f'disk {name}' for name in self.disks),
+                *(f'interface {name}' for name in self.taps))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +182,9 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
                  priority=mark.priority,
                  vcpus=int(vcpus) if _VCPUS.fullmatch(vcpus) else 1,
                  taps=tuple(filter(_TAP.fullmatch, taps)),
-                 memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0)
+                 memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0,
+                 disks=tuple(_disks(root)),
+                 limited=root.find(f'metadata/{{{LIMITS}}}limits') is not None)
 
 
 def read_other(xml: str) -> Other | None:
@@ -189,6 +206,16 @@ def read_other(xml: str) -> Other | None:
         return Other(name, int(memory.text or '') << 10)
     except (ElementTree.ParseError, ValueError):
         return None
+
+
+def _disks(root: ElementTree.Element) -> Iterator[str]:
+    for disk in root.findall('devices/disk'):
+        name = target.get('dev', '') if (
+            target := disk.find('target')) is not None else ''
+        if (disk.get('type') in _LOCAL
+                and disk.get('device', 'disk') in ('disk', 'lun')
+                and _DISK.fullmatch(name)):
+            yield name
 
 
 class Domains:
@@ -366,6 +393,10 @@ class Domains:
 
     def _metadata_event(self, connection: object, domain: typing.Any,
                         *detail: object) -> None:
+        self.reread()
+
+    def reread(self) -> None:
+        """List soon, and read what the XML of each domain says now."""
         self._read_anew = True
         self._again.set()
 

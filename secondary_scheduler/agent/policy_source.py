@@ -34,12 +34,13 @@ class Resolved:
         return min((policy.threshold for policy in self.policies
                     if policy.resource == resource), default=None)
 
-    def set_point(self, margin: float) -> float | None:
-        """Return where CPU use is to be kept, None without a policy on it.
+    def set_point(self, margin: float, resource: str = language.CPU
+                  ) -> float | None:
+        """Return where use is to be kept, None without a policy on it.
 
         As ``margin`` it is in percent of the host.
         """
-        limit = self.limit(language.CPU)
+        limit = self.limit(resource)
         return None if limit is None else limit - margin
 
 

@@ -21,8 +21,10 @@ from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.memory_guard import MemoryGuard
 from secondary_scheduler.agent.policy_source import PolicySource
+from secondary_scheduler.agent.rates import RateControl
 from secondary_scheduler.agent.resources import Gauges
 from secondary_scheduler.agent.sensors import Arrival
+from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
@@ -129,7 +131,8 @@ class Reporter:
                  control: Control, trigger: LocalTrigger, floors: Floors,
                  outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
                  guard: MemoryGuard, memory_outlook: Outlook, killed: Killed,
-                 inventory: Callable[[], typing.Any]) -> None:
+                 inventory: Callable[[], typing.Any], rates: RateControl,
+                 throttles: Throttles) -> None:
         self._conf = conf
         self._host = host
         self._domains = domains
@@ -145,6 +148,8 @@ class Reporter:
         self._memory_outlook = memory_outlook
         self._killed = killed
         self._inventory = inventory
+        self._rates = rates
+        self._throttles = throttles
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
@@ -303,6 +308,9 @@ class Reporter:
             'sensor_costs': {
                 name: {'percent': round(cost.percent, 3), 'over': cost.over}
                 for name, cost in self._gauges.costs.items()},
+            'rates': {uuid: _rounded(caps)
+                      for uuid, caps in self._rates.caps.items()},
+            'rate_problems': self._throttles.problems,
             'libvirt': self._domains.listed,
             'primaries': self._domains.primaries,
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))

@@ -163,7 +163,7 @@ class Network(Sensor):
                     self._percent('host', ports, host_file, link),
                     {guest.uuid: rate for guest in guests
                      if (rate := self._of_guest(guest, guest_file, link))
-                     is not None})
+                     is not None}, link * 1e6 / 8)
         return found
 
     def _speed(self, port: str) -> int:
@@ -235,7 +235,8 @@ class Disk(Sensor):
                     {str(key[0]): 100.0 * rate / (speed << 20)
                      for key, one in guests_moved.items()
                      if (rate := self._rates.per_second(
-                         (key, place), one[place])) is not None})
+                         (key, place), one[place])) is not None},
+                    speed << 20)
         return found
 
     def _moved(self, disk: str) -> tuple[int, int]:
@@ -387,6 +388,11 @@ class Gauges:
 
     def total(self, resource: str) -> float | None:
         """Return the whole host's use now, None if it is not known."""
+        reading = self.latest(resource)
+        return None if reading is None else reading.total
+
+    def latest(self, resource: str) -> Reading | None:
+        """Return the last reading, None if it is too old to tell of now."""
         if resource not in self._periods:
             self._note(resource, _MISSING_PROBE if language.kind_of(
                 resource) == language.PROBE else _MISSING)
@@ -395,7 +401,7 @@ class Gauges:
             kept = self._readings.get(resource)
             if not kept or kept[-1][0] < fresh:
                 return None
-            return kept[-1][1].total
+            return kept[-1][1]
 
     def recent(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """Return mean uses of the last seconds, of what is known.
@@ -434,7 +440,7 @@ def _sane(reading: Reading) -> Reading:
         total, why = None, f'{total:g} is nothing that it can be'
     return Reading(total, {
         uuid: value for uuid, value in reading.instances.items()
-        if good(value)}, why=why)
+        if good(value)}, reading.capacity, why=why)
 
 
 def load(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy

@@ -34,11 +34,13 @@ class Reading:
 
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
     None or missing there was not measured.  ``why`` it was not is said where
-    that is not for the moment only.
+    that is not for the moment only.  ``capacity`` is what 100 % is: bytes a
+    second of a link or of disks.
     """
 
     total: float | None
     instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    capacity: float | None = None
     why: str = dataclasses.field(default='', kw_only=True)
 
     @property

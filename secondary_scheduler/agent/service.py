@@ -26,6 +26,7 @@ from secondary_scheduler.agent import (
     local_trigger,
     memory_guard,
     processes,
+    rates,
     reporter,
     resources,
 )
@@ -43,6 +44,7 @@ from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import CLEAN
 from secondary_scheduler.policies import language
@@ -52,6 +54,8 @@ LOG = logging.getLogger(__name__)
 STATUS = 'status.json'
 
 _DESCRIBE_S = 30.0
+#: Limits of links and disks are looked at so often if no sensor says anything.
+_RATES_S = 1.0
 #: A measurement of memory takes less.
 _MEASURING_S = 10.0
 #: Not all news is announced, so reports are compared this often.
@@ -105,6 +109,15 @@ def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
                     dry_run)
 
 
+def make_throttles(conf: cfg.ConfigOpts,
+                   connect: Callable[[], typing.Any] | None = None,
+                   reread: Callable[[], object] = lambda: None,
+                   dry_run: bool = False) -> Throttles:
+    """Return what limits disks and interfaces, through libvirt."""
+    return Throttles(connect or libvirt_opener(
+        conf.secondary_agent.libvirt_uri), reread, dry_run)
+
+
 class Agent:
     """All parts of the agent of one host.
 
@@ -131,6 +144,7 @@ class Agent:
                    for one in sensors.values()) else ())
         self.floors = Floors()
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
+        self._measured = threading.Event()
         self.domains = Domains(
             connect or libvirt_connector(options.libvirt_uri), store,
             options.libvirt_run_dir, options.domain_period, hierarchy.proc,
@@ -170,6 +184,13 @@ class Agent:
         self.killed = Killed(store)
         forecast = forecasts.load(conf)
         self.outlook = reporter.Outlook(forecast)
+        self.throttles = make_throttles(conf, connect, self.domains.reread,
+                                        dry_run)
+        self.rates = rates.RateControl(
+            lambda: self.policies.current, self.domains.secondaries,
+            self.gauges, self.throttles, self.floors,
+            lambda: Controller(options.controller_gain, options.probe_share),
+            lambda: rates.RateOptions.read(conf))
         self.memory = MemoryMeter(
             connect or libvirt_opener(options.libvirt_uri), lambda: [
                 guest for guest in self.domains.secondaries()
@@ -183,7 +204,7 @@ class Agent:
             self.control, self.trigger, self.floors, self.outlook,
             self.memory, self.gauges, self.guard,
             reporter.Outlook(forecast), self.killed,
-            lambda: self._inventory)
+            lambda: self._inventory, self.rates, self.throttles)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._news = threading.Event()
@@ -211,6 +232,18 @@ class Agent:
         if [report.state for report in self.trigger.reports] != before:
             self._news.set()
 
+    def _measure(self, name: str) -> None:
+        self.gauges.measure(name)
+        self._measured.set()
+
+    def _keep_rates(self) -> None:
+        """Let the limits of links and disks follow what was measured."""
+        step = _guarded(self.rates.step)
+        while not self._stop.is_set():
+            self._measured.wait(_RATES_S)
+            self._measured.clear()
+            step()
+
     def _floor(self, guest: Secondary) -> None:
         self.actuator.floor(
             guest, service=not self.floors.operated(guest.uuid))
@@ -233,6 +266,7 @@ class Agent:
             self.killed.run_again(self.domains.secondaries())
         except Exception:
             LOG.exception('The priority of guests was not set')
+        self._measured.set()
 
     def guard_memory(self) -> float:
         """Look after memory once; return the seconds until the next look."""
@@ -383,9 +417,11 @@ class Agent:
         self._every(options.control_period, self.step, 'control')
         for name, sensor in self.gauges.sensors.items():
             self._every(sensor.period, functools.partial(
-                self.gauges.measure, name), f'sensor-{name}')
+                self._measure, name), f'sensor-{name}')
         self._every(1.0, self.check, 'trigger')
         threading.Thread(target=self._keep_guard, name='memory-guard',
+                         daemon=True).start()
+        threading.Thread(target=self._keep_rates, name='rates',
                          daemon=True).start()
         self.domains.start()
         self._every(1.0, self.write_status, 'status')

@@ -12,6 +12,7 @@ from oslo_service import backend
 
 from secondary_scheduler.agent import cgroups, service
 from secondary_scheduler.agent.domains import Domains, Secondary
+from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.policies import language
@@ -100,13 +101,28 @@ def release(conf: cfg.ConfigOpts) -> int:
             hierarchy = cgroups.Hierarchy()
             actuator = service.make_actuator(conf, hierarchy, store)
             guests = _known(conf, hierarchy)
-            done = sum(actuator.release(guest) for guest in guests)
+            throttles = service.make_throttles(conf)
+            done = sum([actuator.release(guest)
+                        and _release_devices(throttles, guest)
+                        for guest in guests])
             actuator.free_slice()
     except service.AlreadyRunning as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2
     print(f'{done} of {len(guests)} secondaries have their limits back')
     return 0 if done == len(guests) else 1
+
+
+def _release_devices(throttles: Throttles, guest: Secondary) -> bool:
+    """Give disks and interfaces back what they had; libvirt has to do it."""
+    try:
+        if guest.limited:
+            throttles.release(guest)
+    except Exception as exc:
+        print(f'secondary-agent: disks and interfaces of {guest.uuid} keep '
+              f'their limits: {exc}', file=sys.stderr)
+        return False
+    return True
 
 
 def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
@@ -192,8 +208,12 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
             f'{_percent(one["cpu"])}, '
             + (f'at the floor ({why})' if one['floored']
                else f'cap {_percent(one["cap"])}')
-            + (f', PROBLEM: {found["problems"][one["uuid"]]}'
-               if one['uuid'] in found['problems'] else ''))
+            + ''.join(f', {resource} at most {_percent(cap)}' for
+                      resource, cap in sorted(found['rates'].get(
+                          one['uuid'], {}).items()))
+            + ''.join(f', PROBLEM: {found[which][one["uuid"]]}'
+                      for which in ('problems', 'rate_problems')
+                      if one['uuid'] in found[which]))
     lines += [f'killed {one}: {reason}'
               for one, reason in found['killed'].items()]
     return lines

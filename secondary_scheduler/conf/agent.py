@@ -363,6 +363,37 @@ after four fifths of it is given up, a command killed with all of its process
 group. A policy sees each answer until the next, so its timelimit should be
 some times longer.
 """),
+    cfg.IntOpt(
+        'disk_read_iops',
+        default=0,
+        min=0,
+        max=10**8,
+        help="""
+How many reads ``disks`` can do in a second. With a policy on disk_out a
+secondary's limit is its share of these too, not only of ``disk_read_speed``:
+for disks that small requests wear out before the bytes do. 0 sets no limit on
+operations.
+"""),
+    cfg.IntOpt(
+        'disk_write_iops',
+        default=0,
+        min=0,
+        max=10**8,
+        help="""
+How many writes ``disks`` can do in a second, of which a secondary gets its
+share with a policy on disk_in. 0 sets no limit on operations.
+"""),
+    cfg.FloatOpt(
+        'minimum_rate',
+        default=1.0,
+        min=0.01,
+        max=100.0,
+        help="""
+What every secondary keeps of a link or of the disks under normal control, in
+percent of what they can do, while a policy is on them. It can be lower than
+``minimum_share``, that of the CPU: a hundredth of a link is still a lot, and
+what all secondaries keep together is not the primary's.
+"""),
     cfg.PortOpt(
         'metrics_port',
         default=0,

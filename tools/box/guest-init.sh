@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # Init of the box's guest: does the work named on the kernel command line
-# (work=cpu|idle|touch|dirty:MB) and prints on the console how many units it has
-# finished since its boot, so that work lost by a restart can be seen outside.
+# (work=cpu|idle|touch|dirty:MB|disk|net:ADDRESS) and prints on the console how
+# many units it has finished since its boot, so that work lost by a restart can
+# be seen outside.
 /bin/busybox mkdir -p /proc /sys /dev /bin /tmp
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -30,6 +31,36 @@ dirty:*)
         cat /tmp/noise
         i=$((i + 1))
     done > /tmp/dirty
+    ;;
+esac
+case $work in
+disk | net:*)
+    for module in virtio_ring virtio virtio_pci_modern_dev \
+        virtio_pci_legacy_dev virtio_pci virtio_blk failover net_failover \
+        virtio_net; do
+        insmod "/lib/$module.ko"
+    done
+    while [ ! -e /sys/block/vda ] && [ ! -e /sys/class/net/eth0 ]; do
+        sleep 0.1
+    done
+    ;;
+esac
+case $work in
+disk)   # writes over its first disk as fast as it may
+    while :; do
+        dd if=/dev/zero of=/dev/vda bs=256k count=16 oflag=direct 2>/dev/null
+        units=$((units + 1))
+        echo "UNITS $boot $units $boot $units"
+    done
+    ;;
+net:*)  # sends to port 9 of an address in its /24 as fast as it may
+    address=${work#net:}
+    ip addr add "${address%.*}.200/24" dev eth0
+    ip link set eth0 up
+    while :; do
+        nc "$address" 9 < /dev/zero
+        sleep 1
+    done
     ;;
 esac
 units=0

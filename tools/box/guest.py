@@ -12,7 +12,11 @@ import tempfile
 import layout
 from shell import BoxError, run
 
-MODULES = ('evdev', 'button')
+MODULES = ('evdev', 'button',
+           # Loaded by guests whose work is with a disk or a link.
+           'virtio_ring', 'virtio', 'virtio_pci_modern_dev',
+           'virtio_pci_legacy_dev', 'virtio_pci', 'virtio_blk', 'failover',
+           'net_failover', 'virtio_net')
 #: With a small share of a CPU the kernel's checks of timers against each other
 #: fail, which hangs or restarts a guest that KVM does not tell to trust them.
 #: Without the last three a boot takes a sixth more of an emulated CPU.

@@ -253,3 +253,108 @@ class Host:
                 with open(path) as file:
                     found[path] = file.read()
         return found
+
+
+class LibvirtError(Exception):
+    """What libvirt raises, with its number."""
+
+    def __init__(self, code, text='libvirt says no'):
+        super().__init__(text)
+        self.code = code
+
+    def get_error_code(self):
+        return self.code
+
+
+class Devices(FakeDomain):
+    """A running domain with disks and interfaces, as libvirt limits them.
+
+    ``calls`` are the setters that were called, ``fail`` what each of them
+    raises, by name; ``before`` is called first, with the name.
+    """
+
+    def __init__(self, uuid, number, disks=('vda',), taps=('tap1',)):
+        super().__init__(uuid, 'name', number, '')
+        self.tunes = {name: {} for name in disks}
+        self.bandwidths = {name: {} for name in taps}
+        self.noted = None
+        self.calls = []
+        self.fail = {}
+        self.before = lambda name: None
+
+    def _called(self, name, *arguments):
+        self.before(name)
+        if name in self.fail:
+            raise self.fail[name]
+        self.calls.append((name, *arguments))
+
+    def _find(self, kept, name):
+        if name not in kept:
+            raise LibvirtError(8, f'invalid argument: {name}')
+        return kept[name]
+
+    def blockIoTune(self, name, flags):
+        found = self._find(self.tunes, name)
+        names = [f'{way}_{unit}_sec{most}'
+                 for way in ('total', 'read', 'write')
+                 for unit in ('bytes', 'iops')
+                 for most in ('', '_max', '_max_length')]
+        return {**dict.fromkeys(names, 0), 'size_iops_sec': 0,
+                'group_name': 'a drive', **found}
+
+    def setBlockIoTune(self, name, values, flags):
+        self._called('setBlockIoTune', name, values)
+        tune = self._find(self.tunes, name)
+        for unit in ('bytes', 'iops'):
+            # Of one kind, what is not said becomes nothing.
+            if any(f'_{unit}_sec' in one and not one.endswith('_max')
+                   for one in values):
+                for way in ('total', 'read', 'write'):
+                    tune.pop(f'{way}_{unit}_sec', None)
+        tune.update({key: value for key, value in values.items() if value})
+        for unit in ('bytes', 'iops'):
+            if tune.get(f'total_{unit}_sec') and (
+                    tune.get(f'read_{unit}_sec')
+                    or tune.get(f'write_{unit}_sec')):
+                raise LibvirtError(8, 'total and read/write at once')
+            for way in ('total', 'read', 'write'):
+                most = tune.get(f'{way}_{unit}_sec_max', 0)
+                if most and most < tune.get(f'{way}_{unit}_sec', 0):
+                    raise LibvirtError(8, 'the burst is below the rate')
+
+    def interfaceParameters(self, name, flags):
+        found = self._find(self.bandwidths, name)
+        return {**{f'{way}.{kind}': 0 for way in ('inbound', 'outbound')
+                   for kind in ('average', 'peak', 'burst')},
+                'inbound.floor': 0, **found}
+
+    def setInterfaceParameters(self, name, values, flags):
+        self._called('setInterfaceParameters', name, values)
+        found = self._find(self.bandwidths, name)
+        found.update(values)
+        for key in [one for one, value in found.items() if not value]:
+            del found[key]
+
+    def metadata(self, kind, uri, flags):
+        if self.noted is None:
+            raise LibvirtError(80, 'no metadata')
+        return self.noted
+
+    def setMetadata(self, kind, text, key, uri, flags):
+        self._called('setMetadata', text)
+        self.noted = text
+
+
+class Hypervisor(FakeLibvirt):
+    """A connection on which domains can be looked up."""
+
+    def lookupByUUIDString(self, uuid):
+        if self.error:
+            raise self.error
+        for domain in self.domains:
+            if domain.uuid == uuid:
+                return domain
+        raise LibvirtError(42, 'no such domain')
+
+    def isAlive(self):
+        return 1

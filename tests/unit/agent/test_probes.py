@@ -144,11 +144,19 @@ class Service(unittest.TestCase):
         self.asked = []
         self.end = threading.Event()
         server = Server(('127.0.0.1', 0), Handler)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
+        server.timeout = 0.05
+        self.over = False
+
+        def serve():
+            # Not serve_forever: its end is an event, which eventlet, once
+            # Watcher has been imported, does not hand from thread to thread.
+            while not self.over:
+                server.handle_request()
+            server.server_close()
+
+        self.addCleanup(setattr, self, 'over', True)
         self.addCleanup(self.end.set)
-        threading.Thread(target=server.serve_forever, args=(0.01,),
-                         daemon=True).start()
+        threading.Thread(target=serve, daemon=True).start()
         self.address = f'http://127.0.0.1:{server.server_port}/p99'
 
     def say(self, text, status=200, **headers):

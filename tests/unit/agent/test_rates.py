@@ -1,0 +1,149 @@
+import unittest
+from unittest import mock
+
+from oslo_config import cfg, fixture
+
+from secondary_scheduler.agent import rates
+from secondary_scheduler.agent.controller import Controller
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.floors import Floors
+from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.sensors import Reading
+from secondary_scheduler.agent.throttles import NOTHING, Limits
+from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.conf import policy as policy_conf
+from secondary_scheduler.policies import language
+
+MB = 1000000
+
+
+def secondary(n):
+    return Secondary(f'u{n}', f'i{n}', 5, 1, n, 100 + n, 7)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        options = self.useFixture(fixture.Config(cfg.ConfigOpts()))
+        agent_conf.register_opts(options.conf)
+        policy_conf.register_opts(options.conf)
+        options.conf([])
+        options.config(group='secondary_agent', disk_write_iops=1000)
+        self.policies('disk_in <= 61% for 10s')
+        self.guests = [secondary(1), secondary(2)]
+        self.readings = {}
+        self.gauges = mock.Mock(latest=self.readings.get)
+        self.set = {}
+        self.throttles = mock.Mock(want=lambda guest, limits: self.set.update(
+            {guest.uuid: limits}))
+        self.floors = Floors()
+        self.made = rates.RateControl(
+            lambda: self.resolved, lambda: self.guests, self.gauges,
+            self.throttles, self.floors, lambda: Controller(1.0, 2.0),
+            lambda: rates.RateOptions.read(options.conf))
+
+    def useFixture(self, made):
+        made.setUp()
+        self.addCleanup(made.cleanUp)
+        return made
+
+    def policies(self, *texts):
+        self.resolved = Resolved(language.parse_all(texts), '')
+
+    def step(self, total, resource='disk_in', **used):
+        self.readings[resource] = Reading(total, used, 100 * MB)
+        self.made.step()
+
+    def settle(self):
+        """Let both secondaries have all that there is."""
+        for _ in range(4):
+            self.step(20.0, u1=10.0, u2=10.0)
+
+    def part(self, uuid):
+        return self.made.caps[uuid]['disk_in']
+
+
+class TestRateControl(Case):
+    def test_the_primary_goes_first(self):
+        self.settle()
+        self.assertAlmostEqual(30.0, self.part('u1'))
+        # A primary comes that takes half of the disk.
+        self.step(100.0, u1=25.0, u2=25.0)
+        self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
+        self.step(70.0, u1=10.0, u2=10.0)
+        self.assertAlmostEqual(5.0, self.part('u1'))
+        # And goes.
+        self.step(10.0, u1=5.0, u2=5.0)
+        self.assertAlmostEqual(30.0, self.part('u1'))
+
+    def test_percent_become_bytes_and_operations(self):
+        self.settle()
+        self.assertAlmostEqual(30 * MB, self.set['u1'].disk_in)
+        self.assertAlmostEqual(300, self.set['u1'].disk_in_iops)
+        self.assertEqual((None, None, None), (
+            self.set['u1'].disk_out, self.set['u1'].net_in,
+            self.set['u1'].disk_out_iops))
+
+    def test_a_newcomer_begins_at_the_minimum(self):
+        for _ in range(3):
+            self.step(20.0, u1=10.0, u2=10.0)
+        self.guests.append(secondary(3))
+        self.made.step()    # before the next reading
+        self.assertAlmostEqual(1 * MB, self.set['u3'].disk_in)
+        self.step(20.0, u1=10.0, u2=10.0)
+        self.assertAlmostEqual(1 * MB, self.set['u3'].disk_in)
+        self.step(20.0, u1=10.0, u2=10.0)
+        self.assertGreater(self.set['u3'].disk_in, 1 * MB)
+
+    def test_one_reading_counts_once(self):
+        self.settle()
+        self.step(80.0, u1=30.0, u2=30.0)
+        before = dict(self.set)
+        for _ in range(5):
+            self.made.step()
+        self.assertEqual(before, self.set)
+
+    def test_unknown_means_the_minimum(self):
+        self.settle()
+        for reading in (None, Reading(None)):
+            with self.subTest(reading):
+                self.readings['disk_in'] = reading
+                self.made.step()
+                self.assertAlmostEqual(1 * MB, self.set['u1'].disk_in)
+
+    def test_a_sensor_that_never_answered(self):
+        self.made.step()
+        # Of how many bytes a hundredth is the minimum nobody knows.
+        self.assertEqual(Limits(disk_in_iops=10.0), self.set['u1'])
+
+    def test_without_a_policy_the_limits_go(self):
+        self.step(60.0, u1=30.0, u2=30.0)
+        self.policies('cpu <= 90% for 10s')
+        self.made.step()
+        self.assertEqual(NOTHING, self.set['u1'])
+        self.assertEqual({}, self.made.caps)
+
+    def test_the_lowest_of_several_thresholds(self):
+        self.policies('disk_in <= 61% for 10s', 'disk_in <= 31% for 60s',
+                      'net_out <= 91% for 10s')
+        for _ in range(4):
+            self.step(0.0, 'net_out')
+            self.step(10.0, u1=5.0, u2=5.0)
+        self.assertAlmostEqual(30 * MB, sum(
+            one.disk_in for one in self.set.values()))
+        self.assertAlmostEqual(90 * MB, sum(
+            one.net_out for one in self.set.values()))
+
+    def test_nothing_is_set_while_nova_operates(self):
+        self.floors.operate('u1', 10.0)
+        self.step(60.0, u1=30.0, u2=30.0)
+        self.assertEqual({'u2'}, set(self.set))
+        self.floors.end_operation('u1')
+        self.made.step()
+        self.assertEqual({'u1', 'u2'}, set(self.set))
+
+    def test_who_has_gone_is_forgotten(self):
+        self.step(60.0, u1=30.0, u2=30.0)
+        del self.guests[0]
+        self.step(60.0, u2=30.0)
+        self.assertEqual({'u2'}, set(self.made.caps))
+        self.throttles.forget.assert_called_with({'u2'})
