@@ -40,8 +40,8 @@ surplus ones are moved or suspended. Without ``on`` a policy applies to every
 host; all that apply to a host must hold. ``in`` an aggregate, ``slots`` is
 the number on all of its hosts together: nova-scheduler lets no more be booted
 there, and Watcher moves or suspends surplus ones. Further resources are mem,
-net_in, net_out, disk_in, disk_out, cores, and as signals of harm to the primary
-pressure, steal, membw, llc and probe:NAME: see the documentation.
+net_in, net_out, disk_in, disk_out, cores, and as signals of harm to the
+primary pressure, steal, membw, llc and probe:NAME: see the documentation.
 
 Without any policy no host takes secondaries. A policy that cannot be read
 stops the agent and the status check with its column and a correct example,
