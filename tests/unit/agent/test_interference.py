@@ -1,6 +1,6 @@
 import os
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.agent import interference, sensors
@@ -167,6 +167,16 @@ class Delay(Case):
         # It has waited half of the three seconds since its last turn.
         self.assertAlmostEqual(50.0, max(found))
 
+    @settings(max_examples=30, suppress_health_check=[
+        HealthCheck.differing_executors])
+    @given(st.lists(st.tuples(st.text(alphabet='0123456789 -x\n'), st.text(
+        alphabet='RS() 0')), min_size=1, max_size=5))
+    def test_files_of_threads_that_say_anything(self, texts):
+        for schedstat, stat in texts:
+            self.host.write('proc/21/schedstat', schedstat)
+            self.host.write('proc/21/stat', stat)
+            self.assertTrue(0 <= (self.read().total or 0.0) <= 100)
+
     def test_a_group_that_is_not_there_is_unknown(self):
         self.config(primary_groups=['system.slice', 'gone'])
         with self.assertRaises(OSError):
@@ -195,6 +205,17 @@ class Steal(test_resources.Case):
         found = self.read(70, 0, 15, 120, 0, 0, 0, 17)
         self.assertAlmostEqual(10.0, found.total)
         self.assertEqual(0.0, self.read(70, 0, 15, 220, 0, 0, 0, 17).total)
+
+    @settings(max_examples=30)
+    @given(st.lists(st.text(alphabet='cpu 0123456789-.\n'), min_size=1))
+    def test_a_file_that_says_anything(self, texts):
+        for text in texts:
+            self.host.write('proc/stat', text)
+            try:
+                found = self.sensor.read(())['steal'].total
+            except (ValueError, IndexError):
+                continue
+            self.assertTrue(found is None or 0 <= found <= 100, found)
 
     def test_times_that_cannot_be(self):
         self.read(10, 0, 5, 100, 0, 0, 0, 7)
