@@ -42,6 +42,19 @@ class Reading(unittest.TestCase):
             with self.assertRaises(cgroups.CgroupError):
                 hierarchy.directory(pid, 'cpu')
 
+    def test_the_scope_of_a_guest(self):
+        for version in (1, 2):
+            host = fakes.Host(self, version)
+            host.guest(0)
+            path = host.path(host.cpu(host.scope('instance-00000000', 1)))
+            self.assertEqual(path, host.hierarchy().scope(1000))
+            # A guest without groups of its own does not make a scope of
+            # what it shares with others.
+            names = '3:cpu:' if version == 1 else '0::'
+            host.write('proc/5/cgroup', f'{names}/system.slice/virtqemud')
+            self.assertTrue(host.hierarchy().scope(5).endswith(
+                '/system.slice/virtqemud'))
+
     def test_a_removed_group_yields_nothing(self):
         host = fakes.Host(self)
         group = cgroups.Group(host.path('cgroup/cpu/machine'))
