@@ -65,6 +65,10 @@ def _project() -> None:
     run([layout.BIN / 'pip', 'install', '-q', '--no-deps',
          '--no-build-isolation', '-e', layout.SOURCE], log='pip',
         env={'PBR_VERSION': os.environ.get('PBR_VERSION', '0.1.0')})
+    # stevedore keeps entry points by a time of 128 s precision: after another
+    # installation just before it would find those of that one.
+    shutil.rmtree(pathlib.Path.home() / '.cache/python-entrypoints',
+                  ignore_errors=True)
 
 
 def _key(*paths: pathlib.Path) -> str:
