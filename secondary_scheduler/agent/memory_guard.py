@@ -176,6 +176,7 @@ class MemoryGuard:
         self._present: Sequence[Secondary] = ()
         #: When the kernel had ended how many.
         self._kernel: deque[tuple[float, int]] = deque()
+        self._kernel_at: float | None = None
         #: What the last look has found, in bytes; None if it did not succeed.
         self.available: int | None = None
         self.headroom: int | None = None
@@ -193,7 +194,6 @@ class MemoryGuard:
     def step(self) -> float:
         """Look once, and do what it asks for; return the seconds to wait."""
         options, guests = self._options(), self._guests()
-        self._look_for_lost(guests)
         try:
             total, available = self._memory()
         except (OSError, ValueError) as exc:
@@ -201,12 +201,14 @@ class MemoryGuard:
                 LOG.warning('It is not known how much memory is free: %s',
                             exc)
             self.available = self.headroom = self.level = None
+            self._look_for_lost(guests)
             return LOOK_S
         spare = options.headroom(total)
         before = self.level
         self.available, self.headroom, self.total = available, spare, total
         self.coming = self._demand.read()
         self.level = _level(available, spare)
+        self._look_for_lost(guests)
         if (self.level or Level.CALM) > (before or Level.CALM):
             LOG.warning('Memory is %(level)s: %(available)d of %(total)d MiB '
                         'are available, of which %(headroom)d are to be kept '
@@ -234,12 +236,15 @@ class MemoryGuard:
         gone = [guest for guest in self._present
                 if (guest.pid, guest.started) not in present | self._doomed]
         self._present = tuple(guests)
-        if not gone and self._kernel and now - self._kernel[-1][0] < LOOK_S:
+        if (not gone and self._kernel and self.level is not Level.CRITICAL
+                and now - self._kernel[-1][0] < LOOK_S):
             return
         count = kernel_kills(self._proc)
         if count is None:
             self._kernel.clear()
             return
+        if self._kernel and count > self._kernel[-1][1]:
+            self._kernel_at = now
         self._kernel.append((now, count))
         while (len(self._kernel) > 1
                and self._kernel[1][0] <= now - _ENDING_S):
@@ -277,6 +282,8 @@ class MemoryGuard:
     def _end_one(self, guests: Sequence[Secondary], available: int) -> None:
         """End the lowest, unless one is ending whose memory may suffice."""
         now = self._clock()
+        if self._kernel_at is not None and now - self._kernel_at < _RETURNS_S:
+            return      # what the kernel has ended comes back in no time
         if self._ended is not None:
             last, at = self._ended
             # Its memory is back before the process has ended.

@@ -221,6 +221,16 @@ class TestGuard(Base):
         self.step(500)
         self.assertEqual((['u3'], []), (self.killed, self.lost))
 
+    def test_the_kernel_and_we_do_not_end_two_for_one(self):
+        self.kernel(5)
+        self.step(500)
+        self.kernel(6)
+        self.step(10)
+        self.step(10, 0.4)
+        self.assertEqual([], self.killed)
+        self.step(10, 0.6)
+        self.assertEqual(['u3'], self.killed)
+
     def test_a_kernel_that_does_not_count(self):
         self.host.write('proc/vmstat', 'nr_free_pages 3')
         for _ in range(3):
