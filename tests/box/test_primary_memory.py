@@ -23,17 +23,19 @@ import cgroups
 import guest
 import secondaries
 from secondary_scheduler.agent import processes
+from secondary_scheduler.model import vocabulary
 from tests.box import fleet as fleets
 from tests.box import machine, primaries
 from tests.box.services import agent_status, wait_until
 
 FLAVOR, MEMORY_MB = 'test-primary', 256
-MEMBERS = [(f'test-holder-{n}', 'secondary', None) for n in range(6)]
+HOLDER, HELD_MB = 'test-holder', 240
+MEMBERS = [(f'test-holder-{n}', HOLDER, None) for n in range(4)]
 EMPTY_RUNS, FULL_RUNS = 3, 10
 #: How much later a primary may have touched all of its memory, in seconds.
 LATER_S = 2.0
 #: With fewer a host is filled anew.
-FEWEST = 3
+FEWEST = 2
 #: What is left beside the headroom when the host counts as full, in percent.
 SLACK = 1.0
 #: Who has run for so long is no passing child of somebody's, in seconds.
@@ -56,16 +58,28 @@ class Run:
         return f'{self.boot:.2f} + {self.touch:.2f} s'
 
 
+def make_flavors(cloud) -> None:
+    """Make the primaries' flavor and the secondaries', if they are not there.
+    """
+    for name, memory_mb in ((FLAVOR, MEMORY_MB), (HOLDER, HELD_MB)):
+        if cloud.compute.find_flavor(name):
+            continue
+        flavor = cloud.compute.create_flavor(name=name, vcpus=1,
+                                             ram=memory_mb, disk=1)
+        if name == HOLDER:
+            cloud.compute.create_flavor_extra_specs(
+                flavor, vocabulary.secondary_extra_specs(
+                    1, memory_mb, 1, vocabulary.SecondaryMark(priority=5)))
+
+
 @pytest.fixture
 def host(cloud, empty_cloud, switch, hosts):
     """A host without secondaries that has all the CPU, and the only one."""
     fleets.remove_leftovers(cloud)
     name, *others = hosts
-    services = {one.host: one for one in cloud.compute.services(
+    services = {one.host: one.id for one in cloud.compute.services(
         binary='nova-compute')}
-    if not cloud.compute.find_flavor(FLAVOR):
-        cloud.compute.create_flavor(name=FLAVOR, vcpus=1, ram=MEMORY_MB,
-                                    disk=1)
+    make_flavors(cloud)
     for other in others:
         cloud.compute.disable_service(services[other])
     group = cgroups.path('cpu', f'hosts/{name}')
