@@ -317,9 +317,9 @@ class Balloon:
 
     That may hang, so it has a thread of its own.  A guest without a driver
     for it keeps what it has.  ``least`` is what it is left with, in percent
-    of its memory: whose owner runs the host's secondaries owns no balloon of
-    theirs, so one that is found smaller when nothing presses (it has moved
-    here, or the agent was started anew) gets all of its memory back.
+    of its memory; 100 leaves all balloons alone.  Otherwise they are ours: a
+    guest that is found smaller when nothing presses (it has moved here, or
+    the agent was started anew) gets all of its memory back.
     """
 
     def __init__(self, connect: Callable[[], typing.Any],
@@ -336,6 +336,8 @@ class Balloon:
 
     def step(self) -> None:
         """Give each guest what it is to have now, unless it has it."""
+        if self._least >= 100.0:
+            return
         wanted = self._least if self._pressing() else 100.0
         guests = {(guest.uuid, guest.pid, guest.started): guest
                   for guest in self._guests()}

@@ -5,7 +5,7 @@ sensor, and both write limits themselves.  Everything that may hang (libvirt,
 the broker, Placement) has a thread of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import contextlib
 import fcntl
 import functools
@@ -118,6 +118,21 @@ def make_throttles(conf: cfg.ConfigOpts,
         conf.secondary_agent.libvirt_uri), reread, dry_run)
 
 
+def make_balloon(conf: cfg.ConfigOpts,
+                 guests: Callable[[], Iterable[Secondary]],
+                 pressing: Callable[[], bool] = lambda: False,
+                 connect: Callable[[], typing.Any] | None = None
+                 ) -> memory_guard.Balloon:
+    """Return what fills and empties balloons, as the configuration wants it.
+
+    By default it empties them.
+    """
+    options = conf.secondary_agent
+    return memory_guard.Balloon(
+        connect or libvirt_opener(options.libvirt_uri), guests, pressing,
+        options.balloon_least)
+
+
 class Agent:
     """All parts of the agent of one host.
 
@@ -176,11 +191,10 @@ class Agent:
             self.domains.secondaries, self.actuator,
             self.floors, self._floor, self._kill, self._note_killed,
             lambda: memory_guard.GuardOptions.read(conf), hierarchy.proc)
-        self.balloon = memory_guard.Balloon(
-            connect or libvirt_opener(options.libvirt_uri), lambda: [
-                guest for guest in self.domains.secondaries()
-                if not self.floors.operated(guest.uuid)],
-            lambda: self.guard.pressing, options.balloon_least)
+        self.balloon = make_balloon(conf, lambda: [
+            guest for guest in self.domains.secondaries()
+            if not self.floors.operated(guest.uuid)],
+            lambda: self.guard.pressing, connect)
         self.killed = Killed(store)
         forecast = forecasts.load(conf)
         self.outlook = reporter.Outlook(forecast)
@@ -431,8 +445,7 @@ class Agent:
             if options.dirty_rate_interval:
                 self._every(options.dirty_rate_interval, self.memory.measure,
                             'memory')
-            if options.balloon_least < 100:
-                self._every(1.0, self.balloon.step, 'balloon')
+            self._every(1.0, self.balloon.step, 'balloon')
             self._start_talking()
 
     def _start_metrics(self, address: str, port: int) -> None:

@@ -106,6 +106,7 @@ def release(conf: cfg.ConfigOpts) -> int:
                         and _release_devices(throttles, guest)
                         for guest in guests])
             actuator.free_slice()
+            service.make_balloon(conf, lambda: guests).step()
     except service.AlreadyRunning as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2

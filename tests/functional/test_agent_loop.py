@@ -56,6 +56,7 @@ class Loop(test_service.Base):
                            g0=guests[0], g1=guests[1], g2=guests[2])
                 used += (self.primary + sum(guests)) / 2
                 self.agent.step()
+            self.agent.gauges.measure('memory')
             self.agent.check()
             self.states.append(self.agent.trigger.reports[0].state)
             self.totals.append(used)

@@ -372,6 +372,12 @@ class TestBalloon(Base):
         self.pressing = False
         self.assertEqual([('u1', 1000)], self.steps())
 
+    def test_by_default_they_are_nobodys_business(self):
+        self.balloon = memory_guard.Balloon(
+            lambda: self, lambda: self.guests, lambda: True, 100.0)
+        self.memory['u1'] = 500
+        self.assertEqual([], self.steps())
+
     def test_who_comes_small_is_given_all(self):
         self.guests.append(secondary(2))
         self.assertEqual([('u2', 1000)], self.steps())

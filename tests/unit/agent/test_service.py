@@ -789,6 +789,20 @@ class Commands(Base):
         self.assertEqual(0, self.call('release')[0])
         self.assertEqual(before, self.host.fingerprint())
 
+    def test_release_empties_balloons_that_were_ours(self):
+        self.host.guest(0)
+        self.make()
+        domain = mock.Mock(info=lambda: [1, 1000, 600, 1, 0])
+        connection = mock.Mock(lookupByUUIDString=lambda uuid: domain)
+        with mock.patch.object(service, 'libvirt_opener',
+                               return_value=lambda: connection):
+            self.call('release')
+            domain.setMemoryFlags.assert_not_called()
+            with open(self.file, 'a') as file:
+                file.write('balloon_least = 60\n')
+            self.call('release')
+        domain.setMemoryFlags.assert_called_once_with(1000, 1)
+
     def test_release_needs_a_stopped_agent(self):
         held = service.lock(self.host.store)
         self.addCleanup(held.close)
