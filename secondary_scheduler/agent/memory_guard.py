@@ -286,9 +286,8 @@ class MemoryGuard:
             return      # what the kernel has ended comes back in no time
         if self._ended is not None:
             last, at = self._ended
-            # Its memory is back before the process has ended.
-            if now - at < _RETURNS_S and processes.start_time(
-                    last.pid, self._proc) == last.started:
+            if now - at < _RETURNS_S and not processes.is_over(
+                    last.pid, last.started, self._proc):
                 return
         self._doomed &= {(guest.pid, guest.started) for guest in guests}
         order = sorted(

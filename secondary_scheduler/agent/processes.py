@@ -21,6 +21,22 @@ def start_time(pid: int, proc: str = '/proc') -> int | None:
         return None
 
 
+def is_over(pid: int, started: int, proc: str = '/proc') -> bool:
+    """Tell whether nothing is left of a process, its memory included.
+
+    Where threads are still ending, the process counts as a dead one already
+    (``start_time``), but the last of them gives the memory back.
+    """
+    try:
+        with open(f'{proc}/{pid}/stat', 'rb') as file:
+            fields = file.read().rpartition(b')')[2].split()
+        return int(fields[19]) != started or (
+            fields[0] in (b'Z', b'X')
+            and len(os.listdir(f'{proc}/{pid}/task')) <= 1)
+    except (OSError, ValueError, IndexError):
+        return True
+
+
 def age(started: int, proc: str = '/proc') -> float | None:
     """Return how many seconds ago a process started, None if unknown.
 

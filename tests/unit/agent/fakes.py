@@ -172,6 +172,14 @@ class Host:
             ['/usr/bin/qemu', '-name', f'guest={name},debug-threads=on',
              '-uuid', uuid, '']))
 
+    def zombie(self, pid, started, threads):
+        """Let a process be one that ends, with so many threads left."""
+        stat = ['Z', '1'] + ['0'] * 17 + [str(started)] + ['0'] * 20
+        self.write(f'proc/{pid}/stat', f'{pid} (qemu) ' + ' '.join(stat))
+        shutil.rmtree(self.path(f'proc/{pid}/task'), ignore_errors=True)
+        for thread in range(threads):
+            os.makedirs(self.path(f'proc/{pid}/task/{pid + thread}'))
+
     def scope(self, name, number):
         if self.version == 1:
             return f'{self.slice}/qemu-{number}-{name}.libvirt-qemu'

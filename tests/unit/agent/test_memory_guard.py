@@ -151,7 +151,12 @@ class TestGuard(Base):
         self.assertEqual(['u3'], self.killed)
         self.step(20, 0.2)
         self.assertEqual(['u3'], self.killed)
-        self.end(103)   # its memory is back, and others have taken it
+        self.host.zombie(103, 3, threads=2)
+        self.guests.pop()
+        self.step(20, 0.02)
+        self.assertEqual(['u3'], self.killed)
+        # Its memory is back, and others have taken it.
+        self.host.zombie(103, 3, threads=1)
         self.step(20, 0.02)
         self.assertEqual(['u3', 'u2'], self.killed)
         self.step(20, 0.4)
