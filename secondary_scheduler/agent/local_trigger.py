@@ -127,9 +127,12 @@ class LocalTrigger:
                 policy.text, policy.resource, policy.threshold,
                 policy.timelimit, value, trigger.failed, state))
             if trigger.local_due:
-                # Nobody is killed for what was not measured.
-                self._last_resort(policy, guests, options.kill
-                                  and value is not None)
+                # Nobody is killed for what was not measured, nor for what is
+                # only to be expected.
+                self._last_resort(
+                    policy, guests, options.kill and value is not None
+                    and value - self._gauges.coming(policy.resource)
+                    > policy.threshold)
         self.reports = tuple(reports)
         self._lift(resolved, guests, usage.primary, options)
 

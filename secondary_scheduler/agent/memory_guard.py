@@ -123,6 +123,29 @@ class Demand:
 
 
 @dataclasses.dataclass(frozen=True)
+class Look:
+    """How memory stands, in bytes.
+
+    ``coming`` is what new primaries have yet to touch.
+    """
+
+    total: int
+    available: int
+    headroom: int
+    coming: int
+
+    @property
+    def level(self) -> Level:
+        """How short of memory the host is."""
+        for level, part in ((Level.CRITICAL, self.headroom // 4),
+                            (Level.SCARCE, self.headroom // 2),
+                            (Level.SHORT, self.headroom)):
+            if self.available < part:
+                return level
+        return Level.CALM
+
+
+@dataclasses.dataclass(frozen=True)
 class GuardOptions:
     """What the guard reads from the configuration.
 
@@ -177,15 +200,20 @@ class MemoryGuard:
         #: When the kernel had ended how many.
         self._kernel: deque[tuple[float, int]] = deque()
         self._kernel_at: float | None = None
-        #: What the last look has found, in bytes; None if it did not succeed.
-        self.available: int | None = None
-        self.headroom: int | None = None
-        self.total = 0
-        self.coming = 0
-        self.level: Level | None = None
+        #: What the last look has found, None if it did not succeed.
+        self.seen: Look | None = None
         self.kills = 0
-        #: Whether anything has been done that is to be undone.
-        self.pressing = False
+        self._pressed: set[tuple[int, int]] = set()
+
+    @property
+    def level(self) -> Level | None:
+        """How short of memory the host is, None if that is not known."""
+        return self.seen and self.seen.level
+
+    @property
+    def pressing(self) -> bool:
+        """Whether anything has been done that is to be undone."""
+        return bool(self._pressed)
 
     def held(self, guest: Secondary) -> int:
         """Return the memory that a secondary holds now, in bytes."""
@@ -194,39 +222,43 @@ class MemoryGuard:
     def step(self) -> float:
         """Look once, and do what it asks for; return the seconds to wait."""
         options, guests = self._options(), self._guests()
-        try:
-            total, available = self._memory()
-        except (OSError, ValueError) as exc:
-            if self.level is not None or self.available is not None:
-                LOG.warning('It is not known how much memory is free: %s',
-                            exc)
-            self.available = self.headroom = self.level = None
-            self._look_for_lost(guests)
-            return LOOK_S
-        spare = options.headroom(total)
-        before = self.level
-        self.available, self.headroom, self.total = available, spare, total
-        self.coming = self._demand.read()
-        self.level = _level(available, spare)
+        seen = self._look(options)
         self._look_for_lost(guests)
-        if (self.level or Level.CALM) > (before or Level.CALM):
-            LOG.warning('Memory is %(level)s: %(available)d of %(total)d MiB '
-                        'are available, of which %(headroom)d are to be kept '
-                        'free', {'level': self.level.name.lower(),
-                                 'available': available >> 20,
-                                 'total': total >> 20,
-                                 'headroom': spare >> 20})
-        if self.level is Level.CALM:
+        if seen is None:
+            return LOOK_S
+        if seen.level is Level.CALM:
             self._relax(guests, options.calm_after)
         else:
             self._calm_since = None
-            self._press(guests, self.level)
-            if self.level is Level.CRITICAL and options.kill:
-                self._end_one(guests, available)
-        growing = bool(spare and self.coming)
-        if self.level is Level.CRITICAL or (self.level and growing):
+            self._press(guests, seen.level)
+            if seen.level is Level.CRITICAL and options.kill:
+                self._end_one(guests, seen.available)
+        growing = bool(seen.headroom and seen.coming)
+        if seen.level is Level.CRITICAL or (seen.level and growing):
             return RUSH_S
-        return QUICK_LOOK_S if growing or available < 2 * spare else LOOK_S
+        return (QUICK_LOOK_S if growing or seen.available < 2 * seen.headroom
+                else LOOK_S)
+
+    def _look(self, options: GuardOptions) -> Look | None:
+        before = self.seen
+        try:
+            total, available = self._memory()
+        except (OSError, ValueError) as exc:
+            if before is not None:
+                LOG.warning('It is not known how much memory is free: %s',
+                            exc)
+            self.seen = None
+            return None
+        seen = self.seen = Look(total, available, options.headroom(total),
+                                self._demand.read())
+        if seen.level > (Level.CALM if before is None else before.level):
+            LOG.warning('Memory is %(level)s: %(available)d of %(total)d MiB '
+                        'are available, of which %(headroom)d are to be kept '
+                        'free', {'level': seen.level.name.lower(),
+                                 'available': available >> 20,
+                                 'total': total >> 20,
+                                 'headroom': seen.headroom >> 20})
+        return seen
 
     def _look_for_lost(self, guests: Sequence[Secondary]) -> None:
         """Find out which secondaries the kernel has ended for their memory.
@@ -257,9 +289,10 @@ class MemoryGuard:
                 self._lost(guest, 'memory: ended by the kernel')
 
     def _press(self, guests: Sequence[Secondary], level: Level) -> None:
-        self.pressing = True
         for guest in guests:
-            self._actuator.press_memory(guest)
+            if (guest.pid, guest.started) not in self._pressed:
+                self._pressed.add((guest.pid, guest.started))
+                self._actuator.press_memory(guest)
             if level >= Level.SCARCE and Reason.MEMORY not in (
                     self._floors.reasons(guest.uuid)):
                 LOG.warning('Taking %s to the floor, where it takes no more '
@@ -274,7 +307,7 @@ class MemoryGuard:
             self._calm_since = now
         if now - self._calm_since < calm_after:
             return
-        self.pressing = False
+        self._pressed.clear()
         for guest in guests:
             self._actuator.relax_memory(guest)
             self._floors.drop(guest.uuid, Reason.MEMORY)
@@ -296,19 +329,11 @@ class MemoryGuard:
             for guest in guests
             if (guest.pid, guest.started) not in self._doomed)
         for _, guest in order:
+            self._doomed.add((guest.pid, guest.started))
             if self._kill(guest, f'memory: {available >> 20} MiB left'):
                 self.kills += 1
                 self._ended = guest, now
-                self._doomed.add((guest.pid, guest.started))
                 return
-
-
-def _level(available: int, spare: int) -> Level:
-    for level, part in ((Level.CRITICAL, spare // 4),
-                        (Level.SCARCE, spare // 2), (Level.SHORT, spare)):
-        if available < part:
-            return level
-    return Level.CALM
 
 
 class Balloon:

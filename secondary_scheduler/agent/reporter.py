@@ -19,7 +19,7 @@ from secondary_scheduler.agent.forecasts import Forecast
 from secondary_scheduler.agent.killed import Killed
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
-from secondary_scheduler.agent.memory_guard import MemoryGuard
+from secondary_scheduler.agent.memory_guard import Look, MemoryGuard
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.rates import RateControl
 from secondary_scheduler.agent.resources import Gauges
@@ -210,23 +210,23 @@ class Reporter:
         What they and new primaries have yet to touch is counted as used, and
         so is what the primary is expected to use beside what it does.
         """
-        guard = self._guard
-        if guard.available is None or guard.headroom is None:
+        seen = self._guard.seen
+        if seen is None:
             return 0
         guests = self._domains.secondaries()
         theirs = sum(guest.memory_mb for guest in guests) << 20
-        held = {guest.uuid: guard.held(guest) for guest in guests}
+        held = {guest.uuid: self._guard.held(guest) for guest in guests}
         untouched = sum(max(0, (guest.memory_mb << 20) - held[guest.uuid])
                         for guest in guests)
-        primary = (guard.total - guard.available + guard.coming
+        primary = (seen.total - seen.available + seen.coming
                    - sum(held.values()))
-        self._memory_outlook.push(100.0 * primary / guard.total)
+        self._memory_outlook.push(100.0 * primary / seen.total)
         forecast = self._memory_outlook.forecast or 0.0
-        growth = max(0, int(forecast / 100 * guard.total) - primary)
-        free = (guard.available - guard.headroom - guard.coming - untouched
+        growth = max(0, int(forecast / 100 * seen.total) - primary)
+        free = (seen.available - seen.headroom - seen.coming - untouched
                 - growth)
         # In steps: Placement need not be told of each MiB.
-        step = max(1, guard.total // _STEPS)
+        step = max(1, seen.total // _STEPS)
         return max(0, theirs + free // step * step) >> 20
 
     def build(self) -> HostReport:
@@ -300,11 +300,7 @@ class Reporter:
             'priority_effective': dict(self._actuator.effective),
             'problems': self._actuator.problems,
             'sensors': self._gauges.problems,
-            'memory': {'available_mb': _mb(self._guard.available),
-                       'headroom_mb': _mb(self._guard.headroom),
-                       'coming_mb': _mb(self._guard.coming),
-                       'level': (None if self._guard.level is None
-                                 else self._guard.level.name.lower())},
+            'memory': _memory(self._guard.seen),
             'sensor_costs': {
                 name: {'percent': round(cost.percent, 3), 'over': cost.over}
                 for name, cost in self._gauges.costs.items()},
@@ -334,8 +330,13 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in values.items()}
 
 
-def _mb(size: int | None) -> int | None:
-    return None if size is None else size >> 20
+def _memory(seen: Look | None) -> dict[str, typing.Any]:
+    if seen is None:
+        return dict.fromkeys(('available_mb', 'headroom_mb', 'coming_mb',
+                              'level'))
+    return {'available_mb': seen.available >> 20,
+            'headroom_mb': seen.headroom >> 20,
+            'coming_mb': seen.coming >> 20, 'level': seen.level.name.lower()}
 
 
 def _memory_mb() -> int:

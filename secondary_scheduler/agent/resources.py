@@ -381,15 +381,21 @@ class Gauges:
                     kept.popleft()
 
     def _expected(self, resource: str, reading: Reading) -> Reading:
-        coming = self._coming.get(resource)
-        if coming is None or reading.total is None:
+        if resource not in self._coming or reading.total is None:
             return reading
-        return dataclasses.replace(reading, total=reading.total + coming())
+        coming = self._coming[resource]()
+        return dataclasses.replace(reading, total=reading.total + coming,
+                                   coming=coming)
 
     def total(self, resource: str) -> float | None:
         """Return the whole host's use now, None if it is not known."""
         reading = self.latest(resource)
         return None if reading is None else reading.total
+
+    def coming(self, resource: str) -> float:
+        """Return what of the total is not used yet."""
+        reading = self.latest(resource)
+        return 0.0 if reading is None else reading.coming
 
     def latest(self, resource: str) -> Reading | None:
         """Return the last reading, None if it is too old to tell of now."""

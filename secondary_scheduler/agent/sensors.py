@@ -35,13 +35,15 @@ class Reading:
     ``total`` is the whole host, ``instances`` each secondary by UUID; what is
     None or missing there was not measured.  ``why`` it was not is said where
     that is not for the moment only.  ``capacity`` is what 100 % is: bytes a
-    second of a link or of disks.
+    second of a link or of disks.  ``coming`` is the part of the total that is
+    not used yet, but may be at any moment.
     """
 
     total: float | None
     instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
     capacity: float | None = None
     why: str = dataclasses.field(default='', kw_only=True)
+    coming: float = dataclasses.field(default=0.0, kw_only=True)
 
     @property
     def primary(self) -> float | None:

@@ -30,10 +30,13 @@ class Meter:
 
 class Gauges:
     def __init__(self):
-        self.totals = {}
+        self.totals, self.expected = {}, {}
 
     def total(self, resource):
         return self.totals.get(resource)
+
+    def coming(self, resource):
+        return self.expected.get(resource, 0.0)
 
 
 class Base(unittest.TestCase):
@@ -233,6 +236,19 @@ class Memory(Base):
         self.seconds(7)
         self.assertIs(PolicyState.HELD, self.state)
         self.assertFalse(self.floors.floored('u2'))
+
+    def test_nobody_is_killed_for_what_is_only_expected(self):
+        self.options = make_options(kill=True)
+        resource = self.resolved.policies[0].resource
+        limit = self.resolved.policies[0].threshold
+        self.gauges.totals[resource] = limit + 5.0
+        self.gauges.expected[resource] = 5.0
+        self.seconds(self.resolved.policies[0].timelimit)
+        self.assertEqual([], self.killed)
+        self.assertTrue(self.floored)
+        self.gauges.expected[resource] = 4.0
+        self.seconds(1)
+        self.assertEqual(['u1'], self.killed)
 
     def test_one_at_a_time_is_killed_and_who_is_worth_least_first(self):
         self.options = make_options(kill=True)

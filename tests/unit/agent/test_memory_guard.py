@@ -191,7 +191,7 @@ class TestGuard(Base):
         self.step(10)
         self.assertEqual(1.0, self.step(None))
         self.assertIsNone(self.guard.level)
-        self.assertIsNone(self.guard.available)
+        self.assertIsNone(self.guard.seen)
         self.assertEqual(['u3'], self.killed)
         # Nor is anything undone.
         for _ in range(10):
