@@ -84,6 +84,9 @@ EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
             SLOTS: 'slots <= 3 on host:node1',
             CORES: 'cores <= 4 on host:node1'}
 
+#: As many as no policy needs; what is longer is a slip of the hand.
+_DIGITS = r'\d{1,7}'
+
 ScopeKind = typing.Literal['all', 'aggregate', 'host']
 
 
@@ -193,15 +196,15 @@ class _Scanner:
 def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
     if resource in STATIC:
         what = 'secondaries' if resource == SLOTS else 'CPUs'
-        count = scan.need(r'\d+(?![\d.%])', f'a whole number of {what}')
+        count = scan.need(rf'{_DIGITS}(?![\d.%])', f'a whole number of {what}')
         return float(count[0]), str(int(count[0]))
     if kind_of(resource) == PROBE:
-        found = scan.need(r'\d+(?:\.\d+)?(?![\d.]|\s*%)',
+        found = scan.need(rf'{_DIGITS}(?:\.\d{{1,9}})?(?![\d.]|\s*%)',
                           'a number in the unit of the probe')[0]
         if float(found) >= _LARGEST:
             scan.fail(f'the limit of a probe is below {_LARGEST:g}')
         return float(found), f'{decimal.Decimal(found).normalize():f}'
-    number = scan.need(r'(\d+(?:\.\d+)?)\s*%',
+    number = scan.need(rf'({_DIGITS}(?:\.\d{{1,9}})?)\s*%',
                        'a percentage of the host, like 90%')
     threshold = float(number[1])
     if threshold > 100:
@@ -214,7 +217,7 @@ def _timelimit(scan: _Scanner, resource: str) -> int:
         if resource in STATIC:
             return STATIC_TIMELIMIT
         scan.fail('expected "for" and a timelimit, like "for 10s"')
-    seconds = scan.need(r'(\d+)\s*s\b', 'whole seconds, like 10s')
+    seconds = scan.need(rf'({_DIGITS})\s*s\b', 'whole seconds, like 10s')
     timelimit = int(seconds[1])
     if not MIN_TIMELIMIT <= timelimit <= MAX_TIMELIMIT:
         scan.fail(f'the timelimit must be from {MIN_TIMELIMIT}s to '
@@ -288,4 +291,5 @@ def parse_all(texts: Iterable[str], resources: Sequence[str] = HELD,
 def fingerprint(policies: Iterable[Policy]) -> str:
     """Return 16 hex digits that two equal sets of policies share."""
     texts = '\n'.join(sorted({policy.text for policy in policies}))
-    return hashlib.sha256(texts.encode()).hexdigest()[:16]
+    return hashlib.sha256(texts.encode(
+        errors='backslashreplace')).hexdigest()[:16]

@@ -9,6 +9,7 @@ thread of its own, listening starts on one and is retried for ever.
 """
 
 from collections.abc import Callable, Mapping
+import textwrap
 import threading
 import typing
 
@@ -263,7 +264,13 @@ class _ReportEndpoint:
                 typing.cast(Mapping[str, typing.Any], report))
         except Exception as exc:
             self.dropped += 1
-            LOG.debug('Dropped a report that cannot be read: %s', exc)
+            # Whoever sends nonsense does not fill the log: told are the
+            # first, the second, the fourth ...
+            if self.dropped & (self.dropped - 1) == 0:
+                LOG.warning('Dropped %(number)d reports so far that cannot be '
+                            'read, the last one: %(reason)s',
+                            {'number': self.dropped,
+                             'reason': textwrap.shorten(str(exc), 200)})
             return
         self.received += 1
         try:

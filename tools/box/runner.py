@@ -3,7 +3,8 @@
     tests/unit         fast, no service, no root
     tests/functional   several parts together, no service
     tests/box          on the one-machine cloud, which is brought up
-    -m soak            the long ones, only by "box soak"
+    -m soak            the long ones, only by "box soak", which also feeds
+                       ten times as much to the tests in test_fuzz.py
 """
 
 import os
@@ -13,7 +14,7 @@ import layout
 import shell
 
 
-def _pytest(*arguments: str, netns: bool = False) -> int:
+def _pytest(*arguments: str, netns: bool = False, **more: str) -> int:
     command = [str(layout.BIN / 'python'), '-m', 'pytest', *arguments]
     if netns:
         command = shell.inside_netns(command)
@@ -21,7 +22,12 @@ def _pytest(*arguments: str, netns: bool = False) -> int:
         command, cwd=layout.SOURCE,
         env={**os.environ, **layout.credentials(),
              'PYTHONPATH': str(layout.HERE),
-             'PYTHONWARNINGS': 'ignore'}).returncode
+             'PYTHONWARNINGS': 'ignore', **more}).returncode
+
+
+def _fuzz() -> int:
+    return _pytest('-q', *map(str, sorted(layout.SOURCE.glob(
+        'tests/unit/*/test_fuzz.py'))), HYPOTHESIS_PROFILE='search')
 
 
 def run_tests(arguments, up, soak: bool) -> int:
@@ -38,5 +44,8 @@ def run_tests(arguments, up, soak: bool) -> int:
         sessions = [['tests/functional', 'tests/box']]
     else:
         sessions = [['tests/unit', 'tests/functional'], ['tests/box']]
-    return max(_pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
-                       netns=True) for chosen in sessions)
+    codes = [_pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
+                     netns=True) for chosen in sessions]
+    if soak and not arguments.tests:
+        codes.append(_fuzz())
+    return max(codes)

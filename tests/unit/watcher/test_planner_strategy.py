@@ -345,6 +345,22 @@ class StrategyTest(fakes.WatcherTestCase):
         values = {i.name: i.value for i in solution.efficacy_indicators}
         self.assertEqual(0, values['violated_hosts_resolved'])
 
+    def test_a_thousand_violations_at_once(self):
+        """A tenth may be preempted for them, whoever has reported them."""
+        names = [f'n{number}' for number in range(1000)]
+        self.cloud.known = {one.uuid: one for one in (
+            fakes.server(number, name)
+            for number, name in enumerate(names, 1))}
+        self.cloud.places = {name: fakes.host(name) for name in names}
+        self.seen.refresh()
+        self.audit(1)
+        for name in names:
+            self.report(name, 95.0, violated=True)
+        with self.assertLogs(strategy.LOG.logger, 'ERROR') as logs:
+            solution = self.oneshot(hosts=names, decision='priority')
+        self.assertEqual([('suspend', '-')] * 100, self.kinds(solution))
+        self.assertIn('at most 100', logs.output[0])
+
     def test_a_plan_with_faults_is_not_carried_out(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)

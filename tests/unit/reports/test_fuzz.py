@@ -1,0 +1,150 @@
+"""Whoever has an account of the broker may send anything."""
+
+import json
+import unittest
+from unittest import mock
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from oslo_messaging.rpc import dispatcher
+
+from secondary_scheduler.model.reports import HostReport
+from secondary_scheduler.reports import book, bus
+from secondary_scheduler.watcher import violations
+from tests.unit import fuzzing
+from tests.unit.agent import fakes, test_service
+from tests.unit.model.test_reports import report
+
+NOW = 1000.0
+REPORT = report(time=NOW).to_dict()
+#: A number that computing stumbles over.
+HUGE = 10 ** 400
+
+
+def with_part(part, **changes):
+    return {**REPORT, part: [{**REPORT[part][0], **changes}]}
+
+
+class Reports(unittest.TestCase):
+
+    def setUp(self):
+        self.log = fuzzing.Log(self)
+
+    @fuzzing.fuzzed
+    @given(fuzzing.values | fuzzing.changed(json.loads(json.dumps(REPORT))))
+    @example({**REPORT, 'time': HUGE})
+    @example({**REPORT, 'usage': {'mem': True}})
+    @example(with_part('policies', state=[]))
+    @example(with_part('policies', threshold=float('nan')))
+    @example(with_part('instances', usage={1: 1.0}))
+    @example(with_part('instances', cpu=True))
+    def test_what_is_taken_in_can_be_computed_with(self, data):
+        heard = book.HostBook(lambda: 30.0, lambda: NOW)
+        window = violations.Window()
+
+        def take(read):
+            if heard.accept(read):
+                window.note(read, NOW)
+
+        endpoint = bus._ReportEndpoint(take)
+        self.log.lines.clear()
+        endpoint.report({}, data)
+        self.assertEqual(1, endpoint.received + endpoint.dropped)
+        # The first that is dropped is told, and nothing else has happened.
+        self.assertEqual(endpoint.dropped, len(self.log.lines))
+        for name, read in heard.hosts().items():
+            self.assertIsInstance(name, str)
+            again = json.dumps(read.to_dict(), allow_nan=False)
+            self.assertEqual(read, HostReport.from_dict(json.loads(again)))
+            sum(one.cpu or 0.0 for one in read.instances)
+            max((one.threshold for one in read.policies), default=0.0)
+        window.relief(60.0, NOW)
+        window.due(1.0, NOW)
+
+
+class Calls(test_service.Base):
+    """Calls of an agent, as oslo.messaging hands them over."""
+
+    def setUp(self):
+        super().setUp()
+        self.host.guest(0)
+        self.host.guest(1, specs={})
+        self.agent = self.make()
+        self.agent.step()
+        self.before = self.host.fingerprint()
+        self.dispatcher = dispatcher.RPCDispatcher(
+            [bus._AgentEndpoint(self.agent)], None)
+
+    def call(self, method, args):
+        """Return the answer, None if there is no such call."""
+        incoming = type('Incoming', (), {
+            'ctxt': {}, 'message': {'method': method, 'args': args},
+            'client_timeout': None})()
+        try:
+            return self.dispatcher.dispatch(incoming)
+        except (dispatcher.NoSuchMethod, TypeError):
+            return None
+
+    def check(self):
+        """Nothing was written, and nobody is where he was not before."""
+        self.assertEqual(self.before, self.host.fingerprint())
+        self.assertEqual({fakes.UUIDS[0]}, {
+            one.uuid for one in self.agent.domains.secondaries()})
+
+    METHODS = ('hand_over', 'thaw_hint', 'get_status')
+
+    @fuzzing.fuzzed
+    @given(st.sampled_from(METHODS),
+           fuzzing.values.filter(lambda one: one != fakes.UUIDS[0])
+           | st.just(fakes.UUIDS[1]), fuzzing.values)
+    def test_about_what_is_no_secondary(self, method, uuid, migrates):
+        args = {} if method == 'get_status' else {'uuid': uuid}
+        if method == 'hand_over':
+            args['migrates'] = migrates
+        answer = self.call(method, args)
+        if method == 'hand_over':
+            self.assertFalse(answer['ok'])
+            self.assertIn('no secondary', answer['reason'])
+            json.dumps(answer)
+        elif method == 'thaw_hint':
+            self.assertIsNone(answer)
+        self.assertFalse(self.agent.floors._until)
+        self.check()
+
+    @fuzzing.fuzzed
+    @given(st.text(max_size=12) | st.sampled_from(
+        (*METHODS, *dir(test_service.service.Agent))),
+        st.dictionaries(st.sampled_from(('uuid', 'migrates', 'self', 'ctxt'))
+                        | st.text(max_size=5), fuzzing.values, max_size=3))
+    def test_any_method(self, method, args):
+        answer = self.call(method, args)
+        if method not in self.METHODS:
+            self.assertIsNone(answer)
+        self.check()
+
+    @fuzzing.fuzzed
+    @given(fuzzing.values)
+    def test_a_hand_over_lifts_no_more_than_it_may(self, migrates):
+        answer = self.call('hand_over', {'uuid': fakes.UUIDS[0],
+                                         'migrates': migrates})
+        self.assertTrue(answer['ok'])
+        self.assertEqual('1000 100000', self.host.quota(0))
+
+
+class Descriptions(test_service.Base):
+    """What comes back to an agent that asks who its host is."""
+
+    @fuzzing.fuzzed
+    @given(fuzzing.values | fuzzing.changed(
+        {'aggregates': ['a', 'b'], 'total': {}}))
+    def test_any_answer(self, answer):
+        if not hasattr(self, 'agent'):
+            self.agent = self.make()
+        sender = mock.Mock(spec=bus.ReportSender)
+        # What ``describe_host`` makes of an answer that is no object.
+        sender.describe_host.return_value = (
+            answer if isinstance(answer, dict) else None)
+        self.agent._describe(sender)
+        # It names aggregates and nothing more: this policy is on all hosts.
+        self.assertEqual(['cpu <= 90% for 10s'], [
+            one.text for one in self.agent.policies.current.policies])
