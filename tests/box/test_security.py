@@ -1,4 +1,4 @@
-"""What the credentials on a compute host allow (doc, "Security").
+"""What tenants and the credentials on a compute host can do (doc, "Security").
 
 The agents of the box have what the documentation says they need, so that all
 other tests show that it is enough; these show that it is no more.
@@ -17,9 +17,52 @@ import layout
 from secondary_scheduler.model import vocabulary
 import seed
 from tests.box import services
+from tests.box.primaries import delete
 
 OTHER = 'secondary_agent.{}'
+SCHEDULER_LOG = 'nova-scheduler-service.log'
 ANYTHING = str(uuid.UUID(int=1))
+
+
+# -- a tenant ---------------------------------------------------------------
+@pytest.fixture
+def boot(owner, empty_cloud):
+    """Boot a secondary from an image of the tenant's own."""
+    images, servers = [], []
+
+    def boot(**properties):
+        images.append(owner.image.create_image(
+            name='test-own', disk_format='raw', container_format='bare',
+            data=bytes(1 << 20), **properties))
+        servers.append(owner.compute.create_server(
+            name='test-own', networks='none', image_id=images[-1].id,
+            flavor_id=owner.compute.find_flavor('secondary').id))
+        return servers[-1].id
+
+    yield boot
+    delete(owner, *(one.id for one in servers))
+    for one in images:
+        owner.image.delete_image(one)
+
+
+def test_an_image_gets_no_core_for_itself(boot):
+    with pytest.raises(openstack.exceptions.BadRequestException,
+                       match='CPU pinning'):
+        boot(hw_cpu_policy='dedicated')
+
+
+@pytest.mark.parametrize('properties', [
+    {'hw_numa_nodes': '1'}, {'hw_mem_encryption': 'true'}])
+def test_an_image_gets_nothing_of_a_primarys(owner, boot, hosts, properties):
+    services.wait_until(lambda: any(
+        services.agent_status(host).get('admission') for host in hosts), 60,
+        'a host takes secondaries')
+    offset = services.log_size(SCHEDULER_LOG)
+    uuid = boot(**properties)
+    services.wait_until(lambda: owner.compute.get_server(
+        uuid).status == 'ERROR', 60, 'no host is found')
+    assert f'No host for secondary instance {uuid}' in services.log_since(
+        SCHEDULER_LOG, offset)
 
 
 # -- the Keystone user ------------------------------------------------------

@@ -1,5 +1,8 @@
 import unittest
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from secondary_scheduler.policies import language
 
 
@@ -168,6 +171,7 @@ class TestErrors(unittest.TestCase):
             with self.assertRaises(language.PolicyError) as caught:
                 language.parse_all([text])
             language.parse(caught.exception.example)
+
 
 class TestScope(unittest.TestCase):
 
