@@ -14,7 +14,7 @@ import re
 import threading
 import time
 import typing
-from xml.etree import ElementTree  # nosec B405: see read_guest
+from xml.etree import ElementTree  # nosec B405
 
 from oslo_log import log as logging
 
@@ -149,7 +149,8 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
 
     :raises Unreadable: if it cannot be told; then, too, it is a primary.
     """
-    # The standard parser expands entities; libvirt writes none.
+    # The standard parser expands entities; libvirt writes none, and without
+    # a document type there is none.
     if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
         raise Unreadable('too large, or with a document type')
     try:
