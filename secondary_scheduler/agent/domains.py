@@ -248,6 +248,8 @@ class Domains:
         self._others: tuple[Primary, ...] = ()
         self.hostname: str | None = None
         self.primaries: int | None = None
+        #: UUIDs of what ran here at the last listing and counts as a primary.
+        self.unmarked: frozenset[str] = frozenset()
         self.unreadable = 0
         self._listed_at: float | None = None
         self._failure = ''
@@ -310,7 +312,8 @@ class Domains:
         found: list[Secondary] = []
         others: list[Primary] = []
         seen: dict[tuple[str, int], Guest | Other | None] = {}
-        primaries = lost = 0
+        unmarked: set[str] = set()
+        lost = 0
         for domain in self._connection.listAllDomains(1):   # active ones
             uuid, number = domain.UUIDString(), domain.ID()
             try:
@@ -329,10 +332,11 @@ class Domains:
             if secondary:
                 found.append(secondary)
             else:
-                primaries += 1
+                unmarked.add(uuid)
         self._read = seen
         self._unread &= seen.keys()
-        self.primaries, self._others = primaries, tuple(others)
+        self.primaries, self._others = len(unmarked), tuple(others)
+        self.unmarked = frozenset(unmarked)
         self.unreadable = lost + len(self._unread)
         self._remember(found)
         self._listed_at, self._failure = time.monotonic(), ''

@@ -81,7 +81,8 @@ class Inventory:
         self._compare_at = 0.0
         self._missing: dict[str, float] = {}
         self._suspect = False
-        #: Secondaries that run here without an allocation.
+        self._unlimited: frozenset[str] = frozenset()
+        #: Secondaries that run here without an allocation, or without limits.
         self.alarm: frozenset[str] = frozenset()
         #: What Placement was last told that may be admitted, by class.
         self.allowed: dict[str, int] = {}
@@ -97,15 +98,17 @@ class Inventory:
                 if self._provider else 0)
 
     def update(self, shares: Mapping[str, float],
-               running: Collection[str]) -> bool:
+               running: Collection[str],
+               others: Collection[str] = ()) -> bool:
         """Allow shares (0 to 1) of the totals; False if not possible.
 
         A class of which nothing is said has the share of slots.
-        ``running`` are the UUIDs of the secondaries on the host.  Nothing is
-        raised: without Placement the host goes on by itself.
+        ``running`` are the UUIDs of the secondaries on the host, ``others``
+        those of what runs beside them.  Nothing is raised: without Placement
+        the host goes on by itself.
         """
         try:
-            return self._update(shares, running)
+            return self._update(shares, running, others)
         except ks_exceptions.ClientException as exc:
             self._lost(f'Placement: {exc}')
         except Exception as exc:
@@ -114,7 +117,8 @@ class Inventory:
         return False
 
     def _update(self, shares: Mapping[str, float],
-                running: Collection[str]) -> bool:
+                running: Collection[str],
+                others: Collection[str]) -> bool:
         now = self._clock()
         if now >= self._look_at:
             # The operator may have changed totals, or the provider.
@@ -124,7 +128,7 @@ class Inventory:
             return False
         if now >= self._compare_at:
             self._compare_at = now + _COMPARE_S
-            self._compare(now, running)
+            self._compare(now, running, others)
         for _ in range(_CONFLICTS):
             if self._put({} if self.alarm or self._provider.closed
                          else shares):
@@ -212,8 +216,12 @@ class Inventory:
         self.state = 'closed on purpose' if provider.closed else 'kept'
         return True
 
-    def _compare(self, now: float, running: Collection[str]) -> None:
+    def _compare(self, now: float, running: Collection[str],
+                 others: Collection[str]) -> None:
         """Look for secondaries that run here without an allocation.
+
+        And for allocations of what counts as a primary: a secondary that we
+        cannot tell from one, and do not limit.
 
         A consumer that does not run is normal: it is suspended or stopped.
         While Nova migrates an instance away, the allocation here belongs to
@@ -231,7 +239,8 @@ class Inventory:
         missing = set(running) - consumers
         self._missing = {uuid: self._missing.get(uuid, now)
                          for uuid in missing}
-        too_many = len(missing) > len(consumers - set(running))
+        too_many = len(missing) > len(
+            consumers - set(running) - set(others))
         long = {uuid for uuid, since in self._missing.items()
                 if now - since > _LONGEST_MIGRATION_S}
         found = frozenset(missing if too_many and self._suspect else long)
@@ -240,7 +249,15 @@ class Inventory:
             LOG.critical('Secondaries run here without an allocation in '
                          'Placement, the host is closed for more: %s',
                          ', '.join(sorted(found)))
-        self.alarm = found
+        unlimited = frozenset(consumers & set(others))
+        lasting = unlimited & self._unlimited
+        self._unlimited = unlimited
+        if lasting - self.alarm:
+            LOG.critical('Secondaries by their allocation in Placement cannot '
+                         'be told from primaries and run here without limits, '
+                         'the host is closed for more: %s',
+                         ', '.join(sorted(lasting)))
+        self.alarm = found | lasting
 
 
 def placement_adapter(conf: typing.Any) -> typing.Any:

@@ -177,7 +177,8 @@ class Reporter:
              'no policy on cpu applies to this host'),
             (not self._domains.listed, 'libvirt does not answer'),
             (inventory and inventory.alarm,
-             'secondaries without an allocation in Placement run here'),
+             'secondaries without an allocation in Placement, or without '
+             'limits, run here'),
             (self._actuator.problems, 'a secondary cannot be limited'),
             (self._outlook.forecast is None, 'the use of CPU is not known'),
             (self._guard.level, 'memory is short'),

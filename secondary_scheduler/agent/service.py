@@ -350,7 +350,8 @@ class Agent:
                       min(1.0, memory_room / memory) if memory else 0.0}
         shares = hysteresis.push(time.monotonic(), shares)
         inventory.update(shares, [guest.uuid for guest in
-                                  self.domains.secondaries()])
+                                  self.domains.secondaries()],
+                         self.domains.unmarked)
 
     # -- what can be asked over RPC ----------------------------------------
     def hand_over(self, uuid: str, migrates: bool = False

@@ -4,7 +4,7 @@
     tests/functional   several parts together, no service
     tests/box          on the one-machine cloud, which is brought up
     -m soak            the long ones, only by "box soak", which also feeds
-                       ten times as much to the tests in test_fuzz.py
+                       five times as much to the tests in test_fuzz.py
 """
 
 import os

@@ -193,8 +193,8 @@ class Keeping(Base):
 
 
 class Consumers(Base):
-    def look(self, running):
-        self.inventory.update(of(1.0), running)
+    def look(self, running, others=()):
+        self.inventory.update(of(1.0), running, others)
         self.now += 31
 
     def test_a_secondary_without_allocation_closes(self):
@@ -207,6 +207,25 @@ class Consumers(Base):
         self.look(['a'])
         self.assertEqual(frozenset(), self.inventory.alarm)
         self.assertEqual([0, 0], self.reserved())
+
+    def test_a_secondary_that_counts_as_a_primary_closes(self):
+        self.placement.consumers = ['a', 'unread', 'suspended']
+        self.look(['a'], ['unread', 'primary'])
+        self.assertEqual(frozenset(), self.inventory.alarm)
+        with self.assertLogs(inventory.LOG.logger, 'CRITICAL') as logs:
+            self.look(['a'], ['unread', 'primary'])
+        self.assertIn('without limits', logs.output[0])
+        self.assertEqual({'unread'}, self.inventory.alarm)
+        self.assertEqual([4, 6], self.reserved())
+        self.look(['a', 'unread'], ['primary'])
+        self.assertEqual(frozenset(), self.inventory.alarm)
+        self.assertEqual([0, 0], self.reserved())
+
+    def test_what_counts_as_a_primary_excuses_nobody(self):
+        self.placement.consumers = ['unread']
+        for _ in range(2):
+            self.look(['rogue'], ['unread'])
+        self.assertEqual({'rogue', 'unread'}, self.inventory.alarm)
 
     def test_suspended_and_migrating_are_normal(self):
         self.placement.consumers = ['suspended', 'a', 'migration']

@@ -538,6 +538,7 @@ class Reports(Base):
             self.make()
 
     def test_inventory(self):
+        primary = self.host.guest(1, specs={})
         agent = self.make()
         agent.step()
         self.steps(agent, 3, 20.0)
@@ -553,7 +554,8 @@ class Reports(Base):
         # All but the headroom: 8000000 kB - 5 % of 8388608 kB, in steps.
         self.assertEqual(0.7360, window.push.call_args[0][1][
             vocabulary.MEMORY_MB])
-        inventory.update.assert_called_with(window.push.return_value, [])
+        inventory.update.assert_called_with(
+            window.push.return_value, [], {primary})
         agent.domains._listed_at -= 60
         agent.keep_inventory(inventory, window)
         self.assertEqual({vocabulary.SLOT: 0.0, vocabulary.MEMORY_MB: 0.0},
