@@ -193,8 +193,12 @@ def test_an_account_reads_no_other_hosts_queue(channel, hosts, do):
     ('secondary_scheduler', 'secondary_scheduler_describe'),
     ('secondary_scheduler', OTHER.format('box2')),
     ('secondary_scheduler_fanout', '')])
-def test_an_account_overhears_nothing(channel, exchange, key):
-    name = channel.queue_declare('reply_mine', exclusive=True).queue
+def test_an_account_overhears_nothing(channel, hosts, exchange, key):
+    # A queue with which it may do all that it may with any.
+    name = channel.queue_declare('secondary_agent_fanout_mine',
+                                 exclusive=True).queue
+    channel.queue_bind(name, 'secondary_scheduler',
+                       OTHER.format(hosts[0]))
     with pytest.raises(amqp.AccessRefused):
         channel.queue_bind(name, exchange, key)
 
