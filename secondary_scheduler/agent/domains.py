@@ -111,6 +111,14 @@ class Secondary(Guest):
 _FIELDS = {field.name: field.type for field in dataclasses.fields(Secondary)}
 
 
+def _fits(value: object, kind: typing.Any) -> bool:
+    """Tell whether a value is of a field's type, as far as that is simple."""
+    if typing.get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(
+            _fits(one, typing.get_args(kind)[0]) for one in value)
+    return not isinstance(kind, type) or type(value) is kind
+
+
 def _from_cache(data: typing.Any) -> Secondary | None:
     """Return a secondary as an agent has saved it, None if it is none.
 
@@ -118,12 +126,9 @@ def _from_cache(data: typing.Any) -> Secondary | None:
     """
     if not isinstance(data, dict):
         return None
-    known = {name: tuple(value) if isinstance(value, list) and all(
-        isinstance(one, str) for one in value) else value
-        for name, value in data.items() if name in _FIELDS}
-    if any(type(value) is not (typing.get_origin(_FIELDS[name])
-                               or _FIELDS[name])
-           for name, value in known.items()):
+    known = {name: tuple(value) if isinstance(value, list) else value
+             for name, value in data.items() if name in _FIELDS}
+    if not all(_fits(value, _FIELDS[name]) for name, value in known.items()):
         return None
     try:
         guest = Secondary(**known)
