@@ -48,6 +48,10 @@ _HANGS_S = 10.0
 #: Seconds between two looks at whether a process has come or gone.
 _LOOK_S = 0.1
 
+#: For so long after a change, one that was not found may be about to start or
+#: to end, seconds.
+_SETTLES_S = 5.0
+
 
 class Unreadable(ValueError):
     """A domain XML that does not say clearly what the guest is."""
@@ -248,6 +252,8 @@ class Domains:
         #: What the XML of a running domain said, by (uuid, libvirt id).
         self._read: dict[tuple[str, int], Guest | Other | None] = {}
         self._unread: set[tuple[str, int]] = set()
+        #: Why the last listing could not tell what a domain is, by uuid.
+        self._lost: dict[str, str] = {}
         self._read_anew = False
         self._known: dict[str, Secondary] = self._cached()
         self._others: tuple[Primary, ...] = ()
@@ -318,7 +324,7 @@ class Domains:
         others: list[Primary] = []
         seen: dict[tuple[str, int], Guest | Other | None] = {}
         unmarked: set[str] = set()
-        lost = 0
+        lost: dict[str, str] = {}
         for domain in self._connection.listAllDomains(1):   # active ones
             uuid, number = domain.UUIDString(), domain.ID()
             try:
@@ -330,9 +336,10 @@ class Domains:
                     others += self._running(uuid, guest)
             except Exception as exc:
                 # A domain that ends while we look is no reason to stop.
-                LOG.warning('Domain %(uuid)s counts as a primary: '
-                            '%(reason)s', {'uuid': uuid, 'reason': exc})
-                lost += 1
+                lost[uuid] = str(exc)
+                if self._lost.get(uuid) != lost[uuid]:
+                    LOG.warning('Domain %(uuid)s counts as a primary: '
+                                '%(reason)s', {'uuid': uuid, 'reason': exc})
                 secondary = None
             if secondary:
                 found.append(secondary)
@@ -342,7 +349,8 @@ class Domains:
         self._unread &= seen.keys()
         self.primaries, self._others = len(unmarked), tuple(others)
         self.unmarked = frozenset(unmarked)
-        self.unreadable = lost + len(self._unread)
+        self._lost = lost
+        self.unreadable = len(lost) + len(self._unread)
         self._remember(found)
         self._listed_at, self._failure = time.monotonic(), ''
 
@@ -423,6 +431,7 @@ class Domains:
 
     def _run(self) -> None:
         processes.show_thread_name()
+        settled = time.monotonic() + _SETTLES_S
         while not self._stopping.is_set():
             self._again.clear()
             there = self._changed_at()
@@ -436,10 +445,16 @@ class Domains:
                 self._failure = str(exc)
                 self._drop_connection()
             self._changed()
-            due = time.monotonic() + self._period
+            # libvirt lists a guest before its QEMU can be told by its command
+            # line, and nothing may change when it can be.
+            now = time.monotonic()
+            due = now + (_LOOK_S if self._lost and now < settled
+                         else self._period)
             while (not self._again.wait(_LOOK_S) and time.monotonic() < due
                    and self._changed_at() == there):
                 pass
+            if time.monotonic() < due:
+                settled = time.monotonic() + _SETTLES_S
 
     def _changed_at(self) -> int | None:
         """Return when a guest's process last came or went, or its state did.

@@ -2,6 +2,7 @@ import json
 import os
 import threading
 import unittest
+from unittest import mock
 
 from secondary_scheduler.agent import domains, processes
 from tests.unit.agent import fakes
@@ -244,6 +245,32 @@ class Listing(unittest.TestCase):
         listed.clear()
         self.host.guest(0)
         self.assertTrue(listed.wait(5))
+
+    def test_a_process_that_is_not_qemu_yet_is_looked_for_again(self):
+        self.host.guest(0)
+        name = 'proc/1000/cmdline'
+        cmdline = self.host.read(name)
+        self.host.write(name, 'libvirtd')
+        with self.assertLogs('secondary_scheduler.agent.domains') as logs:
+            listed = self.start(60)
+            for _ in range(3):
+                listed.clear()
+                self.assertTrue(listed.wait(5))
+        self.assertEqual(1, len(logs.records))
+        self.assertEqual([], self.uuids())
+        self.host.write(name, cmdline)
+        for _ in range(3):
+            listed.clear()
+            listed.wait(5)
+        self.assertEqual([fakes.UUIDS[0]], self.uuids())
+
+    def test_one_that_stays_unknown_is_not_looked_for_all_the_time(self):
+        self.host.guest(0)
+        self.host.write('proc/1000/cmdline', 'another')
+        with mock.patch.object(domains, '_SETTLES_S', 0.0):
+            listed = self.start(60)
+            listed.clear()
+            self.assertFalse(listed.wait(0.5))
 
     def test_events_list_at_once(self):
         self.domains.refresh()
