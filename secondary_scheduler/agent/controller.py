@@ -85,9 +85,11 @@ def split(rest: float, weights: MutableSequence[float],
 class Controller:
     """State of the loop: the common share ``u`` and who takes part in it."""
 
-    def __init__(self, gain: float = 1.0, probe: float = 2.0) -> None:
+    def __init__(self, gain: float = 1.0, probe: float = 2.0,
+                 slack: float = SLACK) -> None:
         self._gain = gain
         self._probe = probe
+        self._slack = slack
         self._members: frozenset[str] = frozenset()
         self.share = 0.0
 
@@ -107,7 +109,8 @@ class Controller:
         used = [max(0.0, load.usage or 0.0) for load in loads]
         floor = sum(caps)
         self.share = floor if total is None else integrate(
-            self.share, total, sum(used), set_point, floor, self._gain, SLACK)
+            self.share, total, sum(used), set_point, floor, self._gain,
+            self._slack)
         split(self.share - floor, [
             load.priority * (use + self._probe)
             if load.uuid in self._members else 0.0

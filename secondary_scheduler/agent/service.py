@@ -203,7 +203,8 @@ class Agent:
         self.rates = rates.RateControl(
             lambda: self.policies.current, self.domains.secondaries,
             self.gauges, self.throttles, self.floors,
-            lambda: Controller(options.controller_gain, options.probe_share),
+            lambda: Controller(options.controller_gain, options.probe_share,
+                               slack=0.0),
             lambda: rates.RateOptions.read(conf))
         self.memory = MemoryMeter(
             connect or libvirt_opener(options.libvirt_uri), lambda: [

@@ -29,6 +29,12 @@ from secondary_scheduler.agent.domains import LIMITS, Secondary, close
 
 LOG = logging.getLogger(__name__)
 
+#: What QEMU lets through at once when a limit is set, and so do we of what
+#: comes from an interface: what the limit allows in a tenth of a second.  In a
+#: second that is a tenth more, so limits are set lower by that.
+_BURST = 0.1
+#: But a packet must go through, which a guest may send in pieces of 64 KiB.
+_LEAST_BURST_KB = 128
 #: What a limit may differ from the one in force, as part of it.
 _HYSTERESIS = 0.05
 #: Seconds after which libvirt is asked what is in force.
@@ -397,7 +403,7 @@ def _least(first: int, limit: float | None, devices: int,
     """Return the lower of two limits, of which 0 and None are none."""
     if limit is None:
         return first
-    mine = max(1, round(limit / devices / unit))
+    mine = max(1, round(limit / (1 + _BURST) / devices / unit))
     return min(mine, first) if first else mine
 
 
@@ -431,7 +437,10 @@ def _interface(first: Mapping[str, int], way: str, limit: float | None,
     names = [f'{way}.{kind}' for kind in ('average', 'peak', 'burst')]
     was = [first.get(name, 0) for name in names]
     average = _least(was[0], limit, devices, _KB)
-    return dict(zip(names, was if average == was[0] else [average, 0, 0],
+    # By itself libvirt would let a whole second's worth out at once.
+    burst = (max(_LEAST_BURST_KB, round(_BURST * average))
+             if way == 'outbound' else 0)
+    return dict(zip(names, was if average == was[0] else [average, 0, burst],
                     strict=True))
 
 

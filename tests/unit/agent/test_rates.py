@@ -38,7 +38,7 @@ class Case(unittest.TestCase):
         self.floors = Floors()
         self.made = rates.RateControl(
             lambda: self.resolved, lambda: self.guests, self.gauges,
-            self.throttles, self.floors, lambda: Controller(1.0, 2.0),
+            self.throttles, self.floors, lambda: Controller(1.0, 2.0, 0.0),
             lambda: rates.RateOptions.read(options.conf))
 
     def useFixture(self, made):
@@ -69,11 +69,18 @@ class TestRateControl(Case):
         # A primary comes that takes half of the disk.
         self.step(100.0, u1=25.0, u2=25.0)
         self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
-        self.step(70.0, u1=10.0, u2=10.0)
-        self.assertAlmostEqual(5.0, self.part('u1'))
+        # It is more than was seen, as it was held up itself.
+        self.step(70.0, u1=5.0, u2=5.0)
+        self.assertAlmostEqual(1.0, self.part('u1'))
         # And goes.
-        self.step(10.0, u1=5.0, u2=5.0)
+        self.step(2.0, u1=1.0, u2=1.0)
         self.assertAlmostEqual(30.0, self.part('u1'))
+
+    def test_together_they_never_have_more_than_the_primary_leaves(self):
+        """However little of it they use."""
+        self.settle()
+        self.step(50.0, u1=5.0, u2=5.0)
+        self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
 
     def test_percent_become_bytes_and_operations(self):
         self.settle()

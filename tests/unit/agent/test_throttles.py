@@ -13,6 +13,11 @@ from tests.unit.agent import fakes
 MB = 1000000
 
 
+def allowed(**values):
+    """Return what is to be allowed for these to be set."""
+    return Limits(**{name: 1.1 * value for name, value in values.items()})
+
+
 def note(devices):
     return ('<limits>' + saxutils.escape(json.dumps(devices))
             + '</limits>')
@@ -69,70 +74,71 @@ class Setting(Case):
 
     def test_disk_and_interface(self):
         domain, guest = self.guest()
-        self.limited(domain, guest, Limits(
+        self.limited(domain, guest, allowed(
             net_in=2 * MB, net_out=MB, disk_in=5 * MB, disk_out=6 * MB,
             disk_in_iops=70))
         self.assertEqual({'write_bytes_sec': 5 * MB, 'read_bytes_sec': 6 * MB,
                           'write_iops_sec': 70}, domain.tunes['vda'])
         # What the host receives comes into the guest.
-        self.assertEqual({'inbound.average': 2000, 'outbound.average': 1000},
-                         domain.bandwidths['tap1'])
+        self.assertEqual({'inbound.average': 2000, 'outbound.average': 1000,
+                          'outbound.burst': 128}, domain.bandwidths['tap1'])
 
     def test_several_devices_share(self):
         domain, guest = self.guest(disks=('vda', 'vdb'), taps=('t1', 't2'))
-        self.limited(domain, guest, Limits(disk_in=MB, net_out=MB))
+        self.limited(domain, guest, allowed(disk_in=MB, net_out=MB))
         self.assertEqual([{'write_bytes_sec': MB // 2}] * 2,
                          list(domain.tunes.values()))
-        self.assertEqual([{'outbound.average': 500}] * 2,
+        self.assertEqual([{'outbound.average': 500,
+                           'outbound.burst': 128}] * 2,
                          list(domain.bandwidths.values()))
 
     def test_no_limit_before_the_note_has_been_seen(self):
         domain, guest = self.guest()
         domain.tunes['vda'] = {'read_iops_sec': 9}
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual(['setMetadata'], [one[0] for one in domain.calls])
         self.assertEqual(1, self.rereads)
         noted = throttles.parse_record(domain.noted)
         self.assertEqual(9, noted['disk vda']['read_iops_sec'])
         # Nor in the next step, while the list of domains does not say so.
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual(1, len(domain.calls))
         self.want(dataclasses.replace(guest, limited=True),
-                  Limits(disk_in=MB))
+                  allowed(disk_in=MB))
         self.assertEqual({'read_iops_sec': 9, 'write_bytes_sec': MB},
                          domain.tunes['vda'])
 
     def test_small_changes_are_not_written(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB))
         writes = len(domain.calls)
         for factor in (1.02, 1.04, 0.97):
-            self.want(guest, Limits(disk_in=factor * MB))
+            self.want(guest, allowed(disk_in=factor * MB))
         self.assertEqual(writes, len(domain.calls))
         # They add up.
-        self.want(guest, Limits(disk_in=1.06 * MB))
+        self.want(guest, allowed(disk_in=1.06 * MB))
         self.assertEqual(1.06 * MB, domain.tunes['vda']['write_bytes_sec'])
 
     def test_what_others_set_is_put_right_in_the_end(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB, net_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         domain.tunes['vda'].clear()
         domain.bandwidths['tap1'].clear()
         self.now += 59
-        self.want(guest, Limits(disk_in=MB, net_in=MB))
+        self.want(guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({}, domain.tunes['vda'])
         self.now += 2
-        self.want(guest, Limits(disk_in=MB, net_in=MB))
+        self.want(guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
         self.assertEqual({'inbound.average': 1000},
                          domain.bandwidths['tap1'])
 
     def test_a_device_that_comes_later(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB))
         domain.tunes['vdb'] = {'write_bytes_sec': 7}
         guest = dataclasses.replace(guest, disks=('vda', 'vdb'))
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB // 2}, domain.tunes['vda'])
         self.assertEqual({'write_bytes_sec': 7}, domain.tunes['vdb'])
         noted = throttles.parse_record(domain.noted)
@@ -146,9 +152,9 @@ class Setting(Case):
         _, guest = self.guest()
         with self.assertLogs(throttles.LOG.logger, 'INFO') as logged:
             for limit in (MB, 1.01 * MB, 2 * MB):
-                self.made.want(guest, Limits(disk_in=limit))
+                self.made.want(guest, allowed(disk_in=limit))
         self.assertEqual(2, len(logged.output))
-        self.assertIn('disk_in=2000000', logged.output[-1])
+        self.assertIn('disk_in=2200000', logged.output[-1])
 
 
 class OfTheFlavor(Case):
@@ -157,7 +163,7 @@ class OfTheFlavor(Case):
     def tune(self, was, **limits):
         domain, guest = self.guest()
         domain.tunes['vda'] = dict(was)
-        guest = self.limited(domain, guest, Limits(**limits))
+        guest = self.limited(domain, guest, allowed(**limits))
         found = dict(domain.tunes['vda'])
         self.want(guest, NOTHING)
         self.assertEqual(was, domain.tunes['vda'])
@@ -184,18 +190,18 @@ class OfTheFlavor(Case):
         was = {'inbound.average': 50, 'inbound.peak': 90,
                'inbound.burst': 30, 'outbound.average': 5}
         domain.bandwidths['tap1'] = dict(was)
-        guest = self.limited(domain, guest, Limits(net_in=10000,
+        guest = self.limited(domain, guest, allowed(net_in=10000,
                                                    net_out=10000))
         self.assertEqual({'inbound.average': 10, 'outbound.average': 5},
                          domain.bandwidths['tap1'])
-        self.want(guest, Limits(net_in=60000))
+        self.want(guest, allowed(net_in=60000))
         self.assertEqual(was, domain.bandwidths['tap1'])
 
 
 class Undoing(Case):
     def test_when_no_policy_asks_any_more(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB, net_out=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB, net_out=MB))
         self.want(guest, NOTHING)
         self.assertEqual(({}, {}, None), (
             domain.tunes['vda'], domain.bandwidths['tap1'], domain.noted))
@@ -206,7 +212,7 @@ class Undoing(Case):
     def test_exactly(self):
         domain, guest = self.guest()
         domain.tunes['vda'] = {'write_bytes_sec': 1000}
-        guest = self.limited(domain, guest, Limits(disk_in=990))
+        guest = self.limited(domain, guest, allowed(disk_in=990))
         self.want(guest, NOTHING)
         self.assertEqual({'write_bytes_sec': 1000}, domain.tunes['vda'])
 
@@ -226,7 +232,7 @@ class Undoing(Case):
         domain.noted = note({'disk vda': {}, 'interface tap1': {}})
         domain.tunes['vda'] = {'write_bytes_sec': 3}
         guest = dataclasses.replace(guest, limited=True)
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
 
     def test_a_crash_after_each_call(self):
@@ -244,7 +250,7 @@ class Undoing(Case):
                     raise SystemError('killed')
 
             domain.before = die
-            guest = self.limited(domain, guest, Limits(disk_in=MB,
+            guest = self.limited(domain, guest, allowed(disk_in=MB,
                                                        net_in=MB))
             self.now += 100
             self.want(guest, NOTHING)
@@ -259,7 +265,7 @@ class Undoing(Case):
 
     def test_release(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB))
         self.make().release(guest)
         self.assertEqual(({}, None), (domain.tunes['vda'], domain.noted))
         self.make().release(guest)
@@ -269,7 +275,7 @@ class Undoing(Case):
 
     def test_a_device_that_has_been_taken_away(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB, net_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         del domain.bandwidths['tap1']
         self.want(dataclasses.replace(guest, taps=()), NOTHING)
         self.assertEqual(({}, None), (domain.tunes['vda'], domain.noted))
@@ -280,7 +286,7 @@ class NotOurs(Case):
         domain, guest = self.guest()
         domain.number = 9
         self.want(dataclasses.replace(guest, limited=True),
-                  Limits(disk_in=MB))
+                  allowed(disk_in=MB))
         self.assertEqual([], domain.calls)
 
     def test_a_domain_that_is_started_anew_meanwhile(self):
@@ -290,7 +296,7 @@ class NotOurs(Case):
             domain.number = 9
 
         domain.before = restart
-        self.limited(domain, guest, Limits(disk_in=MB))
+        self.limited(domain, guest, allowed(disk_in=MB))
         self.assertEqual(['setMetadata'], [one[0] for one in domain.calls])
 
     def test_a_note_that_is_not_ours(self):
@@ -302,7 +308,7 @@ class NotOurs(Case):
                 domain, guest = self.guest()
                 domain.noted = text
                 guest = dataclasses.replace(guest, limited=True)
-                self.want(guest, Limits(disk_in=MB))
+                self.want(guest, allowed(disk_in=MB))
                 self.assertEqual([], domain.calls)
                 self.assertIn('cannot be read',
                               self.made.problems[guest.uuid])
@@ -312,15 +318,15 @@ class Failing(Case):
     def test_one_device_does_not_hold_up_another(self):
         domain, guest = self.guest()
         domain.fail['setInterfaceParameters'] = OSError('no sch_htb')
-        guest = self.limited(domain, guest, Limits(disk_in=MB, net_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
         self.assertIn('no sch_htb', self.made.problems[guest.uuid])
         # It is tried again, but not at once.
         domain.fail.clear()
-        self.want(guest, Limits(disk_in=MB, net_in=MB))
+        self.want(guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({}, domain.bandwidths['tap1'])
         self.now += 6
-        self.want(guest, Limits(disk_in=MB, net_in=MB))
+        self.want(guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({'inbound.average': 1000},
                          domain.bandwidths['tap1'])
         self.assertEqual({}, self.made.problems)
@@ -328,11 +334,11 @@ class Failing(Case):
     def test_libvirt_that_comes_back(self):
         domain, guest = self.guest()
         self.libvirt.error = OSError('dead')
-        guest = self.limited(domain, guest, Limits(disk_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB))
         self.assertEqual({guest.uuid: 'dead'}, self.made.problems)
         self.libvirt.error = None
         self.now += 6
-        self.limited(domain, guest, Limits(disk_in=MB))
+        self.limited(domain, guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
 
     def test_a_guest_that_hangs_holds_up_nobody(self):
@@ -340,12 +346,12 @@ class Failing(Case):
         self.addCleanup(hang.set)
         slow, first = self.guest(1)
         slow.before = lambda name: hang.wait()
-        self.made.want(first, Limits(disk_in=MB))
-        self.made.want(first, Limits(disk_in=2 * MB))
+        self.made.want(first, allowed(disk_in=MB))
+        self.made.want(first, allowed(disk_in=2 * MB))
         for n in range(2, 5):
             domain, guest = self.guest(n)
             self.made.want(dataclasses.replace(guest, limited=True),
-                           Limits(disk_in=MB))
+                           allowed(disk_in=MB))
             end = time.monotonic() + 5
             while domain.tunes['vda'] != {'write_bytes_sec': MB}:
                 self.assertLess(time.monotonic(), end)
@@ -354,12 +360,12 @@ class Failing(Case):
         # What was wanted last is set when it can be.
         hang.set()
         self.settle()
-        self.limited(slow, first, Limits(disk_in=2 * MB))
+        self.limited(slow, first, allowed(disk_in=2 * MB))
         self.assertEqual({'write_bytes_sec': 2 * MB}, slow.tunes['vda'])
 
     def test_what_is_wanted_meanwhile_is_set_then(self):
         domain, guest = self.guest()
-        guest = self.limited(domain, guest, Limits(disk_in=MB))
+        guest = self.limited(domain, guest, allowed(disk_in=MB))
         began, go = threading.Event(), threading.Event()
 
         def wait(name):
@@ -367,9 +373,9 @@ class Failing(Case):
             go.wait()
 
         domain.before = wait
-        self.made.want(guest, Limits(disk_in=2 * MB))
+        self.made.want(guest, allowed(disk_in=2 * MB))
         began.wait()
-        self.made.want(guest, Limits(disk_in=3 * MB))
+        self.made.want(guest, allowed(disk_in=3 * MB))
         go.set()
         self.settle()
         self.assertEqual({'write_bytes_sec': 3 * MB}, domain.tunes['vda'])
@@ -377,10 +383,10 @@ class Failing(Case):
     def test_a_guest_that_has_ended_is_no_problem(self):
         domain, guest = self.guest()
         domain.fail['setMetadata'] = OSError('it ends')
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual({guest.uuid}, set(self.made.problems))
         self.made.forget(())
         self.assertEqual({}, self.made.problems)
         self.libvirt.domains.clear()
-        self.want(guest, Limits(disk_in=MB))
+        self.want(guest, allowed(disk_in=MB))
         self.assertEqual({}, self.made.problems)
