@@ -4,8 +4,10 @@ Each is controlled as the CPU is, by the same law, in percent of what the link
 or the disks can do; a step follows each reading of its sensor.  Such limits
 hold what they say, so there is no slack: together they are never more than
 what the primary leaves, and a step of its is made up for by one of ours.
-What comes out is handed to who tells libvirt.  Nothing here is needed by the control of
-the CPU, nor by the last resort, whose floor bounds what a guest can move.
+What comes out is handed to who tells libvirt.
+
+Nothing here is needed by the control of the CPU, nor by the last resort, whose
+floor bounds what a guest can move.
 """
 
 from collections.abc import Callable, Mapping, Sequence

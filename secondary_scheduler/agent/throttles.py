@@ -35,8 +35,11 @@ LOG = logging.getLogger(__name__)
 _BURST = 0.1
 #: But a packet must go through, which a guest may send in pieces of 64 KiB.
 _LEAST_BURST_KB = 128
-#: What a limit may differ from the one in force, as part of it.
+#: What a limit may differ from the one in force, as part of it, and be below
+#: what it could be: libvirt makes all of an interface's anew, with some
+#: processes, and for that long there is none.
 _HYSTERESIS = 0.05
+_WORTH_RAISING = {'disk': 0.05, 'interface': 0.2}
 #: Seconds after which libvirt is asked what is in force.
 _ASK_S = 60.0
 #: Guests that are written to at the same time.
@@ -291,7 +294,7 @@ class Throttles:
         kind = device.partition(' ')[0]
         alike = sum(one.startswith(kind) for one in held.guest.devices)
         wanted = _values(device, first, limits, alike)
-        if all(_close(now[name], value) and (
+        if all(_close(now[name], value, _WORTH_RAISING[kind]) and (
                 value != first.get(name, 0) or value == now[name])
                for name, value in wanted.items()):
             return
@@ -449,10 +452,10 @@ def _near_limits(now: Limits, wanted: Limits) -> bool:
         dataclasses.astuple(now), dataclasses.astuple(wanted), strict=True))
 
 
-def _close(now: float, wanted: float) -> bool:
+def _close(now: float, wanted: float, raising: float = _HYSTERESIS) -> bool:
     """Tell whether a change is too small to be worth a call.
 
     There is no small step from or to no limit.
     """
-    return now == wanted or (now > 0 < wanted and abs(now - wanted)
-                             <= _HYSTERESIS * now)
+    return now == wanted or (now > 0 < wanted and (1 - _HYSTERESIS) * now
+                             <= wanted <= (1 + raising) * now)

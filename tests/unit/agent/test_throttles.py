@@ -119,6 +119,14 @@ class Setting(Case):
         self.want(guest, allowed(disk_in=1.06 * MB))
         self.assertEqual(1.06 * MB, domain.tunes['vda']['write_bytes_sec'])
 
+    def test_an_interface_is_raised_by_large_steps_only(self):
+        domain, guest = self.guest()
+        guest = self.limited(domain, guest, allowed(net_in=MB))
+        for factor, average in ((1.15, 1000), (1.25, 1250), (1.15, 1150)):
+            self.want(guest, allowed(net_in=factor * MB))
+            self.assertEqual({'inbound.average': average},
+                             domain.bandwidths['tap1'])
+
     def test_what_others_set_is_put_right_in_the_end(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))

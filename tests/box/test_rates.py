@@ -1,0 +1,274 @@
+"""Limits of disks and links: real guests, defined by hand in libvirt."""
+
+import contextlib
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import libvirt
+import pytest
+
+import hosts as box_hosts
+import layout
+import shell
+from tests.box import services
+from tests.box.services import agent_status, wait_until
+
+NAME = 'test-rates'
+THRESHOLD = 60.0
+#: What 100 % is, in bytes a second.
+DISK = 20 << 20
+LINK = 40 * 1_000_000 // 8
+OPTIONS = '''\
+disks = {disk}
+disk_write_speed = 20
+network_interfaces = test-up
+link_speed = 40
+'''
+
+DOMAIN = '''\
+<domain type="qemu">
+  <name>{name}</name>
+  <metadata>
+    <nova:instance
+        xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
+      <nova:name>{name}</nova:name>
+      <nova:flavor name="secondary">
+        <nova:vcpus>1</nova:vcpus>
+        <nova:extraSpecs>
+          <nova:extraSpec name="lifecycle:preemptable">true</nova:extraSpec>
+        </nova:extraSpecs>
+      </nova:flavor>
+    </nova:instance>
+  </metadata>
+  <memory unit="MiB">128</memory>
+  <vcpu>1</vcpu>
+  <os>
+    <type arch="x86_64" machine="pc">hvm</type>
+    <kernel>{guest}/vmlinuz</kernel>
+    <initrd>{guest}/initrd.gz</initrd>
+    <cmdline>console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check
+tsc=reliable work={work} mitigations=off nokaslr cryptomgr.notests</cmdline>
+  </os>
+  <features><acpi/></features>
+  <devices>
+    <disk type="block" device="disk">
+      <driver name="qemu" type="raw" cache="none"/>
+      <source dev="{disk}"/>
+      <target dev="vda" bus="virtio"/>
+    </disk>
+    <interface type="bridge">
+      <source bridge="test-br"/>
+      <target dev="test-tap"/>
+      <model type="virtio"/>
+    </interface>
+    <serial type="null"/>
+  </devices>
+</domain>
+'''
+
+#: The primary: writes or sends so many bytes a second, from arguments.
+PRIMARY = '''\
+import mmap, os, socket, sys, time
+kind, where, rate = sys.argv[1], sys.argv[2], float(sys.argv[3])
+piece = 1 << 17 if kind == 'disk' else 1 << 14
+data = mmap.mmap(-1, piece)
+if kind == 'disk':
+    fd = os.open(where, os.O_WRONLY | os.O_DIRECT)
+else:
+    connection = socket.create_connection((where, 9))
+due = time.monotonic()
+for count in range(1 << 60):
+    if kind == 'disk':
+        os.pwrite(fd, data, (64 << 20) + count % 100 * piece)
+    else:
+        connection.sendall(data)
+    due += piece / rate
+    time.sleep(max(0.0, due - time.monotonic()))
+'''
+
+SINK = '''\
+import socket, threading
+server = socket.create_server(('10.78.0.77', 9))
+def swallow(connection):
+    while connection.recv(1 << 16):
+        pass
+while True:
+    threading.Thread(target=swallow, args=server.accept()[:1],
+                     daemon=True).start()
+'''
+
+
+@pytest.fixture(scope='module')
+def host(hosts, empty_cloud):
+    """A host without secondaries."""
+    return hosts[0]
+
+
+@pytest.fixture(scope='module')
+def disk(tmp_path_factory):
+    """A disk that nobody else uses."""
+    directory = pathlib.Path(layout.STATE) / 'test-rates'
+    directory.mkdir(exist_ok=True)
+    image = directory / 'disk.raw'
+    shell.run(['truncate', '-s', '128M', image])
+    device = shell.run(['losetup', '--direct-io=on', '-f', '--show',
+                        image]).stdout.strip()
+    yield device
+    shell.run(['losetup', '-d', device])
+    image.unlink()
+
+
+@pytest.fixture(scope='module')
+def link(host):
+    """A bridge, and behind its port somebody who swallows all."""
+    inside = [*box_hosts.enter(host), 'sh', '-c']
+    shell.run([*inside, 'ip link add test-br type bridge && '
+               'ip link set test-br up && '
+               'ip addr add 10.78.0.1/24 dev test-br'])
+    sink = subprocess.Popen(['unshare', '-n', sys.executable, '-c',
+                             'import time; time.sleep(3600)'])
+    swallow = None
+    try:
+        shell.run(['nsenter', '-t', str(box_hosts.outer_pid(host)), '-n',
+                   'ip', 'link', 'add', 'test-up', 'master', 'test-br', 'up',
+                   'type', 'veth', 'peer', 'name', 'test-peer', 'netns',
+                   str(sink.pid)])
+        there = ['nsenter', '-t', str(sink.pid), '-n']
+        shell.run([*there, 'sh', '-c', 'ip link set test-peer up && '
+                   'ip addr add 10.78.0.77/24 dev test-peer'])
+        swallow = subprocess.Popen([*there, sys.executable, '-c', SINK])
+        shell.run([*inside, 'cp /usr/sbin/tc /run/tc.real && '
+                   f'mount --bind {layout.HERE}/tc.sh /usr/sbin/tc'])
+        try:
+            yield
+        finally:
+            shell.run([*inside, 'umount /usr/sbin/tc'])
+    finally:
+        for process in filter(None, (swallow, sink)):
+            process.kill()
+            process.wait()
+        shell.run([*inside, 'ip link del test-br'])
+
+
+@pytest.fixture(scope='module')
+def agent(host, disk, link):
+    """The host's agent knows its disk and its link."""
+    path = layout.ETC / f'hosts/{host}/agent.conf'
+    original = path.read_text()
+    path.write_text(re.sub(
+        r'(?m)^\[secondary_agent\]\n', lambda found: found[0]
+        + OPTIONS.format(disk=disk.removeprefix('/dev/')), original))
+    name = f'secondary-agent-{host}'
+    services.kill(name)
+    services.start(name)
+    yield name
+    path.write_text(original)
+    services.kill(name)
+    services.start(name)
+
+
+@contextlib.contextmanager
+def secondary(host, disk, work):
+    """Run a secondary that Nova does not know."""
+    socket = (f'/proc/{box_hosts.outer_pid(host)}/root/run/libvirt/'
+              'libvirt-sock')
+    connection = libvirt.open(f'qemu+unix:///system?socket={socket}')
+    with contextlib.closing(connection):
+        domain = connection.defineXML(DOMAIN.format(
+            name=NAME, guest=layout.GUEST, work=work, disk=disk))
+        try:
+            domain.create()
+            yield domain
+        finally:
+            with contextlib.suppress(libvirt.libvirtError):
+                domain.destroy()
+            domain.undefine()
+
+
+@contextlib.contextmanager
+def primary(host, kind, where, rate):
+    """Have a service of the host move so many bytes a second."""
+    process = subprocess.Popen(
+        [*box_hosts.enter(host), sys.executable, '-c', PRIMARY, kind, where,
+         str(rate)])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Counter:
+    """What has gone through a disk or a port, in percent of its speed."""
+
+    def __init__(self, read, full):
+        self._read, self._full = read, full
+
+    def over(self, seconds):
+        before, began = self._read(), time.monotonic()
+        time.sleep(seconds)
+        return (100.0 * (self._read() - before) / self._full
+                / (time.monotonic() - began))
+
+
+def written(disk):
+    path = pathlib.Path('/sys/block') / disk.removeprefix('/dev/') / 'stat'
+    return lambda: int(path.read_text().split()[6]) * 512
+
+
+def sent(host):
+    path = pathlib.Path(f'/proc/{box_hosts.outer_pid(host)}/net/dev')
+    return lambda: int(re.search(
+        r'(?m)^ *test-up:\s*((?:\d+\s+)+)', path.read_text())[1].split()[8])
+
+
+def check(host, agent, domain, resource, counter, make_primary):
+    """Let a primary come and go beside a guest that takes all it may."""
+    uuid = domain.UUIDString()
+
+    def settled():
+        return 35.0 < counter.over(3.0) < THRESHOLD
+
+    with services.another_policy(
+            f'{resource} <= {THRESHOLD:g}% for 30s on host:{host}', agent):
+        wait_until(settled, 120, lambda: f'it takes all that it may: '
+                   f'{agent_status(host)}')
+        with make_primary():
+            time.sleep(2.0)     # two periods of the sensor
+            seen = [counter.over(1.0) for _ in range(8)]
+            status = agent_status(host)
+        print(f'{resource} after the step, % in each second: '
+              + ' '.join(f'{one:.0f}' for one in seen))
+        # Of single seconds one may be above; that fails no policy.
+        assert sum(seen) / len(seen) < THRESHOLD, (seen, status)
+        assert sum(one > THRESHOLD for one in seen) <= 2, (seen, status)
+        assert status['rates'][uuid][resource] < 25.0, status
+        assert not status['rate_problems'], status
+        assert not status['counters']['floors'], status
+        # It recovers as soon as there is room again.
+        time.sleep(3.0)
+        assert counter.over(3.0) > 35.0, agent_status(host)
+    # Without the policy nothing is left of it.
+    wait_until(lambda: limits(domain) == (0, 0, False), 20,
+               lambda: f'the limits are gone: {limits(domain)}')
+
+
+def limits(domain):
+    return (domain.blockIoTune('vda')['write_bytes_sec'],
+            domain.interfaceParameters('test-tap')['outbound.average'],
+            'limits/1.0' in domain.XMLDesc())
+
+
+def test_disk(host, agent, disk):
+    with secondary(host, disk, 'disk') as domain:
+        check(host, agent, domain, 'disk_in', Counter(written(disk), DISK),
+              lambda: primary(host, 'disk', disk, 0.4 * DISK))
+
+
+def test_link(host, agent, disk):
+    with secondary(host, disk, 'net:10.78.0.77') as domain:
+        check(host, agent, domain, 'net_out', Counter(sent(host), LINK),
+              lambda: primary(host, 'net', '10.78.0.77', 0.4 * LINK))
