@@ -30,6 +30,31 @@ class ReadGuest(unittest.TestCase):
                                  '</domain>'))
         self.assertEqual(('tap1-a', 'vnet0'), guest.taps)
 
+    def test_its_disks_that_are_on_the_host(self):
+        xml = fakes.domain_xml(
+            fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED))
+        disks = ''.join(
+            f'<disk type="{kind}"{device}><target dev="{name}"/></disk>'
+            for kind, device, name in (
+                ('file', '', 'vda'), ('block', ' device="lun"', 'sda'),
+                ('network', ' device="disk"', 'vdb'),
+                ('file', ' device="cdrom"', 'hda'), ('file', '', '../x'),
+                ('volume', ' device="disk"', 'vdc')))
+        guest = read(xml.replace(
+            '</domain>', f'<devices>{disks}<disk type="file"/>'
+            '<interface><target dev="t"/></interface></devices></domain>'))
+        self.assertEqual(('disk vda', 'disk sda', 'disk vdc', 'interface t'),
+                         guest.devices)
+
+    def test_whether_an_agent_has_limited_it(self):
+        metadata = fakes.nova_metadata(fakes.MARKED)
+        for text, limited in (
+                ('', False), (f'<a:limits xmlns:a="{domains.LIMITS}"/>', True),
+                ('<a:limits xmlns:a="x"/>', False)):
+            with self.subTest(text):
+                self.assertEqual(limited, read(fakes.domain_xml(
+                    fakes.UUIDS[0], 'i', metadata + text)).limited)
+
     def test_primaries(self):
         for metadata in ('', '<x/>', fakes.nova_metadata({}),
                          fakes.nova_metadata(
@@ -189,7 +214,7 @@ class Listing(unittest.TestCase):
         with self.assertRaises(OSError):
             self.domains.refresh()
         self.assertEqual([uuid], self.uuids())
-        self.assertEqual((), self.domains.secondaries()[0].taps)
+        self.assertEqual((), self.domains.secondaries()[0].devices)
 
     def test_a_cache_of_another_version_serves_too(self):
         uuid = self.host.guest(0)

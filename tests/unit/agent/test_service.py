@@ -15,7 +15,13 @@ import urllib.request
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import forecasts, reporter, sensors, service
+from secondary_scheduler.agent import (
+    domains,
+    forecasts,
+    reporter,
+    sensors,
+    service,
+)
 from secondary_scheduler.agent.floors import Reason
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
@@ -321,6 +327,106 @@ class HandOver(Base):
         self.assertEqual('node1', found['host'])
         HostReport.from_dict({name: found[name] for name in (
             *HostReport.__dataclass_fields__, 'version')})
+
+
+class Rates(Base):
+    """From a reading of the disks to libvirt, and back."""
+
+    def setUp(self):
+        super().setUp()
+        self.configure('disk_in <= 60% for 10s')
+        self.conf.reload_config_files()
+        self.host.libvirt = fakes.Hypervisor()
+        self.uuid = self.host.guest(0)
+        self.domain = fakes.Devices(self.uuid, 1)
+        self.domain.name = 'instance-00000000'
+        self.domain.xml = self.host.libvirt.domains[0].xml.replace(
+            '</domain>', '<devices><disk type="file"><target dev="vda"/>'
+            '</disk></devices></domain>')
+        self.domain.XMLDesc = self.describe
+        self.host.libvirt.domains[:] = [self.domain]
+
+    def describe(self, flags):
+        noted = self.domain.noted or ''
+        return self.domain.xml.replace('</metadata>', noted.replace(
+            '<limits', f'<limits xmlns="{domains.LIMITS}"')
+            + '</metadata>')
+
+    def measured(self, agent, total, capacity=100e6):
+        agent.gauges._readings['disk_in'].append(
+            (time.monotonic(), sensors.Reading(total, {}, capacity)))
+
+    def step(self, agent):
+        """Do what the threads do one after the other."""
+        agent.rates.step()
+        for held in agent.throttles._held.values():
+            while held.busy:
+                time.sleep(0.001)
+        agent.domains.refresh()
+
+    def limited(self):
+        agent = self.make()
+        for _ in range(4):
+            self.measured(agent, 10.0)
+            self.step(agent)
+        return agent
+
+    def test_from_the_reading_to_the_limit(self):
+        agent = self.limited()
+        self.assertAlmostEqual(
+            0.49 * 100e6 / 1.1, self.domain.tunes['vda']['write_bytes_sec'],
+            delta=10)
+        # The cache tells whoever comes after a crash.
+        self.assertTrue(self.make().domains.secondaries()[0].limited)
+        status = agent.get_status()
+        self.assertEqual({self.uuid: {'disk_in': 49.0}}, status['rates'])
+        agent.write_status()
+        with mock.patch('builtins.print') as said:
+            command.status(self.conf)
+        self.assertIn('disk_in at most 49.0%', said.call_args[0][0])
+
+    def test_a_reload_without_the_policy_lifts_it(self):
+        agent = self.limited()
+        self.configure('cpu <= 90% for 10s')
+        self.conf.reload_config_files()
+        agent.policies.reload()
+        self.step(agent)
+        self.assertEqual(({}, None),
+                         (self.domain.tunes['vda'], self.domain.noted))
+        self.assertFalse(agent.domains.secondaries()[0].limited)
+
+    def test_release(self):
+        self.limited()
+        hierarchy = self.host.hierarchy()
+
+        def release():
+            with mock.patch('secondary_scheduler.agent.cgroups.Hierarchy',
+                            lambda: hierarchy), \
+                    mock.patch.object(service, 'libvirt_opener', lambda uri:
+                                      self.host.libvirt.connect), \
+                    contextlib.redirect_stderr(io.StringIO()) as err, \
+                    contextlib.redirect_stdout(io.StringIO()):
+                return command.release(self.conf), err.getvalue()
+
+        self.host.libvirt.error = OSError('dead')
+        code, err = release()
+        self.assertEqual(1, code)
+        self.assertIn(f'{self.uuid} keep their limits: dead', err)
+        self.host.libvirt.error = None
+        self.assertEqual((0, ''), release())
+        self.assertEqual(({}, None),
+                         (self.domain.tunes['vda'], self.domain.noted))
+
+    def test_a_thread_follows_the_sensors(self):
+        agent = self.make()
+        agent.rates = mock.Mock()
+        agent._measured = mock.Mock(wait=mock.Mock(
+            side_effect=[True, True, SystemExit]))
+        with self.assertRaises(SystemExit):
+            agent._keep_rates()
+        self.assertEqual(2, agent.rates.step.call_count)
+        agent._measure('disk')
+        agent._measured.set.assert_called_once_with()
 
 
 class Reports(Base):
