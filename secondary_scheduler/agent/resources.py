@@ -198,7 +198,9 @@ class Network(Sensor):
 class Disk(Sensor):
     """``disk_in`` (written) and ``disk_out`` (read): all disks together.
 
-    Of each secondary it is what its QEMU has moved from and to the disks.
+    In bytes, or in operations where these are more of what the disks can do.
+    Of each secondary it is the bytes that its QEMU has moved from and to the
+    disks; operations are not known of it, and count as the primary's.
     """
 
     resources = ('disk_in', 'disk_out')
@@ -221,17 +223,24 @@ class Disk(Sensor):
             if (found := self._moved_by(guest)) is not None}
         found = {}
         with self._rates:
-            for place, (resource, speed) in enumerate((
-                    ('disk_out', options.disk_read_speed),
-                    ('disk_in', options.disk_write_speed))):
+            for place, (resource, speed, iops) in enumerate((
+                    ('disk_out', options.disk_read_speed,
+                     options.disk_read_iops),
+                    ('disk_in', options.disk_write_speed,
+                     options.disk_write_iops))):
                 if not speed:
                     continue
-                host = [self._rates.per_second((disk, place), one[place])
-                        for disk, one in zip(disks, moved, strict=True)]
-                known = [rate for rate in host if rate is not None]
+                host = [[self._rates.per_second((disk, which), one[which])
+                         for disk, one in zip(disks, moved, strict=True)]
+                        for which in (place, place + 2)]
+                parts = [100.0 * sum(known) / full
+                         for rates, full in zip(host, (speed << 20, iops),
+                                                strict=True)
+                         if full and len(known := [
+                             rate for rate in rates if rate is not None])
+                         == len(rates) > 0]
                 found[resource] = Reading(
-                    100.0 * sum(known) / (speed << 20)
-                    if host and len(known) == len(host) else None,
+                    max(parts) if len(parts) == 1 + bool(iops) else None,
                     {str(key[0]): 100.0 * rate / (speed << 20)
                      for key, one in guests_moved.items()
                      if (rate := self._rates.per_second(
@@ -239,11 +248,13 @@ class Disk(Sensor):
                     speed << 20)
         return found
 
-    def _moved(self, disk: str) -> tuple[int, int]:
-        """Return the bytes read from and written to a disk so far."""
+    def _moved(self, disk: str) -> tuple[int, int, int, int]:
+        """Return the bytes read and written so far, and how often that was.
+        """
         with open(f'{self._root}/{disk}/stat') as file:
             fields = file.read().split()
-        return int(fields[2]) * _SECTOR, int(fields[6]) * _SECTOR
+        return (int(fields[2]) * _SECTOR, int(fields[6]) * _SECTOR,
+                int(fields[0]), int(fields[4]))
 
     def _moved_by(self, guest: Secondary) -> tuple[int, int] | None:
         try:

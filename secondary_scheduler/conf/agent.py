@@ -39,9 +39,10 @@ it only where the two differ.
         default='qemu:///system',
         help="""
 Where libvirt is asked which domains run. The connection is opened read-only:
-the agent lists domains, reads their XML and waits for events, and sets nothing
-through libvirt, whose setters block for 30 s while a migration job runs. What
-``dirty_rate_interval`` asks for has a connection of its own.
+the agent lists domains, reads their XML and waits for events. What
+``dirty_rate_interval`` asks for, and the limits of disks and interfaces that
+policies on them need, have connections of their own; libvirt's setters block
+for 30 s while a migration job runs, and nothing else waits for them.
 """),
     cfg.StrOpt(
         'libvirt_run_dir',
@@ -369,10 +370,10 @@ some times longer.
         min=0,
         max=10**8,
         help="""
-How many reads ``disks`` can do in a second. With a policy on disk_out a
-secondary's limit is its share of these too, not only of ``disk_read_speed``:
-for disks that small requests wear out before the bytes do. 0 sets no limit on
-operations.
+How many reads ``disks`` can do in a second, for disks that small requests fill
+before the bytes do. disk_out is then the larger part of the two, and the limit
+of a secondary its share of both. 0 leaves operations uncounted and without
+limit.
 """),
     cfg.IntOpt(
         'disk_write_iops',
@@ -380,8 +381,8 @@ operations.
         min=0,
         max=10**8,
         help="""
-How many writes ``disks`` can do in a second, of which a secondary gets its
-share with a policy on disk_in. 0 sets no limit on operations.
+How many writes ``disks`` can do in a second, for disk_in. 0 leaves operations
+uncounted and without limit.
 """),
     cfg.FloatOpt(
         'minimum_rate',

@@ -135,6 +135,7 @@ class TestNetwork(Case):
         found = self.read(2.0)
         self.assertAlmostEqual(20.0, found['net_in'].total)
         self.assertAlmostEqual(10.0, found['net_out'].total)
+        self.assertEqual(12.5e6, found['net_out'].capacity)
         self.assertAlmostEqual(10.0, found['net_in'].instances['u1'])
         self.assertAlmostEqual(5.0, found['net_out'].instances['u1'])
         self.assertEqual({'u1'}, set(found['net_in'].instances))
@@ -186,9 +187,10 @@ class TestDisk(Case):
         self.config(disk_read_speed=10, disk_write_speed=20)
         self.sensor = self.clocked(self.make(resources.Disk, 'block'))
 
-    def move(self, read, written):
-        self.host.write('block/vda/stat', ' 1 0 '
-                        f'{read // 512} 0 1 0 {written // 512} 0 0 0 0')
+    def move(self, read, written, reads=1, writes=1):
+        self.host.write(
+            'block/vda/stat', f' {reads} 0 {read // 512} 0 {writes} 0 '
+            f'{written // 512} 0 0 0 0')
         self.host.write('proc/101/io', f'rchar: 1\nread_bytes: {read // 2}\n'
                         f'write_bytes: {written // 2}\n')
 
@@ -204,6 +206,24 @@ class TestDisk(Case):
         self.assertAlmostEqual(25.0, found['disk_in'].total)
         self.assertAlmostEqual(25.0, found['disk_out'].instances['u1'])
         self.assertAlmostEqual(12.5, found['disk_in'].instances['u1'])
+
+    def test_operations_where_these_are_more(self):
+        self.config(disk_write_iops=1000)
+        self.assertIsNone(self.read()['disk_in'].total)
+        self.move(5 * MIB, 5 * MIB, 900, 901)
+        found = self.read()
+        self.assertAlmostEqual(50.0, found['disk_out'].total)
+        self.assertAlmostEqual(90.0, found['disk_in'].total)
+        self.move(10 * MIB, 10 * MIB, 1000, 1001)
+        self.assertAlmostEqual(25.0, self.read()['disk_in'].total)
+        # One counter that goes back is one too many.
+        self.move(15 * MIB, 15 * MIB, 2000, 5)
+        self.assertIsNone(self.read()['disk_in'].total)
+
+    def test_what_the_whole_is(self):
+        found = self.read()
+        self.assertEqual((10 * MIB, 20 * MIB), (
+            found['disk_out'].capacity, found['disk_in'].capacity))
 
     def test_without_a_speed_nothing_is_known(self):
         self.config(disk_write_speed=0)
