@@ -72,6 +72,16 @@ def families(status: Status) -> Iterator[core.Metric]:
                      for name, cost in status['sensor_costs'].items()})
     yield from _of_policies(status['policies'])
     yield from _of_instances(status['instances'])
+    family = core.GaugeMetricFamily(
+        PREFIX + 'instance_rate_ratio', 'What a secondary may use of a link or '
+        'of the disks, a part of them', labels=['uuid', 'resource'])
+    for uuid, caps in status['rates'].items():
+        for resource, cap in caps.items():
+            family.add_metric([uuid, resource], cap / 100)
+    yield family
+    yield _gauge('instance_rate_failing', 'Whether limits of a secondary\'s '
+                 'interfaces and disks cannot be set', 'uuid',
+                 dict.fromkeys(status['rate_problems'], 1))
     for name, text in _COUNTERS.items():
         yield core.CounterMetricFamily(
             PREFIX + name.replace('_s', '_seconds'), text,

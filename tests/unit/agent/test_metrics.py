@@ -16,6 +16,7 @@ STATUS = {
     'sensors': {'disk': 'no such file'},
     'sensor_costs': {'disk': {'percent': 0.2, 'over': False},
                      'probe': {'percent': 6.0, 'over': True}},
+    'rates': {UUID: {'disk_in': 25.0}}, 'rate_problems': {UUID: 'dead'},
     'policies': [{'policy': 'cpu <= 90% for 10s', 'resource': 'cpu',
                   'threshold': 90.0, 'timelimit': 10, 'usage': 80.0,
                   'failed': 2, 'state': 'failing'},
@@ -63,6 +64,8 @@ class MetricsTest(unittest.TestCase):
                 (('instance_floored', UUID), 1),
                 (('memory_bytes', 'available'), 5 << 20),
                 (('memory_bytes', 'coming'), 0), (('killed_instances',), 1),
+                (('instance_rate_ratio', UUID, 'disk_in'), 0.25),
+                (('instance_rate_failing', UUID), 1),
                 (('violations_total',), 1),
                 (('floored_seconds_total',), 2.5)):
             self.assertEqual(value, found[metrics.PREFIX + key[0], *key[1:]])
