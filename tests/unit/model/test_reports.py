@@ -19,7 +19,8 @@ def report(**changes):
         'cpus': 2.0, 'memory_mb': 2048, 'cpu_total': 95.0,
         'cpu_primary': None, 'policies': (POLICY,),
         'instances': (InstanceReport('u', 5, 'l', 10.0, None, True),),
-        'counters': {'floored_s': 1.5}, 'usage': {'mem': 61.5}}
+        'counters': {'floored_s': 1.5}, 'usage': {'mem': 61.5},
+        'save_free_mb': 900, 'killed': {'u2': 'memory'}}
     return HostReport(**{**values, **changes})
 
 
@@ -52,6 +53,9 @@ class TestReport(unittest.TestCase):
                                        'floored': 1}]},
                        {'policies': [{**good['policies'][0],
                                       'state': 'tired'}]},
+                       {'save_free_mb': 1.5}, {'save_free_mb': 10 ** 20},
+                       {'killed': None}, {'killed': {'u': 5}},
+                       {'killed': {5: 'memory'}}, {'killed': ['u']},
                        {'usage': None}, {'usage': {'mem': 'much'}},
                        {'usage': {'mem': float('nan')}}, {'usage': [1]},
                        {'usage': {3: 1.0}}, {'counters': {'floors': True}},
