@@ -254,7 +254,7 @@ class Reporter:
             time=time.time(),
             policies_hash=self._policies.current.fingerprint,
             admission=not reason, reason=reason, cpus=usage.capacity,
-            memory_mb=_memory_mb(), cpu_total=_round(usage.total),
+            memory_mb=self._memory_mb(), cpu_total=_round(usage.total),
             cpu_primary=_round(self._outlook.recent),
             migration_mb_s=_round(self._memory.copied),
             usage=_rounded(primary),
@@ -275,6 +275,12 @@ class Reporter:
                       + self._guard.kills,
                       'control_failures': self._control.failures,
                       'unreadable_domains': self._domains.unreadable})
+
+    def _memory_mb(self) -> int:
+        """Return the host's memory in MiB, the machine's until it is known."""
+        seen = self._guard.seen
+        pages = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+        return (pages if seen is None else seen.total) >> 20
 
     def save_free_mb(self) -> int | None:
         """Return the MiB that suspended instances may fill, if known."""
@@ -338,7 +344,3 @@ def _memory(seen: Look | None) -> dict[str, typing.Any]:
     return {'available_mb': seen.available >> 20,
             'headroom_mb': seen.headroom >> 20,
             'coming_mb': seen.coming >> 20, 'level': seen.level.name.lower()}
-
-
-def _memory_mb() -> int:
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 20

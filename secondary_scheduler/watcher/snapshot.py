@@ -225,6 +225,18 @@ def _usage(seen: reports.HostReport | reports.InstanceReport | None
         resource: max(0.0, use) for resource, use in seen.usage.items()}
 
 
+def _expected_usage(server: Server, seen: reports.InstanceReport | None,
+                    report: reports.HostReport | None) -> dict[str, float]:
+    """Return an instance's use, as it is expected of one that is down.
+
+    It takes its memory as soon as it runs, whatever it had before.
+    """
+    usage = _usage(seen)
+    if seen is None and report is not None and report.memory_mb > 0:
+        usage['mem'] = 100.0 * server.memory_mb / report.memory_mb
+    return usage
+
+
 def _is_stuck(server: Server, locks: Locks) -> bool:
     """Tell whether nothing that can wait is to be tried with it yet."""
     if server.state is cluster.State.ACTIVE:
@@ -263,7 +275,8 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
             preempt_policy=server.mark.preempt_policy,
             cpu=_demand(reported, share) if reported else None,
             dirty=_dirty(reported),
-            usage=_usage(reported),
+            usage=_expected_usage(server, reported,
+                                  fresh.get(server.host or '')),
             preempted=server.preempted,
             blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),

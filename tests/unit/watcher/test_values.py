@@ -166,6 +166,15 @@ class BuildTest(TestCase):
         self.assertEqual([55.5, None], [
             found.hosts[name].primary_use('mem') for name in ('h1', 'h2')])
 
+    def test_who_is_down_is_expected_to_take_its_memory(self):
+        down = dataclasses.replace(fakes.server(1), status='SUSPENDED')
+        for memory_mb, usage in ((4096, {'mem': 12.5}), (0, {})):
+            report = fakes.report('h1', memory_mb=memory_mb)
+            found = self.build([down], [fakes.host('h1')], [report])
+            self.assertEqual(usage, found.instances[fakes.uid(1)].usage)
+        found = self.build([down], [fakes.host('h1')], [])
+        self.assertEqual({}, found.instances[fakes.uid(1)].usage)
+
     def test_usable_only_with_everything_known(self):
         good = fakes.report('h1')
         h1 = fakes.host('h1')
