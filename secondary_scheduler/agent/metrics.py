@@ -73,8 +73,8 @@ def families(status: Status) -> Iterator[core.Metric]:
     yield from _of_policies(status['policies'])
     yield from _of_instances(status['instances'])
     family = core.GaugeMetricFamily(
-        PREFIX + 'instance_rate_ratio', 'What a secondary may use of a link or '
-        'of the disks, a part of them', labels=['uuid', 'resource'])
+        PREFIX + 'instance_rate_ratio', 'What a secondary may use of a link '
+        'or of the disks, a part of them', labels=['uuid', 'resource'])
     for uuid, caps in status['rates'].items():
         for resource, cap in caps.items():
             family.add_metric([uuid, resource], cap / 100)

@@ -199,7 +199,7 @@ def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
         count = scan.need(rf'{_DIGITS}(?![\d.%])', f'a whole number of {what}')
         return float(count[0]), str(int(count[0]))
     if kind_of(resource) == PROBE:
-        found = scan.need(rf'{_DIGITS}(?:\.\d{{1,9}})?(?![\d.]|\s*%)',
+        found = scan.need(r'\d{1,20}(?:\.\d{1,20})?(?![\d.]|\s*%)',
                           'a number in the unit of the probe')[0]
         if float(found) >= _LARGEST:
             scan.fail(f'the limit of a probe is below {_LARGEST:g}')

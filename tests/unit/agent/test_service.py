@@ -971,8 +971,8 @@ class Commands(Base):
         agent = self.make()
         agent.step()
         agent.gauges.costs['steal'].note(0.002)
-        with mock.patch.object(agent.gauges, 'total', side_effect=[
-                31.25, None]):
+        with mock.patch.object(agent.gauges, 'total', side_effect={
+                'probe:p99_ms': 31.25}.get):
             agent.floors.drop(fakes.UUIDS[0], Reason.ENTRY)
             agent.check()
         agent.gauges.total('probe:p99_ms')

@@ -145,6 +145,7 @@ class Descriptions(test_service.Base):
         sender.describe_host.return_value = (
             answer if isinstance(answer, dict) else None)
         self.agent._describe(sender)
-        # It names aggregates and nothing more: this policy is on all hosts.
-        self.assertEqual(['cpu <= 90% for 10s'], [
-            one.text for one in self.agent.policies.current.policies])
+        # It names aggregates and nothing more: these are on this host anyway.
+        self.assertEqual(
+            ['cpu <= 90% for 10s', 'mem <= 95% for 60s on host:node1'],
+            [one.text for one in self.agent.policies.current.policies])
