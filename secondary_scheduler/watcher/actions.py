@@ -237,7 +237,8 @@ class SecondaryAction(base.BaseAction):
                 CONF.secondary_watcher.hand_over_timeout,
                 migrates=self.KIND is Kind.MIGRATE)
             self.dirty = answer.get('dirty_mb')
-            self.save_free_mb = answer.get('save_free_mb')
+            free = answer.get('save_free_mb')
+            self.save_free_mb = free if isinstance(free, int) else None
         except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})

@@ -83,7 +83,7 @@ class OperationsTest(ActionCase):
 
     def test_nobody_is_saved_to_a_full_disk(self):
         for free, fits in ((512, False), (563, False), (564, True),
-                           (None, True)):
+                           (None, True), ('nonsense', True)):
             self.cloud.change(1, status='ACTIVE')
             self.cloud.calls.clear()
             self.agents.thaw_hint.reset_mock()
