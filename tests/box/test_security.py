@@ -26,21 +26,21 @@ ANYTHING = str(uuid.UUID(int=1))
 
 # -- a tenant ---------------------------------------------------------------
 @pytest.fixture
-def boot(owner, empty_cloud):
+def boot(cloud, owner, empty_cloud):
     """Boot a secondary from an image of the tenant's own."""
     images, servers = [], []
 
     def boot(**properties):
         images.append(owner.image.create_image(
-            name='test-own', disk_format='raw', container_format='bare',
-            data=bytes(1 << 20), **properties))
+            name=f'test-own-{uuid.uuid4()}', disk_format='raw',
+            container_format='bare', data=bytes(1 << 20), **properties))
         servers.append(owner.compute.create_server(
             name='test-own', networks='none', image_id=images[-1].id,
             flavor_id=owner.compute.find_flavor('secondary').id))
         return servers[-1].id
 
     yield boot
-    delete(owner, *(one.id for one in servers))
+    delete(cloud, *(one.id for one in servers))
     for one in images:
         owner.image.delete_image(one)
 
@@ -58,10 +58,10 @@ def test_an_image_gets_nothing_of_a_primarys(owner, boot, hosts, properties):
         services.agent_status(host).get('admission') for host in hosts), 60,
         'a host takes secondaries')
     offset = services.log_size(SCHEDULER_LOG)
-    uuid = boot(**properties)
+    server = boot(**properties)
     services.wait_until(lambda: owner.compute.get_server(
-        uuid).status == 'ERROR', 60, 'no host is found')
-    assert f'No host for secondary instance {uuid}' in services.log_since(
+        server).status == 'ERROR', 60, 'no host is found')
+    assert f'No host for secondary instance {server}' in services.log_since(
         SCHEDULER_LOG, offset)
 
 
