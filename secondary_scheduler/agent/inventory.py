@@ -8,6 +8,7 @@ the provider is not there it stops quietly and looks again later.
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+import contextlib
 import dataclasses
 import time
 import typing
@@ -149,6 +150,9 @@ class Inventory:
                  ) -> typing.Any:
         return self._adapter.request(
             url, method, raise_exc=False,
+            # keystoneauth's own waits for the time at which it was made, on a
+            # clock that may have been set back since.
+            rate_semaphore=contextlib.nullcontext(),
             headers={'OpenStack-API-Version':
                      f'placement {vocabulary.PLACEMENT_VERSION}'}, **kwargs)
 

@@ -1,8 +1,10 @@
+import time
 import unittest
 from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
+import requests
 
 from secondary_scheduler.agent import inventory
 from secondary_scheduler.conf import agent as agent_conf
@@ -42,7 +44,8 @@ class Placement:
             vocabulary.SLOT: {'total': 4, 'reserved': 4, 'max_unit': 4},
             vocabulary.VCPU: {'total': 6, 'reserved': 6, 'max_unit': 6}}
 
-    def request(self, url, method, headers, raise_exc, json=None):
+    def request(self, url, method, headers, raise_exc, json=None,
+                rate_semaphore=None):
         if self.error:
             raise self.error
         if url.startswith('/resource_providers?name='):
@@ -248,10 +251,25 @@ class Window(unittest.TestCase):
 
 
 class Adapter(unittest.TestCase):
-    def test_no_request_lasts_for_ever(self):
+    def setUp(self):
         conf = cfg.ConfigOpts()
         agent_conf.register_placement_opts(conf)
         conf([], default_config_files=[])
         conf.set_override('auth_type', 'none', 'placement')
-        adapter = inventory.placement_adapter(conf)
-        self.assertEqual(30, adapter.session.timeout)
+        conf.set_override('endpoint_override', 'http://nowhere', 'placement')
+        self.adapter = inventory.placement_adapter(conf)
+
+    def test_no_request_lasts_for_ever(self):
+        self.assertEqual(30, self.adapter.session.timeout)
+
+    def test_a_clock_set_back_holds_no_request_up(self):
+        answer = requests.Response()
+        answer.status_code = 404
+        self.adapter.session.session = mock.Mock()
+        self.adapter.session.session.request.return_value = answer
+        made = inventory.Inventory(self.adapter, lambda: 'node1')
+        before = time.time() - 3600
+        with mock.patch('time.time', return_value=before), mock.patch(
+                'time.sleep', side_effect=AssertionError('it waits')):
+            made.update(1.0, [])
+        self.assertIn('HTTP 404', made.state)
