@@ -77,11 +77,17 @@ def _vcpus(host: str, controller: str) -> Iterator[tuple[str, pathlib.Path]]:
 
 
 def vcpu_limits(host: str) -> dict[str, dict[str, cgroups.Limit]]:
-    """Return the vCPUs' limits of each domain on a host."""
+    """Return the vCPUs' limits of each domain on a host.
+
+    A libvirtd that has been restarted leaves the groups of guests behind that
+    were there before it; nobody is in them any more.
+    """
     found: dict[str, dict[str, cgroups.Limit]] = {}
     for domain, vcpu in _vcpus(host, 'cpu'):
         with contextlib.suppress(OSError):  # the group has just gone
-            found.setdefault(domain, {})[vcpu.name] = cgroups.limit_of(vcpu)
+            if cgroups.has_threads(vcpu):
+                found.setdefault(domain, {})[vcpu.name] = (
+                    cgroups.limit_of(vcpu))
     return found
 
 

@@ -62,21 +62,24 @@ def connect(host: str) -> libvirt.virConnect:
 @contextlib.contextmanager
 def domain_by_hand(host: str, name: str) -> Iterator[libvirt.virDomain]:
     """Define and start a domain in a host's libvirt; yield it."""
-    with contextlib.closing(connect(host)) as connection:
-        with contextlib.suppress(libvirt.libvirtError):
-            old = connection.lookupByName(name)
+    def remove() -> None:
+        # libvirtd may be another one by then.
+        with contextlib.closing(connect(host)) as connection:
             with contextlib.suppress(libvirt.libvirtError):
-                old.destroy()
-            old.undefine()
+                old = connection.lookupByName(name)
+                with contextlib.suppress(libvirt.libvirtError):
+                    old.destroy()
+                old.undefine()
+
+    remove()
+    with contextlib.closing(connect(host)) as connection:
         domain = connection.defineXML(DOMAIN.format(
             name=name, metadata=BY_HAND[name], guest=layout.GUEST))
         try:
             domain.create()
             yield domain
         finally:
-            with contextlib.suppress(libvirt.libvirtError):
-                domain.destroy()
-            domain.undefine()
+            remove()
 
 
 class ControlFiles:

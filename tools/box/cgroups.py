@@ -174,6 +174,12 @@ def limit_of(group: pathlib.Path) -> Limit:
     return (None if quota in ('max', '-1') else int(quota)), int(period)
 
 
+def has_threads(group: pathlib.Path) -> bool:
+    """Tell whether a group that may hold single threads has any."""
+    return bool((group / ('cgroup.threads' if _is_v2(group) else 'tasks')
+                 ).read_text())
+
+
 def usage_ns(group: pathlib.Path) -> int:
     """Return the CPU time that a group of cpuacct has used."""
     if _is_v2(group):
