@@ -490,8 +490,11 @@ class Actuator:
         try:
             group = self._hold_slice(path)
             known = {os.path.basename(grip.scope.path) for grip in grips}
-            if set(group.children()) <= known and not group.read(
-                    'cgroup.procs'):
+            others = set(group.children()) - known
+            if not group.read('cgroup.procs') and all(
+                    cgroups.is_deserted(f'{path}/{name}',
+                                        self._hierarchy.version)
+                    for name in others):
                 return self._idle_on(group)
         except (OSError, cgroups.CgroupError) as exc:
             LOG.warning('Machine slice %(path)s: %(reason)s',

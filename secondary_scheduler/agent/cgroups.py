@@ -190,6 +190,28 @@ class Group:
         self.fd = -1
 
 
+def is_deserted(path: str, version: int) -> bool:
+    """Tell whether nobody is in a group, nor in those below it.
+
+    libvirtd leaves the groups behind of guests that were there before it.
+    Where it cannot be told somebody is.
+    """
+    def fail(exc: OSError) -> None:
+        raise exc
+
+    try:
+        if version == 2:
+            with open(f'{path}/cgroup.events') as file:
+                return 'populated 0' in file.read()
+        for folder, _, _ in os.walk(path, onerror=fail):
+            with open(f'{folder}/cgroup.procs') as file:
+                if file.read():
+                    return False
+    except OSError:
+        return False
+    return True
+
+
 def usage_ns(group: Group, version: int) -> int:
     """Return the CPU time a group has used, in nanoseconds.
 

@@ -202,6 +202,7 @@ class Host:
         for thread in ['emulator', 'iothread1'] + [
                 f'vcpu{i}' for i in range(vcpus)]:
             self.limits(f'{base}/{thread}')
+        self.people(scope, pid)
         if self.version == 1:
             self.write(f'cgroup/cpuacct{scope}/cpuacct.usage', '0')
             self.write(f'cgroup/memory{scope}/memory.soft_limit_in_bytes',
@@ -219,6 +220,15 @@ class Host:
             self.libvirt.domains.append(FakeDomain(
                 uuid, name, number, domain_xml(uuid, name, metadata)))
         return uuid
+
+    def people(self, scope, pid=None):
+        """Have a guest's process in its group, or nobody."""
+        if self.version == 1:
+            self.write(self.cpu(scope) + '/emulator/cgroup.procs',
+                       str(pid or ''))
+        else:
+            self.write(self.cpu(scope) + '/cgroup.events',
+                       f'frozen 0\npopulated {int(pid is not None)}')
 
     def quota(self, n, thread='vcpu0'):
         """Return what a thread's limit is, as ``quota period``."""

@@ -288,6 +288,22 @@ class Priority(Base):
                          self.actuator.effective)
         self.assertEqual(('1', '0'), (self.idle(0), self.idle(1)))
 
+    def test_a_deserted_group_keeps_nobody_from_priority(self):
+        """A libvirtd that was restarted has left it behind."""
+        self.host.guest(0)
+        self.host.guest(1, specs={}, listed=False)
+        other = self.host.scope('instance-00000001', 2)
+        guests = self.secondaries()
+        self.actuator.prioritise(guests)
+        self.assertFalse(self.actuator.effective['service'])
+        self.host.people(other)
+        self.actuator.prioritise(guests)
+        self.assertEqual('1', self.control(self.host.slice, 'cpu.idle'))
+        self.assertTrue(self.actuator.effective['service'])
+        self.host.people(other, 1001)
+        self.actuator.prioritise(guests)
+        self.assertEqual('0', self.control(self.host.slice, 'cpu.idle'))
+
     def test_a_process_in_the_slice_keeps_it_ordinary(self):
         self.host.guest(0)
         self.host.write(self.host.cpu(self.host.slice) + '/cgroup.procs',
