@@ -192,7 +192,9 @@ class Reporter:
         if primary is None or set_point is None:
             return 0
         useful = max(self._conf.secondary_scheduler.useful_share, 0.1)
-        limits = [int((set_point - primary) // useful)]
+        # Where a primary was harmed a moment ago nobody more is welcome.
+        bound = self._control.restraint.bound(set_point, primary)
+        limits = [int((bound - primary) // useful)]
         policies, inventory = self._policies.current, self._inventory()
         if (slots := policies.limit(language.SLOTS)) is not None:
             limits.append(int(slots))

@@ -133,12 +133,13 @@ class Control(Base):
         self.steps(agent, 20, 40.0, g0=20.0)
         cap = agent.control.caps[fakes.UUIDS[0]]
         self.assertGreater(cap, 40.0)
-        for latency, share in ((12.0, 1.0), (25.0, 0.5), (25.0, 0.25),
-                               (12.0, 0.27)):
+        for latency, share, room in ((12.0, 1.0, 6), (25.0, 0.5, 3),
+                                     (25.0, 0.25, 1), (12.0, 0.27, 1)):
             with mock.patch.object(agent.gauges, 'total',
                                    return_value=latency):
                 agent.check()
             self.assertAlmostEqual(share, agent.control.restraint.share)
+            self.assertEqual(room, agent.reporter.room())
             # The primary uses 20 % of the host, and the set point is 89 %.
             self.steps(agent, 2, 40.0, g0=20.0)
             if latency > 20:
