@@ -102,9 +102,9 @@ def release(conf: cfg.ConfigOpts) -> int:
             actuator = service.make_actuator(conf, hierarchy, store)
             guests = _known(conf, hierarchy)
             throttles = service.make_throttles(conf)
-            done = sum([actuator.release(guest)
-                        and _release_devices(throttles, guest)
-                        for guest in guests])
+            done = sum(all([actuator.release(guest),
+                            _release_devices(throttles, guest)])
+                       for guest in guests)
             actuator.free_slice()
             service.make_balloon(conf, lambda: guests).step()
     except service.AlreadyRunning as exc:
