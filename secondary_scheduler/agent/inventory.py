@@ -82,6 +82,8 @@ class Inventory:
         self._compare_at = 0.0
         self._missing: dict[str, float] = {}
         self._suspect = False
+        #: Who had an allocation here lately, None while that is unknown.
+        self.consumers: frozenset[str] | None = None
         self._unlimited: frozenset[str] = frozenset()
         #: Secondaries that run here without an allocation, or without limits.
         self.alarm: frozenset[str] = frozenset()
@@ -240,6 +242,7 @@ class Inventory:
         if answer.status_code != 200:
             return
         consumers = set(answer.json()['allocations'])
+        self.consumers = frozenset(consumers)
         missing = set(running) - consumers
         self._missing = {uuid: self._missing.get(uuid, now)
                          for uuid in missing}

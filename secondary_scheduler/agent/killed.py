@@ -4,7 +4,7 @@ Nova sees them stop, as if their owners had stopped them.  So the agent reports
 them until they run again, and Watcher puts them into its queue.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 import threading
 
 from secondary_scheduler.agent import store as agent_store
@@ -12,7 +12,7 @@ from secondary_scheduler.agent.domains import Secondary
 
 STATE = 'killed.json'
 
-#: Who is deleted never runs again, so only the last ones are remembered.
+#: So many at most: without Placement nobody says who was deleted.
 _MOST = 64
 
 
@@ -51,6 +51,15 @@ class Killed:
             for uuid in again:
                 del self._known[uuid]
             if again:
+                self._save()
+
+    def keep(self, uuids: Collection[str]) -> None:
+        """Forget all but these: the others were deleted, or moved away."""
+        with self._lock:
+            gone = self._known.keys() - set(uuids)
+            for uuid in gone:
+                del self._known[uuid]
+            if gone:
                 self._save()
 
     @property

@@ -353,6 +353,9 @@ class Agent:
         inventory.update(shares, [guest.uuid for guest in
                                   self.domains.secondaries()],
                          self.domains.unmarked)
+        # Who is stopped keeps its place; who is deleted gives it up.
+        if inventory.consumers is not None:
+            self.killed.keep(inventory.consumers)
 
     # -- what can be asked over RPC ----------------------------------------
     def hand_over(self, uuid: str, migrates: bool = False

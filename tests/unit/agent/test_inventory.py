@@ -232,9 +232,12 @@ class Consumers(Base):
 
     def test_suspended_and_migrating_are_normal(self):
         self.placement.consumers = ['suspended', 'a', 'migration']
+        self.assertIsNone(self.inventory.consumers)
         for _ in range(10):
             self.look(['a', 'leaving'])
         self.assertEqual(frozenset(), self.inventory.alarm)
+        self.assertEqual({'suspended', 'a', 'migration'},
+                         self.inventory.consumers)
         for _ in range(15):
             self.look(['a', 'leaving'])
         self.assertEqual({'leaving'}, self.inventory.alarm)

@@ -322,6 +322,14 @@ class TestKilled(Base):
         self.assertEqual({'u2': 'cpu'}, other.reasons)
         self.assertEqual({'u2': 'cpu'}, self.make().reasons)
 
+    def test_who_was_deleted_is_forgotten(self):
+        book = self.make()
+        book.note(secondary(1), 'memory')
+        book.note(secondary(2), 'memory')
+        book.keep({'u2', 'u3'})
+        self.assertEqual({'u2'}, set(book.reasons))
+        self.assertEqual({'u2'}, set(self.make().reasons))
+
     def test_the_last_ones(self):
         book = self.make()
         for n in range(70):

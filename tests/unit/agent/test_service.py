@@ -656,6 +656,12 @@ class Reports(Base):
         inventory, window = mock.Mock(), mock.Mock()
         inventory.slots.return_value = 12
         inventory.memory_mb.return_value = 10000
+        inventory.consumers = None
+        self.host.guest(0)
+        agent.domains.refresh()
+        agent.killed.note(agent.domains.secondaries()[0], 'memory')
+        self.host.libvirt.domains.clear()
+        agent.domains.refresh()
         agent.keep_inventory(inventory, window)
         # Nothing is known of its memory yet.
         self.assertEqual({vocabulary.SLOT: 0.5, vocabulary.MEMORY_MB: 0.0},
@@ -667,8 +673,11 @@ class Reports(Base):
             vocabulary.MEMORY_MB])
         inventory.update.assert_called_with(
             window.push.return_value, [], {primary})
+        self.assertEqual({fakes.UUIDS[0]}, set(agent.killed.reasons))
+        inventory.consumers = frozenset()
         agent.domains._listed_at -= 60
         agent.keep_inventory(inventory, window)
+        self.assertEqual({}, agent.killed.reasons)
         self.assertEqual({vocabulary.SLOT: 0.0, vocabulary.MEMORY_MB: 0.0},
                          window.push.call_args[0][1])
 
