@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+import dataclasses
 import math
 import os
 import threading
@@ -262,7 +263,7 @@ class Reporter:
             usage=_rounded(primary),
             policies=self._trigger.reports,
             instances=tuple(InstanceReport(
-                uuid=guest.uuid, priority=guest.priority, lease=guest.uuid,
+                uuid=guest.uuid, priority=guest.priority,
                 cpu=_round(usage.instances.get(guest.uuid)),
                 cap=_round(caps.get(guest.uuid)),
                 floored=self._floors.floored(guest.uuid),
@@ -301,7 +302,7 @@ class Reporter:
         """Return a report and what only this host cares about."""
         guests = self._domains.secondaries()
         return {
-            **self.build().to_dict(),
+            **dataclasses.asdict(self.build()),
             'pid': os.getpid(),
             'set_point': self.set_point,
             'restraint': round(self._control.restraint.share, 2),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import contextlib
 import fcntl
 import functools
+import json
 import os
 import signal
 import socket
@@ -47,6 +48,7 @@ from secondary_scheduler.agent.sensors import Meter
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import CLEAN
+from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
@@ -62,6 +64,8 @@ _MEASURING_S = 10.0
 _NEWS_S = 0.25
 #: A report at once, but at most so often, whatever flutters.
 _GAP_S = 0.2
+#: What reports without news may take of the network, in bytes a second.
+_REPORTED = 500
 
 
 class AlreadyRunning(Exception):
@@ -321,17 +325,27 @@ class Agent:
     def _report(self, sender: typing.Any) -> None:
         """Send reports: at once when there is news, else now and then."""
         said: object = None
-        at = 0.0
+        at = pause = 0.0
         while not self._stop.is_set():
             self._news.wait(_NEWS_S)
             self._news.clear()
             report = self.reporter.build()
-            interval = self.conf.secondary_scheduler.report_interval
             news = reporter.news(report)
-            if news != said or time.monotonic() - at >= interval:
+            if news != said or time.monotonic() - at >= pause:
                 sender.send(report)
                 said, at = news, time.monotonic()
+                pause = self._pause(report)
                 self._stop.wait(_GAP_S)
+
+    def _pause(self, report: HostReport) -> float:
+        """Return when a report is repeated: the later the longer it is.
+
+        But in time for who misses the next one not to take it for stale.
+        """
+        shared = self.conf.secondary_scheduler
+        return max(shared.report_interval, min(
+            len(json.dumps(report.to_dict())) / _REPORTED,
+            shared.report_stale_after / 2))
 
     def _describe(self, sender: typing.Any) -> None:
         answer = sender.describe_host(timeout=5)

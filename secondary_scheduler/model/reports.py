@@ -60,10 +60,9 @@ class InstanceReport:
 
     uuid: str
     priority: int
-    lease: str
-    cpu: float | None
-    cap: float | None
-    floored: bool
+    cpu: float | None = None
+    cap: float | None = None
+    floored: bool = False
     paused: bool = False
     dirty_1s_mb: float | None = None
     dirty_5s_mb: float | None = None
@@ -114,8 +113,12 @@ class HostReport:
                      if p.state in (PolicyState.VIOLATED, PolicyState.INVALID))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that travels."""
-        return {'version': VERSION, **dataclasses.asdict(self)}
+        """Return the form that travels: what is as by default goes without
+        saying.
+        """
+        return {'version': VERSION, **_said(self),
+                'policies': [_said(one) for one in self.policies],
+                'instances': [_said(one) for one in self.instances]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> 'HostReport':
@@ -142,6 +145,16 @@ class HostReport:
         if not report.host:
             raise ValueError('a report without a host')
         return report
+
+
+def _said(part: HostReport | PolicyReport | InstanceReport
+          ) -> dict[str, Any]:
+    """Return the fields of a part that are not as by default."""
+    return {field.name: getattr(part, field.name)
+            for field in dataclasses.fields(part)
+            if getattr(part, field.name) != (
+                field.default if field.default_factory
+                is dataclasses.MISSING else field.default_factory())}
 
 
 def _check_types(part: HostReport | PolicyReport | InstanceReport) -> None:

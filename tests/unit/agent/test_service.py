@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -29,7 +30,7 @@ from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import DirtyMemory
-from secondary_scheduler.model.reports import HostReport
+from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
 from tests.unit.agent import fakes
 
@@ -328,7 +329,7 @@ class HandOver(Base):
         found = json.loads(json.dumps(self.agent.get_status()))
         self.assertEqual('node1', found['host'])
         HostReport.from_dict({name: found[name] for name in (
-            *HostReport.__dataclass_fields__, 'version')})
+            *HostReport.__dataclass_fields__,)} | {'version': 1})
 
 
 class Rates(Base):
@@ -660,7 +661,7 @@ class Reports(Base):
         self.host.guest(0)
         agent.domains.refresh()
         agent.killed.note(agent.domains.secondaries()[0], 'memory')
-        self.host.libvirt.domains.clear()
+        del self.host.libvirt.domains[1:]
         agent.domains.refresh()
         agent.keep_inventory(inventory, window)
         # Nothing is known of its memory yet.
@@ -702,10 +703,22 @@ class Reports(Base):
         self.assertTrue(told.wait(3))
         self.assertEqual(1, len(reports[-1].instances))
 
+    def test_long_reports_are_repeated_later(self):
+        agent = self.make()
+        for guests, seconds in ((0, 5.0), (40, 7.5)):
+            report = dataclasses.replace(agent.reporter.build(), instances=(
+                InstanceReport(fakes.UUIDS[0], 5, 1.0, 2.0),) * guests)
+            self.assertEqual(seconds, agent._pause(report))
+        self.conf.set_override('report_stale_after', 60.0,
+                               'secondary_scheduler')
+        self.assertEqual(len(json.dumps(report.to_dict())) / 500,
+                         agent._pause(report))
+
     def test_an_error_does_not_end_the_reports(self):
         agent, sender, sent = self.make(), mock.Mock(), threading.Event()
         sender.send.side_effect = lambda report: sent.set()
-        build = mock.Mock(side_effect=[ValueError('a bad option'), 'report'])
+        build = mock.Mock(side_effect=[ValueError('a bad option'),
+                                       agent.reporter.build()])
         with mock.patch.object(agent.reporter, 'build', build), \
                 mock.patch.object(service.reporter, 'news', lambda x: x):
             thread = threading.Thread(target=agent._keep_reporting,
@@ -715,14 +728,16 @@ class Reports(Base):
             agent.stop()
             thread.join()
 
-    def send_for(self, seconds, build):
+    def send_for(self, seconds, news):
         """Return when reports were sent while news came all the time."""
         agent, sender, sent = self.make(), mock.Mock(), []
         sender.send.side_effect = lambda report: sent.append(
             time.monotonic())
         thread = threading.Thread(target=agent._report, args=(sender,))
-        with mock.patch.object(agent.reporter, 'build', build), \
-                mock.patch.object(service.reporter, 'news', lambda x: x):
+        report = agent.reporter.build()
+        with mock.patch.object(agent.reporter, 'build', lambda: report), \
+                mock.patch.object(service.reporter, 'news',
+                                  lambda report: news()):
             thread.start()
             end = time.monotonic() + seconds
             while time.monotonic() < end:

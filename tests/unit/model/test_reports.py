@@ -18,7 +18,7 @@ def report(**changes):
         'policies_hash': '0' * 16, 'admission': False, 'reason': 'violated',
         'cpus': 2.0, 'memory_mb': 2048, 'cpu_total': 95.0,
         'cpu_primary': None, 'policies': (POLICY,),
-        'instances': (InstanceReport('u', 5, 'l', 10.0, None, True),),
+        'instances': (InstanceReport('u', 5, 10.0, None, True),),
         'counters': {'floored_s': 1.5}, 'usage': {'mem': 61.5},
         'save_free_mb': 900, 'killed': {'u2': 'memory'}}
     return HostReport(**{**values, **changes})
@@ -30,6 +30,12 @@ class TestReport(unittest.TestCase):
         sent = report()
         self.assertEqual(sent, HostReport.from_dict(
             json.loads(json.dumps(sent.to_dict()))))
+
+    def test_says_what_is_not_as_by_default(self):
+        sent = report(migration_mb_s=None).to_dict()
+        self.assertEqual([{'uuid': 'u', 'priority': 5, 'cpu': 10.0,
+                           'floored': True}], sent['instances'])
+        self.assertNotIn('migration_mb_s', sent)
 
     def test_violated(self):
         held = PolicyReport('slots <= 2 for 60s', 'slots', 2, 60, 1, 0,
@@ -44,6 +50,8 @@ class TestReport(unittest.TestCase):
                        {'incarnation': 4}, {'unheard_of': 1},
                        {'policies': [{'policy': 'cpu'}]},
                        {'policies': [3]}, {'instances': [{}]},
+                       {'instances': [{'uuid': 'u', 'priority': 5,
+                                       'lease': 'l'}]},
                        {'cpu_primary': '3'}, {'cpus': None},
                        {'cpu_primary': float('nan')},
                        {'cpu_total': float('inf')}, {'cpus': 10 ** 400},

@@ -112,6 +112,6 @@ def report(host='node1', seq=1, primary=20.0, threshold=90.0, instances=0,
             policy=POLICY, resource='cpu', threshold=threshold,
             timelimit=10, usage=50.0, failed=0, state=state),),
         'instances': tuple(reports.InstanceReport(
-            uuid=uuid(n), priority=5, lease='', cpu=1.0, cap=None,
+            uuid=uuid(n), priority=5, cpu=1.0, cap=None,
             floored=False) for n in range(instances)),
         **fields})

@@ -58,7 +58,7 @@ class BookTest(unittest.TestCase):
         self.assertEqual({}, self.book.hosts())
 
     def test_what_ran_beside_a_silent_agent_runs_on(self):
-        ran = InstanceReport('a', 5, 'l', 1.0, 2.0, False)
+        ran = InstanceReport('a', 5, 1.0, 2.0, False)
         self.book.accept(dataclasses.replace(report(), instances=(ran,)))
         self.book.accept(dataclasses.replace(
             report(host='node2'), instances=(

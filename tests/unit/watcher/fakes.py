@@ -62,7 +62,7 @@ def report(name, servers=(), primary=10.0, violated=False, seq=1,
             reports.PolicyState.VIOLATED if violated
             else reports.PolicyState.HELD),),
         'instances': tuple(reports.InstanceReport(
-            s.uuid, s.priority, s.lease, 10.0, 20.0, floored)
+            s.uuid, s.priority, 10.0, 20.0, floored)
             for s in servers)}
     values.update(changes)
     return reports.HostReport(**values)
