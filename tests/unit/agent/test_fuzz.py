@@ -4,6 +4,7 @@ Whatever that is: nothing but the documented exception, what is not known is a
 primary, unknown or the floor, and what was refused is in the log.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -186,6 +187,18 @@ class Files(unittest.TestCase):
         with open(self.host.path(path), 'wb') as file:
             file.write(data)
 
+    @contextlib.contextmanager
+    def actuator(self):
+        """One that starts with what is there, and leaves nothing open."""
+        acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
+        try:
+            yield acting
+        finally:
+            acting.forget([])
+            if acting._slice:
+                acting._slice.close()
+            os.unlink(self.host.store.path(actuator.STATE))
+
 
 class Cgroups(Files):
     MOUNT = '29 23 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n'
@@ -265,8 +278,7 @@ class Guests(Files):
         self.put(f'{base}/vcpu0/cpu.cfs_quota_us', quota)
         self.put(f'{base}/cpu.shares', share)
         self.put(f'cgroup/cpuacct{scope}/cpuacct.usage', usage)
-        acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
-        try:
+        with self.actuator() as acting:
             used = acting.usage_ns(self.guest)
             self.assertTrue(used is None or isinstance(used, int))
             acting.prioritise([self.guest])
@@ -275,9 +287,6 @@ class Guests(Files):
                 self.assertLessEqual(quota / period, 0.01)
             acting.set_share(self.guest, 5.0, 4.0)
             acting.release(self.guest)
-        finally:
-            acting.forget([])
-            os.unlink(self.host.store.path(actuator.STATE))
 
 
 class Processes(Files):
@@ -431,8 +440,7 @@ class State(Files):
     @example(b'[' * 3000)
     def test_limits(self, data):
         self.save(actuator.STATE, data)
-        acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
-        try:
+        with self.actuator() as acting:
             self.assertTrue(acting.floor(self.guest))
             self.assertEqual('1000 100000', self.host.quota(0))
             acting.prioritise([self.guest])
@@ -440,8 +448,6 @@ class State(Files):
             acting.lift_emulator(self.guest)
             acting.release(self.guest)
             acting.forget([self.guest])
-        finally:
-            acting.forget([])
 
     DOMAINS = {'secondaries': [{
         'uuid': UUID, 'name': NAME, 'priority': 4, 'vcpus': 2,
