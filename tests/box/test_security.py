@@ -51,14 +51,12 @@ def test_an_image_gets_no_core_for_itself(boot):
         boot(hw_cpu_policy='dedicated')
 
 
-@pytest.mark.parametrize('properties', [
-    {'hw_numa_nodes': '1'}, {'hw_mem_encryption': 'true'}])
-def test_an_image_gets_nothing_of_a_primarys(owner, boot, hosts, properties):
+def test_an_image_gets_nothing_of_a_primarys(owner, boot, hosts):
     services.wait_until(lambda: any(
         services.agent_status(host).get('admission') for host in hosts), 60,
         'a host takes secondaries')
     offset = services.log_size(SCHEDULER_LOG)
-    server = boot(**properties)
+    server = boot(hw_numa_nodes='1')
     services.wait_until(lambda: owner.compute.get_server(
         server).status == 'ERROR', 60, 'no host is found')
     assert f'No host for secondary instance {server}' in services.log_since(
