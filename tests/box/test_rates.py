@@ -140,7 +140,9 @@ def link(host):
         shell.run([*there, 'sh', '-c', 'ip link set test-peer up && '
                    'ip addr add 10.78.0.77/24 dev test-peer'])
         swallow = subprocess.Popen([*there, sys.executable, '-c', SINK])
-        shell.run([*inside, 'cp /usr/sbin/tc /run/tc.real && '
+        # What an aborted run has left must not be taken for the real one.
+        shell.run([*inside, '[ -e /run/tc.real ] || '
+                   'cp /usr/sbin/tc /run/tc.real && '
                    f'mount --bind {layout.HERE}/tc.sh /usr/sbin/tc'])
         try:
             yield
