@@ -9,13 +9,15 @@ no Placement.  What 50 guests would cost is a line through the three.
 
 ``--periods`` measures something else: the agent of the unit tests' host of
 files runs through so many control periods, one after the other, and its
-memory is looked at on the way (needs no host: PYTHONPATH=. python ...).
+memory is looked at on the way (needs no host: TMPDIR=/dev/shm PYTHONPATH=.
+python ...).
 """
 
 import argparse
 import json
 import pathlib
 import resource
+import shutil
 import time
 
 GUESTS = (6, 12, 24)
@@ -113,7 +115,7 @@ def through_periods(count: int) -> dict:
         for number in range(3):
             loop.host.guest(number)
         agent.domains.refresh()
-        seen, began = [], time.process_time()
+        seen, began, pid = [], time.process_time(), 1002
         for period in range(count):
             busy = 5 + period % 7
             loop.spend(busy * 10, **{f'g{n}': busy for n in range(3)})
@@ -122,8 +124,9 @@ def through_periods(count: int) -> dict:
                 agent.check()
                 agent.reporter.build()
             if not period % 100:    # one ends, and is started anew
-                loop.host.guest(2, pid=10_000 + period, started=period,
-                                listed=False)
+                shutil.rmtree(loop.host.path('proc', str(pid)))
+                pid = 10_000 + period
+                loop.host.guest(2, pid=pid, started=period, listed=False)
                 agent.domains.refresh()
             if not period % max(1, count // 20):
                 seen.append(round(rss_mib(), 2))
