@@ -1,7 +1,14 @@
 """What the agent tells: the report to the cloud, and its status."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+import contextlib
 import dataclasses
 import math
 import os
@@ -14,7 +21,7 @@ from oslo_config import cfg
 
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.control import Control
-from secondary_scheduler.agent.domains import Domains
+from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.forecasts import Forecast
 from secondary_scheduler.agent.killed import Killed
@@ -154,6 +161,8 @@ class Reporter:
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
+        #: MiB that suspended instances may fill, None if that is not known.
+        self.save_free_mb: int | None = None
 
     @property
     def set_point(self) -> float | None:
@@ -233,22 +242,37 @@ class Reporter:
         step = max(1, seen.total // _STEPS)
         return max(0, theirs + free // step * step) >> 20
 
+    def full(self, guests: Sequence[Secondary]) -> str:
+        """Say why no further secondary may come now; '' if one may."""
+        inventory = self._inventory()
+        if reason := self.closed():
+            return reason
+        if self.room() <= len(guests):
+            return 'no room for another secondary'
+        # Who is sent here before Placement knows of the room is refused.
+        if inventory and inventory.allowed.get(
+                vocabulary.SLOT, 0) <= len(guests):
+            return 'Placement has not been told of room for another'
+        if inventory and inventory.allowed.get(
+                vocabulary.MEMORY_MB, math.inf) <= sum(
+                    guest.memory_mb for guest in guests):
+            return 'no memory for another secondary'
+        return ''
+
+    def news(self) -> object:
+        """Return what is worth telling at once when it changes."""
+        guests = self._domains.secondaries()
+        return (not self.full(guests), self._policies.current.fingerprint,
+                [(one.policy, one.state) for one in self._trigger.reports],
+                [(one.uuid, self._floors.floored(one.uuid), one.paused)
+                 for one in guests], self._killed.reasons)
+
     def build(self) -> HostReport:
         """Return the next report."""
         guests = self._domains.secondaries()
         usage, caps = self._control.usage, self._control.caps
-        reason, inventory = self.closed(), self._inventory()
+        reason = self.full(guests)
         primary, uses = self._gauges.recent()
-        if not reason and self.room() <= len(guests):
-            reason = 'no room for another secondary'
-        # Who is sent here before Placement knows of the room is refused.
-        if not reason and inventory and inventory.allowed.get(
-                vocabulary.SLOT, 0) <= len(guests):
-            reason = 'Placement has not been told of room for another'
-        if not reason and inventory and inventory.allowed.get(
-                vocabulary.MEMORY_MB, math.inf) <= sum(
-                    guest.memory_mb for guest in guests):
-            reason = 'no memory for another secondary'
         with self._lock:
             self._seq += 1
             seq = self._seq
@@ -271,7 +295,7 @@ class Reporter:
                 usage=_rounded(uses.get(guest.uuid, {})),
                 **self._dirty(guest.uuid))
                 for guest in guests),
-            save_free_mb=self.save_free_mb(),
+            save_free_mb=self.save_free_mb,
             killed=self._killed.reasons,
             counters={**self._trigger.counters,
                       'kills': self._trigger.counters['kills']
@@ -285,13 +309,12 @@ class Reporter:
         pages = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
         return (pages if seen is None else seen.total) >> 20
 
-    def save_free_mb(self) -> int | None:
-        """Return the MiB that suspended instances may fill, if known."""
-        try:
+    def measure_disk(self) -> None:
+        """Look at the disk to which instances are saved; it may hang."""
+        self.save_free_mb = None
+        with contextlib.suppress(OSError):
             disk = os.statvfs(self._conf.secondary_agent.save_dir)
-        except OSError:
-            return None
-        return disk.f_bavail * disk.f_frsize >> 20
+            self.save_free_mb = disk.f_bavail * disk.f_frsize >> 20
 
     def _dirty(self, uuid: str) -> dict[str, float]:
         dirty = self._memory.dirty(uuid)
@@ -322,14 +345,6 @@ class Reporter:
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))
                        for guest in guests
                        if self._floors.floored(guest.uuid)}}
-
-
-def news(report: HostReport) -> object:
-    """Return what of a report is worth telling at once when it changes."""
-    return (report.admission, report.policies_hash,
-            [(policy.policy, policy.state) for policy in report.policies],
-            [(one.uuid, one.floored, one.paused)
-             for one in report.instances], report.killed)
 
 
 def _round(value: float | None) -> float | None:

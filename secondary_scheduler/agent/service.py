@@ -56,11 +56,12 @@ LOG = logging.getLogger(__name__)
 STATUS = 'status.json'
 
 _DESCRIBE_S = 30.0
+_DISK_S = 5.0
 #: Limits of links and disks are looked at so often if no sensor says anything.
 _RATES_S = 1.0
 #: A measurement of memory takes less.
 _MEASURING_S = 10.0
-#: Not all news is announced, so reports are compared this often.
+#: Not all news is announced, so it is looked for this often.
 _NEWS_S = 0.25
 #: A report at once, but at most so often, whatever flutters.
 _GAP_S = 0.2
@@ -329,9 +330,9 @@ class Agent:
         while not self._stop.is_set():
             self._news.wait(_NEWS_S)
             self._news.clear()
-            report = self.reporter.build()
-            news = reporter.news(report)
+            news = self.reporter.news()
             if news != said or time.monotonic() - at >= pause:
+                report = self.reporter.build()
                 sender.send(report)
                 said, at = news, time.monotonic()
                 pause = self._pause(report)
@@ -395,7 +396,7 @@ class Agent:
               else self.actuator.lift_emulator(guest))
         return {'ok': ok, 'floored': floored,
                 'dirty_mb': CLEAN if floored else dirty,
-                'save_free_mb': self.reporter.save_free_mb(),
+                'save_free_mb': self.reporter.save_free_mb,
                 'reason': '' if ok else 'its cgroup could not be written'}
 
     def thaw_hint(self, uuid: str) -> None:
@@ -465,6 +466,7 @@ class Agent:
                 self._every(options.dirty_rate_interval, self.memory.measure,
                             'memory')
             self._every(1.0, self.balloon.step, 'balloon')
+            self._every(_DISK_S, self.reporter.measure_disk, 'save-dir')
             self._start_talking()
 
     def _start_metrics(self, address: str, port: int) -> None:

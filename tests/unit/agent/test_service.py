@@ -248,8 +248,13 @@ class HandOver(Base):
         self.conf.set_override('save_dir', self.host.root, 'secondary_agent')
         disk = os.statvfs(self.host.root)
         with mock.patch.object(os, 'statvfs', return_value=disk):
-            free = self.agent.hand_over(self.uuid)['save_free_mb']
-            self.assertEqual(free, self.agent.reporter.build().save_free_mb)
+            self.agent.reporter.measure_disk()
+        free = self.agent.hand_over(self.uuid)['save_free_mb']
+        self.assertEqual(free, self.agent.reporter.build().save_free_mb)
+        # A disk that hangs, or is not there, says nothing.
+        with mock.patch.object(os, 'statvfs', side_effect=OSError):
+            self.agent.reporter.measure_disk()
+        self.assertIsNone(self.agent.hand_over(self.uuid)['save_free_mb'])
         self.assertEqual(disk.f_bavail * disk.f_frsize >> 20, free)
 
     def test_what_memory_does_is_told(self):
@@ -720,7 +725,7 @@ class Reports(Base):
         build = mock.Mock(side_effect=[ValueError('a bad option'),
                                        agent.reporter.build()])
         with mock.patch.object(agent.reporter, 'build', build), \
-                mock.patch.object(service.reporter, 'news', lambda x: x):
+                mock.patch.object(agent.reporter, 'news', object):
             thread = threading.Thread(target=agent._keep_reporting,
                                       args=(sender,))
             thread.start()
@@ -736,8 +741,7 @@ class Reports(Base):
         thread = threading.Thread(target=agent._report, args=(sender,))
         report = agent.reporter.build()
         with mock.patch.object(agent.reporter, 'build', lambda: report), \
-                mock.patch.object(service.reporter, 'news',
-                                  lambda report: news()):
+                mock.patch.object(agent.reporter, 'news', news):
             thread.start()
             end = time.monotonic() + seconds
             while time.monotonic() < end:
