@@ -88,6 +88,9 @@ def empty_cloud(cloud):
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)
     control.forget_orphans()
+    for service in cloud.compute.services(binary='nova-compute'):
+        if service.status == 'disabled':
+            cloud.compute.enable_service(service)
     seed.demo_objects(cloud)
 
 
