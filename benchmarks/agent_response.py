@@ -10,8 +10,7 @@ began, in bins of a tenth of the control period.
 
 ``over`` is what the host was used above its set point in the half of a wave in
 which the primary asks for more, ``under`` what was left below it in the other,
-in percent of the host times seconds; of means over a control period, since a
-tenth of it has noise of its own.
+in percent of the host times seconds; what is noise cancels.
 """
 
 import argparse
@@ -97,13 +96,10 @@ def measured(primary: rigs.Service, asked: np.ndarray, waves: int
 
 def figures(use: np.ndarray) -> dict[str, float]:
     """Return what a wave cost, from the use in it."""
-    total = use[1]
-    error = np.mean([np.roll(total, shift) for shift in range(-5, 5)],
-                    axis=0) - SET_POINT
-    more, less = np.split(error, 2)
-    return {'over': float(more.clip(0).sum() * BIN_S),
-            'under': float((-less).clip(0).sum() * BIN_S),
-            'mean_total': float(total.mean())}
+    more, less = np.split(use[1] - SET_POINT, 2)
+    return {'over': float(more.sum() * BIN_S),
+            'under': float(-less.sum() * BIN_S),
+            'mean_total': float(use[1].mean())}
 
 
 def plot(path: str, curves: dict[str, dict[str, np.ndarray]]) -> None:
