@@ -13,8 +13,10 @@ import pytest
 import hosts as box_hosts
 import layout
 import shell
+from tests.box import fleet as fleets
 from tests.box import services
 from tests.box.services import agent_status, wait_until
+from tests.box.trial import agent_is_fresh
 
 NAME = 'test-rates'
 THRESHOLD = 60.0
@@ -101,9 +103,13 @@ while True:
 '''
 
 
+pytestmark = pytest.mark.soak
+
+
 @pytest.fixture(scope='module')
-def host(hosts, empty_cloud):
-    """A host without secondaries."""
+def host(cloud, hosts, empty_cloud):
+    """A host without secondaries: the guest needs CPU to move bytes."""
+    fleets.remove_leftovers(cloud)
     return hosts[0]
 
 
@@ -164,12 +170,18 @@ def agent(host, disk, link):
         r'(?m)^\[secondary_agent\]\n', lambda found: found[0]
         + OPTIONS.format(disk=disk.removeprefix('/dev/')), original))
     name = f'secondary-agent-{host}'
-    services.kill(name)
-    services.start(name)
+    restart(host, name)
     yield name
     path.write_text(original)
+    restart(host, name)
+
+
+def restart(host, name):
+    """Start an agent anew, and wait until it is the new one that says so."""
+    killed = time.time()
     services.kill(name)
     services.start(name)
+    wait_until(lambda: agent_is_fresh(host, killed), 30, 'the agent is back')
 
 
 @contextlib.contextmanager
