@@ -42,6 +42,9 @@ _TAP = re.compile(r'(?!\.{1,2}$)[^\s/:]{1,15}')
 _DISK = re.compile(r'[a-z]{1,8}')
 _LOCAL = frozenset({'file', 'block', 'volume'})
 
+# libvirt's constants, so that tests need no libvirt.
+_ACTIVE, _PAUSED = 1, 32
+
 #: A listing takes milliseconds; this late, libvirtd hangs.
 _HANGS_S = 10.0
 
@@ -325,12 +328,15 @@ class Domains:
         seen: dict[tuple[str, int], Guest | Other | None] = {}
         unmarked: set[str] = set()
         lost: dict[str, str] = {}
-        for domain in self._connection.listAllDomains(1):   # active ones
+        # What each of them is doing would take a call for each.
+        paused = {domain.UUIDString() for domain
+                  in self._connection.listAllDomains(_PAUSED)}
+        for domain in self._connection.listAllDomains(_ACTIVE):
             uuid, number = domain.UUIDString(), domain.ID()
             try:
                 guest = self._guest(domain, uuid, number)
                 seen[uuid, number] = guest
-                secondary = (self._verified(domain, guest, number)
+                secondary = (self._verified(guest, number, uuid in paused)
                              if isinstance(guest, Guest) else None)
                 if isinstance(guest, Other):
                     others += self._running(uuid, guest)
@@ -384,15 +390,14 @@ class Domains:
     def _alive(self, guest: Primary | Secondary) -> bool:
         return processes.start_time(guest.pid, self._proc) == guest.started
 
-    def _verified(self, domain: typing.Any, guest: Guest,
-                  number: int) -> Secondary:
+    def _verified(self, guest: Guest, number: int, paused: bool
+                  ) -> Secondary:
         process = processes.find(self._run_dir, guest.uuid, guest.name,
                                  self._proc)
         if process is None:
             raise Unreadable('its QEMU process was not found')
         return Secondary(**dataclasses.asdict(guest), id=number,
-                         pid=process[0], started=process[1],
-                         paused=domain.state()[0] == 3)   # PAUSED
+                         pid=process[0], started=process[1], paused=paused)
 
     def _subscribe(self, connection: typing.Any) -> None:
         """Be told of changes; without, listing every period has to do."""

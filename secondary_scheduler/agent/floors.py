@@ -22,10 +22,15 @@ class Reason(enum.StrEnum):
 
 
 class Floors:
-    """Reasons by instance; safe for threads."""
+    """Reasons by instance; safe for threads.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    ``changed`` is called whenever one has come or gone.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic,
+                 changed: Callable[[], object] = lambda: None) -> None:
         self._clock = clock
+        self._changed = changed
         self._lock = threading.Lock()
         self._reasons: dict[str, set[Reason]] = {}
         self._until: dict[str, float] = {}
@@ -33,15 +38,22 @@ class Floors:
     def add(self, uuid: str, reason: Reason) -> None:
         """Put an instance to the floor, for one more reason."""
         with self._lock:
-            self._reasons.setdefault(uuid, set()).add(reason)
+            reasons = self._reasons.setdefault(uuid, set())
+            new = reason not in reasons
+            reasons.add(reason)
+        if new:
+            self._changed()
 
     def drop(self, uuid: str, reason: Reason) -> None:
         """Take a reason away."""
         with self._lock:
             reasons = self._reasons.get(uuid, set())
+            gone = reason in reasons
             reasons.discard(reason)
             if not reasons:
                 self._reasons.pop(uuid, None)
+        if gone:
+            self._changed()
 
     def reasons(self, uuid: str) -> frozenset[Reason]:
         """Return why an instance is at the floor; empty if it is not."""

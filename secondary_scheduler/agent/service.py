@@ -62,7 +62,7 @@ _RATES_S = 1.0
 #: A measurement of memory takes less.
 _MEASURING_S = 10.0
 #: Not all news is announced, so it is looked for this often.
-_NEWS_S = 0.25
+_NEWS_S = 1.0
 #: A report at once, but at most so often, whatever flutters.
 _GAP_S = 0.2
 #: What reports without news may take of the network, in bytes a second.
@@ -162,7 +162,8 @@ class Agent:
                 conf, self.host, memory.read()[0])
             if any(language.MEMORY in one.resources
                    for one in sensors.values()) else ())
-        self.floors = Floors()
+        self._news = threading.Event()
+        self.floors = Floors(changed=self._news.set)
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
         self._measured = threading.Event()
         self.domains = Domains(
@@ -227,7 +228,6 @@ class Agent:
             lambda: self._inventory, self.rates, self.throttles)
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._news = threading.Event()
         self._newcomer = threading.Event()
         self._stepped = time.monotonic()
 
@@ -281,6 +281,7 @@ class Agent:
     def _domains_changed(self) -> None:
         """React to a listing: a primary that has come goes first at once."""
         self._newcomer.set()
+        self._news.set()
         try:
             self.actuator.prioritise(self.domains.secondaries())
             self.killed.run_again(self.domains.secondaries())

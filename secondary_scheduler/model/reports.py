@@ -83,8 +83,8 @@ class HostReport:
     (MiB/s); each is None while unknown.  ``usage`` is what is no secondary's
     use of further resources, in percent of the host; ``save_free_mb`` is what
     the disk has room for (MiB) to which suspended instances are saved, None if
-    that is not known; ``killed`` tells why, by
-    UUID, of secondaries that the host has ended and that have not run since.
+    that is not known; ``killed`` tells why, by UUID, of secondaries that the
+    host has ended and that have not run since.
     """
 
     host: str

@@ -52,12 +52,10 @@ def test_it_limits_reports_and_releases(calm_fleet):
     host = fleet.busiest()
     began = time.time()
     with agent_in_a_container(host):
-        wait_until(lambda: services.agent_status(host).get('time', 0) > began
-                   and not services.agent_status(host)['problems'], 30,
-                   'it controls')
-        status = services.agent_status(host)
-        assert status['libvirt']
-        assert status['instances']
+        wait_until(lambda: (status := services.agent_status(host)) and (
+            status['time'] > began and status['libvirt']
+            and status['instances'] and not status['problems']), 30,
+            lambda: f'it controls: {services.agent_status(host)}')
         wait_until(lambda: all(
             one['cap'] is not None and one['cpu'] is not None
             for one in services.agent_status(host)['instances']), 30,

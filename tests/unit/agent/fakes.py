@@ -75,7 +75,8 @@ class FakeLibvirt:
     def listAllDomains(self, flags):
         if self.error:
             raise self.error
-        return list(self.domains)
+        return [domain for domain in self.domains
+                if flags == 1 or domain.state()[0] == 3]
 
     def getHostname(self):
         return 'node1.example'
