@@ -26,7 +26,6 @@ import sys
 import time
 
 import numpy as np
-import primary_harm
 import rig as rigs
 
 import cgroups
@@ -82,16 +81,16 @@ def measure(pairs: int) -> list[dict[str, float]]:
     rows = []
     cgroups.make(rigs.PRIMARY)
     with rigs.quiet() as rig:
-        guests = rig.boot(SECONDARIES, 'cpu')
+        rig.boot(SECONDARIES, 'cpu')
         with rig.agent(f'cpu <= {THRESHOLD}% for 15s on host:{rigs.HOST}'
                        ) as agent:
             agent.wait_control(SECONDARIES)
-            with primary_harm.held(guests):
+            with cgroups.held(rigs.MACHINE):
                 alone_s = unit_s(0, SECONDS)
             for number in range(pairs):
                 for demand in DEMANDS:
                     rate = demand / 100 / alone_s
-                    with primary_harm.held(guests):
+                    with cgroups.held(rigs.MACHINE):
                         alone = unit_s(rate, SECONDS)
                     time.sleep(SETTLE_S)
                     took, used = beside(rate)

@@ -16,13 +16,10 @@ of pairs is told that would make it narrow enough.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-import contextlib
+from collections.abc import Sequence
 import json
 import math
-import os
 import pathlib
-import signal
 import subprocess
 import tempfile
 import time
@@ -30,6 +27,7 @@ import time
 import numpy as np
 import rig as rigs
 
+import cgroups
 import hosts
 import layout
 import report
@@ -88,21 +86,6 @@ class Primary:
                    for q in (50, 99)}}
 
 
-@contextlib.contextmanager
-def held(guests: Sequence[rigs.Guest]) -> Iterator[None]:
-    """Hold guests still."""
-    pids = set().union(*(map(int, path.read_text().split())
-                         for guest in guests for path
-                         in guest.group().rglob('cgroup.procs')))
-    try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
 def ratio(ones: Sequence[float], others: Sequence[float]
           ) -> dict[str, float]:
     """Return the mean ratio of pairs and its 90 % interval."""
@@ -145,7 +128,7 @@ def measure(options: argparse.Namespace) -> dict:
           rigs.quiet() as rig):
         guests = [one for work in options.works
                   for one in rig.boot(1, work)]
-        with held(guests):
+        with cgroups.held(rigs.MACHINE):
             primary = Primary(directory)
             for _ in range(2 * options.same):
                 rows['same'].append(primary.window())
@@ -154,7 +137,7 @@ def measure(options: argparse.Namespace) -> dict:
         for number in range(options.pairs):
             with rig.agent(POLICY, own=options.set) as agent:
                 agent.wait_control(len(guests))
-                with held(guests):
+                with cgroups.held(rigs.MACHINE):
                     rows['alone'].append(primary.window())
                 time.sleep(SETTLE_S)
                 rows['controlled'].append(primary.window())

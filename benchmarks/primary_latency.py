@@ -30,7 +30,6 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
 import statistics
 import tempfile
 import time
@@ -53,20 +52,6 @@ FIGURES = ('p50', 'p95', 'p99')
 BURST = 3
 #: Seconds after a change of condition that do not count.
 SETTLE = 3
-
-
-@contextlib.contextmanager
-def held(hosts: list[str]) -> Iterator[None]:
-    """Hold the guests of hosts still."""
-    pids = set().union(*(cgroups.processes(f'hosts/{host}/machine')
-                         for host in hosts))
-    try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -112,7 +97,9 @@ def measure(condition: str, directory: str, hosts: list[str],
                'machine': (range(os.cpu_count() or 1),
                            workload.left_on_others(hosts))}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(held(still.get(condition, hosts)))
+        stack.enter_context(cgroups.held(*(
+            f'hosts/{host}/machine' for host in still.get(condition,
+                                                          hosts))))
         if condition.startswith('core'):
             stack.enter_context(bound(hosts[0], '0'))
         if condition in foreign:

@@ -34,30 +34,6 @@ PRIMARY = f'hosts/{HOST}/system.slice/primary'
 
 _BOOTS_S = 300
 
-_DOMAIN = '''\
-<domain type="qemu">
-  <name>{name}</name><uuid>{uuid}</uuid>
-  <metadata><nova:instance
-      xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
-    <nova:name>{name}</nova:name>
-    <nova:flavor name="{flavor}"><nova:vcpus>1</nova:vcpus>
-      <nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>
-  </nova:instance></metadata>
-  <memory unit="MiB">128</memory>
-  <vcpu>1</vcpu>
-  <os>
-    <type arch="x86_64" machine="pc">hvm</type>
-    <kernel>{guest}/vmlinuz</kernel>
-    <initrd>{guest}/initrd.gz</initrd>
-    <cmdline>{command}</cmdline>
-  </os>
-  <features><acpi/><tcg><tb-cache unit="MiB">32</tb-cache></tcg></features>
-  <on_poweroff>destroy</on_poweroff>
-  <devices><serial type="file"><source path="{console}"/></serial></devices>
-</domain>
-'''
-_MARK = '<nova:extraSpec name="lifecycle:preemptable">true</nova:extraSpec>'
-
 _AGENT = '''\
 [DEFAULT]
 host = {host}
@@ -100,11 +76,9 @@ class Rig:
         name = f'{kind}-{uuid.uuid4().hex[:8]}'
         console = self.state / f'{name}.console'
         console.touch()
-        return Guest(self._libvirt.defineXML(_DOMAIN.format(
-            name=name, uuid=uuid.uuid4(), guest=layout.GUEST,
-            flavor='secondary' if secondary else 'm1.primary',
-            specs=_MARK if secondary else '', console=console,
-            command=guest.COMMAND_LINE.format(work=work))), console)
+        return Guest(self._libvirt.defineXML(guest.domain(
+            name, work, f'<serial type="file"><source path="{console}"/>'
+            '</serial>', secondary)), console)
 
     def clear(self) -> None:
         """End all guests."""

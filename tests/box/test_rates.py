@@ -10,6 +10,7 @@ import time
 import libvirt
 import pytest
 
+import guest
 import hosts as box_hosts
 import layout
 import shell
@@ -30,45 +31,18 @@ network_interfaces = test-up
 link_speed = 40
 '''
 
-DOMAIN = '''\
-<domain type="qemu">
-  <name>{name}</name>
-  <metadata>
-    <nova:instance
-        xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
-      <nova:name>{name}</nova:name>
-      <nova:flavor name="secondary">
-        <nova:vcpus>1</nova:vcpus>
-        <nova:extraSpecs>
-          <nova:extraSpec name="lifecycle:preemptable">true</nova:extraSpec>
-        </nova:extraSpecs>
-      </nova:flavor>
-    </nova:instance>
-  </metadata>
-  <memory unit="MiB">128</memory>
-  <vcpu>1</vcpu>
-  <os>
-    <type arch="x86_64" machine="pc">hvm</type>
-    <kernel>{guest}/vmlinuz</kernel>
-    <initrd>{guest}/initrd.gz</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check
-tsc=reliable work={work} mitigations=off nokaslr cryptomgr.notests</cmdline>
-  </os>
-  <features><acpi/></features>
-  <devices>
-    <disk type="block" device="disk">
-      <driver name="qemu" type="raw" cache="none"/>
-      <source dev="{disk}"/>
-      <target dev="vda" bus="virtio"/>
-    </disk>
-    <interface type="bridge">
-      <source bridge="test-br"/>
-      <target dev="test-tap"/>
-      <model type="virtio"/>
-    </interface>
-    <serial type="null"/>
-  </devices>
-</domain>
+DEVICES = '''\
+<disk type="block" device="disk">
+  <driver name="qemu" type="raw" cache="none"/>
+  <source dev="{disk}"/>
+  <target dev="vda" bus="virtio"/>
+</disk>
+<interface type="bridge">
+  <source bridge="test-br"/>
+  <target dev="test-tap"/>
+  <model type="virtio"/>
+</interface>
+<serial type="null"/>
 '''
 
 #: The primary: writes or sends so many bytes a second, from arguments.
@@ -191,8 +165,8 @@ def secondary(host, disk, work):
               'libvirt-sock')
     connection = libvirt.open(f'qemu+unix:///system?socket={socket}')
     with contextlib.closing(connection):
-        domain = connection.defineXML(DOMAIN.format(
-            name=NAME, guest=layout.GUEST, work=work, disk=disk))
+        domain = connection.defineXML(guest.domain(
+            NAME, work, DEVICES.format(disk=disk)))
         try:
             domain.create()
             yield domain

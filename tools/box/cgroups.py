@@ -17,10 +17,12 @@ the box is at the top there, not below the caller's group, and a host has
 processes in its system.slice and in its guests only.
 """
 
+from collections.abc import Iterator
 import contextlib
 import functools
 import os
 import pathlib
+import signal
 
 import layout
 from shell import BoxError
@@ -239,6 +241,20 @@ def processes(group: str) -> set[int]:
         except OSError:     # gone, or it has threads only
             continue
     return found
+
+
+@contextlib.contextmanager
+def held(*groups: str) -> Iterator[None]:
+    """Hold all processes of some groups still for a while."""
+    pids = set().union(*map(processes, groups))
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def kill_all(group: str) -> None:

@@ -40,9 +40,44 @@ def emulated(work: str, console: pathlib.Path) -> list[str]:
             '-serial', f'file:{console}']
 
 
+_DOMAIN = '''\
+<domain type="qemu">
+  <name>{name}</name>
+  <metadata><nova:instance
+      xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
+    <nova:name>{name}</nova:name>
+    <nova:flavor name="{name}"><nova:vcpus>1</nova:vcpus>
+      <nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>
+  </nova:instance></metadata>
+  <memory unit="MiB">128</memory>
+  <vcpu>1</vcpu>
+  <os>
+    <type arch="x86_64" machine="pc">hvm</type>
+    <kernel>{guest}/vmlinuz</kernel>
+    <initrd>{guest}/initrd.gz</initrd>
+    <cmdline>{command}</cmdline>
+  </os>
+  <features><acpi/><tcg><tb-cache unit="MiB">32</tb-cache></tcg></features>
+  <devices>{devices}</devices>
+</domain>
+'''
+
+
+def domain(name: str, work: str, devices: str, secondary: bool = True) -> str:
+    """Return libvirt's XML of a guest that Nova does not know.
+
+    Its metadata is what Nova writes for a secondary, or for a primary.
+    """
+    return _DOMAIN.format(
+        name=name, guest=layout.GUEST, devices=devices,
+        command=COMMAND_LINE.format(work=work),
+        specs='<nova:extraSpec name="lifecycle:preemptable">true'
+              '</nova:extraSpec>' if secondary else '')
+
+
 def key() -> str:
     """Return what changes when the image has to be built anew."""
-    return (layout.HERE / 'guest-init.sh').read_text()
+    return (layout.HERE / 'guest-init.sh').read_text() + ' '.join(MODULES)
 
 
 def build() -> None:

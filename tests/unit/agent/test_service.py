@@ -708,6 +708,18 @@ class Reports(Base):
         self.assertTrue(told.wait(3))
         self.assertEqual(1, len(reports[-1].instances))
 
+    def test_what_happens_to_a_guest_is_news_at_once(self):
+        agent = self.make()
+        for change in (agent.floors.add, agent.floors.drop):
+            agent._news.clear()
+            change(fakes.UUIDS[0], Reason.POLICY)
+            self.assertTrue(agent._news.is_set())
+            agent._news.clear()
+            change(fakes.UUIDS[0], Reason.POLICY)
+            self.assertFalse(agent._news.is_set())
+        agent._domains_changed()
+        self.assertTrue(agent._news.is_set())
+
     def test_long_reports_are_repeated_later(self):
         agent = self.make()
         for guests, seconds in ((0, 5.0), (40, 7.5)):
