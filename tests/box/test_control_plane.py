@@ -10,12 +10,11 @@ import control
 import layout
 import seed
 import shell
-from tests.box import services
+from tests.box import boots, services
 from tests.box.primaries import boot_primary, delete, wait_active
 from tests.box.services import wait_until
 
 BOOTS = 20
-SCHEDULER_LOG = 'nova-scheduler-service.log'
 #: In which an audit is cancelled whose engine has died (``audit_timeout``).
 ABANDONED_S = 75
 #: In which a switch's audit runs several times.
@@ -28,59 +27,23 @@ _BATCH = re.compile(r'secondary-stage batch=(\S+) stage=window')
 _LEADS = 'This decision engine leads for secondaries'
 
 
-def boot_secondaries(owner, count):
-    """Ask for so many at once; return their UUIDs."""
-    image = owner.image.find_image('worker-idle').id
-    flavor = owner.compute.find_flavor('secondary').id
-    return [owner.compute.create_server(
-        name=f'test-extra-{n}', networks='none', image_id=image,
-        flavor_id=flavor).id for n in range(count)]
-
-
-def outcomes(cloud, uuids):
-    """Wait until all are built or not; return {uuid: status}."""
-    def settled():
-        found = {s.id: s.status for s in cloud.compute.servers(
-            all_projects=True) if s.id in uuids}
-        return 'BUILD' not in found.values() and found
-    return wait_until(settled, 300, 'all boots have ended', period=1)
-
-
-def boots_a_secondary(cloud, owner):
-    """Tell whether a secondary finds a host now; it is deleted again."""
-    uuids = boot_secondaries(owner, 1)
-    try:
-        return outcomes(cloud, uuids)[uuids[0]] == 'ACTIVE'
-    finally:
-        delete(cloud, *uuids)
-
-
-def wait_for_room(cloud, owner, when):
-    """Wait until one more secondary boots; show the hosts if none does."""
-    def places():
-        return f'one more boots {when}:\n' + shell.run(
-            [layout.BIN / 'secondary-scheduler', 'host', 'list'],
-            env=layout.credentials()).stdout
-    wait_until(lambda: boots_a_secondary(cloud, owner), 240, places)
-
-
 def refused(cloud, owner):
     """Boot twenty, none of which may run; return both refusing workers."""
-    offset = services.log_size(SCHEDULER_LOG)
-    uuids = boot_secondaries(owner, BOOTS)
+    offset = services.log_size(boots.SCHEDULER_LOG)
+    uuids = boots.boot_secondaries(owner, BOOTS)
     try:
-        states = outcomes(cloud, uuids)
+        states = boots.outcomes(cloud, uuids)
         assert len(states) == BOOTS
         assert set(states.values()) == {'ERROR'}
     finally:
         delete(cloud, *uuids)
     workers = set(_REFUSED.findall(
-        services.log_since(SCHEDULER_LOG, offset)))
+        services.log_since(boots.SCHEDULER_LOG, offset)))
     return workers if len(workers) == 2 else None
 
 
 def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
-    wait_for_room(cloud, owner, 'before')
+    boots.wait_for_room(cloud, owner, 'before')
     with services.another_policy('cpu <= 1% for 10s on aggregate:secondary',
                                  'nova-scheduler'):
         primaries = [boot_primary(cloud, f'test-meanwhile-{n}')
@@ -95,15 +58,15 @@ def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
         finally:
             delete(cloud, *primaries)
     assert len(workers) == 2
-    wait_for_room(cloud, owner, 'after')
+    boots.wait_for_room(cloud, owner, 'after')
 
 
 def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
                                                    hosts):
-    wait_for_room(cloud, owner, 'before')
+    boots.wait_for_room(cloud, owner, 'before')
     members = calm_fleet.servers
     allowed = len(members) - 2
-    began = services.log_size(SCHEDULER_LOG)
+    began = services.log_size(boots.SCHEDULER_LOG)
 
     def down():     # who moves meanwhile runs
         return {uuid for uuid, seen in calm_fleet.look().items()
@@ -116,8 +79,8 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
         wait_until(lambda: len(down()) == len(members) - allowed, 180,
                    lambda: f'{allowed} run: {calm_fleet.look()}')
         suspended = down()
-        assert not boots_a_secondary(cloud, owner)
-        assert _REFUSED.search(services.log_since(SCHEDULER_LOG, began))
+        assert not boots.boots_a_secondary(cloud, owner)
+        assert _REFUSED.search(services.log_since(boots.SCHEDULER_LOG, began))
         # There is room on the hosts; what is suspended stays so all the same.
         time.sleep(FIRM_S)
         assert down() == suspended
@@ -125,7 +88,7 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
     assert {members[uuid] for uuid in suspended} == {'test-pair-1',
                                                      'test-pair-2'}
     calm_fleet.wait_all_run(240)
-    wait_for_room(cloud, owner, 'after')
+    boots.wait_for_room(cloud, owner, 'after')
 
 
 def messages():

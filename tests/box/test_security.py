@@ -16,11 +16,10 @@ import pytest
 import layout
 from secondary_scheduler.model import vocabulary
 import seed
-from tests.box import services
+from tests.box import boots, services
 from tests.box.primaries import delete
 
 OTHER = 'secondary_agent.{}'
-SCHEDULER_LOG = 'nova-scheduler-service.log'
 ANYTHING = str(uuid.UUID(int=1))
 
 
@@ -51,16 +50,14 @@ def test_an_image_gets_no_core_for_itself(boot):
         boot(hw_cpu_policy='dedicated')
 
 
-def test_an_image_gets_nothing_of_a_primarys(owner, boot, hosts):
-    services.wait_until(lambda: any(
-        services.agent_status(host).get('admission') for host in hosts), 60,
-        'a host takes secondaries')
-    offset = services.log_size(SCHEDULER_LOG)
+def test_an_image_gets_nothing_of_a_primarys(cloud, owner, boot):
+    boots.wait_for_room(cloud, owner, 'without the property')
+    offset = services.log_size(boots.SCHEDULER_LOG)
     server = boot(hw_numa_nodes='1')
     services.wait_until(lambda: owner.compute.get_server(
         server).status == 'ERROR', 60, 'no host is found')
     assert f'No host for secondary instance {server}' in services.log_since(
-        SCHEDULER_LOG, offset)
+        boots.SCHEDULER_LOG, offset)
 
 
 # -- the Keystone user ------------------------------------------------------

@@ -1,0 +1,45 @@
+"""Secondaries that a test boots beside the fleet: does one find a host now?"""
+
+import layout
+import shell
+from tests.box.primaries import delete
+from tests.box.services import wait_until
+
+#: Where nova-scheduler says why it refused.
+SCHEDULER_LOG = 'nova-scheduler-service.log'
+
+
+def boot_secondaries(owner, count):
+    """Ask for so many at once; return their UUIDs."""
+    image = owner.image.find_image('worker-idle').id
+    flavor = owner.compute.find_flavor('secondary').id
+    return [owner.compute.create_server(
+        name=f'test-extra-{n}', networks='none', image_id=image,
+        flavor_id=flavor).id for n in range(count)]
+
+
+def outcomes(cloud, uuids):
+    """Wait until all are built or not; return {uuid: status}."""
+    def settled():
+        found = {s.id: s.status for s in cloud.compute.servers(
+            all_projects=True) if s.id in uuids}
+        return 'BUILD' not in found.values() and found
+    return wait_until(settled, 300, 'all boots have ended', period=1)
+
+
+def boots_a_secondary(cloud, owner):
+    """Tell whether a secondary finds a host now; it is deleted again."""
+    uuids = boot_secondaries(owner, 1)
+    try:
+        return outcomes(cloud, uuids)[uuids[0]] == 'ACTIVE'
+    finally:
+        delete(cloud, *uuids)
+
+
+def wait_for_room(cloud, owner, when):
+    """Wait until one more secondary boots; show the hosts if none does."""
+    def places():
+        return f'one more boots {when}:\n' + shell.run(
+            [layout.BIN / 'secondary-scheduler', 'host', 'list'],
+            env=layout.credentials()).stdout
+    wait_until(lambda: boots_a_secondary(cloud, owner), 240, places)
