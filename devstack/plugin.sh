@@ -41,9 +41,25 @@ function install_secondary_scheduler {
 #
 # Project              User             Roles
 # ------------------------------------------------------------------
-# SERVICE_PROJECT_NAME secondary-agent  service
+# SERVICE_PROJECT_NAME secondary-agent  secondary_agent
+#
+# The role service, which create_service_user gives, would let it do there
+# whatever Nova does.
 function create_secondary_accounts {
-    create_service_user secondary-agent
+    get_or_create_role secondary_agent
+    get_or_create_user secondary-agent "$SERVICE_PASSWORD" \
+        "$SERVICE_DOMAIN_NAME"
+    get_or_add_user_project_role secondary_agent secondary-agent \
+        "$SERVICE_PROJECT_NAME" "$SERVICE_DOMAIN_NAME" "$SERVICE_DOMAIN_NAME"
+}
+
+# configure_secondary_placement - What the agent's role may do there
+function configure_secondary_placement {
+    local policies="$PLACEMENT_CONF_DIR/policy.yaml"
+
+    if ! grep -qs role:secondary_agent "$policies"; then
+        cat "$SECONDARY_DIR/etc/placement/policy.yaml" >>"$policies"
+    fi
 }
 
 # configure_secondary_shared - The file that agent, Nova and Watcher read
@@ -188,6 +204,9 @@ if is_service_enabled secondary_scheduler; then
         configure_secondary_shared
         if is_service_enabled keystone; then
             create_secondary_accounts
+        fi
+        if is_service_enabled placement-api; then
+            configure_secondary_placement
         fi
         if is_service_enabled n-sch; then
             configure_secondary_nova
