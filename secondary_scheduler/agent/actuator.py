@@ -81,12 +81,14 @@ class Actuator:
     def __init__(self, hierarchy: cgroups.Hierarchy,
                  store: agent_store.Store, period_us: int = 20_000,
                  service_us: int = 10_000, cpu_idle: bool = True,
-                 dry_run: bool = False) -> None:
+                 dry_run: bool = False,
+                 floor_us: int = LONG_PERIOD_US) -> None:
         self._hierarchy = hierarchy
         self._v1 = hierarchy.version == 1
         self._store = store
         self._period_us = period_us
         self._service_us = service_us
+        self._floor_us = floor_us
         self._cpu_idle = cpu_idle
         self._dry_run = dry_run
         self._lock = threading.RLock()
@@ -319,7 +321,7 @@ class Actuator:
         return max(int(ratio * period), LEAST_QUOTA_US), period
 
     def floor(self, guest: Secondary, service: bool = True) -> bool:
-        """Take a guest to its floor: 1 ms in 100 ms for each vCPU.
+        """Take a guest to its floor: 1 ms in ``floor_us`` for each vCPU.
 
         ``service`` takes emulator and I/O threads to their floor as well;
         otherwise they may use ``service_cpus``.  False if the guest cannot
@@ -331,7 +333,7 @@ class Actuator:
                 return False
             vcpus = self._threads(grip, _VCPU)
             done = [self._limit(grip, name,
-                                (LEAST_QUOTA_US, LONG_PERIOD_US))
+                                (LEAST_QUOTA_US, self._floor_us))
                     for name in vcpus]
             if service:
                 done += [self._limit(grip, name,

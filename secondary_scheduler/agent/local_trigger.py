@@ -3,15 +3,16 @@
 It needs nothing but this host (Boettger 3.10, R18 to R20): its own thread,
 its own sensor, policies from memory, and writes to cgroup files.
 
-A guest at the floor gets at most 1 ms in 100 ms for each vCPU.  It no longer
-contributes to a policy on cpu, as a guest that the seeds' trigger has killed:
-the policy holds again, and the guest is reported as floored until the host
-has room for it or the cloud takes it elsewhere.  In the same way a guest that
-is at the floor as one too many does not count for a policy on slots or cores.
-What a guest holds of the memory it holds at the floor as well: it asks for no
-more there, and only an operation of the cloud's, or the end of a guest, gives
-any back.  A signal of interference is held by the floor as CPU is; nobody is
-lifted while it tells of harm, even if no secondary can be the cause.
+A guest at the floor gets at most 1 ms in ``floor_period_ms`` for each vCPU.
+It no longer contributes to a policy on cpu, as a guest that the seeds' trigger
+has killed: the policy holds again, and the guest is reported as floored until
+the host has room for it or the cloud takes it elsewhere.  In the same way a
+guest that is at the floor as one too many does not count for a policy on slots
+or cores.  What a guest holds of the memory it holds at the floor as well: it
+asks for no more there, and only an operation of the cloud's, or the end of a
+guest, gives any back.  A signal of interference is held by the floor as CPU
+is; nobody is lifted while it tells of harm, even if no secondary can be the
+cause.
 """
 
 from collections.abc import Callable, Mapping, Sequence

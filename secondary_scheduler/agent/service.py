@@ -111,7 +111,7 @@ def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
     options = conf.secondary_agent
     return Actuator(hierarchy, store, options.quota_period_ms * 1000,
                     options.service_quota_ms * 1000, options.cpu_idle,
-                    dry_run)
+                    dry_run, options.floor_period_ms * 1000)
 
 
 def make_throttles(conf: cfg.ConfigOpts,

@@ -123,9 +123,25 @@ its share, up to 100 ms.
         max=100,
         help="""
 What the emulator and each I/O thread of a guest at the floor may use, in
-milliseconds of one CPU in 100 ms. vCPU threads get 1 ms in 100 ms. It is
+milliseconds of one CPU in 100 ms; vCPU threads get less. It is
 lifted for ``operation_grace`` when Watcher announces an operation of Nova's
 on the guest, since suspend and migration run in these threads.
+"""),
+    cfg.IntOpt(
+        'floor_period_ms',
+        default=100,
+        min=100,
+        max=1000,
+        help="""
+In how many milliseconds each vCPU of a guest at the floor may run for 1 ms.
+With 100 it gets 1 % of a CPU, and Nova's operations on it take no longer than
+on one that runs freely. With 1000, the kernel's longest period, it gets 0.1 %:
+choose that where the floor has to do what a pause would, as on a host with
+more guests than it has percent of a CPU to spare, or whose primary suffers
+from what their caches and memory traffic cost it. A vCPU that holds QEMU's
+lock then makes an operation wait for up to a second at a time, and the guest's
+own kernel may complain of stalls afterwards. No guest is ever paused through
+libvirt: Nova could not tell that from a pause of its owner's.
 """),
     cfg.StrOpt(
         'last_resort',

@@ -69,6 +69,21 @@ class Limits(Base):
         self.actuator.set_share(guest, 20.0, 4.0)
         self.assertEqual(before, self.host.quota(0, 'emulator'))
 
+    def test_a_deeper_floor_and_back(self):
+        self.host.guest(0)
+        guest, = self.secondaries()
+        before = self.host.quota(0)
+        deep = actuator.Actuator(self.host.hierarchy(), self.host.store,
+                                 floor_us=1_000_000)
+        self.assertTrue(deep.floor(guest))
+        self.assertEqual('1000 1000000', self.host.quota(0))
+        self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
+        deep.set_share(guest, 20.0, 4.0)
+        self.assertEqual('8000 20000', self.host.quota(0))
+        deep.floor(guest)
+        self.assertTrue(deep.release(guest))
+        self.assertEqual(before, self.host.quota(0))
+
     def test_an_operation_gets_no_more_than_its_share(self):
         self.host.guest(0)
         guest, = self.secondaries()
