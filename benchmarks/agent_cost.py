@@ -86,7 +86,7 @@ def on_a_host(options: argparse.Namespace) -> dict:
             rig.boot(count - max(found, default=0), options.work)
             # As many as there are must have their least share on one CPU.
             with rig.agent(f'cpu <= 90% for 15s on host:{rigs.HOST}',
-                           ['minimum_share = 1'],
+                           shared=['minimum_share = 1'],
                            broker=layout.BROKER) as agent:
                 agent.wait_control(count)
                 time.sleep(10)

@@ -42,8 +42,8 @@ def controlled(rig: rigs.Rig, way: str) -> Iterator[None]:
     if options is None:
         yield
         return
-    with rig.agent(POLICY, [f'set_point_margin = {MARGIN}'],
-                   [f'control_period = {PERIOD_S}', *options]) as agent:
+    with rig.agent(POLICY, shared=[f'set_point_margin = {MARGIN}'],
+                   own=[f'control_period = {PERIOD_S}', *options]) as agent:
         agent.wait_control(SECONDARIES)
         time.sleep(4)
         yield

@@ -40,7 +40,6 @@ host = {host}
 transport_url = {broker}
 log_file = {log}/agent-{host}.log
 [secondary_scheduler]
-policy = {policy}
 {shared}
 [secondary_agent]
 state_path = {state}
@@ -60,10 +59,11 @@ class Rig:
             f'{hosts.outer_pid(HOST)}/root/run/libvirt/libvirt-sock')
 
     # -- guests ------------------------------------------------------------
-    def boot(self, count: int, work: str, secondary: bool = True
-             ) -> list['Guest']:
+    def boot(self, count: int, work: str, secondary: bool = True,
+             devices: str = '') -> list['Guest']:
         """Boot guests and wait until all of them do their work."""
-        booted = [self._define(work, secondary) for _ in range(count)]
+        booted = [self._define(work, secondary, devices)
+                  for _ in range(count)]
         for one in booted:
             one.domain.create()
         shell.wait_for('a guest', lambda: all(
@@ -71,14 +71,14 @@ class Rig:
             for one in booted), timeout=_BOOTS_S)
         return booted
 
-    def _define(self, work: str, secondary: bool) -> 'Guest':
+    def _define(self, work: str, secondary: bool, devices: str) -> 'Guest':
         kind = 'secondary' if secondary else 'primary'
         name = f'{kind}-{uuid.uuid4().hex[:8]}'
         console = self.state / f'{name}.console'
         console.touch()
         return Guest(self._libvirt.defineXML(guest.domain(
             name, work, f'<serial type="file"><source path="{console}"/>'
-            '</serial>', secondary)), console)
+            f'</serial>{devices}', secondary)), console)
 
     def clear(self) -> None:
         """End all guests."""
@@ -89,15 +89,15 @@ class Rig:
 
     # -- the agent ---------------------------------------------------------
     @contextlib.contextmanager
-    def agent(self, policy: str, shared: Sequence[str] = (),
+    def agent(self, *policies: str, shared: Sequence[str] = (),
               own: Sequence[str] = (), broker: str = 'fake://'
               ) -> Iterator['Agent']:
         """Run the agent, and undo what it has done to the guests."""
         config = self.state / 'agent.conf'
         config.write_text(_AGENT.format(
-            host=HOST, log=layout.LOG, policy=policy, state=self.state,
-            broker=broker,
-            shared='\n'.join(shared), own='\n'.join(own)))
+            host=HOST, log=layout.LOG, state=self.state, broker=broker,
+            shared='\n'.join([*(f'policy = {one}' for one in policies),
+                              *shared]), own='\n'.join(own)))
         hosts.start_agent(HOST, configs=(config,))
         try:
             yield Agent(self.state)

@@ -53,10 +53,10 @@ class Killed:
             if again:
                 self._save()
 
-    def keep(self, uuids: Collection[str]) -> None:
-        """Forget all but these: the others were deleted, or moved away."""
+    def forget(self, uuids: Collection[str]) -> None:
+        """Forget these: they were deleted, or moved away."""
         with self._lock:
-            gone = self._known.keys() - set(uuids)
+            gone = self._known.keys() & set(uuids)
             for uuid in gone:
                 del self._known[uuid]
             if gone:

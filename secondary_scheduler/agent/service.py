@@ -366,12 +366,14 @@ class Agent:
                       vocabulary.MEMORY_MB:
                       min(1.0, memory_room / memory) if memory else 0.0}
         shares = hysteresis.push(time.monotonic(), shares)
+        killed, consumers = self.killed.reasons.keys(), inventory.consumers
         inventory.update(shares, [guest.uuid for guest in
                                   self.domains.secondaries()],
                          self.domains.unmarked)
-        # Who is stopped keeps its place; who is deleted gives it up.
-        if inventory.consumers is not None:
-            self.killed.keep(inventory.consumers)
+        # Who is stopped keeps its place; who is deleted gives it up.  What was
+        # read before one was ended may be from before it came.
+        if inventory.consumers is not consumers:
+            self.killed.forget(killed - inventory.consumers)
 
     # -- what can be asked over RPC ----------------------------------------
     def hand_over(self, uuid: str, migrates: bool = False

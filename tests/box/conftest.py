@@ -7,6 +7,7 @@ that needs a calm cloud asks for ``calm_fleet``.
 
 import contextlib
 import pathlib
+import signal
 import sys
 
 import openstack
@@ -29,7 +30,11 @@ import workload
 
 @pytest.fixture(scope='session', autouse=True)
 def box():
-    """Tell a newcomer what is missing, and leave no service dead."""
+    """Tell a newcomer what is missing, and leave no service dead.
+
+    Whoever ends the tests, by ^C or otherwise, has their changes undone.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not shell.pid_of('nova-api'):
         pytest.fail('the box is not up: python3 tools/box test tests/box',
                     pytrace=False)

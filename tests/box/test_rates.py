@@ -10,10 +10,10 @@ import time
 import libvirt
 import pytest
 
+import devices
 import guest
 import hosts as box_hosts
 import layout
-import shell
 from tests.box import fleet as fleets
 from tests.box import services
 from tests.box.services import agent_status, wait_until
@@ -21,30 +21,6 @@ from tests.box.trial import agent_is_fresh
 
 NAME = 'test-rates'
 THRESHOLD = 60.0
-#: What 100 % is, in bytes a second.
-DISK = 20 << 20
-LINK = 40 * 1_000_000 // 8
-OPTIONS = '''\
-disks = {disk}
-disk_write_speed = 20
-network_interfaces = test-up
-link_speed = 40
-'''
-
-DEVICES = '''\
-<disk type="block" device="disk">
-  <driver name="qemu" type="raw" cache="none"/>
-  <source dev="{disk}"/>
-  <target dev="vda" bus="virtio"/>
-</disk>
-<interface type="bridge">
-  <source bridge="test-br"/>
-  <target dev="test-tap"/>
-  <model type="virtio"/>
-</interface>
-<serial type="null"/>
-'''
-
 #: The primary: writes or sends so many bytes a second, from arguments.
 PRIMARY = '''\
 import mmap, os, socket, sys, time
@@ -65,18 +41,6 @@ for count in range(1 << 60):
     time.sleep(max(0.0, due - time.monotonic()))
 '''
 
-SINK = '''\
-import socket, threading
-server = socket.create_server(('10.78.0.77', 9))
-def swallow(connection):
-    while connection.recv(1 << 16):
-        pass
-while True:
-    threading.Thread(target=swallow, args=server.accept()[:1],
-                     daemon=True).start()
-'''
-
-
 pytestmark = pytest.mark.soak
 
 
@@ -88,51 +52,17 @@ def host(cloud, hosts, empty_cloud):
 
 
 @pytest.fixture(scope='module')
-def disk(tmp_path_factory):
+def disk():
     """A disk that nobody else uses."""
-    directory = pathlib.Path(layout.STATE) / 'test-rates'
-    directory.mkdir(exist_ok=True)
-    image = directory / 'disk.raw'
-    shell.run(['truncate', '-s', '128M', image])
-    device = shell.run(['losetup', '--direct-io=on', '-f', '--show',
-                        image]).stdout.strip()
-    yield device
-    shell.run(['losetup', '-d', device])
-    image.unlink()
+    with devices.disk() as device:
+        yield device
 
 
 @pytest.fixture(scope='module')
 def link(host):
     """A bridge, and behind its port somebody who swallows all."""
-    inside = [*box_hosts.enter(host), 'sh', '-c']
-    shell.run([*inside, 'ip link add test-br type bridge && '
-               'ip link set test-br up && '
-               'ip addr add 10.78.0.1/24 dev test-br'])
-    sink = subprocess.Popen(['unshare', '-n', sys.executable, '-c',
-                             'import time; time.sleep(3600)'])
-    swallow = None
-    try:
-        shell.run(['nsenter', '-t', str(box_hosts.outer_pid(host)), '-n',
-                   'ip', 'link', 'add', 'test-up', 'master', 'test-br', 'up',
-                   'type', 'veth', 'peer', 'name', 'test-peer', 'netns',
-                   str(sink.pid)])
-        there = ['nsenter', '-t', str(sink.pid), '-n']
-        shell.run([*there, 'sh', '-c', 'ip link set test-peer up && '
-                   'ip addr add 10.78.0.77/24 dev test-peer'])
-        swallow = subprocess.Popen([*there, sys.executable, '-c', SINK])
-        # What an aborted run has left must not be taken for the real one.
-        shell.run([*inside, '[ -e /run/tc.real ] || '
-                   'cp /usr/sbin/tc /run/tc.real && '
-                   f'mount --bind {layout.HERE}/tc.sh /usr/sbin/tc'])
-        try:
-            yield
-        finally:
-            shell.run([*inside, 'umount /usr/sbin/tc'])
-    finally:
-        for process in filter(None, (swallow, sink)):
-            process.kill()
-            process.wait()
-        shell.run([*inside, 'ip link del test-br'])
+    with devices.link(host):
+        yield
 
 
 @pytest.fixture(scope='module')
@@ -141,8 +71,8 @@ def agent(host, disk, link):
     path = layout.ETC / f'hosts/{host}/agent.conf'
     original = path.read_text()
     path.write_text(re.sub(
-        r'(?m)^\[secondary_agent\]\n', lambda found: found[0]
-        + OPTIONS.format(disk=disk.removeprefix('/dev/')), original))
+        r'(?m)^\[secondary_agent\]\n', lambda found: '\n'.join(
+            [found[0], *devices.options(disk), '']), original))
     name = f'secondary-agent-{host}'
     restart(host, name)
     yield name
@@ -166,7 +96,8 @@ def secondary(host, disk, work):
     connection = libvirt.open(f'qemu+unix:///system?socket={socket}')
     with contextlib.closing(connection):
         domain = connection.defineXML(guest.domain(
-            NAME, work, DEVICES.format(disk=disk)))
+            NAME, work, devices.DISK_XML.format(disk=disk)
+            + devices.LINK_XML + '<serial type="null"/>'))
         try:
             domain.create()
             yield domain
@@ -252,11 +183,13 @@ def limits(domain):
 
 def test_disk(host, agent, disk):
     with secondary(host, disk, 'disk') as domain:
-        check(host, agent, domain, 'disk_in', Counter(written(disk), DISK),
-              lambda: primary(host, 'disk', disk, 0.4 * DISK))
+        check(host, agent, domain, 'disk_in',
+              Counter(written(disk), devices.DISK),
+              lambda: primary(host, 'disk', disk, 0.4 * devices.DISK))
 
 
 def test_link(host, agent, disk):
-    with secondary(host, disk, 'net:10.78.0.77') as domain:
-        check(host, agent, domain, 'net_out', Counter(sent(host), LINK),
-              lambda: primary(host, 'net', '10.78.0.77', 0.4 * LINK))
+    with secondary(host, disk, f'net:{devices.SINK}') as domain:
+        check(host, agent, domain, 'net_out',
+              Counter(sent(host), devices.LINK),
+              lambda: primary(host, 'net', devices.SINK, 0.4 * devices.LINK))

@@ -57,6 +57,7 @@ net:*)  # sends to port 9 of an address in its /24 as fast as it may
     address=${work#net:}
     ip addr add "${address%.*}.200/24" dev eth0
     ip link set eth0 up
+    echo "UNITS $boot 0 $boot 0"     # what it sends is counted by the host
     while :; do
         nc "$address" 9 < /dev/zero
         sleep 1

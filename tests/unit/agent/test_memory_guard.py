@@ -326,7 +326,7 @@ class TestKilled(Base):
         book = self.make()
         book.note(secondary(1), 'memory')
         book.note(secondary(2), 'memory')
-        book.keep({'u2', 'u3'})
+        book.forget({'u1', 'u3'})
         self.assertEqual({'u2'}, set(book.reasons))
         self.assertEqual({'u2'}, set(self.make().reasons))
 

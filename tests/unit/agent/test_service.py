@@ -680,8 +680,13 @@ class Reports(Base):
         inventory.update.assert_called_with(
             window.push.return_value, [], {primary})
         self.assertEqual({fakes.UUIDS[0]}, set(agent.killed.reasons))
+        # Read before it came: says nothing of it.
         inventory.consumers = frozenset()
         agent.domains._listed_at -= 60
+        agent.keep_inventory(inventory, window)
+        self.assertEqual({fakes.UUIDS[0]}, set(agent.killed.reasons))
+        inventory.update.side_effect = lambda *_: setattr(
+            inventory, 'consumers', frozenset({'another'}))
         agent.keep_inventory(inventory, window)
         self.assertEqual({}, agent.killed.reasons)
         self.assertEqual({vocabulary.SLOT: 0.0, vocabulary.MEMORY_MB: 0.0},
