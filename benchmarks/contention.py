@@ -11,8 +11,7 @@ interval.
 
     python3 tools/box bare benchmarks/contention.py [--pairs 8] [--out FILE]
 
-The simulator's profile ``ours`` has k = 0.069 until a figure from here takes
-its place.
+The simulator's profile ``ours`` has the k of ``data/contention.json``.
 """
 
 import argparse

@@ -164,7 +164,7 @@ THESIS = Profile(
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=13, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
-    memory_s=60, contention=0.069, weight=0.01, shapes_traffic=True,
+    memory_s=60, contention=0.0656, weight=0.01, shapes_traffic=True,
     sticky=True, parallel=False, rests=False, forecasts_demand=False,
     lingers=False, spreads=True, deadline_guard=2)
 

@@ -1,14 +1,18 @@
 """Sharing, contention and queues, by their laws."""
 
+import json
+import pathlib
 import unittest
 
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 
-from secondary_scheduler.simulation import queueing, sharing
+from secondary_scheduler.simulation import profiles, queueing, sharing
 from secondary_scheduler.simulation.experiments import hlt
 
+MEASURED = (pathlib.Path(__file__).parents[3]
+            / 'benchmarks/data/contention.json')
 PARTIES = st.lists(st.tuples(st.floats(0, 100), st.floats(0.01, 10)),
                    min_size=1, max_size=12)
 
@@ -59,6 +63,13 @@ class TestSpeed(unittest.TestCase):
             [1 - 0.69 * 0.214, 1 - 0.69 * 0.1, 1],
             sharing.speed(np.array([90.0, 90.0, 60.0]),
                           np.array([30.0, 80.0, 30.0]), 0.69))
+
+    def test_ours_loses_what_was_measured(self):
+        """The factor is that of ``benchmarks/contention.py``."""
+        measured = json.loads(MEASURED.read_text())
+        self.assertEqual(measured['k'], profiles.OURS.contention)
+        self.assertTrue(0 < measured['low'] < measured['k']
+                        < measured['high'])
 
 
 class TestQueue(unittest.TestCase):
