@@ -86,6 +86,8 @@ class Rig:
             with contextlib.suppress(libvirt.libvirtError):
                 domain.destroy()
             domain.undefine()
+        for console in self.state.glob('*.console'):
+            console.unlink()
 
     # -- the agent ---------------------------------------------------------
     @contextlib.contextmanager

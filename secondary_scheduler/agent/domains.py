@@ -9,6 +9,7 @@ has been found beyond doubt.
 
 from collections.abc import Callable, Iterable, Iterator
 import dataclasses
+import functools
 import os
 import re
 import threading
@@ -402,7 +403,6 @@ class Domains:
     def _subscribe(self, connection: typing.Any) -> None:
         """Be told of changes; without, listing every period has to do."""
         try:
-            connection.setKeepAlive(5, 3)
             connection.domainEventRegisterAny(
                 None, 0, self._event, None)   # LIFECYCLE
             connection.domainEventRegisterAny(
@@ -486,8 +486,9 @@ def close(connection: typing.Any) -> None:
         LOG.debug('Closing the connection to libvirt: %s', exc)
 
 
-def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
-    """Return what opens a read-only connection that delivers events."""
+@functools.cache
+def _deliver_events() -> None:
+    """Run libvirt's event loop; no connection is kept alive without one."""
     import libvirt
 
     def ignore(context: object, error: object) -> None:
@@ -506,12 +507,21 @@ def libvirt_connector(uri: str) -> Callable[[], typing.Any]:
     libvirt.virEventRegisterDefaultImpl()
     threading.Thread(target=deliver, name='libvirt-events',
                      daemon=True).start()
-    return lambda: libvirt.openReadOnly(uri)
 
 
-def libvirt_opener(uri: str) -> Callable[[], typing.Any]:
-    """Return what opens a connection on which libvirt takes orders."""
+def libvirt_opener(uri: str, read_only: bool = False
+                   ) -> Callable[[], typing.Any]:
+    """Return what opens a connection that fails when libvirtd hangs.
+
+    It takes orders unless it is ``read_only``.
+    """
+    import libvirt
+
     def connect() -> typing.Any:
-        import libvirt
-        return libvirt.open(uri)
+        _deliver_events()
+        connection = (libvirt.openReadOnly if read_only
+                      else libvirt.open)(uri)
+        connection.setKeepAlive(5, 3)
+        return connection
+
     return connect

@@ -93,7 +93,6 @@ class MemoryMeter:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-                self._connection.setKeepAlive(5, 3)
             sizes = self._sizes(self._connection)
             short, long = (
                 self._written(self._connection, sizes, seconds)

@@ -388,7 +388,6 @@ class Balloon:
         """
         if self._connection is None:
             self._connection = self._connect()
-            self._connection.setKeepAlive(5, 3)
         domain = self._connection.lookupByUUIDString(uuid)
         most, now = domain.info()[1:3]      # KiB
         target = int(most * percent / 100)

@@ -37,7 +37,6 @@ from secondary_scheduler.agent.controller import Controller
 from secondary_scheduler.agent.domains import (
     Domains,
     Secondary,
-    libvirt_connector,
     libvirt_opener,
 )
 from secondary_scheduler.agent.floors import Floors, Reason
@@ -167,7 +166,8 @@ class Agent:
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
         self._measured = threading.Event()
         self.domains = Domains(
-            connect or libvirt_connector(options.libvirt_uri), store,
+            connect or libvirt_opener(options.libvirt_uri, read_only=True),
+            store,
             options.libvirt_run_dir, options.domain_period, hierarchy.proc,
             self._domains_changed)
 

@@ -231,9 +231,7 @@ class Throttles:
             if self._connection is None or self._connection.isAlive() != 1:
                 old, self._connection = self._connection, None
                 close(old)
-                fresh = self._connect()
-                fresh.setKeepAlive(5, 3)
-                self._connection = fresh
+                self._connection = self._connect()
             return self._connection
 
     def _set(self, held: _Held, limits: Limits) -> bool:

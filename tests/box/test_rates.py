@@ -14,6 +14,7 @@ import devices
 import guest
 import hosts as box_hosts
 import layout
+import shell
 from tests.box import fleet as fleets
 from tests.box import services
 from tests.box.services import agent_status, wait_until
@@ -193,3 +194,17 @@ def test_link(host, agent, disk):
         check(host, agent, domain, 'net_out',
               Counter(sent(host), devices.LINK),
               lambda: primary(host, 'net', devices.SINK, 0.4 * devices.LINK))
+
+
+def test_release_without_an_agent(host, agent, disk):
+    """What is uninstalled leaves no limit behind, not those of libvirt."""
+    policy = f'disk_in <= {THRESHOLD:g}% for 30s on host:{host}'
+    with (secondary(host, disk, 'disk') as domain,
+          services.another_policy(policy, agent)):
+        wait_until(lambda: limits(domain) != (0, 0, False), 120,
+                   lambda: f'it is limited: {agent_status(host)}')
+        services.stop(agent)
+        assert limits(domain) != (0, 0, False)
+        shell.run(box_hosts.agent(host, 'release'))
+        assert limits(domain) == (0, 0, False)
+        services.start(agent)

@@ -81,9 +81,6 @@ class FakeLibvirt:
     def getHostname(self):
         return 'node1.example'
 
-    def setKeepAlive(self, interval, count):
-        return 0
-
     def domainEventRegisterAny(self, domain, event, callback, opaque):
         self.callbacks[event] = callback
 

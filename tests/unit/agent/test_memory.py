@@ -41,9 +41,6 @@ class FakeConnection:
     def isAlive(self):
         return self.alive
 
-    def setKeepAlive(self, interval, count):
-        return 0
-
     def lookupByUUIDString(self, uuid):
         if uuid not in self.domains:
             raise LookupError('no domain with that UUID')

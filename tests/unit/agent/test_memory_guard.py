@@ -355,9 +355,6 @@ class TestBalloon(Base):
         self.balloon = memory_guard.Balloon(
             lambda: self, lambda: self.guests, lambda: self.pressing, 60.0)
 
-    def setKeepAlive(self, *seconds):
-        pass
-
     def close(self):
         self.orders.append('close')
 
