@@ -1,11 +1,12 @@
 """What controlled secondaries do to a primary, in windows that take turns.
 
 A PostgreSQL server is the primary of one bare host of one CPU; guests there
-saturate what they may use.  Windows of 20 s take turns: ``alone`` (guests held
-still), ``controlled`` (beside them, with the agent), and now and then
-``uncontrolled`` (beside them, without).  Of each window the first part is
-transactions at a rate that needs half of the host, whose latency counts from
-when each was due; the rest is as many transactions as the server can do.
+saturate what they may use of its CPU, of a disk and of a link.  Windows of
+20 s take turns: ``alone`` (guests held still), ``controlled`` (beside them,
+with the agent), and now and then ``uncontrolled`` (beside them, without).  Of
+each window the first part is transactions at a rate that needs half of the
+host, whose latency counts from when each was due; the rest is as many
+transactions as the server can do.
 
 First come pairs of ``alone`` and ``alone``: what two equal windows differ by.
 Ratios are of neighbouring windows, their mean with its 90 % interval (of
@@ -28,6 +29,7 @@ import numpy as np
 import rig as rigs
 
 import cgroups
+import devices
 import hosts
 import layout
 import report
@@ -39,7 +41,11 @@ import workload
 OPEN_S, CLOSED_S = 12, 8
 #: Of which these do not count, after a change of condition.
 SETTLE_S = 2
-POLICY = f'cpu <= 90% for 15s on host:{rigs.HOST}'
+POLICIES = [f'{bound} for 15s on host:{rigs.HOST}' for bound in (
+    'cpu <= 90%', 'disk_in <= 60%', 'net_out <= 60%')]
+#: What guests do, and with what.
+WORKS = {'cpu': '', 'disk': devices.DISK_XML,
+         f'net:{devices.SINK}': devices.LINK_XML}
 BOUNDS = {'throughput': (0.99, math.inf), 'p99': (0.0, 1.10)}
 
 
@@ -124,10 +130,12 @@ def measure(options: argparse.Namespace) -> dict:
     rows: dict[str, list[dict[str, float]]] = {
         name: [] for name in ('same', 'alone', 'controlled', 'before',
                               'uncontrolled')}
-    with (tempfile.TemporaryDirectory() as directory,
-          rigs.quiet() as rig):
-        guests = [one for work in options.works
-                  for one in rig.boot(1, work)]
+    # Who swallows what guests send is not to run on the host's CPU.
+    with (tempfile.TemporaryDirectory() as directory, rigs.quiet() as rig,
+          devices.disk() as disk, devices.link(rigs.HOST)):
+        guests = [one for work, xml in WORKS.items() for one in rig.boot(
+            options.guests if work == 'cpu' else 1, work,
+            devices=xml.format(disk=disk))]
         with cgroups.held(rigs.MACHINE):
             primary = Primary(directory)
             for _ in range(2 * options.same):
@@ -135,7 +143,8 @@ def measure(options: argparse.Namespace) -> dict:
         say('two equal windows: ' + describe(
             rows['same'][::2], rows['same'][1::2]))
         for number in range(options.pairs):
-            with rig.agent(POLICY, own=options.set) as agent:
+            with rig.agent(*POLICIES, own=[*devices.options(disk),
+                                           *options.set]) as agent:
                 agent.wait_control(len(guests))
                 with cgroups.held(rigs.MACHINE):
                     rows['alone'].append(primary.window())
@@ -172,9 +181,10 @@ def main() -> None:
                         help='pairs of equal windows (default %(default)s)')
     parser.add_argument('--without', type=int, default=5, metavar='N',
                         help='one uncontrolled window in N pairs')
-    parser.add_argument('--works', nargs='+', metavar='WORK',
-                        default=['cpu', 'cpu', 'cpu', 'disk'],
-                        help='what each guest does (default: %(default)s)')
+    parser.add_argument('--guests', type=int, default=2, metavar='N',
+                        help='guests that compute, beside one that writes to '
+                             'a disk and one that sends (default %(default)s)'
+                        )
     parser.add_argument('--set', nargs='*', default=[], metavar='OPTION=VALUE',
                         help='options of [secondary_agent]')
     parser.add_argument('--json', metavar='FILE', help='write all windows')
