@@ -517,8 +517,10 @@ def libvirt_opener(uri: str, read_only: bool = False
     """
     import libvirt
 
+    # Here, before there are threads that connect: one loop, not several.
+    _deliver_events()
+
     def connect() -> typing.Any:
-        _deliver_events()
         connection = (libvirt.openReadOnly if read_only
                       else libvirt.open)(uri)
         connection.setKeepAlive(5, 3)

@@ -167,9 +167,8 @@ class Agent:
         self._measured = threading.Event()
         self.domains = Domains(
             connect or libvirt_opener(options.libvirt_uri, read_only=True),
-            store,
-            options.libvirt_run_dir, options.domain_period, hierarchy.proc,
-            self._domains_changed)
+            store, options.libvirt_run_dir, options.domain_period,
+            hierarchy.proc, self._domains_changed)
 
         def meter() -> Meter:
             return Meter(
