@@ -258,7 +258,7 @@ class Throttles:
                     held.now[device] = _ask(domain, device)
         if limits != NOTHING:
             self._record(domain, held)
-            if not guest.limited:
+            if held.first and not guest.limited:
                 self._reread()
                 return False
         for device in guest.devices:

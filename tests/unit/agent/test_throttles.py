@@ -108,6 +108,22 @@ class Setting(Case):
         self.assertEqual({'read_iops_sec': 9, 'write_bytes_sec': MB},
                          domain.tunes['vda'])
 
+    def test_a_guest_without_devices_is_left_alone(self):
+        # A list read anew has limits set anew: no end, and a busy agent.
+        domain, guest = self.guest(disks=(), taps=())
+        for _ in range(3):
+            self.want(guest, allowed(disk_in=MB, net_in=MB))
+        self.assertEqual([], domain.calls)
+        self.assertEqual(0, self.rereads)
+        self.assertEqual({}, self.made.problems)
+
+    def test_devices_that_cannot_be_read_are_told(self):
+        domain, guest = self.guest()
+        domain.tunes, domain.bandwidths = {}, {}
+        self.want(guest, allowed(disk_in=MB))
+        self.assertEqual(0, self.rereads)
+        self.assertIn(guest.uuid, self.made.problems)
+
     def test_small_changes_are_not_written(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB))
