@@ -5,12 +5,13 @@ Both are slow by declaration only: the agent is told what 100 % is.
 
 from collections.abc import Iterator
 import contextlib
+import os
 import subprocess
 import sys
 
 import hosts
 import layout
-from shell import run
+from shell import run, wait_for
 
 #: What 100 % is, in bytes a second.
 DISK = 20 << 20
@@ -82,6 +83,8 @@ def link(host: str) -> Iterator[None]:
                              'import time; time.sleep(1e6)'])
     swallow = None
     try:
+        wait_for('a network of its own', lambda: os.readlink(
+            f'/proc/{sink.pid}/ns/net') != os.readlink('/proc/self/ns/net'))
         run(['nsenter', '-t', str(hosts.outer_pid(host)), '-n',
              'ip', 'link', 'add', 'test-up', 'master', 'test-br', 'up',
              'type', 'veth', 'peer', 'name', 'test-peer', 'netns',
