@@ -108,8 +108,10 @@ class RateControl:
                 continue
             if resource not in self._loops:
                 self._loops[resource] = _Loop(self._controller())
-            self._loops[resource].step(self._gauges.latest(resource), guests,
-                                       set_point, options.minimum)
+            self._loops[resource].step(
+                self._gauges.latest(resource),
+                [guest for guest in guests if _can_use(guest, resource)],
+                set_point, options.minimum)
         for guest in guests:
             # libvirt would wait for Nova's operation to end.
             if not self._floors.operated(guest.uuid):
@@ -119,9 +121,20 @@ class RateControl:
     def _limits(self, uuid: str, options: RateOptions) -> Limits:
         limits = {}
         for resource, loop in self._loops.items():
+            if uuid not in loop.caps:
+                continue
             part = loop.caps[uuid] / 100
             if loop.capacity is not None:
                 limits[resource] = part * loop.capacity
             if options.iops.get(resource):
                 limits[f'{resource}_iops'] = part * options.iops[resource]
         return Limits(**limits)
+
+
+def _can_use(guest: Secondary, resource: str) -> bool:
+    """Tell whether a guest takes part: others' shares are of no use to it.
+
+    Nor to them: a share that one never uses grows and shrinks with what the
+    others do, and each change of an interface's limit costs some processes.
+    """
+    return bool(guest.taps if resource.startswith('net_') else guest.disks)

@@ -17,8 +17,9 @@ from secondary_scheduler.policies import language
 MB = 1000000
 
 
-def secondary(n):
-    return Secondary(f'u{n}', f'i{n}', 5, 1, n, 100 + n, 7)
+def secondary(n, disks=('vda',), taps=('tap',)):
+    return Secondary(f'u{n}', f'i{n}', 5, 1, n, 100 + n, 7, disks=disks,
+                     taps=taps)
 
 
 class Case(unittest.TestCase):
@@ -81,6 +82,15 @@ class TestRateControl(Case):
         self.settle()
         self.step(50.0, u1=5.0, u2=5.0)
         self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
+
+    def test_who_has_no_disk_has_no_part_of_it(self):
+        self.guests[1] = secondary(2, disks=())
+        for used in (0.0, 10.0, 0.0, 10.0):
+            self.step(used, u1=used)
+        # All of it, however much it uses.
+        self.assertAlmostEqual(60.0, self.part('u1'))
+        self.assertEqual(NOTHING, self.set['u2'])
+        self.assertNotIn('u2', self.made.caps)
 
     def test_percent_become_bytes_and_operations(self):
         self.settle()
