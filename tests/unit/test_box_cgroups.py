@@ -62,3 +62,14 @@ def test_some_controllers_of_each_version(tops):
                      'cpuacct': 'fs/unified/secondary-box',
                      'cpuset': 'fs/unified/secondary-box',
                      'memory': 'fs/memory/secondary-box'}
+
+
+@pytest.mark.parametrize(('count', 'cpus'), [
+    (1, ['0', '0', '0']), (2, ['1', '0-0', '0-0']),
+    (None, ['0', '0', '0']), (8, ['7', '0-6', '0-6'])])
+def test_no_other_host_is_on_the_first_ones_cpu(monkeypatch, count, cpus):
+    monkeypatch.syspath_prepend(str(BOX))
+    hosts = importlib.import_module('hosts')
+    monkeypatch.setattr(hosts.os, 'cpu_count', lambda: count)
+    names = ['box1', 'box2', 'box3']
+    assert [hosts.cpus(name, names) for name in names] == cpus

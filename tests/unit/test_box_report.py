@@ -3,6 +3,7 @@
 import importlib
 import os
 import pathlib
+import random
 
 import pytest
 
@@ -65,6 +66,22 @@ def test_where_nobody_may_watch_nothing_is_said_of_it(load):
     line = said(load, held_up=None, alone=None)['p99']
     assert line['holds'] is True
     assert 'held up' not in line['noise']
+
+
+def test_the_latency_is_of_the_host_that_shares_no_core(load):
+    class Clients:
+        def latencies(self, phase, host, since):
+            assert since == {'b': 0.0, 'c': 60.0 + 10}[phase]
+            return [(since + n, {'box1': 4.0, 'box2': 9.0, 'box3': 8.0}[host])
+                    for n in range(20)]
+
+    found = load('report')._primary(
+        {'began': {'b': 0.0, 'c': 60.0, 'end': 90.0}, 'clients': Clients(),
+         'pauses': None}, ['box1', 'box2', 'box3'], 'box1', random.Random(1))
+    assert [found[phase]['tps'] for phase in 'bc'] == [1.0, 3.0]
+    assert found['b']['p50_ms'] == found['c']['p99_ms'] == 4.0
+    assert set(found['c']['p99_resampled']) == {4.0}
+    assert found['b']['other_p99_ms'] == 9.0
 
 
 def test_what_waited_for_what(load):

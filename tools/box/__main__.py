@@ -188,7 +188,7 @@ def script(arguments) -> None:
 def bare(arguments) -> None:
     """Run a Python script beside one bare host, and stop that host again.
 
-    It has a libvirtd, a CPU of its own instead of a part of one, and no
+    It has a libvirtd, the whole of its CPU instead of a part, and no
     cloud: for measurements of the agent, which nothing else is to disturb.
     """
     shell.need_root()
@@ -198,7 +198,7 @@ def bare(arguments) -> None:
     try:
         _boot(['box1'])
         hosts.wait_booted('box1')
-        hosts.own_cpu('box1')
+        cgroups.limit(cgroups.path('cpu', 'hosts/box1'), None)
         code = _inside('python', [arguments.file, *arguments.arguments],
                        PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}')
     finally:

@@ -7,7 +7,7 @@
                          agent, libvirtd (its CPU time is charged to control)
         machine          what libvirt makes for its guests
     box/hosts/neighbours guests of no host, in a group "machine" as well, show
-                         what guests of other hosts do on the same cores
+                         what guests of other hosts do on the same machine
 
 Weights act only between siblings, which is why the primary and the guests
 are laid out as systemd lays them out (see doc/source/box.rst).
@@ -157,15 +157,6 @@ def limit(group: pathlib.Path, quota: int | None,
         (group / file).write_text(value)
 
 
-def bind(group: str, cpus: str) -> None:
-    """Bind a group, and what is below it now, to CPUs of its own."""
-    top = path('cpuset', group)
-    below = (one for one in top.rglob('*') if one.is_dir())
-    # A group of version 1 needs what those below it have.
-    for directory in (*sorted(below, reverse=True), top):
-        (directory / 'cpuset.cpus').write_text(cpus)
-
-
 def limit_of(group: pathlib.Path) -> Limit:
     """Return a group's quota (None: no limit) and period, in microseconds."""
     if _is_v2(group):
@@ -224,9 +215,15 @@ def _allow_real_time(group: pathlib.Path) -> None:
             file.write(str(REAL_TIME_US))
 
 
-def make_host(host: str) -> None:
-    """Make the groups of a host that is to boot, and set its limit."""
+def make_host(host: str, cpus: str) -> None:
+    """Make the groups of a host that is to boot, and set its limits.
+
+    ``cpus`` are those of the machine that it may use, as "0-2".
+    """
     remove(f'hosts/{host}')
+    make(f'hosts/{host}')
+    # What is made below it later has the same.
+    (path('cpuset', f'hosts/{host}') / 'cpuset.cpus').write_text(cpus)
     make(f'hosts/{host}/system.slice')
     quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
     limit(path('cpu', f'hosts/{host}'), quota, burst=quota)

@@ -7,7 +7,6 @@ of no host, and with secondaries; then a table, a report and figures as JSON.
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
@@ -105,9 +104,8 @@ def main() -> None:
     if not options.quick:
         runs['again'] = one_run('primary alone, to compare with', hosts,
                                 burst_host, phases[:2], options.seed, rates)
-    # What it does to a primary that hosts share the cores of one machine.
-    with workload.neighbours(range(os.cpu_count() or 1),
-                             workload.left_on_others(hosts)):
+    # What it does to a primary that hosts share one machine.
+    with workload.neighbours(hosts):
         runs['machine'] = one_run('primary beside guests of no host',
                                   hosts, burst_host, phases[:2],
                                   options.seed, rates)
