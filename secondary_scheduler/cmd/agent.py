@@ -107,7 +107,7 @@ def release(conf: cfg.ConfigOpts) -> int:
                        for guest in guests)
             actuator.free_slice()
             service.make_balloon(conf, lambda: guests).step()
-    except service.AlreadyRunning as exc:
+    except (service.AlreadyRunning, ImportError) as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2
     print(f'{done} of {len(guests)} secondaries have their limits back')

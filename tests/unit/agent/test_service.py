@@ -968,6 +968,12 @@ class Commands(Base):
         self.assertEqual(2, code)
         self.assertIn(str(os.getpid()), err)
 
+    def test_release_without_libvirt_says_what_is_missing(self):
+        with mock.patch.dict(sys.modules, libvirt=None):
+            code, out, err = self.call('release')
+        self.assertEqual((2, ''), (code, out))
+        self.assertRegex(err, '^secondary-agent: .*libvirt')
+
     def test_a_second_agent_refuses(self):
         held = service.lock(self.host.store)
         self.addCleanup(held.close)
