@@ -303,9 +303,10 @@ def watch(*groups: str, period: float = 0.01) -> Iterator[Watch]:
 @contextlib.contextmanager
 def quiet() -> Iterator[Rig]:
     """Yield the rig; the caller watches from another CPU than the host's."""
-    if (os.cpu_count() or 1) < 2:
+    own, others = layout.cpus()
+    if own == others:
         raise SystemExit('this machine has one CPU; two are needed')
-    os.sched_setaffinity(0, set(range((os.cpu_count() or 1) - 1)))
+    os.sched_setaffinity(0, others)
     rig = Rig()
     rig.clear()
     try:

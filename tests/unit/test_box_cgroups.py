@@ -64,12 +64,10 @@ def test_some_controllers_of_each_version(tops):
                      'memory': 'fs/memory/secondary-box'}
 
 
-@pytest.mark.parametrize(('count', 'cpus'), [
-    (1, ['0', '0', '0']), (2, ['1', '0-0', '0-0']),
-    (None, ['0', '0', '0']), (8, ['7', '0-6', '0-6'])])
-def test_no_other_host_is_on_the_first_ones_cpu(monkeypatch, count, cpus):
+@pytest.mark.parametrize(('usable', 'cpus'), [
+    ({0}, ([0], [0])), ({0, 1}, ([1], [0])), ({9, 4, 6}, ([9], [4, 6]))])
+def test_no_other_host_is_on_the_first_ones_cpu(monkeypatch, usable, cpus):
     monkeypatch.syspath_prepend(str(BOX))
-    hosts = importlib.import_module('hosts')
-    monkeypatch.setattr(hosts.os, 'cpu_count', lambda: count)
-    names = ['box1', 'box2', 'box3']
-    assert [hosts.cpus(name, names) for name in names] == cpus
+    layout = importlib.import_module('layout')
+    monkeypatch.setattr(layout.os, 'sched_getaffinity', lambda pid: usable)
+    assert layout.cpus() == cpus

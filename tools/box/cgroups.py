@@ -215,15 +215,16 @@ def _allow_real_time(group: pathlib.Path) -> None:
             file.write(str(REAL_TIME_US))
 
 
-def make_host(host: str, cpus: str) -> None:
+def make_host(host: str, cpus: list[int]) -> None:
     """Make the groups of a host that is to boot, and set its limits.
 
-    ``cpus`` are those of the machine that it may use, as "0-2".
+    ``cpus`` are those of the machine that it may use.
     """
     remove(f'hosts/{host}')
     make(f'hosts/{host}')
     # What is made below it later has the same.
-    (path('cpuset', f'hosts/{host}') / 'cpuset.cpus').write_text(cpus)
+    (path('cpuset', f'hosts/{host}') / 'cpuset.cpus').write_text(
+        ','.join(map(str, cpus)))
     make(f'hosts/{host}/system.slice')
     quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
     limit(path('cpu', f'hosts/{host}'), quota, burst=quota)

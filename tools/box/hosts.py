@@ -173,16 +173,6 @@ def _configure(host: str, hosts: list[str]) -> None:
             f'--config-file {config}/nova-compute.conf')))
 
 
-def cpus(host: str, hosts: list[str]) -> str:
-    """Return the CPUs of the machine on which a host is.
-
-    The first host has the last CPU, and no other host is on it: there no
-    guest of another delays its primary, as none can on a real one.
-    """
-    last = (os.cpu_count() or 1) - 1
-    return str(last) if host == hosts[0] or not last else f'0-{last - 1}'
-
-
 def boot(host: str, hosts: list[str]) -> None:
     """Start a host up to its libvirtd."""
     if shell.pid_of(f'host-{host}'):
@@ -192,7 +182,7 @@ def boot(host: str, hosts: list[str]) -> None:
     _configure(host, hosts)
     for name in ('ready', 'pid', 'hold-libvirtd'):
         (state / name).unlink(missing_ok=True)
-    cgroups.make_host(host, cpus(host, hosts))
+    cgroups.make_host(host, layout.cpus()[host != hosts[0]])
     # Its cgroup is the topmost that the host sees, but no process stays there.
     start(f'host-{host}', cgroups.inside(f'hosts/{host}', [
         'sh', '-c', _OUTSIDE, 'sh',

@@ -61,6 +61,16 @@ CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',
                'blkio', 'io', 'pids')
 
 
+def cpus() -> tuple[list[int], list[int]]:
+    """Return the machine's CPUs of the first host and of the other hosts.
+
+    The first has one for itself, if there are two: there no guest of another
+    delays its primary, as none can on a real one.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    return usable[-1:], usable[:-1] or usable
+
+
 def host_names(settings: dict) -> list[str]:
     """Return the names of the real compute hosts of this box."""
     return [f'box{n}' for n in range(1, settings['hosts'] + 1)]

@@ -8,7 +8,6 @@ schedule (Poisson arrivals from a seed, so two runs get the same arrivals).
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import os
 import pathlib
 import statistics
 import subprocess
@@ -160,7 +159,7 @@ def neighbours(hosts: list[str]) -> Iterator[None]:
     plug-in can spare it: they are on the same machine, as guests of another
     real host never are.
     """
-    cpus = range(max((os.cpu_count() or 1) - 1, 1))
+    cpus = layout.cpus()[1]
     limit = left_on_others(hosts)
     group = cgroups.path('cpu', cgroups.NEIGHBOURS)
     with tempfile.TemporaryDirectory() as directory:
