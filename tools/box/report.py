@@ -78,8 +78,8 @@ def _primary(run: dict, hosts: list[str], burst_host: str,
         by_host = {host: run['clients'].latencies(name, host, since)
                    for host in hosts}
         rows = by_host.pop(burst_host)
-        others = [latency for found in by_host.values()
-                  for _, latency in found]
+        others = [latency for of_host in by_host.values()
+                  for _, latency in of_host]
         latencies = [latency for _, latency in rows]
         found[name] = {
             'p50_ms': percentile(latencies, .50),
@@ -274,13 +274,12 @@ def table(f: dict) -> str:
                   'limit, but the 95 % interval is not:',
                   'not that of its ratio to the primary alone, or to that '
                   'once more ("A/A"), or to the primary',
-                  'beside guests of no host, on the same machine as those '
-                  'of the other hosts are and no',
-                  'guest of another real host is ("machine"). Or the machine '
-                  'itself ran',
-                  'nobody ("held up") for 1 % of the phase, in this run or in '
-                  'the one alone, or for as',
-                  'much of it as tps falls short.']
+                  'beside guests of no host, which are on this machine as '
+                  'those of the other hosts are, and as',
+                  'no guest of another real host is ("machine"). Or the '
+                  'machine itself ran nobody ("held up")',
+                  'for 1 % of the phase, in this run or in the one alone, or '
+                  'for as much of it as tps falls short.']
     runs = list(f['primary_tps']['b'])
     lines += ['', f"{'':24}" + ''.join(f'{run:>12}' for run in runs)]
     for phase in f['primary_tps']:
