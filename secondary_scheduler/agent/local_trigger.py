@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
 import time
+import typing
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -60,11 +61,32 @@ class TriggerOptions:
                    shared.trigger_sensitivity_adapts)
 
 
+def earlier_runs(status: Mapping[str, typing.Any], now: float
+                 ) -> dict[str, int]:
+    """Return how many checks have failed by policy, before this agent began.
+
+    ``status`` is what the agent before said last, ``now`` the monotonic
+    clock.  Nobody checked meanwhile, so a policy that failed then counts as
+    failing since: an agent that is killed again and again, each time before
+    the local trigger, would else let a policy become invalid.
+    """
+    try:
+        passed = now - float(status['monotonic'])
+        runs = {str(one['policy']): int(one['failed'])
+                for one in status['policies']}
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return {}
+    # The clock begins anew with the machine.
+    return {policy: failed + int(passed) for policy, failed in runs.items()
+            if failed > 0} if passed >= 0 else {}
+
+
 class LocalTrigger:
     """Run counters of this host's policies, and what follows from them.
 
     ``gauges`` measure what is not CPU.  ``floor`` writes the floor of a
     guest now; ``kill`` ends it, saying why, and tells whether it did.
+    ``runs`` are failed checks by policy, with which counting begins.
     """
 
     def __init__(self, policies: Callable[[], Resolved],
@@ -73,6 +95,7 @@ class LocalTrigger:
                  floor: Callable[[Secondary], object],
                  kill: Callable[[Secondary, str], bool],
                  options: Callable[[], TriggerOptions],
+                 runs: Mapping[str, int],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._policies = policies
         self._guests = guests
@@ -83,6 +106,7 @@ class LocalTrigger:
         self._kill = kill
         self._options = options
         self._clock = clock
+        self._runs = dict(runs)
         self._triggers: dict[str, triggers.Trigger] = {}
         self._room: list[tuple[float, int]] = []
         self._last: float | None = None
@@ -150,6 +174,10 @@ class LocalTrigger:
                 trigger = old
             elif old is not None:
                 trigger.failed = old.failed
+            elif policy.text in self._runs:
+                # One more, and it is due.
+                trigger.failed = min(self._runs.pop(policy.text),
+                                     policy.timelimit - 2)
             kept[policy.text] = trigger
         self._triggers = kept
 

@@ -190,7 +190,8 @@ class Agent:
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.policies.current, self.domains.secondaries, meter(),
             self.gauges, self.floors, self._floor, self._kill,
-            lambda: local_trigger.TriggerOptions.read(conf))
+            lambda: local_trigger.TriggerOptions.read(conf),
+            local_trigger.earlier_runs(store.load(STATUS), time.monotonic()))
         self.guard = memory_guard.MemoryGuard(
             cgroups.HostMemory(hierarchy).read, demand,
             self.domains.secondaries, self.actuator,
@@ -309,6 +310,7 @@ class Agent:
     def write_status(self) -> None:
         """Write what ``secondary-agent status`` shows; feed the watchdog."""
         status = self.reporter.status()
+        status['monotonic'] = time.monotonic()
         if self._inventory:
             status['inventory'] = {'state': self._inventory.state,
                                    'allowed': self._inventory.allowed}

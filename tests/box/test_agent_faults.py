@@ -58,8 +58,8 @@ FLOOR = (1000, 100_000)
 ROUNDING = 0.1
 #: In which Watcher has noticed that its switch is paused.
 NOTICED_S = 40
-#: How often an agent is killed, and the longest it lives.
-KILLS, LIFE_S = 50, 6.0
+#: How often an agent is killed.
+KILLS = 50
 #: How long operations go on, and how long an owner insists.
 OPERATIONS_S, INSISTS_S = 150, 30
 #: Of Debian's package libfaketime.
@@ -260,13 +260,19 @@ def test_killed_at_random_instants(stage):
     """In a burst, beside a busy primary, and in the calm after it."""
     rng = random.Random(SEED)
     trial = stage.trial()
-    began, controlled = 0.0, []
+    controlled = []
     for percent, kills in ((BURST, 20), (BUSY, 15), (1.0, KILLS - 35)):
         with load.burner(stage.host, percent):
             if percent == BURST:
                 stage.wait_floored()
+            # It lives for up to twice as long as it takes to begin, which is
+            # longer beside a primary that uses all the CPU.
+            began = time.time()
+            services.kill(stage.agent)
+            stage.start_agent()
+            life = 2 * (time.time() - began)
             for _ in range(kills):
-                time.sleep(rng.uniform(0, LIFE_S))
+                time.sleep(rng.uniform(0, life))
                 controlled.append(stage.controls(began))
                 services.kill(stage.agent)
                 began = time.time()
@@ -558,13 +564,15 @@ def test_owners_insist_every_second(stage, owner, cloud, hosts):
         for loop in loops:
             loop.start()
         time.sleep(INSISTS_S)
+        # Beside a primary that leaves next to nothing Nova takes its time.
+        wait_until(lambda: all(operations.done.get(kind, 0) >= 2
+                               for kind in ('reboot', 'resume')), 300,
+                   lambda: f'they have insisted: {operations.done}')
         over.set()
         for loop in loops:
             loop.join()
     operations.bring_back(stage.fleet)
     print(f'operations: {operations.done}')
-    assert operations.done.get('reboot', 0) >= 2, operations.done
-    assert operations.done.get('resume', 0) >= 2, operations.done
     stage.wait_in_force()
     stage.check(trial)
 

@@ -43,6 +43,7 @@ class Base(unittest.TestCase):
     policies = ('cpu <= 90% for 10s',)
     options = make_options()
     kills = True
+    runs = {}
 
     def setUp(self):
         self.now = 0.0
@@ -57,7 +58,7 @@ class Base(unittest.TestCase):
             lambda: self.resolved, lambda: self.guests, self.meter,
             self.gauges, self.floors,
             lambda guest: self.floored.append(guest.uuid), self.kill,
-            lambda: self.options, lambda: self.now)
+            lambda: self.options, self.runs, lambda: self.now)
 
     def kill(self, guest, reason):
         self.killed.append(guest.uuid)
@@ -71,6 +72,61 @@ class Base(unittest.TestCase):
     @property
     def state(self):
         return self.trigger.reports[0].state
+
+
+class AfterAnother(Base):
+    """An agent goes on counting where the one before has ended."""
+
+    runs = {'cpu <= 90% for 10s': 5, 'cpu <= 80% for 9s': 3}
+
+    def test_the_run_goes_on(self):
+        self.meter.total = 95.0
+        self.seconds(3)
+        self.assertEqual([], self.floored)
+        self.seconds(1)
+        self.assertEqual(['u1', 'u2'], sorted(self.floored))
+
+    def test_a_check_that_holds_ends_it(self):
+        self.meter.total = 85.0
+        self.seconds(1)
+        self.assertIs(PolicyState.HELD, self.state)
+        self.meter.total = 95.0
+        self.seconds(8)
+        self.assertEqual([], self.floored)
+
+
+class LongAfterAnother(Base):
+    runs = {'cpu <= 90% for 10s': 300}
+
+    def test_it_is_due_at_once_and_not_invalid(self):
+        self.meter.total = 95.0
+        self.seconds(1)
+        self.assertEqual(['u1', 'u2'], sorted(self.floored))
+        self.assertEqual(0, self.trigger.counters['invalidations'])
+
+
+class EarlierRuns(unittest.TestCase):
+
+    @staticmethod
+    def said(**changes):
+        return {'monotonic': 100.0, 'policies': [
+            {'policy': 'a', 'failed': 0}, {'policy': 'b', 'failed': 4}],
+            **changes}
+
+    def test_nobody_checked_meanwhile(self):
+        self.assertEqual({'b': 7}, local_trigger.earlier_runs(
+            self.said(), 103.9))
+
+    def test_the_machine_began_anew(self):
+        self.assertEqual({}, local_trigger.earlier_runs(self.said(), 99.0))
+
+    def test_garbage_is_nothing(self):
+        for status in ({}, self.said(monotonic='x'), self.said(policies=3),
+                       self.said(policies=[{'policy': 'b'}]),
+                       self.said(monotonic=float('nan')),
+                       self.said(policies=[{'policy': 'b',
+                                            'failed': float('inf')}])):
+            self.assertEqual({}, local_trigger.earlier_runs(status, 103.0))
 
 
 class LastResort(Base):
