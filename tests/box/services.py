@@ -121,6 +121,20 @@ def another_policy(text: str, *names: str) -> Iterator[None]:
         reload(*names)
 
 
+@contextlib.contextmanager
+def another_value(option: str, value: object) -> Iterator[None]:
+    """Let services that start meanwhile find another value of an option."""
+    path = layout.ETC / 'secondary_scheduler/policies.conf'
+    original = path.read_text()
+    changed = re.sub(rf'(?m)^{option} = .*$', f'{option} = {value}', original)
+    assert changed != original, f'{option} is not in {path}'
+    path.write_text(changed)
+    try:
+        yield
+    finally:
+        path.write_text(original)
+
+
 def stop(*names: str) -> None:
     """End services politely."""
     for name in names:

@@ -53,6 +53,8 @@ FLOORS_S = layout.TIMELIMIT
 LIFTS_S = 60
 #: The floor of a vCPU, quota and period in microseconds.
 FLOOR = (1000, 100_000)
+#: What a guest has to have to be of use, in percent of a host.
+SHARE = 4
 #: Percent of a host by which a limit in force may differ from a share that is
 #: said with two digits.
 ROUNDING = 0.1
@@ -122,6 +124,11 @@ class Stage:
         """
         return said(self.host).stat().st_mtime > (
             time.time() - 4 if since is None else since)
+
+    def restart_agent(self):
+        """Let the agent read its options anew."""
+        services.kill(self.agent)
+        self.start_agent()
 
     def start_agent(self, *environment):
         """Start the agent, and wait until it controls."""
@@ -212,6 +219,11 @@ def stage(paused, fleet, observer, cloud, nova_primary, by_hand):
             stack.callback(held.close)
         made = Stage(host, fleet, observer, files)
         assert made.limits(), f'no secondary is on {host}'
+        # Primaries that idle take a quarter of a host of the box, emulated as
+        # they are: beside them there has to be room for all to be lifted.
+        stack.callback(made.restart_agent)
+        stack.enter_context(services.another_value('useful_share', SHARE))
+        made.restart_agent()
         # The primaries may boot yet.
         wait_until(made.lifted, 180, lambda: str(made.limits()))
         yield made
