@@ -54,7 +54,7 @@ LIFTS_S = 60
 #: The floor of a vCPU, quota and period in microseconds.
 FLOOR = (1000, 100_000)
 #: What a guest has to have to be of use, in percent of a host.
-SHARE = 4
+SHARE = 1
 #: Percent of a host by which a limit in force may differ from a share that is
 #: said with two digits.
 ROUNDING = 0.1
