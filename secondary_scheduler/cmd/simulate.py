@@ -30,6 +30,23 @@ default) or oracle; "--set algorithm=oracle" is the same as the last. Any other
 "--set KEY=VALUE" changes one knob of the profile; a wrong key prints them all.
 """
 
+SWF = """\
+Run a trace of jobs in the Standard Workload Format (.swf or .swf.gz, as in the
+Parallel Workloads Archive) as leases on a site of nodes that are alike, each
+processor being one node, and print what comes out. Reservations are injected
+from files in Haizea's Lease Workload Format.
+
+  secondary-scheduler simulate swf 30days.swf
+  secondary-scheduler simulate swf 30days.swf --profile novm-nosr
+  secondary-scheduler simulate swf 30days.swf --leases leases.csv \\
+      --reservations work_30-dur_1h-size_2medium.lwf
+
+A profile is a configuration file with the options of [secondary_leases]; those
+of Haizea's thesis come with the simulator: novm-nosr (jobs that cannot be
+suspended), novm-sr (jobs that can, the default), vm-predeploy (jobs in VMs).
+"--set KEY=VALUE" changes one of its options.
+"""
+
 #: The experiment, the option or the file is not right.
 BAD_INPUT = 2
 
@@ -40,7 +57,7 @@ def add_parser(groups: typing.Any) -> None:
     simulate = groups.add_parser(
         'simulate', help='experiments in a simulator',
         description=DESCRIPTION, formatter_class=raw).add_subparsers(
-            required=True, metavar='list|run')
+            required=True, metavar='list|run|swf')
     simulate.add_parser('list', help='name the experiments').set_defaults(
         action='simulate_list')
     run = simulate.add_parser('run', help='run an experiment',
@@ -70,6 +87,25 @@ def add_parser(groups: typing.Any) -> None:
                           'CoMon data, and alibaba-openb/openb_pod_list_'
                           'default.csv.gz (default: this folder)')
     run.set_defaults(action='simulate_run')
+    swf = simulate.add_parser('swf', help='run a trace of jobs as leases',
+                              description=SWF, formatter_class=raw)
+    swf.add_argument('file', metavar='FILE', help='the trace')
+    swf.add_argument('--reservations', action='append', default=[],
+                     metavar='LWF', help='leases to inject (text or XML); '
+                     'may be given more than once')
+    swf.add_argument('--nodes', type=_from(1), default=144, metavar='N',
+                     help='nodes of the site (default %(default)s)')
+    swf.add_argument('--memory', type=_from(1), default=1024, metavar='MB',
+                     help='memory of a node (default %(default)s)')
+    swf.add_argument('--profile', default='novm-sr', metavar='NAME|FILE',
+                     help='how leases are scheduled (default %(default)s)')
+    swf.add_argument('--set', action='append', default=[], dest='changes',
+                     metavar='KEY=VALUE', help='an option of the profile')
+    swf.add_argument('--format', choices=('table', 'json'), default='table',
+                     dest='style', help='(default %(default)s)')
+    swf.add_argument('--leases', metavar='FILE.csv',
+                     help='also write a table of leases')
+    swf.set_defaults(action='simulate_swf')
 
 
 def _from(least: int) -> Callable[[str], int]:
@@ -82,7 +118,7 @@ def _from(least: int) -> Callable[[str], int]:
     return number
 
 
-COMMANDS = frozenset({'simulate_list', 'simulate_run'})
+COMMANDS = frozenset({'simulate_list', 'simulate_run', 'simulate_swf'})
 
 
 def run(action: str, options: Mapping[str, typing.Any]) -> int:
@@ -91,7 +127,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     The simulator is loaded here: who manages hosts needs no NumPy.
     """
     try:
-        from secondary_scheduler.simulation import console
+        from secondary_scheduler.simulation import console, lease_console
     except ImportError as exc:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)
@@ -100,7 +136,8 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     # many of the world that stay: looking for circles took a tenth of a run.
     gc.set_threshold(50_000, 20, 50)
     try:
-        return int(getattr(console, action)(**options))
+        module = lease_console if action == 'simulate_swf' else console
+        return int(getattr(module, action)(**options))
     except console.InputError as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
         return BAD_INPUT

@@ -10,6 +10,12 @@ from oslo_config import cfg
 
 def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
     """Return all (group, options), for oslo-config-generator."""
-    from secondary_scheduler.conf import agent, nova, policy, watcher
+    from secondary_scheduler.conf import (
+        agent,
+        leases,
+        nova,
+        policy,
+        watcher,
+    )
     return [*policy.list_opts(), *agent.list_opts(), *nova.list_opts(),
-            *watcher.list_opts()]
+            *watcher.list_opts(), *leases.list_opts()]

@@ -1,7 +1,7 @@
 """The commands of ``secondary-scheduler simulate``: tables, JSON and plots.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
 import json
@@ -46,33 +46,41 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
     seeds = tuple(range(seed, seed + runs))
     begun = time.process_time()
     with contextlib.ExitStack() as stack:
-        log = None if events is None else stack.enter_context(_open(events))
-        context = base.Context(profile, seeds, quick, log, _Progress(),
+        log = (None if events is None
+               else stack.enter_context(open_for_writing(events)))
+        context = base.Context(profile, seeds, quick, log, Progress(),
                                data=pathlib.Path(data))
         try:
             figures = base.run(experiment, context)
         except traces.TraceError as exc:
             raise InputError(f'{exc}; --data names the folder of public '
                              'traces') from None
-    document = {
-        'schema': 1, 'experiment': name, 'profile': profile.name,
-        'seed': seed, 'seeds': list(seeds), 'runs': len(seeds),
-        'cpu_s': round(time.process_time() - begun, 2), 'git': _version(),
-        'config': {'quick': quick, **_plain(profile)},
-        'figures': {one: dataclasses.asdict(figure)
-                    for one, figure in figures.items()}}
     if plot is not None:
         _draw(pathlib.Path(plot), name, profile.name, context.plots, figures)
-    if style == 'json':
-        print(json.dumps(document, indent=2))
-    else:
-        _print_table(figures)
+    print_document(style, name, profile.name, time.process_time() - begun,
+                   {'quick': quick, **_plain(profile)}, figures, seeds)
     return 0
+
+
+def print_document(style: str, name: str, profile: str, cpu_s: float,
+                   config: Mapping[str, typing.Any],
+                   figures: Mapping[str, base.Figure],
+                   seeds: Sequence[int] = (1,)) -> None:
+    """Print figures, as a table or as JSON (EXPERIMENTS 1)."""
+    if style != 'json':
+        _print_table(figures)
+        return
+    print(json.dumps({
+        'schema': 1, 'experiment': name, 'profile': profile,
+        'seed': seeds[0], 'seeds': list(seeds), 'runs': len(seeds),
+        'cpu_s': round(cpu_s, 2), 'git': _version(), 'config': config,
+        'figures': {one: dataclasses.asdict(figure)
+                    for one, figure in figures.items()}}, indent=2))
 
 
 def _profile(changes: list[str]) -> profiles.Profile:
     """Return the profile that --set asks for."""
-    pairs = dict(_pair(one) for one in changes)
+    pairs = dict(pair(one) for one in changes)
     if pairs.get('algorithm', 'oracle') != 'oracle':
         raise InputError('the only algorithm to set is oracle; the others '
                          'come with their profile: --set profile=thesis')
@@ -88,7 +96,8 @@ def _profile(changes: list[str]) -> profiles.Profile:
         raise InputError(f'--set: {exc}') from None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Return key and value of what --set takes."""
     key, equals, value = text.partition('=')
     if not equals:
         raise InputError(f'--set takes KEY=VALUE, like profile=thesis, not '
@@ -96,7 +105,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _open(path: str) -> typing.TextIO:
+def open_for_writing(path: str) -> typing.TextIO:
+    """Open a file that the user named."""
     try:
         return open(path, 'w', encoding='utf-8')
     except OSError as exc:
@@ -118,7 +128,7 @@ def _version() -> str | None:
     return done.stdout.strip() or None
 
 
-class _Progress:
+class Progress:
     """Says on standard error how far it is, at most once a second."""
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ def code_key() -> str:
     files = (path for directory in (layout.SOURCE / 'secondary_scheduler',
                                     layout.HERE)
              for path in directory.rglob('*')
-             if path.is_file() and path.suffix != '.pyc')
+             if path.is_file() and '__pycache__' not in path.parts)
     return str(layout.SOURCE) + _key(layout.SOURCE / 'setup.cfg',
                                      *sorted(files))
 

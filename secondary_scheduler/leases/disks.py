@@ -1,0 +1,100 @@
+"""Who loads or saves memory where and when: one at a time (Haizea 4.8).
+
+On each host, or on the whole site where memory is kept in one place, such
+operations exclude each other, since they share a disk or a link (AMB-7).
+"""
+
+import bisect
+from collections.abc import Iterator
+import dataclasses
+
+import numpy as np
+
+from secondary_scheduler.leases.types import Bools, Ints
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operation:
+    """Loading or saving in [start, end); ``where``, shape (disks,), is mine.
+    """
+
+    start: int
+    end: int
+    where: Bools
+
+
+class Disks:
+    """The disks of a site; ``number`` is 1 for one that all hosts share."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        # In the order of their ends, and what is longest ever.
+        self._operations: list[Operation] = []
+        self._longest = 0
+
+    def copy(self) -> 'Disks':
+        """Return disks that can be changed without changing these."""
+        other = Disks(self._number)
+        other._operations = list(self._operations)
+        other._longest = self._longest
+        return other
+
+    def operation(self, vms: tuple[Ints, ...], start: int, end: int
+                  ) -> Operation:
+        """Return what it takes to load or save VMs that are so placed."""
+        if self._number == 1:
+            return Operation(start, end, np.ones(1, dtype=np.bool_))
+        return Operation(start, end, np.sum(vms, axis=0) > 0)
+
+    def take(self, operation: Operation) -> None:
+        """Enter an operation."""
+        self._longest = max(self._longest, operation.end - operation.start)
+        bisect.insort(self._operations, operation, key=_end)
+
+    def give(self, operation: Operation) -> None:
+        """Remove an operation, if it is not past and forgotten."""
+        for index in range(bisect.bisect_left(
+                self._operations, operation.end, key=_end),
+                len(self._operations)):
+            if self._operations[index] is operation:
+                del self._operations[index]
+                return
+            if self._operations[index].end > operation.end:
+                return
+
+    def advance(self, now: int) -> None:
+        """Forget what is past."""
+        past = bisect.bisect_right(self._operations, now, key=_end)
+        del self._operations[:past]
+
+    def quiet_from(self, vms: tuple[Ints, ...], start: int, length: int
+                   ) -> int:
+        """Return from when on nobody else loads or saves there."""
+        while busy := [one.end for one in self._in_the_way(
+                self.operation(vms, start, start + length))]:
+            start = max(busy)
+        return start
+
+    def quiet_until(self, vms: tuple[Ints, ...], end: int, length: int,
+                    but: Operation | None = None) -> int:
+        """Return the last time by which somebody can have saved there.
+
+        ``but`` is in nobody's way.
+        """
+        while busy := [one.start for one in self._in_the_way(
+                self.operation(vms, end - length, end)) if one is not but]:
+            end = min(busy)
+        return end
+
+    def _in_the_way(self, wanted: Operation) -> Iterator[Operation]:
+        first = bisect.bisect_right(self._operations, wanted.start, key=_end)
+        for index in range(first, len(self._operations)):
+            other = self._operations[index]
+            if other.end >= wanted.end + self._longest:
+                return
+            if other.start < wanted.end and (other.where & wanted.where).any():
+                yield other
+
+
+def _end(operation: Operation) -> int:
+    return operation.end

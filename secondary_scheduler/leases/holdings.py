@@ -1,0 +1,223 @@
+"""Who holds which hosts and when, who waits for them, and what is due."""
+
+import bisect
+from collections.abc import Callable, Iterator
+import contextlib
+import dataclasses
+import heapq
+import itertools
+import operator
+import typing
+
+from secondary_scheduler.leases.disks import Disks
+from secondary_scheduler.leases.lease import Lease, Stay, Work
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.table import SlotTable
+
+#: What is due of a stay.  Of what is due at once, ends come first.
+DOWN, END, FREE, BEGIN, UP = range(5)
+
+_RESTORED = ('state', 'stay', 'later', 'home', 'served', 'started',
+             'requeues', 'ended', 'reason')
+
+
+class Due(typing.NamedTuple):
+    """Something that is planned for a time."""
+
+    time: int
+    phase: int
+    order: int
+    stay: Stay | None
+    lease: Lease
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Waiting:
+    """A lease in the queue, and what is left to do of it.
+
+    ``least`` is for how many seconds hosts must be free for it to be worth
+    it, and ``delays`` in how many it could begin: where it is, and elsewhere.
+    """
+
+    lease: Lease
+    work: Work
+    least: int
+    delays: tuple[int, ...]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Order of submission."""
+        return self.lease.submitted, self.lease.number
+
+
+class InfeasibleError(Exception):
+    """Something that was tried cannot be; ``lease`` is what it failed at."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease.id)
+        self.lease = lease
+
+
+class Holdings:
+    """The hosts of a site, and the leases that hold or await them.
+
+    ``shared`` tells that memory is saved in one place for the whole site.
+    ``notify`` is told of each lease that entered a state, and which it was in.
+    """
+
+    def __init__(self, site: Site, shared: bool, now: int,
+                 notify: Callable[[Lease, State], object]) -> None:
+        self.now = now
+        self.table = SlotTable(site.capacity, now)
+        self.disks = Disks(1 if shared else self.table.hosts)
+        self.queue: list[Waiting] = []
+        self.staying: dict[int, Lease] = {}
+        # Of those that waited, who was promised a time ahead.
+        self.ahead: dict[int, Lease] = {}
+        self._due: list[Due] = []
+        self._order = itertools.count()
+        self._notify = notify
+        self._heard: list[tuple[Lease, State]] | None = None
+
+    def tick(self, now: int) -> None:
+        """Let time pass."""
+        self.now = now
+        self.table.advance(now)
+        self.disks.advance(now)
+
+    def become(self, lease: Lease, state: State) -> None:
+        """Let a lease enter a state, and tell."""
+        before = lease.state
+        lease.become(state)
+        if self._heard is None:
+            self._notify(lease, before)
+        else:
+            self._heard.append((lease, before))
+
+    def enqueue(self, waiting: Waiting, state: State) -> None:
+        """Let a lease wait for hosts, in the order of submission."""
+        self.become(waiting.lease, state)
+        bisect.insort(self.queue, waiting, key=operator.attrgetter('rank'))
+
+    def dequeue(self, lease: Lease) -> None:
+        """Take a lease out of the queue."""
+        self.queue = [one for one in self.queue if one.lease is not lease]
+
+    # -- stays
+
+    def settle(self, lease: Lease, stay: Stay) -> None:
+        """Give a lease its hosts from when its stay begins."""
+        self._take(stay)
+        lease.stay = stay
+        self.staying[lease.number] = lease
+        self.plan(lease, stay, BEGIN, stay.begin)
+
+    def replace(self, lease: Lease, stay: Stay) -> None:
+        """Let a lease that holds hosts leave them at another time."""
+        assert lease.stay is not None
+        self._give(lease.stay)
+        self._take(stay)
+        lease.stay = stay
+        if lease.state is State.RESUMING:
+            self.plan(lease, stay, UP, stay.up)
+        self.plan(lease, stay, DOWN, stay.down)
+
+    def promise(self, lease: Lease, stay: Stay) -> None:
+        """Give a lease hosts for the time after its present stay."""
+        assert lease.later is None
+        self._take(stay)
+        lease.later = stay
+
+    def drop(self, lease: Lease) -> Stay:
+        """Take a lease's hosts from it, from now on."""
+        stay = lease.stay
+        assert stay is not None
+        self._give(stay)
+        lease.stay = None
+        del self.staying[lease.number]
+        self.ahead.pop(lease.number, None)
+        if lease.later is not None:
+            self._give(lease.later)
+            lease.later = None
+        return stay
+
+    def leave(self, lease: Lease, seconds: int) -> None:
+        """Take a lease's hosts from it, so many seconds from now."""
+        stay = self.drop(lease)
+        end = min(self.now + seconds, stay.end)
+        if end > self.now:
+            self.table.take(dataclasses.replace(
+                stay.slot, start=self.now, end=end, tenants=0))
+            self.plan(lease, None, FREE, end)
+
+    def succeed(self, lease: Lease) -> None:
+        """Let the promised stay take the place of one that is over."""
+        assert lease.stay is not None and lease.later is not None
+        self._give(lease.stay)
+        lease.stay, lease.later = lease.later, None
+        self.plan(lease, lease.stay, BEGIN, lease.stay.begin)
+
+    def _take(self, stay: Stay) -> None:
+        self.table.take(stay.slot)
+        for operation in stay.operations:
+            self.disks.take(operation)
+
+    def _give(self, stay: Stay) -> None:
+        self.table.give(stay.slot)
+        for operation in stay.operations:
+            self.disks.give(operation)
+
+    @contextlib.contextmanager
+    def attempt(self, lease: Lease) -> Iterator[None]:
+        """Undo all that was done within for a lease if it cannot be.
+
+        That is said by InfeasibleError, which is raised again.
+        """
+        table, disks = self.table.copy(), self.disks.copy()
+        queue, staying, ahead = (list(self.queue), dict(self.staying),
+                                 dict(self.ahead))
+        before = [(one, {name: getattr(one, name) for name in _RESTORED})
+                  for one in (lease, *(one.lease for one in queue),
+                              *staying.values())]
+        outer, self._heard = self._heard, []
+        try:
+            yield
+        except InfeasibleError:
+            self.table, self.disks = table, disks
+            self.queue, self.staying, self.ahead = queue, staying, ahead
+            for one, fields in before:
+                for name, value in fields.items():
+                    setattr(one, name, value)
+            # What is due of stays that are no more is passed over, and what
+            # was due before still is.
+            self._heard = outer
+            raise
+        heard, self._heard = self._heard, outer
+        for one, state in heard:
+            if outer is None:
+                self._notify(one, state)
+            else:
+                outer.append((one, state))
+
+    # -- what is due
+
+    def plan(self, lease: Lease, stay: Stay | None, phase: int, time: int
+             ) -> None:
+        """Let something be due of a stay, or of a lease that is over."""
+        heapq.heappush(self._due, Due(time, phase, next(self._order), stay,
+                                      lease))
+
+    def next_time(self) -> int | None:
+        """Return when something is due next."""
+        while self._due and self._due[0].lease.stay is not self._due[0].stay:
+            heapq.heappop(self._due)    # planned otherwise since
+        return self._due[0].time if self._due else None
+
+    def due(self, now: int) -> Iterator[Due]:
+        """Yield what is due up to now, in order; time passes with it."""
+        while (time := self.next_time()) is not None and time <= now:
+            due = heapq.heappop(self._due)
+            self.tick(max(due.time, self.now))
+            yield due
+        self.tick(max(now, self.now))

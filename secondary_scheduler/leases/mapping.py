@@ -1,0 +1,107 @@
+"""On which hosts the VMs of a lease go (Haizea 4.2 and 4.3)."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+
+import numpy as np
+
+from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.leases.table import Slot, SlotTable
+from secondary_scheduler.leases.types import Bools, Ints
+
+#: Host selection: from leases on each host, what is free there, shape
+#: (resources, hosts), and for how long nothing changes, to the hosts' order.
+Order = Callable[[Ints, Ints, Ints], Ints]
+
+
+def quietest(tenants: Ints, free: Ints, unchanged: Ints) -> Ints:
+    """Order hosts as Haizea 4.2: few leases, much free, no change for long.
+
+    Hosts that are alike keep their order.
+    """
+    most = np.maximum(free.max(axis=1), 1)
+    return np.lexsort((-unchanged, -(free / most[:, None]).sum(axis=0),
+                       tenants))
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """For each node set the VMs on each host, and until when they fit."""
+
+    vms: tuple[Ints, ...]
+    until: int
+
+
+def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
+         ) -> Slot:
+    """Return what VMs that are so placed hold of their hosts."""
+    hosts = np.flatnonzero(np.sum(vms, axis=0))
+    amounts = np.sum([np.outer(one.need, count[hosts])
+                      for one, count in zip(nodes, vms, strict=True)], axis=0)
+    return Slot(start, end, hosts, amounts)
+
+
+def place(table: SlotTable, terms: Terms, start: int, duration: int,
+          least: int, usable: Sequence[Bools | None], order: Order = quietest
+          ) -> Placement | None:
+    """Place all VMs of a lease from ``start`` on; None if they do not fit.
+
+    They fit for at least ``least`` seconds, and the hosts are preferred on
+    which nothing changes for ``duration``; ``usable`` tells, for each node
+    set, which hosts it may use (None: all).  Each host is filled before the
+    next (Algorithm 1, with what DEF-2 and DEF-3 put right).
+    """
+    ranked: Ints | None = None
+    placed: list[Ints] = []
+    held: list[Slot] = []
+    try:
+        # The largest have the least choice, so they choose first.
+        for index in _largest_first(terms.nodes, table):
+            one = terms.nodes[index]
+            room = table.room(one.need, start, start + least)
+            mask = usable[index]
+            if mask is not None:
+                room = room * mask
+            if int(room.sum()) < one.number:
+                return None
+            if ranked is None:
+                tenants, free, changes = table.at(start)
+                ranked = order(tenants, free,
+                               np.minimum(changes - start, duration))
+            placed.append(_fill(room, one.number, ranked))
+            if len(terms.nodes) > 1:
+                held.append(slot((one,), placed[-1:], start, start + least))
+                table.take(held[-1])
+    finally:
+        for one_held in held:
+            table.give(one_held)
+    indices = _largest_first(terms.nodes, table)
+    vms_of = tuple(placed[indices.index(index)]
+                   for index in range(len(terms.nodes)))
+    whole = slot(terms.nodes, vms_of, start, start + least)
+    return Placement(vms_of, table.until(whole.hosts, whole.amounts, start))
+
+
+def stay(table: SlotTable, terms: Terms, start: int, least: int,
+         vms: tuple[Ints, ...]) -> Placement | None:
+    """Place all VMs of a lease where they are; None if they do not fit."""
+    whole = slot(terms.nodes, vms, start, start + least)
+    until = table.until(whole.hosts, whole.amounts, start)
+    return Placement(vms, until) if until >= start + least else None
+
+
+def _largest_first(nodes: Sequence[NodeSet], table: SlotTable) -> list[int]:
+    if len(nodes) == 1:
+        return [0]
+    most = np.maximum(table.capacity.max(axis=0), 1)
+    return sorted(range(len(nodes)), key=lambda index: -float(
+        np.sum(np.array(nodes[index].need) / most)))
+
+
+def _fill(room: Ints, number: int, ranked: Ints) -> Ints:
+    """Return how many VMs go on each host, the first in rank being filled."""
+    in_rank = room[ranked]
+    before = np.cumsum(in_rank) - in_rank
+    vms = np.zeros_like(room)
+    vms[ranked] = np.clip(number - before, 0, in_rank)
+    return vms

@@ -1,0 +1,206 @@
+"""How a lease could run: stays that fit, at a time or as early as can be.
+
+Haizea 4.5: with suspension a best-effort lease may begin although it cannot
+end before something is in its way; it is saved before that and goes on later.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from secondary_scheduler.leases import mapping
+from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.holdings import Holdings, Waiting
+from secondary_scheduler.leases.lease import (
+    Kind,
+    Lease,
+    Stay,
+    Terms,
+    TermsError,
+    Work,
+)
+from secondary_scheduler.leases.policies import LeastRun, Preemption
+from secondary_scheduler.leases.pricing import Pricing
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.table import SlotTable
+from secondary_scheduler.leases.types import NEVER, Bools, Ints
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a site schedules (Haizea 5.1).
+
+    ``reservations`` is how many queued leases may be promised a time ahead:
+    0 is no backfilling, 1 aggressive, None as many as wait (conservative).
+    ``suspension`` tells that best-effort leases may be suspended; a stretch
+    of running that ends in a suspension takes at least the overheads of it
+    and ``worthwhile`` times these.  A deadline lease with no more ``slack``
+    than this may make others give way.  Without ``pricing`` all is free.
+    """
+
+    reservations: int | None = 1
+    suspension: bool = True
+    worthwhile: float = 1.0
+    slack: float = 2.0
+    durations: Durations = Durations()
+    preemption: Preemption = LeastRun()
+    order: mapping.Order = mapping.quietest
+    pricing: Pricing | None = None
+
+
+class Planner:
+    """Finds stays in what is free; changes nothing."""
+
+    def __init__(self, site: Site, settings: Settings, holdings: Holdings
+                 ) -> None:
+        self._site = site
+        self._settings = settings
+        self._holdings = holdings
+
+    def check(self, terms: Terms) -> None:
+        """Raise TermsError if not even an empty site could hold a lease."""
+        self._site.check(terms)
+        empty = SlotTable(self._site.capacity)
+        if len(terms.nodes) > 1 and mapping.place(
+                empty, terms, 0, 1, 1, [self._site.usable(one) for one
+                                        in terms.nodes]) is None:
+            raise TermsError('its nodes fit the site each kind by itself, but '
+                             'not all of them together')
+
+    def overheads(self, terms: Terms) -> tuple[int, int]:
+        """Return the least that it takes to load and to save a lease."""
+        durations = self._settings.durations
+        memory = self._site.memory_of(terms)
+        return (durations.shortest(terms.numbers, memory,
+                                   durations.resume_rate),
+                durations.shortest(terms.numbers, memory,
+                                   durations.suspend_rate))
+
+    def saving(self, terms: Terms, vms: tuple[Ints, ...]) -> int:
+        """Return how long it takes to save a lease where it is."""
+        return self._settings.durations.suspend(
+            vms, self._site.memory_of(terms))
+
+    def whole(self, work: Work) -> int:
+        """Return for how long hosts are held to do all that is left."""
+        return (work.load_s + work.remaining
+                + self._settings.durations.shutdown)
+
+    def least(self, work: Work) -> int:
+        """Return for how long hosts must be free for it to be worth it."""
+        whole = self.whole(work)
+        if not self.may_save(work.terms):
+            return whole
+        return min(whole, self._worthwhile(work.load_s + work.save_s))
+
+    def may_save(self, terms: Terms) -> bool:
+        """Tell whether a stay may be planned to end in a suspension."""
+        return (self._settings.suspension and terms.preemptible
+                and terms.kind is Kind.BEST_EFFORT)
+
+    def _worthwhile(self, overheads: int) -> int:
+        return int(overheads * (1 + self._settings.worthwhile))
+
+    def waiting(self, lease: Lease) -> Waiting:
+        """Return a lease as it waits in the queue."""
+        work = lease.work
+        return Waiting(lease, work, self.least(work), self.delays(work))
+
+    def _stuck(self, work: Work) -> bool:
+        """Tell whether a lease can only go on where its memory is."""
+        return (work.home is not None
+                and self._settings.durations.migration_rate is None)
+
+    def _usable(self, terms: Terms) -> list[Bools | None]:
+        """Return which hosts each node set may use (None: all)."""
+        return [self._site.usable(one) for one in terms.nodes]
+
+    def place(self, table: SlotTable, work: Work, time: int, least: int
+              ) -> mapping.Placement | None:
+        """Place a lease for at least so many seconds from a time on."""
+        if work.home is not None and self._stuck(work):
+            return mapping.stay(table, work.terms, time, least, work.home)
+        return mapping.place(table, work.terms, time, self.whole(work), least,
+                             self._usable(work.terms), self._settings.order)
+
+    def delays(self, work: Work) -> tuple[int, ...]:
+        """Return in how many seconds it could begin: here, and elsewhere."""
+        if work.home is None:
+            return (0,)
+        nearest = self._settings.durations.nearest(
+            self._site.memory_of(work.terms))
+        return (0, nearest) if nearest else (0,)
+
+    def stay(self, work: Work, time: int) -> Stay | None:
+        """Return how a lease could run from a time on, if it is worth it."""
+        holdings, durations = self._holdings, self._settings.durations
+        memory = self._site.memory_of(work.terms)
+        place = self.place(holdings.table, work, time, self.least(work))
+        if place is None:
+            return None
+        load, up = 0, time
+        if work.home is not None:
+            moved = durations.migration(work.home, place.vms, memory)
+            if moved is None:
+                return None
+            soonest = max(holdings.now, work.since) + moved
+            if time < soonest:
+                return self.stay(work, soonest)
+            load = durations.resume(place.vms, memory)
+            up = holdings.disks.quiet_from(place.vms, time, load) + load
+        down = up + work.remaining
+        end = down + durations.shutdown
+        saves = end > place.until
+        operations = []
+        if load:
+            operations.append(holdings.disks.operation(place.vms, up - load,
+                                                       up))
+        if saves:
+            if not self.may_save(work.terms):
+                return None
+            save = durations.suspend(place.vms, memory)
+            end = holdings.disks.quiet_until(place.vms, place.until, save)
+            down = end - save
+            if down <= up or end - time < self._worthwhile(load + save):
+                return None
+            operations.append(holdings.disks.operation(place.vms, down, end))
+        return Stay(time, up, down, end, place.vms, mapping.slot(
+            work.terms.nodes, place.vms, time, end), saves,
+            operations=tuple(operations))
+
+    def earliest(self, work: Work, after: int, latest: int = NEVER
+                 ) -> Stay | None:
+        """Return the first stay from ``after`` on that begins by ``latest``.
+        """
+        time = after
+        while time < min(latest + 1, NEVER):
+            found = self._possible(work, time)
+            if found is None or found > latest:
+                return None
+            stay = self.stay(work, found)
+            if stay is not None:
+                return stay
+            time = self._holdings.table.next_change(found)
+        return None
+
+    def _possible(self, work: Work, after: int) -> int | None:
+        """Return from when on each node set, by itself, has room."""
+        if self._stuck(work):
+            return after    # few places: each is tried
+        table, least = self._holdings.table, self.least(work)
+        ready = []
+        for mask in self._usable(work.terms):
+            ready.append(np.zeros(table.hosts, dtype=np.int64))
+            if mask is not None:
+                ready[-1][~mask] = NEVER
+        time = after
+        while True:
+            before = time
+            for one, usable in zip(work.terms.nodes, ready, strict=True):
+                found = table.earliest(one.need, one.number, least,
+                                       np.maximum(usable, time))
+                if found is None:
+                    return None
+                time = found
+            if time == before or len(ready) == 1:
+                return time

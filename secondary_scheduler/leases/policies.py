@@ -1,0 +1,99 @@
+"""What a site may decide for itself: who is let in, and who gives way.
+
+Each is a driver that an operator chooses by name (stevedore namespace
+``secondary_scheduler.lease_policies``); Haizea's are here.
+"""
+
+import typing
+
+from secondary_scheduler.leases.lease import Kind, Lease
+
+_WEEK = 7 * 24 * 3600
+_MONTH = 31 * 24 * 3600
+
+
+class Preemption(typing.Protocol):
+    """Who gives way to whom."""
+
+    def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
+              ) -> float:
+        """Return how readily one gives way at ``start``; below 0 never."""
+
+
+class _Policy:
+    """A policy that no option changes."""
+
+    def __init__(self, options: typing.Any = None) -> None:
+        """Take no notice of options."""
+
+
+class NoPreemption(_Policy):
+    """Nobody gives way."""
+
+    def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
+              ) -> float:
+        """Return -1."""
+        return -1.0
+
+
+class LeastRun(_Policy):
+    """Best effort gives way to promises; who has run least does so first.
+
+    Haizea's "ar-preempts-everything", by run time, as its example says
+    (AMB-6).
+    """
+
+    def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
+              ) -> float:
+        """Return 1 for a lease that has not run, less the longer it has."""
+        if not _best_effort(preemptor, preemptee):
+            return -1.0
+        ran = preemptee.served
+        if preemptee.stay is not None and not preemptee.ahead:
+            ran += max(now - preemptee.stay.up, 0)
+        return _MONTH / (_MONTH + ran)
+
+
+class Youngest(_Policy):
+    """Best effort gives way to promises; the latest submitted does so first.
+
+    As Haizea's program, which never takes one older than seven days.
+    """
+
+    def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
+              ) -> float:
+        """Return 1 for a lease submitted now, -1 for one older than a week."""
+        age = now - preemptee.submitted
+        if age > _WEEK or not _best_effort(preemptor, preemptee):
+            return -1.0
+        return (_MONTH - age) / _MONTH
+
+
+class MostSlack(LeastRun):
+    """As LeastRun; who can be late and yet meet its deadline gives way too.
+
+    Haizea 4.7: after best effort, in the order of the time that would be left
+    to them.
+    """
+
+    def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
+              ) -> float:
+        """Return up to 0.5 for a lease that meets its deadline afterwards."""
+        deadline, stay = preemptee.terms.deadline, preemptee.stay
+        if (preemptee.terms.kind is not Kind.DEADLINE or deadline is None
+                or stay is None or not preemptee.terms.preemptible
+                or preemptor.terms.kind is Kind.BEST_EFFORT):
+            return super().score(preemptor, preemptee, start, now)
+        delay = (preemptee.save_s + preemptor.terms.duration
+                 + preemptee.load_s)
+        remaining = max(stay.down - max(start, stay.up), 1)
+        left = deadline - start - delay
+        if left <= remaining:
+            return -1.0
+        return 0.5 * (1 - remaining / left)
+
+
+def _best_effort(preemptor: Lease, preemptee: Lease) -> bool:
+    return (preemptee.terms.preemptible
+            and preemptee.terms.kind is Kind.BEST_EFFORT
+            and preemptor.terms.kind is not Kind.BEST_EFFORT)

@@ -1,0 +1,250 @@
+"""Promises: exact starts and deadlines, and what gives way for them.
+
+Haizea 4.6 and 4.7, Algorithms 3 to 5.
+"""
+
+import bisect
+import dataclasses
+
+from secondary_scheduler.leases import mapping
+from secondary_scheduler.leases.holdings import Holdings, InfeasibleError
+from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
+from secondary_scheduler.leases.planner import Planner, Settings
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.table import Slot, SlotTable
+
+
+class Promises:
+    """Makes promises, and keeps those that were made."""
+
+    def __init__(self, settings: Settings, holdings: Holdings,
+                 planner: Planner) -> None:
+        self._settings = settings
+        self._holdings = holdings
+        self._planner = planner
+
+    def make(self, lease: Lease) -> bool:
+        """Promise a lease what it asks for; tell whether that can be."""
+        terms, now = lease.terms, self._holdings.now
+        start = now if terms.start is None or terms.immediate else terms.start
+        if terms.kind is not Kind.DEADLINE:
+            return start >= now and self._exactly(lease, start)
+        assert terms.deadline is not None
+        start = max(start, now)
+        slack = (terms.deadline - start) / terms.duration
+        return (
+            (1 <= slack <= self._settings.slack
+             and self._exactly(lease, start))
+            or self._in_time(lease, lease.work, start)
+            or self._rearranged(lease, start))
+
+    def withdraw(self, lease: Lease) -> None:
+        """Put a lease that holds nothing yet back into the queue."""
+        self._holdings.drop(lease)
+        self._holdings.enqueue(
+            self._planner.waiting(lease), State.QUEUED if lease.home is None
+            else State.SUSPENDED_QUEUED)
+
+    # -- an exact start
+
+    def _exactly(self, lease: Lease, start: int) -> bool:
+        """Give a lease hosts from ``start`` on; others may have to go."""
+        work = lease.work
+        if self._settle_at(lease, work, start):
+            return True
+        candidates = self._candidates(lease, work, start)
+        while True:
+            victims = self._fewest(work, start, candidates)
+            if victims is None:
+                return False
+            try:
+                with self._holdings.attempt(lease):
+                    for victim in victims:
+                        self._give_way(victim, start)
+                    if not self._settle_at(lease, work, start):
+                        raise InfeasibleError(lease)
+                    for victim in victims:
+                        self._keep(victim)
+                return True
+            except InfeasibleError as exc:
+                if exc.lease is lease:
+                    return False
+                candidates.remove(exc.lease)
+
+    def _settle_at(self, lease: Lease, work: Work, start: int) -> bool:
+        place = self._place(self._holdings.table, work, start)
+        if place is None:
+            return False
+        down = start + work.remaining
+        end = start + self._planner.whole(work)
+        self._holdings.become(lease, State.SCHEDULED)
+        self._holdings.settle(lease, Stay(
+            start, start, down, end, place.vms,
+            mapping.slot(work.terms.nodes, place.vms, start, end)))
+        return True
+
+    def _place(self, table: SlotTable, work: Work, start: int
+               ) -> mapping.Placement | None:
+        return self._planner.place(table, work, start,
+                                   self._planner.whole(work))
+
+    def _candidates(self, lease: Lease, work: Work, start: int
+                    ) -> list[Lease]:
+        """Return who may give way, in the order in which they do."""
+        end = start + self._planner.whole(work)
+        scored = []
+        for other in self._holdings.staying.values():
+            stay = other.stay
+            assert stay is not None
+            if stay.begin >= end or stay.end <= start or other.later:
+                continue
+            score = self._settings.preemption.score(
+                lease, other, start, self._holdings.now)
+            if score >= 0 and (other.ahead
+                               or self._left_by(other, start) is not None):
+                scored.append((-score, other.number, other))
+        return [other for *_, other in sorted(scored,
+                                              key=lambda one: one[:2])]
+
+    def _fewest(self, work: Work, start: int, candidates: list[Lease]
+                ) -> list[Lease] | None:
+        """Return who has to go, the first candidates first (Algorithm 4).
+
+        The more go, the more room there is; who is not in the way of the
+        place that is found need not go.
+        """
+        def without(number: int) -> tuple[SlotTable,
+                                          mapping.Placement | None]:
+            table = self._holdings.table.copy()
+            for one in candidates[:number]:
+                table.give(self._freed(one, start))
+            return table, self._place(table, work, start)
+
+        fewest = bisect.bisect_left(
+            range(1, len(candidates) + 1), True,
+            key=lambda number: without(number)[1] is not None) + 1
+        if fewest > len(candidates):
+            return None
+        table, place = without(fewest)
+        assert place is not None
+        table.take(mapping.slot(work.terms.nodes, place.vms, start,
+                                start + self._planner.whole(work)))
+        victims = []
+        for one in reversed(candidates[:fewest]):
+            back = self._freed(one, start)
+            if table.holds(back):
+                table.take(back)
+            else:
+                victims.append(one)
+        return victims[::-1]
+
+    @staticmethod
+    def _freed(lease: Lease, start: int) -> Slot:
+        stay = lease.stay
+        assert stay is not None
+        return dataclasses.replace(stay.slot, start=max(start, stay.begin))
+
+    # -- giving way
+
+    def _left_by(self, lease: Lease, time: int) -> Stay | None:
+        """Return how a lease that holds hosts could have left by a time."""
+        stay = lease.stay
+        assert stay is not None
+        if lease.state is State.SUSPENDING:
+            return None
+        loading = stay.operations[:1] if stay.up > stay.begin else ()
+        if self._settings.suspension:
+            save = self._planner.saving(lease.terms, stay.vms)
+            end = self._holdings.disks.quiet_until(
+                stay.vms, time, save,
+                stay.operations[-1] if stay.saves else None)
+            down = end - save
+            if down <= max(self._holdings.now, stay.up):
+                return None
+            saving = self._holdings.disks.operation(stay.vms, down, end)
+            return dataclasses.replace(
+                stay, down=down, end=end, saves=True, loses=False,
+                slot=dataclasses.replace(stay.slot, end=end),
+                operations=(*loading, saving))
+        if time <= stay.up:
+            return None
+        return dataclasses.replace(
+            stay, down=time, end=time, loses=True,
+            slot=dataclasses.replace(stay.slot, end=time))
+
+    def _give_way(self, lease: Lease, time: int) -> None:
+        """Make a lease leave by a time."""
+        if lease.ahead:
+            self.withdraw(lease)
+            return
+        after = self._left_by(lease, time)
+        if after is None:
+            raise InfeasibleError(lease)
+        self._holdings.replace(lease, after)
+
+    def _keep(self, lease: Lease) -> None:
+        """Keep what was promised to a lease that had to give way."""
+        if lease.terms.kind is not Kind.DEADLINE:
+            return
+        if lease.stay is None:
+            self._holdings.dequeue(lease)
+            if not self._in_time(lease, lease.work, lease.terms.start or 0):
+                raise InfeasibleError(lease)
+            return
+        work = lease.work_after(lease.stay)
+        later = self._by_deadline(work, lease.stay.end)
+        if later is None:
+            raise InfeasibleError(lease)
+        self._holdings.promise(lease, later)
+
+    # -- deadlines
+
+    def _by_deadline(self, work: Work, start: int) -> Stay | None:
+        """Return the first stay that ends by the deadline."""
+        assert work.terms.deadline is not None
+        stay = self._planner.earliest(
+            work, max(start, work.since, self._holdings.now)
+            + self._planner.delays(work)[-1],
+            work.terms.deadline - work.remaining - work.load_s)
+        return (stay if stay is not None
+                and stay.down <= work.terms.deadline else None)
+
+    def _in_time(self, lease: Lease, work: Work, start: int) -> bool:
+        """Give a lease the first hosts by which it meets its deadline."""
+        stay = self._by_deadline(work, start)
+        if stay is None:
+            return False
+        self._holdings.become(lease, State.SCHEDULED if lease.home is None
+                              else State.SUSPENDED_SCHEDULED)
+        self._holdings.settle(lease, stay)
+        return True
+
+    def _rearranged(self, lease: Lease, start: int) -> bool:
+        """Plan all anew that has not begun, the most urgent first (Alg. 5).
+
+        Who has no deadline has all the time, and waits again.
+        """
+        others = [one for one in self._holdings.staying.values()
+                  if one.ahead and one.stay is not None
+                  and one.stay.begin > start
+                  and one.terms.kind in (Kind.DEADLINE, Kind.BEST_EFFORT)]
+        if not others:
+            return False
+        try:
+            with self._holdings.attempt(lease):
+                for other in others:
+                    self.withdraw(other)
+                urgent = [one for one in others
+                          if one.terms.kind is Kind.DEADLINE]
+                for other in urgent:
+                    self._holdings.dequeue(other)
+                now = self._holdings.now
+                for one in sorted([*urgent, lease], key=lambda one: (
+                        ((one.terms.deadline or 0) - now)
+                        / one.terms.duration)):
+                    if not self._in_time(one, one.work,
+                                         max(one.terms.start or 0, now)):
+                        raise InfeasibleError(one)
+        except InfeasibleError:
+            return False
+        return True

@@ -1,0 +1,294 @@
+"""What becomes of leases: the queue, promises, and who gives way.
+
+Haizea 4.5 to 4.7.  The clock is passed in; nothing here acts on a cloud.
+What is planned comes true by itself in ``advance`` unless something else is
+reported before: that a lease ended early (``finish``), say.
+"""
+
+from collections.abc import Callable
+import contextlib
+import itertools
+
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.holdings import (
+    BEGIN,
+    DOWN,
+    END,
+    UP,
+    Holdings,
+    InfeasibleError,
+    Waiting,
+)
+from secondary_scheduler.leases.lease import (
+    Kind,
+    Lease,
+    Stay,
+    TermsError,
+)
+from secondary_scheduler.leases.planner import Planner, Settings
+from secondary_scheduler.leases.pricing import price
+from secondary_scheduler.leases.promises import Promises
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.table import SlotTable
+
+
+class _Glance:
+    """Tells quickly for which of many leases there is too little room.
+
+    Most of a long queue cannot begin, pass after pass.
+    """
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._places: dict[tuple[tuple[int, ...], int], list[int]] = {}
+
+    def forget(self) -> None:
+        """Something has changed."""
+        self._places.clear()
+
+    def may_start(self, waiting: Waiting) -> bool:
+        """Tell whether each node set of a lease, by itself, fits now."""
+        for delay in waiting.delays:
+            time = self._holdings.now + delay
+            for one in waiting.work.terms.nodes:
+                key = one.need, time
+                stand = self._places.get(key)
+                if stand is None:
+                    stand = self._places[key] = (
+                        self._holdings.table.places(*key).tolist())
+                if (len(stand) < one.number
+                        or stand[one.number - 1]
+                        < time + waiting.least):
+                    break
+            else:
+                return True
+        return False
+
+
+def _unheard(lease: Lease, before: State) -> None:
+    """Nobody wants to know."""
+
+
+class Scheduler:
+    """Decides for all leases of a site.
+
+    ``notify`` is told of each lease that enters a state, and which it was in.
+    """
+
+    def __init__(self, site: Site, settings: Settings, now: int = 0,
+                 notify: Callable[[Lease, State], object] = _unheard) -> None:
+        self._settings = settings
+        self._holdings = Holdings(site, settings.durations.shared, now, notify)
+        self._planner = Planner(site, settings, self._holdings)
+        self._promises = Promises(settings, self._holdings, self._planner)
+        self._glance = _Glance(self._holdings)
+        self._numbers = itertools.count()
+
+    @property
+    def now(self) -> int:
+        """The present time."""
+        return self._holdings.now
+
+    @property
+    def table(self) -> SlotTable:
+        """What is free, and when."""
+        return self._holdings.table
+
+    @property
+    def queue(self) -> tuple[Lease, ...]:
+        """The leases that wait for hosts, in order."""
+        return tuple(one.lease for one in self._holdings.queue)
+
+    def next_time(self) -> int | None:
+        """Return when something is due next."""
+        return self._holdings.next_time()
+
+    # -- what is reported
+
+    def submit(self, lease: Lease) -> None:
+        """Take a request; it is rejected, queued or scheduled."""
+        lease.number = next(self._numbers)
+        lease.load_s, lease.save_s = self._planner.overheads(lease.terms)
+        self._holdings.become(lease, State.PENDING)
+        try:
+            self._planner.check(lease.terms)
+        except TermsError as exc:
+            self._reject(lease, str(exc))
+            return
+        pricing, terms = self._settings.pricing, lease.terms
+        rate = 0.0 if pricing is None else pricing.rate(terms)
+        lease.price = price(terms, rate)
+        affordable = terms.max_rate is None or rate <= terms.max_rate
+        if not (self._accept(lease) if affordable else self._could(lease)):
+            self._reject(lease, 'there is no room for it at its time')
+            return
+        if pricing is not None:
+            pricing.hear(terms.user, rate, affordable)
+        if not affordable:
+            self._reject(lease, f'at {rate:g} for a node and a second it is '
+                         f'more than {terms.max_rate:g}',
+                         State.REJECTED_BY_USER)
+
+    def _accept(self, lease: Lease) -> bool:
+        """Queue a lease, or promise it what it asks for, if that can be."""
+        if lease.terms.kind is not Kind.BEST_EFFORT:
+            return self._promises.make(lease)
+        self._holdings.enqueue(self._planner.waiting(lease), State.QUEUED)
+        return True
+
+    def _could(self, lease: Lease) -> bool:
+        """Tell whether a lease could be accepted; nothing comes of it."""
+        accepted = False
+        with contextlib.suppress(InfeasibleError), self._holdings.attempt(
+                lease):
+            accepted = self._accept(lease)
+            raise InfeasibleError(lease)
+        return accepted
+
+    def _reject(self, lease: Lease, reason: str,
+                state: State = State.REJECTED) -> None:
+        lease.reason, lease.ended = reason, self.now
+        self._holdings.become(lease, state)
+
+    def finish(self, lease: Lease, now: int) -> None:
+        """A lease has ended by itself, before it had to."""
+        self._holdings.tick(now)
+        stay = lease.stay
+        if lease.state is not State.ACTIVE or stay is None:
+            raise states.IllegalTransitionError(
+                f'lease {lease.id} cannot have ended: it is {lease.state}')
+        lease.served += now - stay.up
+        self._leave(lease)
+        if now < stay.down:
+            # What was promised for later can perhaps be had sooner.
+            for waiting in tuple(self._holdings.ahead.values()):
+                self._promises.withdraw(waiting)
+
+    def advance(self, now: int) -> None:
+        """Let what is planned up to now come true."""
+        for due in self._holdings.due(now):
+            if due.stay is not None:
+                _HAPPENS[due.phase](self, due.lease, due.stay)
+
+    # -- what comes true
+
+    def _begin(self, lease: Lease, stay: Stay) -> None:
+        if not lease.ahead:
+            return      # it has begun when its time came
+        self._holdings.ahead.pop(lease.number, None)
+        become = self._holdings.become
+        lease.hosts = stay.slot.hosts
+        if lease.home is None:
+            become(lease, State.READY)
+            self._run(lease)
+        else:
+            if any((old != new).any() for old, new
+                   in zip(lease.home, stay.vms, strict=True)):
+                become(lease, State.MIGRATING)
+                become(lease, State.SUSPENDED_SCHEDULED)
+            lease.home = None
+            lease.resumes += 1
+            lease.suspended_s += self.now - lease.saved_at
+            become(lease, State.RESUMING)
+            self._holdings.plan(lease, stay, UP, stay.up)
+        self._holdings.plan(lease, stay, DOWN, stay.down)
+
+    def _up(self, lease: Lease, stay: Stay) -> None:
+        self._holdings.become(lease, State.RESUMED_READY)
+        self._run(lease)
+
+    def _run(self, lease: Lease) -> None:
+        if lease.started is None:
+            lease.started = self.now
+        self._holdings.become(lease, State.ACTIVE)
+
+    def _down(self, lease: Lease, stay: Stay) -> None:
+        lease.served += stay.down - stay.up
+        if stay.saves:
+            lease.suspends += 1
+            self._holdings.become(lease, State.SUSPENDING)
+            self._holdings.plan(lease, stay, END, stay.end)
+        elif stay.loses:
+            lease.served, lease.started = 0, None
+            lease.requeues += 1
+            self._release(lease, State.QUEUED)
+        else:
+            self._leave(lease)
+
+    def _end(self, lease: Lease, stay: Stay) -> None:
+        lease.home, lease.saved_at = stay.vms, self.now
+        self._holdings.become(lease, State.SUSPENDED_PENDING)
+        self._release(lease, State.SUSPENDED_QUEUED)
+
+    def _release(self, lease: Lease, queued: State) -> None:
+        """Let a lease that had to give way go on as promised, or wait."""
+        if lease.later is None:
+            self._holdings.drop(lease)
+            self._holdings.enqueue(self._planner.waiting(lease), queued)
+            return
+        if queued is State.QUEUED:
+            self._holdings.become(lease, State.QUEUED)
+            self._holdings.become(lease, State.SCHEDULED)
+        else:
+            self._holdings.become(lease, State.SUSPENDED_SCHEDULED)
+        self._holdings.succeed(lease)
+
+    def _leave(self, lease: Lease) -> None:
+        """A lease is over; its hosts are free once its VMs are shut down."""
+        self._holdings.leave(lease, self._settings.durations.shutdown)
+        lease.ended = self.now
+        self._holdings.become(lease, State.DONE)
+
+    # -- the queue
+
+    def fill(self) -> None:
+        """Go through the queue, and start or promise what can be."""
+        limit = self._settings.reservations
+        glance = self._glance
+        glance.forget()
+        queue = self._holdings.queue
+        left: list[Waiting] = []
+        self._holdings.queue = left
+        for index, waiting in enumerate(queue):
+            if (glance.may_start(waiting) and self._start(waiting)) or (
+                    (limit is None or len(self._holdings.ahead) < limit)
+                    and self._promise(waiting)):
+                glance.forget()
+                continue
+            left.append(waiting)
+            if limit == 0:
+                left.extend(queue[index + 1:])
+                break
+
+    def _start(self, waiting: Waiting) -> bool:
+        """Let a queued lease begin at once, if it can."""
+        for delay in waiting.delays:
+            stay = self._planner.stay(waiting.work, self.now + delay)
+            if stay is not None:
+                self._settle(waiting.lease, stay)
+                return True
+        return False
+
+    def _promise(self, waiting: Waiting) -> bool:
+        """Promise a queued lease the earliest time that it can have."""
+        stay = self._planner.earliest(
+            waiting.work,
+            self.now + waiting.delays[-1] + 1)
+        if stay is None:
+            return False
+        self._settle(waiting.lease, stay)
+        self._holdings.ahead[waiting.lease.number] = waiting.lease
+        return True
+
+    def _settle(self, lease: Lease, stay: Stay) -> None:
+        self._holdings.become(lease, State.SCHEDULED if lease.home is None
+                              else State.SUSPENDED_SCHEDULED)
+        self._holdings.settle(lease, stay)
+        if stay.begin <= self.now:
+            self._begin(lease, stay)
+
+
+_HAPPENS: dict[int, Callable[[Scheduler, Lease, Stay], None]] = {
+    BEGIN: Scheduler._begin, UP: Scheduler._up, DOWN: Scheduler._down,
+    END: Scheduler._end}

@@ -1,0 +1,250 @@
+"""The slot table's loops over hosts and steps, compiled.
+
+A host's row is a number of *steps*: from ``edges[host, k]`` to the next edge
+``tenants[host, k]`` leases are there and ``free[host, k]`` is left of each
+resource.  ``lengths[host]`` steps are in use, of which the last never ends.
+"""
+
+from collections.abc import Callable
+import typing
+
+import numba
+import numpy as np
+
+from secondary_scheduler.leases.types import NEVER, Ints
+
+Function = typing.TypeVar('Function', bound=Callable[..., typing.Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function, and keep the result on disk where that can be."""
+    try:
+        return typing.cast(Function, numba.njit(function, cache=True))
+    except RuntimeError:    # there is no place to keep it
+        return typing.cast(Function, numba.njit(function))
+
+
+@compiled
+def _insert(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
+            time: int) -> int:
+    """Return the step that begins at a time, having made it begin there."""
+    length = int(lengths[host])
+    step = length
+    while step > 0 and edges[host, step - 1] > time:
+        step -= 1
+    if step > 0 and edges[host, step - 1] == time:
+        return step - 1
+    for later in range(length, step, -1):
+        edges[host, later] = edges[host, later - 1]
+        tenants[host, later] = tenants[host, later - 1]
+        free[host, later] = free[host, later - 1]
+    edges[host, step] = time
+    if step > 0:
+        tenants[host, step] = tenants[host, step - 1]
+        free[host, step] = free[host, step - 1]
+    lengths[host] = length + 1
+    return step
+
+
+@compiled
+def _remove(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
+            first: int, last: int) -> None:
+    """Remove the steps from ``first`` to before ``last``."""
+    gone = last - first
+    for later in range(last, lengths[host]):
+        edges[host, later - gone] = edges[host, later]
+        tenants[host, later - gone] = tenants[host, later]
+        free[host, later - gone] = free[host, later]
+    lengths[host] -= gone
+
+
+@compiled
+def forget(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
+           now: int) -> None:
+    """Remove the steps that are past."""
+    past = 0
+    while past + 1 < lengths[host] and edges[host, past + 1] <= now:
+        past += 1
+    if past:
+        _remove(edges, tenants, free, lengths, host, 0, past)
+
+
+@compiled
+def fitting(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
+            hosts: Ints, now: int) -> bool:
+    """Tell whether each row has room for two steps more."""
+    for host in hosts:
+        if lengths[host] + 2 > edges.shape[1]:
+            forget(edges, tenants, free, lengths, host, now)
+            if lengths[host] + 2 > edges.shape[1]:
+                return False
+    return True
+
+
+@compiled
+def change(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
+           hosts: Ints, amounts: Ints, start: int, end: int, sign: int,
+           leases: int, now: int) -> None:
+    """Take amounts, shape (resources, hosts), from hosts in [start, end)."""
+    for index in range(len(hosts)):
+        host = hosts[index]
+        forget(edges, tenants, free, lengths, host, now)
+        first = _insert(edges, tenants, free, lengths, host, start)
+        last = lengths[host]
+        if end < NEVER:
+            last = _insert(edges, tenants, free, lengths, host, end)
+        for step in range(first, last):
+            tenants[host, step] += sign * leases
+            for resource in range(free.shape[2]):
+                free[host, step, resource] -= sign * amounts[resource, index]
+        # Two steps between which nothing changes are one.
+        for step in (last, first):
+            if 0 < step < lengths[host] and (
+                    tenants[host, step] == tenants[host, step - 1]):
+                same = True
+                for resource in range(free.shape[2]):
+                    if (free[host, step, resource]
+                            != free[host, step - 1, resource]):
+                        same = False
+                if same:
+                    _remove(edges, tenants, free, lengths, host, step,
+                            step + 1)
+
+
+@compiled
+def _at(edges: Ints, lengths: Ints, host: int, time: int) -> int:
+    """Return the step in which a time is."""
+    step = 0
+    while step + 1 < lengths[host] and edges[host, step + 1] <= time:
+        step += 1
+    return step
+
+
+@compiled
+def _vms(free: Ints, host: int, step: int, need: Ints) -> int:
+    """Return how many VMs fit in a step."""
+    most = NEVER
+    for resource in range(len(need)):
+        if need[resource] > 0:
+            left = free[host, step, resource]
+            most = min(most, left // need[resource] if left > 0 else 0)
+    return most
+
+
+@compiled
+def room(edges: Ints, free: Ints, lengths: Ints, need: Ints, start: int,
+         end: int, found: Ints) -> None:
+    """Find how many VMs fit on each host for all of [start, end)."""
+    for host in range(len(lengths)):
+        step = _at(edges, lengths, host, start)
+        least = _vms(free, host, step, need)
+        step += 1
+        while step < lengths[host] and edges[host, step] < end and least > 0:
+            least = min(least, _vms(free, host, step, need))
+            step += 1
+        found[host] = least
+
+
+@compiled
+def places(edges: Ints, free: Ints, lengths: Ints, need: Ints, time: int
+           ) -> Ints:
+    """Return until when each place for a VM at a time stands."""
+    total = 0
+    for host in range(len(lengths)):
+        total += _vms(free, host, _at(edges, lengths, host, time), need)
+    found = np.empty(total, dtype=np.int64)
+    count = 0
+    for host in range(len(lengths)):
+        step = _at(edges, lengths, host, time)
+        stand = _vms(free, host, step, need)
+        while stand > 0:
+            step += 1
+            more, until = 0, NEVER
+            if step < lengths[host]:
+                more, until = _vms(free, host, step, need), edges[host, step]
+            while stand > more:
+                found[count] = until
+                count += 1
+                stand -= 1
+    return found
+
+
+@compiled
+def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
+          start: int) -> int:
+    """Return until when all hosts hold amounts, shape (resources, hosts)."""
+    latest = NEVER
+    for index in range(len(hosts)):
+        host = hosts[index]
+        step = _at(edges, lengths, host, start)
+        while step < lengths[host] and edges[host, step] < latest:
+            for resource in range(free.shape[2]):
+                if free[host, step, resource] < amounts[resource, index]:
+                    latest = min(latest, edges[host, step])
+            step += 1
+    return max(latest, start)
+
+
+@compiled
+def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
+       here: Ints, left: Ints, changes: Ints) -> None:
+    """Find leases, what is free, (resources, hosts), and the next change."""
+    for host in range(len(lengths)):
+        step = _at(edges, lengths, host, time)
+        here[host] = tenants[host, step]
+        for resource in range(free.shape[2]):
+            left[resource, host] = free[host, step, resource]
+        changes[host] = (edges[host, step + 1] if step + 1 < lengths[host]
+                         else NEVER)
+
+
+@compiled
+def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
+              duration: int, ready: Ints) -> tuple[Ints, Ints]:
+    """Return when places begin to stand, and when one may begin at the last.
+
+    The VMs that fit on a host at once are a pile of places, and each place
+    stands for a stretch of time; those too short for ``duration`` are left
+    out.  Both are sorted.
+    """
+    most, size = 0, 0
+    for host in range(len(lengths)):
+        before = 0
+        for step in range(lengths[host]):
+            vms = _vms(free, host, step, need)
+            most = max(most, vms)
+            size += max(vms - before, 0)
+            before = vms
+    begun = np.empty(most + 1, dtype=np.int64)
+    starts = np.empty(size, dtype=np.int64)
+    lasts = np.empty(size, dtype=np.int64)
+    count = 0
+    for host in range(len(lengths)):
+        if ready[host] >= NEVER:
+            continue
+        before = 0
+        for step in range(lengths[host] + 1):
+            vms, edge = 0, NEVER
+            if step < lengths[host]:
+                vms, edge = _vms(free, host, step, need), edges[host, step]
+            for level in range(vms, before):
+                start = max(begun[level], ready[host])
+                if start <= edge - duration:
+                    starts[count], lasts[count] = start, edge - duration
+                    count += 1
+            for level in range(before, vms):
+                begun[level] = edge
+            before = vms
+    return np.sort(starts[:count]), np.sort(lasts[:count])
+
+
+@compiled
+def next_change(edges: Ints, lengths: Ints, time: int) -> int:
+    """Return when after a time anything changes on any host."""
+    found = NEVER
+    for host in range(len(lengths)):
+        for step in range(lengths[host]):
+            if edges[host, step] > time:
+                found = min(found, edges[host, step])
+                break
+    return found

@@ -1,0 +1,164 @@
+"""The slot table: what each host has left, from now on (Haizea 4.1).
+
+All hosts' futures lie in a few arrays, so one question is asked of all of
+them at once, in compiled loops; that is what makes admission quick on
+thousands of hosts.
+"""
+
+import dataclasses
+import typing
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secondary_scheduler.leases import steps
+from secondary_scheduler.leases.types import Ints
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slot:
+    """What one lease holds of some hosts from ``start`` until ``end``.
+
+    ``hosts``, shape (n,), are indices, none of them twice; ``amounts``, shape
+    (resources, n), is held of each.  Times are whole seconds, the end is the
+    first that is free again.  ``tenants`` is 0 for what is no lease.
+    """
+
+    start: int
+    end: int
+    hosts: Ints
+    amounts: Ints
+    tenants: int = 1
+
+
+class SlotTable:
+    """What each host has left, second by second.
+
+    ``capacity`` has the shape (hosts, resources).  Nothing is said of the
+    time before ``now``.
+    """
+
+    def __init__(self, capacity: NDArray[np.integer[typing.Any]],
+                 now: int = 0) -> None:
+        self.capacity = capacity.astype(np.int64)
+        self.now = now
+        hosts, resources = capacity.shape
+        self._edges = np.full((hosts, 8), now, dtype=np.int64)
+        self._tenants = np.zeros((hosts, 8), dtype=np.int64)
+        self._free = np.zeros((hosts, 8, resources), dtype=np.int64)
+        self._free[:, 0] = capacity
+        self._lengths = np.ones(hosts, dtype=np.int64)
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return len(self._lengths)
+
+    def copy(self) -> 'SlotTable':
+        """Return a table that can be changed without changing this one."""
+        other = SlotTable.__new__(SlotTable)
+        other.capacity, other.now = self.capacity, self.now
+        other._edges = self._edges.copy()
+        other._tenants = self._tenants.copy()
+        other._free = self._free.copy()
+        other._lengths = self._lengths.copy()
+        return other
+
+    # -- changes
+
+    def take(self, slot: Slot) -> None:
+        """Enter a slot."""
+        self._change(slot, 1)
+
+    def give(self, slot: Slot) -> None:
+        """Remove a slot that was entered, or what is left of it."""
+        self._change(slot, -1)
+
+    def advance(self, now: int) -> None:
+        """Forget the time before ``now``."""
+        self.now = max(now, self.now)
+
+    def _change(self, slot: Slot, sign: int) -> None:
+        start = max(slot.start, self.now)
+        if start >= slot.end:
+            return
+        if not steps.fitting(self._edges, self._tenants, self._free,
+                             self._lengths, slot.hosts, self.now):
+            self._widen()
+        steps.change(self._edges, self._tenants, self._free, self._lengths,
+                     slot.hosts, slot.amounts, start, slot.end, sign,
+                     slot.tenants, self.now)
+
+    def _widen(self) -> None:
+        """Make room for more steps."""
+        for name in ('_edges', '_tenants', '_free'):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate((old, np.zeros_like(old)),
+                                               axis=1))
+
+    # -- questions
+
+    def room(self, need: tuple[int, ...], start: int, end: int) -> Ints:
+        """Return how many VMs fit on each host for all of [start, end).
+
+        ``need`` is what one VM takes of each resource, at least one of them
+        more than nothing.
+        """
+        found = np.empty(self.hosts, dtype=np.int64)
+        steps.room(self._edges, self._free, self._lengths, np.array(need),
+                   start, end, found)
+        return found
+
+    def places(self, need: tuple[int, ...], time: int) -> Ints:
+        """Return until when each place for a VM at ``time`` stands.
+
+        A host on which k of them fit has k places, which end when fewer fit.
+        Sorted, the longest first.
+        """
+        found = steps.places(self._edges, self._free, self._lengths,
+                             np.array(need), time)
+        return np.sort(found)[::-1]
+
+    def until(self, hosts: Ints, amounts: Ints, start: int) -> int:
+        """Return until when all these hosts hold these amounts.
+
+        ``amounts`` has the shape (resources, hosts).  It is ``start`` where
+        they do not fit at all, and NEVER where they always do.
+        """
+        return steps.until(self._edges, self._free, self._lengths, hosts,
+                           amounts, start)
+
+    def holds(self, slot: Slot) -> bool:
+        """Tell whether there is room for a slot."""
+        return (slot.start >= slot.end or self.until(
+            slot.hosts, slot.amounts, slot.start) >= slot.end)
+
+    def at(self, time: int) -> tuple[Ints, Ints, Ints]:
+        """Return leases, what is free and until when nothing changes there.
+
+        Shapes (hosts,), (resources, hosts), (hosts,).
+        """
+        here, changes = np.empty((2, self.hosts), dtype=np.int64)
+        left = np.empty(self.capacity.shape[::-1], dtype=np.int64)
+        steps.at(self._edges, self._tenants, self._free, self._lengths, time,
+                 here, left, changes)
+        return here, left, changes
+
+    def earliest(self, need: tuple[int, ...], number: int, duration: int,
+                 ready: Ints) -> int | None:
+        """Return when first ``number`` VMs fit for all of ``duration``.
+
+        ``ready``, shape (hosts,), is from when each host can be used (NEVER:
+        not at all).  None if they never fit.
+        """
+        starts, lasts = steps.stretches(
+            self._edges, self._free, self._lengths, np.array(need), duration,
+            ready)
+        standing = np.arange(1, len(starts) + 1) - np.searchsorted(lasts,
+                                                                   starts)
+        enough = np.flatnonzero(standing >= number)
+        return int(starts[enough[0]]) if len(enough) else None
+
+    def next_change(self, time: int) -> int:
+        """Return when after a time anything changes on any host, or NEVER."""
+        return steps.next_change(self._edges, self._lengths, time)

@@ -1,0 +1,116 @@
+"""What a run of a workload of leases comes to, lease by lease and in all."""
+
+from collections.abc import Sequence
+import csv
+import statistics
+import typing
+
+from secondary_scheduler.leases.lease import Kind
+from secondary_scheduler.leases.pricing import price
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.simulation.leasing import Outcome
+
+#: The share of best-effort leases, the first submitted, that is left out of
+#: the trimmed means: the site is empty at first (Haizea 6.1).
+TRIMMED = 0.05
+#: Shorter runs count as so many seconds, or their slowdown would be all.
+_SHORTEST = 10
+
+COLUMNS = ('lease_id', 'kind', 'submitted', 'start', 'end', 'nodes',
+           'requested_s', 'ran_s', 'wait_s', 'slowdown', 'state', 'preempted',
+           'suspended_s', 'hosts')
+
+
+def wait(one: Outcome) -> int:
+    """Return how long a lease waited to begin, in seconds."""
+    assert one.lease.started is not None
+    return one.lease.started - one.lease.submitted
+
+
+def slowdown(one: Outcome) -> float:
+    """Return the bounded slowdown: how much longer than it runs it took."""
+    assert one.lease.ended is not None
+    return max(1.0, (one.lease.ended - one.lease.submitted)
+               / max(_SHORTEST, one.runs))
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Return the figures of a run, by the names of EXPERIMENTS 1."""
+    ended = [one for one in outcomes if one.lease.state is State.DONE]
+    served = [one for one in ended
+              if one.lease.terms.kind is Kind.BEST_EFFORT]
+    served.sort(key=lambda one: (one.lease.submitted, one.lease.number))
+    reservations = [one.lease for one in outcomes
+                    if one.lease.terms.kind in (Kind.RESERVATION,
+                                                Kind.IMMEDIATE)]
+    deadlines = [one.lease for one in outcomes
+                 if one.lease.terms.kind is Kind.DEADLINE]
+    rejected = sum(one.state is State.REJECTED for one in reservations)
+    found: dict[str, float] = {
+        'all_best_effort_s': max((one.lease.ended or 0 for one in served),
+                                 default=0)}
+    for name, value in (('wait_mean', wait),
+                        ('bounded_slowdown', slowdown)):
+        values = [value(one) for one in served] or [0.0]
+        unit = '_s' if value is wait else ''
+        mean = f'{name}{unit}' if value is wait else f'{name}_mean'
+        found[mean] = statistics.fmean(values)
+        found[f'{name}_trimmed{unit}'] = statistics.fmean(
+            values[round(TRIMMED * len(values)):])
+    return found | {
+        'reservations_accepted': len(reservations) - rejected,
+        'reservations_rejected': rejected,
+        'reservations_late': sum(
+            one.started is not None
+            and one.started > (one.submitted if one.terms.start is None
+                               or one.terms.immediate else one.terms.start)
+            for one in reservations),
+        'deadlines_accepted': sum(one.state is not State.REJECTED
+                                  for one in deadlines),
+        'deadlines_missed': sum(
+            one.ended is not None and one.terms.deadline is not None
+            and one.state is State.DONE and one.ended > one.terms.deadline
+            for one in deadlines),
+        **_money(outcomes),
+        **{name: sum(getattr(one.lease, name) for one in outcomes)
+           for name in ('suspends', 'resumes', 'requeues')}}
+
+
+def _money(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Return what was earned and missed, of what could have been earned.
+
+    The four add up to the revenue if each lease were sold for the most that
+    is paid for it (Haizea 6.1).
+    """
+    found = dict.fromkeys(('revenue', 'missed_underpricing', 'missed_price',
+                           'missed_schedule'), 0.0)
+    for one in outcomes:
+        lease, most = one.lease, one.lease.terms.max_rate
+        if most is None:
+            continue
+        worth = price(lease.terms, most)
+        if lease.state is State.REJECTED_BY_USER:
+            found['missed_price'] += worth
+        elif lease.state is State.REJECTED:
+            found['missed_schedule'] += worth
+        else:
+            found['revenue'] += lease.price
+            found['missed_underpricing'] += worth - lease.price
+    return found
+
+
+def write(outcomes: Sequence[Outcome], file: typing.TextIO) -> None:
+    """Write a table of leases as CSV, one row each."""
+    rows = csv.writer(file)
+    rows.writerow(COLUMNS)
+    for one in outcomes:
+        lease, terms = one.lease, one.lease.terms
+        begun = lease.started is not None
+        rows.writerow((
+            lease.id, terms.kind, lease.submitted,
+            '' if lease.started is None else lease.started,
+            '' if lease.ended is None else lease.ended, sum(terms.numbers),
+            terms.duration, lease.served, wait(one) if begun else '',
+            f'{slowdown(one):.3f}' if lease.state is State.DONE else '',
+            lease.state, lease.suspends + lease.requeues, lease.suspended_s,
+            ' '.join(map(str, lease.hosts.tolist()))))

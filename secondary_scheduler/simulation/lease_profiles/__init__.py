@@ -1,0 +1,80 @@
+"""How a workload of leases is run: a configuration file for each profile.
+
+The thesis's are here by name; any other file will do.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+
+from oslo_config import cfg
+
+from secondary_scheduler.conf import leases
+from secondary_scheduler.leases import settings
+from secondary_scheduler.leases.planner import Settings
+
+_FOLDER = pathlib.Path(__file__).parent
+_OPTS = [
+    cfg.FloatOpt('runtime_overhead', default=0.0, min=0.0,
+                 help='Percent by which VMs are slower.'),
+    cfg.IntOpt('boot_overhead', default=0, min=0,
+               help='Seconds that VMs take to boot and to shut down.')]
+_GROUPS = {leases.GROUP.name: leases.OPTS, 'lease_simulation': _OPTS}
+
+
+class ProfileError(ValueError):
+    """There is no such profile, or it is not right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """The scheduler's settings, and how much longer jobs take in VMs."""
+
+    name: str
+    settings: Settings
+    runtime_overhead: float
+    boot_overhead: int
+
+
+def names() -> list[str]:
+    """Return the names of the profiles that come with the simulator."""
+    return sorted(one.stem for one in _FOLDER.glob('*.conf'))
+
+
+def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> Profile:
+    """Return a profile by its name or its file, with some options changed."""
+    path = (_FOLDER / f'{name}.conf' if name in names()
+            else pathlib.Path(name))
+    if not path.is_file():
+        raise ProfileError(f'{name} is neither a file nor a profile; there '
+                           'are: ' + ', '.join(names()))
+    conf = cfg.ConfigOpts()
+    # By name: a group that is an object keeps what is set in all of them.
+    for group, options in _GROUPS.items():
+        conf.register_opts(options, group=group)
+    try:
+        conf([], project='secondary_scheduler',
+             default_config_files=[str(path)], default_config_dirs=[])
+        for key, value in changes:
+            _change(conf, key, value)
+        found = settings.from_options(conf.secondary_leases)
+    except ProfileError:
+        raise
+    except (cfg.Error, ValueError, settings.DriverError) as exc:
+        raise ProfileError(f'{path}: {exc}') from exc
+    simulation = conf.lease_simulation
+    return Profile(path.stem, found, simulation.runtime_overhead / 100,
+                   simulation.boot_overhead)
+
+
+def _change(conf: cfg.ConfigOpts, key: str, value: str) -> None:
+    for group, options in _GROUPS.items():
+        for option in options:
+            if option.dest == key:
+                try:
+                    conf.set_override(key, option.type(value), group=group)
+                except ValueError as exc:
+                    raise ProfileError(f'{key}: {exc}') from exc
+                return
+    raise ProfileError(f'there is no option {key}; there are: ' + ', '.join(
+        option.dest for option in (*leases.OPTS, *_OPTS)))

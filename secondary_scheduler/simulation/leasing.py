@@ -1,0 +1,84 @@
+"""A workload of leases, run through the scheduler by a simulated clock."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import heapq
+import itertools
+
+from secondary_scheduler.leases.lease import Lease
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.scheduler import Scheduler
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.simulation.workloads.requests import Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a lease that would have run for so many seconds."""
+
+    lease: Lease
+    runs: int
+
+
+def _silent(share: float) -> None:
+    """Make no progress known."""
+
+
+class LeaseSimulation:
+    """The world of a scheduler: requests come, and leases end when they do."""
+
+    def __init__(self, site: Site, settings: Settings,
+                 requests: Sequence[Request]) -> None:
+        self.scheduler = Scheduler(site, settings, notify=self._hear)
+        self._arrivals = sorted(requests, key=lambda one: one.arrival)
+        self._runs: dict[str, int] = {one.id: one.runs for one in requests}
+        self._ends: list[tuple[int, int, Lease, int]] = []
+        self._order = itertools.count()
+        self.leases: list[Lease] = []
+
+    def run(self, progress: Callable[[float], object] = _silent
+            ) -> list[Outcome]:
+        """Run until no lease is left that could still run."""
+        scheduler = self.scheduler
+        coming = 0
+        total = len(self._arrivals)
+        while True:
+            times = [time for time in (
+                self._arrivals[coming].arrival if coming < total else None,
+                self._next_end(), scheduler.next_time()) if time is not None]
+            if not times:
+                break
+            now = min(times)
+            while (end := self._next_end()) is not None and end <= now:
+                scheduler.finish(heapq.heappop(self._ends)[2], now)
+            scheduler.advance(now)
+            while coming < total and self._arrivals[coming].arrival <= now:
+                self._arrive(self._arrivals[coming])
+                coming += 1
+                if not coming % 100:
+                    progress(coming / total)
+            scheduler.fill()
+        progress(1.0)
+        return [Outcome(one, self._runs[one.id]) for one in self.leases]
+
+    def _arrive(self, request: Request) -> None:
+        lease = Lease(request.id, request.terms, request.arrival)
+        self.leases.append(lease)
+        self.scheduler.submit(lease)
+
+    def _next_end(self) -> int | None:
+        while self._ends:
+            time, _, lease, up = self._ends[0]
+            if (lease.state is State.ACTIVE and lease.stay is not None
+                    and lease.stay.up == up):
+                return time
+            heapq.heappop(self._ends)   # it was stopped before
+        return None
+
+    def _hear(self, lease: Lease, before: State) -> None:
+        if lease.state is State.ACTIVE and lease.stay is not None:
+            left = self._runs[lease.id] - lease.served
+            heapq.heappush(self._ends, (
+                self.scheduler.now + left, next(self._order), lease,
+                lease.stay.up))

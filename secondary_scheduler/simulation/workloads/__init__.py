@@ -1,0 +1,1 @@
+"""Workloads of leases: the formats in which traces of them are kept."""

@@ -1,0 +1,37 @@
+"""What the formats have in common: a request, and the input that is wrong."""
+
+import dataclasses
+import math
+
+from secondary_scheduler.leases.lease import Terms
+
+
+class WorkloadError(ValueError):
+    """A file is not what it should be; says which, where and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A lease that somebody asks for in a trace.
+
+    ``arrival`` is in seconds from the start; ``runs`` is for how long it
+    really runs, which its owner may not know.
+    """
+
+    id: str
+    arrival: int
+    terms: Terms
+    runs: int
+
+    def in_vms(self, share: float, fixed: int) -> 'Request':
+        """Return the same request, its job being run in VMs.
+
+        They make it slower by a ``share``, and take ``fixed`` seconds to boot
+        and to shut down (Haizea 4.12).
+        """
+        def stretched(seconds: int) -> int:
+            return math.ceil(seconds * (1 + share)) + fixed
+
+        return dataclasses.replace(
+            self, runs=stretched(self.runs), terms=dataclasses.replace(
+                self.terms, duration=stretched(self.terms.duration)))

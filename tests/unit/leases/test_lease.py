@@ -1,0 +1,67 @@
+"""Terms and states."""
+
+import pytest
+
+from secondary_scheduler.leases.lease import Kind, NodeSet, Terms, TermsError
+from secondary_scheduler.leases.states import (
+    FINAL,
+    FOLLOWS,
+    IllegalTransitionError,
+    State,
+    check,
+)
+from tests.unit.leases import builders
+
+
+@pytest.mark.parametrize('asked, kind', (
+    ({}, Kind.BEST_EFFORT),
+    ({'start': 50}, Kind.RESERVATION),
+    ({'start': 50, 'deadline': 150}, Kind.RESERVATION),
+    ({'start': 50, 'deadline': 151}, Kind.DEADLINE),
+    ({'deadline': 500}, Kind.DEADLINE),
+    ({'immediate': True}, Kind.IMMEDIATE),
+))
+def test_the_kind_follows_from_the_terms(asked, kind):
+    assert builders.terms(1, 100, **asked).kind is kind
+
+
+@pytest.mark.parametrize('nodes, duration, asked, says', (
+    ((), 10, {}, 'at least one node'),
+    ((NodeSet(0, (1, 1)),), 10, {}, 'at least one node'),
+    ((NodeSet(1, (0, 0)),), 10, {}, 'some of a resource'),
+    ((NodeSet(1, (1, -1)),), 10, {}, 'less than nothing'),
+    ((NodeSet(1, (1, 1)),), 0, {}, 'at least a second'),
+    ((NodeSet(1, (1, 1)),), 10, {'start': 5, 'deadline': 14}, '9 s'),
+))
+def test_terms_that_nobody_could_meet(nodes, duration, asked, says):
+    with pytest.raises(TermsError, match=says):
+        Terms(nodes, duration, **asked)
+
+
+def test_nothing_follows_on_what_is_final():
+    assert all(not FOLLOWS[state] for state in FINAL)
+    assert all(FOLLOWS[state] for state in State if state not in FINAL)
+
+
+def test_every_state_can_be_reached():
+    reached, new = set(), {State.NEW}
+    while new:
+        reached |= new
+        new = {after for state in new for after in FOLLOWS[state]} - reached
+    assert reached == set(State)
+
+
+@pytest.mark.parametrize('before, after', (
+    (State.NEW, State.ACTIVE), (State.NEW, State.CANCELLED),
+    (State.QUEUED, State.ACTIVE), (State.QUEUED, State.FAILED),
+    (State.ACTIVE, State.SUSPENDED_PENDING), (State.ACTIVE, State.SCHEDULED),
+    (State.SUSPENDING, State.ACTIVE), (State.DONE, State.QUEUED)))
+def test_what_may_not_follow(before, after):
+    with pytest.raises(IllegalTransitionError,
+                       match=f'lease 7 cannot become {after}: it is {before}'):
+        check('7', before, after)
+
+
+def test_a_host_has_a_resource_once():
+    with pytest.raises(TermsError, match='only once: CPU, CPU'):
+        builders.Site(('CPU', 'CPU'), builders.site(1).capacity)

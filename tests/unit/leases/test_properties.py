@@ -1,0 +1,152 @@
+"""What holds for every mix of leases, whatever it is."""
+
+import os
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.lease import Kind, NodeSet, Terms
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.policies import (
+    LeastRun,
+    MostSlack,
+    NoPreemption,
+    Youngest,
+)
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import FINAL, State
+from secondary_scheduler.simulation.leasing import LeaseSimulation
+from secondary_scheduler.simulation.workloads.requests import Request
+
+MEMORY = 4
+settings = st.builds(
+    Settings, reservations=st.sampled_from((0, 1, 2, None)),
+    suspension=st.booleans(), worthwhile=st.sampled_from((0.0, 1.0)),
+    slack=st.sampled_from((1.0, 2.0)),
+    preemption=st.sampled_from((NoPreemption(), LeastRun(), Youngest(),
+                                MostSlack())),
+    durations=st.builds(
+        Durations, suspend_rate=st.sampled_from((0.7, 4.0)),
+        resume_rate=st.sampled_from((0.9, 4.0)), shared=st.booleans(),
+        command=st.sampled_from((0.0, 1.0)), shutdown=st.integers(0, 3),
+        migration_rate=st.sampled_from((None, 0.0, 1.0))))
+sites = st.lists(st.tuples(st.integers(1, 3), st.integers(4, 12)),
+                 min_size=1, max_size=4).map(
+    lambda rows: Site(('CPU', 'Memory'), np.array(rows)))
+
+
+@st.composite
+def requests(draw, name):
+    arrival = draw(st.integers(0, 60))
+    duration = draw(st.integers(1, 60))
+    nodes = tuple(draw(st.lists(st.builds(
+        NodeSet, st.integers(1, 3), st.tuples(
+            st.just(1), st.integers(1, MEMORY))), min_size=1, max_size=2)))
+    kind = draw(st.sampled_from(list(Kind)))
+    start = deadline = None
+    if kind is Kind.RESERVATION or (kind is Kind.DEADLINE
+                                    and draw(st.booleans())):
+        start = arrival + draw(st.integers(0, 60))
+    if kind is Kind.DEADLINE:
+        deadline = (arrival if start is None else start) + duration + draw(
+            st.integers(1, 120))
+    return Request(name, arrival, Terms(
+        nodes, duration, start=start, deadline=deadline,
+        immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
+        draw(st.integers(1, duration)))
+
+
+workloads = st.integers(1, 12).flatmap(lambda number: st.tuples(
+    *(requests(str(index)) for index in range(number))))
+
+
+class Watched(LeaseSimulation):
+    """Notes what each lease held in truth, second by second."""
+
+    def __init__(self, site, chosen, asked):
+        self.held, self.saving = [], []
+        super().__init__(site, chosen, asked)
+        self._current = {}
+
+    def _hear(self, lease, before):
+        super()._hear(lease, before)
+        now = self.scheduler.now
+        begun, was = self._current.pop(lease.id, (now, None))
+        if was is not None:
+            if was[0] in HOLDS and now > begun:
+                self.held.append((begun, now, was[1], lease))
+            if was[0] is State.SUSPENDING and now > begun:
+                self.saving.append((begun, now, was[1], lease))
+            if was[0] is State.RESUMING and was[1].operations:
+                # It may have waited for the disk before.
+                self.saving.append((was[1].operations[0].start, now, was[1],
+                                    lease))
+        stay = lease.stay
+        self._current[lease.id] = (now, (lease.state, stay))
+
+
+HOLDS = (State.ACTIVE, State.SUSPENDING, State.RESUMING)
+EXAMPLES = int(os.environ.get('LEASE_MIXES', '300'))
+
+
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.given(sites, settings, workloads)
+def test_every_promise_is_kept(site, chosen, asked):
+    simulation = Watched(site, chosen, asked)
+    outcomes = simulation.run()
+    for one in outcomes:
+        lease = one.lease
+        terms = lease.terms
+        assert lease.state in FINAL, lease
+        if lease.state is State.REJECTED:
+            continue
+        # Work is conserved: what was lost has been done again.
+        assert lease.served == one.runs
+        if terms.kind is Kind.RESERVATION:
+            assert lease.started == terms.start
+        if terms.kind is Kind.IMMEDIATE:
+            assert lease.started == lease.submitted
+        if terms.kind is Kind.DEADLINE:
+            assert lease.ended <= terms.deadline
+        if terms.start is not None:
+            assert lease.started >= terms.start
+        if not terms.preemptible or not chosen.suspension:
+            assert not lease.suspends
+        if terms.kind in (Kind.RESERVATION, Kind.IMMEDIATE):
+            assert not lease.suspends and not lease.requeues
+    capacity_holds(site, simulation.held)
+    exclusive(chosen.durations.shared, simulation.saving)
+    # The table is empty again.
+    table = simulation.scheduler.table
+    tenants, free, _ = table.at(simulation.scheduler.now + 10_000)
+    assert not tenants.any() and (free == site.capacity.T).all()
+
+
+def capacity_holds(site, held):
+    for time in {begun for begun, *_ in held}:
+        used = np.zeros_like(site.capacity)
+        for begun, ended, stay, lease in held:
+            if begun <= time < ended:
+                for nodes, vms in zip(lease.terms.nodes, stay.vms,
+                                      strict=True):
+                    used += np.outer(vms, nodes.need)
+        assert (used <= site.capacity).all(), (time, held)
+
+
+def exclusive(shared, saving):
+    for index, (begun, ended, stay, _) in enumerate(saving):
+        for other_begun, other_ended, other, _ in saving[:index]:
+            if begun < other_ended and other_begun < ended:
+                assert not shared
+                assert not (stay.on * other.on).any()
+
+
+@hypothesis.given(sites, requests('a'))
+def test_what_fits_an_empty_site_is_accepted(site, request):
+    outcome, = LeaseSimulation(site, Settings(), [request]).run()
+    fits = LeaseSimulation(site, Settings(), [Request(
+        'b', 0, Terms(request.terms.nodes, request.terms.duration), 1)]).run()
+    rejected = outcome.lease.state is State.REJECTED
+    assert rejected == (fits[0].lease.state is State.REJECTED)

@@ -1,0 +1,396 @@
+"""What becomes of leases, step by step."""
+
+import numpy as np
+import pytest
+
+from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.lease import Lease, NodeSet, Terms
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.policies import MostSlack, NoPreemption
+from secondary_scheduler.leases.pricing import Adaptive
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import IllegalTransitionError, State
+from tests.unit.leases.builders import NEED, Run, lease
+
+#: 1024 MB take 21 s to save, and as long to load.
+SUSPENDS, MOVES = 21, 11
+
+
+def times(one):
+    return one.started, one.ended
+
+
+# -- the queue
+
+def test_who_waits_begins_when_there_is_room():
+    run = Run(2, Settings(suspension=False))
+    first, second = lease('a', 2, 100), lease('b', 1, 50)
+    run.submit(first, second)
+    run.until(200)
+    assert times(first) == (0, 100)
+    assert times(second) == (100, 150)
+    assert run.story['b'] == ['pending', 'queued', 'scheduled', 'ready',
+                              'active', 'done']
+
+
+def test_a_short_one_overtakes_who_is_promised_a_time():
+    run = Run(2, Settings(suspension=False))
+    one, wide, short, long = (lease('a', 1, 100), lease('b', 2, 10),
+                              lease('c', 1, 100), lease('d', 1, 101))
+    run.submit(one, wide, short, long)
+    run.until(300)
+    assert times(wide) == (100, 110)
+    assert times(short) == (0, 100)
+    assert times(long) == (110, 211)
+
+
+@pytest.mark.parametrize('reservations, begins', ((0, 200), (1, 0), (2, 200)))
+def test_backfilling(reservations, begins):
+    """c would delay b, if b is promised a time."""
+    run = Run(3, Settings(suspension=False, reservations=reservations))
+    leases = [lease('a', 2, 100), lease('b', 3, 10), lease('c', 3, 10),
+              lease('d', 1, 100)]
+    if reservations == 2:
+        leases[3] = lease('d', 1, 111)
+        begins = 120
+    elif reservations == 0:
+        begins = 120
+    run.submit(*leases)
+    run.until(500)
+    assert leases[3].started == begins
+    assert times(leases[1]) == (100, 110)
+    assert times(leases[2]) == (110, 120)
+
+
+def test_an_early_end_pulls_forward():
+    run = Run(1, Settings(suspension=False))
+    first, second = lease('a', 1, 1000), lease('b', 1, 50)
+    run.submit(first, second)
+    run.finish(first, 30)
+    run.until(100)
+    assert times(first) == (0, 30) and first.served == 30
+    assert times(second) == (30, 80)
+
+
+def test_vms_are_shut_down_before_others_begin():
+    run = Run(1, Settings(suspension=False,
+                          durations=Durations(shutdown=10)))
+    first, second = lease('a', 1, 100), lease('b', 1, 100)
+    run.submit(first, second)
+    run.finish(first, 60)
+    run.until(300)
+    assert times(first) == (0, 60)
+    assert times(second) == (70, 170)
+
+
+def test_who_fits_no_empty_site_is_rejected():
+    run = Run(2)
+    one = run.submit(lease('a', 3, 10))
+    assert one.state is State.REJECTED
+    assert 'room for 2' in one.reason
+
+
+def test_only_who_runs_can_have_ended():
+    run = Run(1)
+    run.submit(lease('a', 1, 10))
+    waiting = run.submit(lease('b', 1, 10))
+    with pytest.raises(IllegalTransitionError, match='it is suspended|queued'
+                       '|scheduled'):
+        run.scheduler.finish(waiting, 0)
+
+
+# -- reservations
+
+def test_a_reservation_starts_on_its_second():
+    run = Run(2)
+    one = run.submit(lease('r', 2, 60, start=500, preemptible=False))
+    run.until(1000)
+    assert times(one) == (500, 560)
+
+
+def test_without_room_it_is_rejected():
+    run = Run(2)
+    run.submit(lease('r', 1, 60, start=500, preemptible=False))
+    other = run.submit(lease('s', 2, 60, start=559, preemptible=False))
+    third = run.submit(lease('t', 2, 60, start=560, preemptible=False))
+    assert other.state is State.REJECTED
+    assert third.state is State.SCHEDULED
+
+
+def test_what_should_have_started_is_rejected():
+    run = Run(2)
+    late = run.submit(lease('r', 1, 60, start=99, preemptible=False), at=100)
+    assert late.state is State.REJECTED
+
+
+def test_best_effort_is_suspended_in_time_and_resumes():
+    run = Run(1)
+    reserved = run.submit(lease('r', 1, 100, start=200, preemptible=False))
+    work = run.submit(lease('b', 1, 300))
+    run.until(1000)
+    assert times(reserved) == (200, 300)
+    # It runs in [0, 179), and its 121 s that are left from 321 on.
+    assert times(work) == (0, 321 + 300 - (200 - SUSPENDS))
+    assert (work.suspends, work.resumes, work.served) == (1, 1, 300)
+    assert run.story['b'] == [
+        'pending', 'queued', 'scheduled', 'ready', 'active', 'suspending',
+        'suspended-pending', 'suspended-queued', 'suspended-scheduled',
+        'resuming', 'resumed-ready', 'active', 'done']
+
+
+def test_what_is_not_worth_it_does_not_begin():
+    """Twice the 21 s that it takes to suspend it."""
+    run = Run(1)
+    run.submit(lease('r', 1, 100, start=41, preemptible=False))
+    work = run.submit(lease('b', 1, 300))
+    run.until(41)
+    assert work.started is None
+    run.until(1000)
+    assert times(work) == (141, 441)
+
+
+def test_who_runs_gives_way_to_a_reservation():
+    run = Run(2)
+    work = run.submit(lease('b', 2, 1000))
+    reserved = run.submit(lease('r', 1, 100, start=200, preemptible=False),
+                          at=100)
+    run.until(3000)
+    assert times(reserved) == (200, 300)
+    assert (work.suspends, work.served) == (1, 1000)
+    assert work.ended == 300 + SUSPENDS + 1000 - (200 - SUSPENDS)
+
+
+def test_who_cannot_be_suspended_begins_anew():
+    run = Run(1, Settings(suspension=False))
+    work = run.submit(lease('b', 1, 1000))
+    reserved = run.submit(lease('r', 1, 100, start=200, preemptible=False),
+                          at=100)
+    run.until(3000)
+    assert times(reserved) == (200, 300)
+    assert (work.requeues, times(work)) == (1, (300, 1300))
+
+
+def test_nobody_gives_way_who_must_not():
+    run = Run(1, Settings(preemption=NoPreemption()))
+    run.submit(lease('b', 1, 1000))
+    reserved = run.submit(lease('r', 1, 100, start=200, preemptible=False))
+    assert reserved.state is State.REJECTED
+
+
+def test_what_is_not_preemptible_stays():
+    run = Run(1)
+    run.submit(lease('b', 1, 1000, preemptible=False))
+    reserved = run.submit(lease('r', 1, 100, start=200, preemptible=False))
+    assert reserved.state is State.REJECTED
+
+
+def test_too_late_to_suspend():
+    run = Run(1)
+    work = run.submit(lease('b', 1, 1000))
+    reserved = run.submit(lease('r', 1, 100, start=120, preemptible=False),
+                          at=100)
+    assert reserved.state is State.REJECTED
+    run.until(2000)
+    assert times(work) == (0, 1000)
+
+
+def test_an_immediate_lease_has_what_is_free_now():
+    run = Run(2)
+    run.submit(lease('b', 1, 1000))
+    now = run.submit(lease('i', 1, 60, immediate=True), at=10)
+    never = run.submit(lease('j', 1, 60, immediate=True), at=11)
+    assert now.state is State.ACTIVE
+    assert never.state is State.REJECTED
+    run.until(100)
+    assert times(now) == (10, 70)
+
+
+def test_who_has_run_least_gives_way():
+    run = Run(2)
+    old = run.submit(lease('a', 1, 1000))
+    young = run.submit(lease('b', 1, 1000), at=50)
+    run.submit(lease('r', 1, 100, start=200, preemptible=False), at=100)
+    run.until(5000)
+    assert (old.suspends, young.suspends) == (0, 1)
+
+
+def test_no_more_give_way_than_have_to():
+    """The first that would go is too small to be of use."""
+    run = Run(3)
+    wide = run.submit(lease('a', 2, 1000))
+    run.until(10)
+    run.submit(lease('b', 1, 1000), at=10)
+    small = run.submit(lease('c', 1, 1000), at=10)
+    run.submit(lease('r', 3, 100, start=200, preemptible=False), at=100)
+    other = run.submit(lease('s', 1, 100, start=5000, preemptible=False))
+    run.until(9000)
+    assert wide.suspends == 1 and other.started == 5000
+    assert small.served == 1000
+
+
+# -- suspension and migration
+
+def reserve_its_host(run):
+    """Submit work whose host, once it is suspended, is another's for long."""
+    run.submit(lease('r', 2, 100, start=200, preemptible=False))
+    run.submit(lease('s', 1, 1000, start=300, preemptible=False))
+    work = run.submit(lease('b', 1, 1000))
+    run.until(4000)
+    assert (work.started, work.suspends, work.served) == (0, 1, 1000)
+    return work
+
+
+def test_memory_moves_to_other_hosts():
+    run = Run(2)
+    work = reserve_its_host(run)
+    # It moves while the reservation runs, and is loaded after it.
+    assert work.ended == 300 + SUSPENDS + 1000 - (200 - SUSPENDS)
+    assert 'migrating' in run.story['b']
+
+
+def test_without_migration_it_stays():
+    run = Run(2, Settings(durations=Durations(migration_rate=None)))
+    work = reserve_its_host(run)
+    assert 'migrating' not in run.story['b']
+    assert work.ended == 1300 + SUSPENDS + 1000 - (200 - SUSPENDS)
+
+
+def test_suspensions_on_a_host_do_not_overlap():
+    run = Run(1, vms=2)
+    leases = [run.submit(lease(name, 1, 1000)) for name in 'ab']
+    run.submit(lease('r', 2, 100, start=200, preemptible=False), at=50)
+    run.until(200)
+    assert sorted(one.served for one in leases) == [200 - 2 * SUSPENDS,
+                                                    200 - SUSPENDS]
+
+
+def test_with_one_storage_no_two_do_on_the_site():
+    run = Run(2, Settings(durations=Durations(shared=True)))
+    leases = [run.submit(lease(name, 1, 1000)) for name in 'ab']
+    run.submit(lease('r', 2, 100, start=200, preemptible=False), at=50)
+    run.until(200)
+    assert sorted(one.served for one in leases) == [200 - 2 * SUSPENDS,
+                                                    200 - SUSPENDS]
+
+
+# -- deadlines
+
+def test_a_deadline_is_met_as_early_as_can_be():
+    run = Run(1)
+    run.submit(lease('r', 1, 100, start=50, preemptible=False))
+    one = run.submit(lease('d', 1, 100, deadline=300))
+    run.until(1000)
+    assert times(one) == (150, 250)
+
+
+def test_a_deadline_that_cannot_be_met_is_rejected():
+    run = Run(1)
+    run.submit(lease('r', 1, 100, start=50, preemptible=False))
+    one = run.submit(lease('d', 1, 100, deadline=249))
+    assert one.state is State.REJECTED
+
+
+def test_the_most_urgent_goes_first():
+    """What has not begun is planned anew for it."""
+    run = Run(1, Settings(slack=1.0))
+    run.submit(lease('r', 1, 100, start=0, preemptible=False))
+    patient = run.submit(lease('d', 1, 100, deadline=1000))
+    assert patient.state is State.SCHEDULED
+    urgent = run.submit(lease('e', 1, 100, deadline=200))
+    run.until(1000)
+    assert times(urgent) == (100, 200)
+    assert times(patient) == (200, 300)
+
+
+def test_what_cannot_be_rearranged_stays_as_it_was():
+    run = Run(1, Settings(slack=1.0))
+    run.submit(lease('r', 1, 100, start=0, preemptible=False))
+    first = run.submit(lease('d', 1, 100, deadline=250))
+    second = run.submit(lease('e', 1, 100, deadline=260))
+    assert second.state is State.REJECTED
+    assert run.story['e'] == ['pending', 'rejected']
+    assert run.story['d'] == ['pending', 'scheduled']
+    run.until(1000)
+    assert times(first) == (100, 200)
+
+
+def test_who_has_slack_gives_way_and_is_in_time():
+    run = Run(1, Settings(preemption=MostSlack()))
+    patient = run.submit(lease('d', 1, 1000, deadline=5000))
+    urgent = run.submit(lease('e', 1, 100, start=400, deadline=520), at=10)
+    run.until(6000)
+    assert times(urgent) == (400, 500)
+    assert patient.served == 1000 and patient.ended <= 5000
+    assert patient.suspends == 1
+    assert run.story['d'][5:8] == ['suspending', 'suspended-pending',
+                                   'suspended-scheduled'] or (
+        'suspended-queued' not in run.story['d'])
+
+
+def test_who_would_be_late_does_not_give_way():
+    run = Run(1, Settings(preemption=MostSlack()))
+    run.submit(lease('d', 1, 1000, deadline=1100))
+    urgent = run.submit(lease('e', 1, 100, start=400, deadline=520), at=10)
+    assert urgent.state is State.REJECTED
+
+
+# -- hosts that differ
+
+def test_hosts_that_have_what_is_asked_for():
+    run = Run(Site(('CPU', 'Memory'), np.array([[100, 1024], [100, 1024]]),
+                   ({'arch': 'arm'}, {'arch': 'x86_64'})))
+    one = Lease('a', Terms((NodeSet(1, NEED, {'arch': 'x86_64'}),), 10), 0)
+    run.submit(one)
+    assert one.hosts.tolist() == [1]
+    none = Lease('b', Terms((NodeSet(1, NEED, {'arch': 'ppc'}),), 10), 0)
+    run.submit(none)
+    assert none.state is State.REJECTED
+
+
+def test_nodes_that_differ_in_one_lease():
+    run = Run(Site(('CPU', 'Memory'), np.array([[400, 1024], [100, 8192]])))
+    one = Lease('a', Terms((NodeSet(2, (100, 512)), NodeSet(1, (100, 4096))),
+                           10), 0)
+    run.submit(one)
+    assert one.state is State.ACTIVE
+    assert sorted(one.hosts.tolist()) == [0, 1]
+
+
+def test_nodes_that_differ_wait_until_all_fit():
+    run = Run(Site(('CPU', 'Memory'), np.array([[400, 1024], [100, 8192]])),
+              Settings(suspension=False))
+    run.submit(Lease('x', Terms((NodeSet(1, (100, 8192)),), 70), 0))
+    run.submit(Lease('y', Terms((NodeSet(1, (400, 1024)),), 50), 0))
+    one = Lease('a', Terms((NodeSet(2, (100, 512)), NodeSet(1, (100, 4096))),
+                           10), 0)
+    run.submit(one)
+    run.until(200)
+    assert times(one) == (70, 80)
+
+
+# -- prices
+
+def test_who_is_asked_for_too_much_refuses():
+    pricing = Adaptive(rate=2.0)
+    run = Run(1, Settings(pricing=pricing))
+    reserved = run.submit(lease('r', 1, 100, start=50, preemptible=False,
+                                user='anna', max_rate=1.0))
+    assert reserved.state is State.REJECTED_BY_USER
+    assert 'at 2 for a node and a second it is more than 1' in reserved.reason
+    assert run.story['r'] == ['pending', 'rejected-by-user']
+    # She is thought to pay half of what she has refused.
+    waiting = run.submit(lease('b', 1, 10, user='anna', max_rate=1.0))
+    assert waiting.state is State.ACTIVE
+    assert waiting.price == 1.0 * 10
+
+
+def test_what_there_is_no_room_for_says_nothing_of_prices():
+    pricing = Adaptive(rate=2.0)
+    run = Run(1, Settings(pricing=pricing))
+    run.submit(lease('r', 1, 100, start=50, preemptible=False))
+    for most in (1.0, 5.0):
+        none = run.submit(lease('s', 1, 100, start=50, preemptible=False,
+                                user='anna', max_rate=most))
+        assert none.state is State.REJECTED
+    # Whom r was sold to may pay more.
+    assert pricing.rate(none.terms) == 3.0
