@@ -384,7 +384,12 @@ class Agent:
         Its emulator and I/O threads run freely for a while, since suspend
         and migration happen there; its vCPUs go to the floor if a policy
         fails at the moment, or if it ``migrates`` and that would not end.
+        One that was ended here is ``killed``: Nova, which takes it for active
+        for some seconds yet, could only fail.
         """
+        if uuid in self.killed.reasons:
+            return {'ok': False, 'floored': False, 'killed': True,
+                    'reason': self.killed.reasons[uuid]}
         guest = self._guest(uuid)
         if guest is None:
             return {'ok': False, 'floored': False,

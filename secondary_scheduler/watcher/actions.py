@@ -228,7 +228,12 @@ class SecondaryAction(base.BaseAction):
             _('%(kind)s of %(uuid)s failed: %(why)s'), why))
 
     def _hand_over(self) -> None:
-        """Ask the agent to make way for Nova; its silence is no obstacle."""
+        """Ask the agent to make way for Nova; its silence is no obstacle.
+
+        What the agent has ended is left alone: Nova would put an instance in
+        ERROR that it suspends or moves before it has noticed, and nothing but
+        a hard reboot would bring that back.
+        """
         if self.source is None or 'ACTIVE' not in self.BEFORE:
             return
         try:
@@ -242,6 +247,9 @@ class SecondaryAction(base.BaseAction):
         except bus.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})
+            return
+        if answer.get('killed'):
+            self._fail(f'the agent has ended it ({answer.get("reason")})')
 
     def _ended(self) -> snapshot.Server:
         return _poller().wait(

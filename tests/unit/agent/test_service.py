@@ -269,6 +269,17 @@ class HandOver(Base):
                                    for i in report.instances])
         self.assertEqual(dirty, answer['dirty_mb'])
 
+    def test_one_that_was_ended_is_said_to_be(self):
+        guest, = (one for one in self.agent.domains.secondaries()
+                  if one.uuid == self.uuid)
+        self.agent.killed.note(guest, 'memory: 6 MiB left')
+        before = self.host.fingerprint()
+        answer = self.agent.hand_over(self.uuid)
+        self.assertTrue(answer['killed'])
+        self.assertFalse(answer['ok'])
+        self.assertEqual('memory: 6 MiB left', answer['reason'])
+        self.assertEqual(before, self.host.fingerprint())
+
     def test_unknown(self):
         answer = self.agent.hand_over('nobody')
         self.assertFalse(answer['ok'])

@@ -191,6 +191,16 @@ class OperationsTest(ActionCase):
         self.assertEqual([False], seen)
         self.assertTrue(inside.called)
 
+    def test_who_was_ended_is_left_alone(self):
+        """Nova, which has not noticed yet, would put it in ERROR."""
+        self.agents.hand_over.return_value = {
+            'ok': False, 'killed': True, 'reason': 'memory: 6 MiB left'}
+        for kind, more in ((actions.Suspend, {}),
+                           (actions.Migrate, {'target': 'h2'})):
+            self.assert_fails(kind, 'the agent has ended it (memory: 6 MiB',
+                              **more)
+        self.assertEqual([], self.cloud.calls)
+
     def test_silent_agent_is_no_obstacle(self):
         self.agents.hand_over.side_effect = bus.AgentUnreachable('gone')
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
