@@ -387,9 +387,10 @@ class Agent:
         One that was ended here is ``killed``: Nova, which takes it for active
         for some seconds yet, could only fail.
         """
-        if uuid in self.killed.reasons:
-            return {'ok': False, 'floored': False, 'killed': True,
-                    'reason': self.killed.reasons[uuid]}
+        for ended, reason in self.killed.reasons.items():
+            if ended == uuid:   # which may be anything
+                return {'ok': False, 'floored': False, 'killed': True,
+                        'reason': reason}
         guest = self._guest(uuid)
         if guest is None:
             return {'ok': False, 'floored': False,

@@ -248,7 +248,7 @@ class SecondaryAction(base.BaseAction):
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})
             return
-        if answer.get('killed'):
+        if answer.get('killed') is True:
             self._fail(f'the agent has ended it ({answer.get("reason")})')
 
     def _ended(self) -> snapshot.Server:
