@@ -71,14 +71,15 @@ def earlier_runs(status: Mapping[str, typing.Any], now: float
     the local trigger, would else let a policy become invalid.
     """
     try:
-        passed = now - float(status['monotonic'])
+        passed = int(now - float(status['monotonic']))
         runs = {str(one['policy']): int(one['failed'])
                 for one in status['policies']}
     except (KeyError, TypeError, ValueError, OverflowError):
         return {}
-    # The clock begins anew with the machine.
-    return {policy: failed + int(passed) for policy, failed in runs.items()
-            if failed > 0} if passed >= 0 else {}
+    if passed < 0:
+        return {}       # the clock began anew with the machine
+    return {policy: failed + passed for policy, failed in runs.items()
+            if failed > 0}
 
 
 class LocalTrigger:

@@ -124,6 +124,9 @@ class EarlierRuns(unittest.TestCase):
         for status in ({}, self.said(monotonic='x'), self.said(policies=3),
                        self.said(policies=[{'policy': 'b'}]),
                        self.said(monotonic=float('nan')),
+                       self.said(monotonic=float('inf')),
+                       self.said(monotonic=float('-inf')),
+                       self.said(policies=[3]),
                        self.said(policies=[{'policy': 'b',
                                             'failed': float('inf')}])):
             self.assertEqual({}, local_trigger.earlier_runs(status, 103.0))
