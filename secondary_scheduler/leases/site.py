@@ -30,6 +30,9 @@ class Site:
         if self.capacity.shape[1] != len(self.resources):
             raise TermsError(f'{self.capacity.shape[1]} amounts for '
                              f'{len(self.resources)} resources')
+        if self.attributes and len(self.attributes) != len(self.capacity):
+            raise TermsError(f'attributes of {len(self.attributes)} hosts for '
+                             f'{len(self.capacity)}')
 
     @functools.cached_property
     def _memory(self) -> int | None:
@@ -46,7 +49,8 @@ class Site:
         if not nodes.attributes:
             return None
         wanted = nodes.attributes.items()
-        return np.array([wanted <= have.items() for have in self.attributes])
+        return np.array([wanted <= have.items() for have in self.attributes
+                         or [{}] * len(self.capacity)])
 
     def check(self, terms: Terms) -> None:
         """Raise TermsError if not even an empty site could hold a lease."""

@@ -1,6 +1,7 @@
 """``secondary-scheduler simulate swf``: any trace of jobs, run as leases."""
 
 from collections.abc import Sequence
+import dataclasses
 import pathlib
 import resource
 import time
@@ -75,4 +76,5 @@ def _reservations(path: pathlib.Path, need: tuple[int, ...]
         raise WorkloadError(f'{path}: its resources are '
                             + ' '.join(workload.site.resources) + ', not '
                             + ' '.join(RESOURCES))
-    return list(workload.requests)
+    return [dataclasses.replace(one, id=f'{path.stem}-{one.id}')
+            for one in workload.requests]

@@ -32,10 +32,9 @@ class LeaseSimulation:
                  requests: Sequence[Request]) -> None:
         self.scheduler = Scheduler(site, settings, notify=self._hear)
         self._arrivals = sorted(requests, key=lambda one: one.arrival)
-        self._runs: dict[str, int] = {one.id: one.runs for one in requests}
+        self._runs: dict[Lease, int] = {}
         self._ends: list[tuple[int, int, Lease, int]] = []
         self._order = itertools.count()
-        self.leases: list[Lease] = []
 
     def run(self, progress: Callable[[float], object] = _silent
             ) -> list[Outcome]:
@@ -60,11 +59,11 @@ class LeaseSimulation:
                     progress(coming / total)
             scheduler.fill()
         progress(1.0)
-        return [Outcome(one, self._runs[one.id]) for one in self.leases]
+        return [Outcome(one, runs) for one, runs in self._runs.items()]
 
     def _arrive(self, request: Request) -> None:
         lease = Lease(request.id, request.terms, request.arrival)
-        self.leases.append(lease)
+        self._runs[lease] = request.runs
         self.scheduler.submit(lease)
 
     def _next_end(self) -> int | None:
@@ -78,7 +77,7 @@ class LeaseSimulation:
 
     def _hear(self, lease: Lease, before: State) -> None:
         if lease.state is State.ACTIVE and lease.stay is not None:
-            left = self._runs[lease.id] - lease.served
+            left = self._runs[lease] - lease.served
             heapq.heappush(self._ends, (
                 self.scheduler.now + left, next(self._order), lease,
                 lease.stay.up))

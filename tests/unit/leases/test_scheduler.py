@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from secondary_scheduler.leases.durations import Durations
-from secondary_scheduler.leases.lease import Lease, NodeSet, Terms
+from secondary_scheduler.leases.lease import (
+    Lease,
+    NodeSet,
+    Terms,
+    TermsError,
+)
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.policies import MostSlack, NoPreemption
 from secondary_scheduler.leases.pricing import Adaptive
@@ -345,6 +350,15 @@ def test_hosts_that_have_what_is_asked_for():
     none = Lease('b', Terms((NodeSet(1, NEED, {'arch': 'ppc'}),), 10), 0)
     run.submit(none)
     assert none.state is State.REJECTED
+
+
+def test_a_site_without_attributes_has_none_to_offer():
+    run = Run(2)
+    one = Lease('a', Terms((NodeSet(1, NEED, {'arch': 'arm'}),), 10), 0)
+    run.submit(one)
+    assert one.state is State.REJECTED and 'room for 0' in one.reason
+    with pytest.raises(TermsError, match='attributes of 1 hosts for 2'):
+        Site(('CPU', 'Memory'), np.array([NEED, NEED]), ({},))
 
 
 def test_nodes_that_differ_in_one_lease():

@@ -15,6 +15,12 @@ JOBS = '\n'.join(
     f'{job} {submit} 0 {runs} {nodes} 0 -1 {nodes} {asked} -1 1 1 1 1 1 1 -1'
     ' -1' for job, submit, runs, nodes, asked in (
         (1, 0, 100, 1, 200), (2, 10, 30, 2, 50), (3, 20, 150, 1, 180)))
+XML = """<lease-workload><site><resource-types names="CPU Memory"/>
+<nodes><node-set><res type="CPU" amount="100"/></node-set></nodes></site>
+<lease-requests><lease-request arrival="00:00:00"><lease id="1">
+<nodes><node-set><res type="CPU" amount="100"/></node-set></nodes>
+<start><exact time="01:00:00"/></start><duration time="00:01:00"/>
+</lease></lease-request></lease-requests></lease-workload>"""
 RESERVED = "0 400 100 100 2 1 1024 0 'NONE.img' 600\n"
 
 
@@ -59,6 +65,16 @@ def test_figures_and_leases(files, capsys):
         ('some-1', 'reservation', '400', '500', '0 1'),
         ('2', 'best-effort', '170', '200', '0 1'),
         ('3', 'best-effort', '20', '170', '1')]
+
+
+def test_ids_of_the_trace_and_of_reservations_may_be_the_same(files, capsys):
+    """Each runs for as long as it does, and the table tells them apart."""
+    (files / 'more.lwf').write_text(XML)
+    simulate(capsys, files / 'jobs.swf', '--nodes', 2, '--reservations',
+             files / 'more.lwf', '--leases', files / 'leases.csv')
+    with open(files / 'leases.csv') as opened:
+        ran = {row['lease_id']: row['ran_s'] for row in csv.DictReader(opened)}
+    assert ran == {'1': '100', '2': '30', '3': '150', 'more-1': '60'}
 
 
 def test_the_table(files, capsys):
