@@ -37,8 +37,7 @@ def run(trace: pathlib.Path, reservations: pathlib.Path | None, name: str
     """Return the figures of a run, and what it took."""
     profile = lease_profiles.read(name)
     begun = time.process_time()
-    requests = [one.in_vms(profile.runtime_overhead, profile.boot_overhead)
-                for one in swf.read(trace, NEED)]
+    requests = profile.jobs(swf.read(trace, NEED))
     if reservations is not None:
         requests += lwf.read_text(reservations, 'r')
     outcomes = LeaseSimulation(SITE, profile.settings, requests).run()

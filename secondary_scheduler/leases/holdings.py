@@ -73,8 +73,8 @@ class Holdings:
         self.disks = Disks(1 if shared else self.table.hosts)
         self.queue: list[Waiting] = []
         self.staying: dict[int, Lease] = {}
-        # Of those that waited, who was promised a time ahead.
-        self.ahead: dict[int, Lease] = {}
+        # Of those that waited, who was promised a time.
+        self.promised: dict[int, Lease] = {}
         self._due: list[Due] = []
         self._order = itertools.count()
         self._notify = notify
@@ -95,9 +95,10 @@ class Holdings:
         else:
             self._heard.append((lease, before))
 
-    def enqueue(self, waiting: Waiting, state: State) -> None:
+    def enqueue(self, waiting: Waiting) -> None:
         """Let a lease wait for hosts, in the order of submission."""
-        self.become(waiting.lease, state)
+        self.become(waiting.lease, State.QUEUED if waiting.work.home is None
+                    else State.SUSPENDED_QUEUED)
         bisect.insort(self.queue, waiting, key=operator.attrgetter('rank'))
 
     def dequeue(self, lease: Lease) -> None:
@@ -108,6 +109,8 @@ class Holdings:
 
     def settle(self, lease: Lease, stay: Stay) -> None:
         """Give a lease its hosts from when its stay begins."""
+        self.become(lease, State.SCHEDULED if lease.home is None
+                    else State.SUSPENDED_SCHEDULED)
         self._take(stay)
         lease.stay = stay
         self.staying[lease.number] = lease
@@ -136,7 +139,7 @@ class Holdings:
         self._give(stay)
         lease.stay = None
         del self.staying[lease.number]
-        self.ahead.pop(lease.number, None)
+        self.promised.pop(lease.number, None)
         if lease.later is not None:
             self._give(lease.later)
             lease.later = None
@@ -150,13 +153,6 @@ class Holdings:
             self.table.take(dataclasses.replace(
                 stay.slot, start=self.now, end=end, tenants=0))
             self.plan(lease, None, FREE, end)
-
-    def succeed(self, lease: Lease) -> None:
-        """Let the promised stay take the place of one that is over."""
-        assert lease.stay is not None and lease.later is not None
-        self._give(lease.stay)
-        lease.stay, lease.later = lease.later, None
-        self.plan(lease, lease.stay, BEGIN, lease.stay.begin)
 
     def _take(self, stay: Stay) -> None:
         self.table.take(stay.slot)
@@ -175,8 +171,8 @@ class Holdings:
         That is said by InfeasibleError, which is raised again.
         """
         table, disks = self.table.copy(), self.disks.copy()
-        queue, staying, ahead = (list(self.queue), dict(self.staying),
-                                 dict(self.ahead))
+        queue, staying, promised = (list(self.queue), dict(self.staying),
+                                    dict(self.promised))
         before = [(one, {name: getattr(one, name) for name in _RESTORED})
                   for one in (lease, *(one.lease for one in queue),
                               *staying.values())]
@@ -185,7 +181,8 @@ class Holdings:
             yield
         except InfeasibleError:
             self.table, self.disks = table, disks
-            self.queue, self.staying, self.ahead = queue, staying, ahead
+            self.queue, self.staying = queue, staying
+            self.promised = promised
             for one, fields in before:
                 for name, value in fields.items():
                     setattr(one, name, value)

@@ -52,7 +52,7 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
     next (Algorithm 1, with what DEF-2 and DEF-3 put right).
     """
     ranked: Ints | None = None
-    placed: list[Ints] = []
+    placed: dict[int, Ints] = {}
     held: list[Slot] = []
     try:
         # The largest have the least choice, so they choose first.
@@ -68,18 +68,17 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
                 tenants, free, changes = table.at(start)
                 ranked = order(tenants, free,
                                np.minimum(changes - start, duration))
-            placed.append(_fill(room, one.number, ranked))
+            placed[index] = _fill(room, one.number, ranked)
             if len(terms.nodes) > 1:
-                held.append(slot((one,), placed[-1:], start, start + least))
+                held.append(slot((one,), (placed[index],), start,
+                                 start + least))
                 table.take(held[-1])
     finally:
         for one_held in held:
             table.give(one_held)
-    indices = _largest_first(terms.nodes, table)
-    vms_of = tuple(placed[indices.index(index)]
-                   for index in range(len(terms.nodes)))
-    whole = slot(terms.nodes, vms_of, start, start + least)
-    return Placement(vms_of, table.until(whole.hosts, whole.amounts, start))
+    vms = tuple(placed[index] for index in range(len(terms.nodes)))
+    whole = slot(terms.nodes, vms, start, start + least)
+    return Placement(vms, table.until(whole.hosts, whole.amounts, start))
 
 
 def stay(table: SlotTable, terms: Terms, start: int, least: int,

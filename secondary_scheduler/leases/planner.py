@@ -60,10 +60,9 @@ class Planner:
     def check(self, terms: Terms) -> None:
         """Raise TermsError if not even an empty site could hold a lease."""
         self._site.check(terms)
-        empty = SlotTable(self._site.capacity)
         if len(terms.nodes) > 1 and mapping.place(
-                empty, terms, 0, 1, 1, [self._site.usable(one) for one
-                                        in terms.nodes]) is None:
+                SlotTable(self._site.capacity), terms, 0, 1, 1,
+                self._usable(terms)) is None:
             raise TermsError('its nodes fit the site each kind by itself, but '
                              'not all of them together')
 

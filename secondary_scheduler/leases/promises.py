@@ -41,9 +41,7 @@ class Promises:
     def withdraw(self, lease: Lease) -> None:
         """Put a lease that holds nothing yet back into the queue."""
         self._holdings.drop(lease)
-        self._holdings.enqueue(
-            self._planner.waiting(lease), State.QUEUED if lease.home is None
-            else State.SUSPENDED_QUEUED)
+        self._holdings.enqueue(self._planner.waiting(lease))
 
     # -- an exact start
 
@@ -77,7 +75,6 @@ class Promises:
             return False
         down = start + work.remaining
         end = start + self._planner.whole(work)
-        self._holdings.become(lease, State.SCHEDULED)
         self._holdings.settle(lease, Stay(
             start, start, down, end, place.vms,
             mapping.slot(work.terms.nodes, place.vms, start, end)))
@@ -214,8 +211,6 @@ class Promises:
         stay = self._by_deadline(work, start)
         if stay is None:
             return False
-        self._holdings.become(lease, State.SCHEDULED if lease.home is None
-                              else State.SUSPENDED_SCHEDULED)
         self._holdings.settle(lease, stay)
         return True
 

@@ -134,7 +134,7 @@ class Scheduler:
         """Queue a lease, or promise it what it asks for, if that can be."""
         if lease.terms.kind is not Kind.BEST_EFFORT:
             return self._promises.make(lease)
-        self._holdings.enqueue(self._planner.waiting(lease), State.QUEUED)
+        self._holdings.enqueue(self._planner.waiting(lease))
         return True
 
     def _could(self, lease: Lease) -> bool:
@@ -162,7 +162,7 @@ class Scheduler:
         self._leave(lease)
         if now < stay.down:
             # What was promised for later can perhaps be had sooner.
-            for waiting in tuple(self._holdings.ahead.values()):
+            for waiting in tuple(self._holdings.promised.values()):
                 self._promises.withdraw(waiting)
 
     def advance(self, now: int) -> None:
@@ -176,7 +176,7 @@ class Scheduler:
     def _begin(self, lease: Lease, stay: Stay) -> None:
         if not lease.ahead:
             return      # it has begun when its time came
-        self._holdings.ahead.pop(lease.number, None)
+        self._holdings.promised.pop(lease.number, None)
         become = self._holdings.become
         lease.hosts = stay.slot.hosts
         if lease.home is None:
@@ -212,27 +212,23 @@ class Scheduler:
         elif stay.loses:
             lease.served, lease.started = 0, None
             lease.requeues += 1
-            self._release(lease, State.QUEUED)
+            self._release(lease)
         else:
             self._leave(lease)
 
     def _end(self, lease: Lease, stay: Stay) -> None:
         lease.home, lease.saved_at = stay.vms, self.now
         self._holdings.become(lease, State.SUSPENDED_PENDING)
-        self._release(lease, State.SUSPENDED_QUEUED)
+        self._release(lease)
 
-    def _release(self, lease: Lease, queued: State) -> None:
-        """Let a lease that had to give way go on as promised, or wait."""
-        if lease.later is None:
-            self._holdings.drop(lease)
-            self._holdings.enqueue(self._planner.waiting(lease), queued)
-            return
-        if queued is State.QUEUED:
-            self._holdings.become(lease, State.QUEUED)
-            self._holdings.become(lease, State.SCHEDULED)
-        else:
-            self._holdings.become(lease, State.SUSPENDED_SCHEDULED)
-        self._holdings.succeed(lease)
+    def _release(self, lease: Lease) -> None:
+        """Let a lease that had to give way wait, or go on as promised."""
+        later = lease.later
+        self._holdings.drop(lease)
+        self._holdings.enqueue(self._planner.waiting(lease))
+        if later is not None:
+            self._holdings.dequeue(lease)
+            self._holdings.settle(lease, later)
 
     def _leave(self, lease: Lease) -> None:
         """A lease is over; its hosts are free once its VMs are shut down."""
@@ -252,7 +248,7 @@ class Scheduler:
         self._holdings.queue = left
         for index, waiting in enumerate(queue):
             if (glance.may_start(waiting) and self._start(waiting)) or (
-                    (limit is None or len(self._holdings.ahead) < limit)
+                    (limit is None or len(self._holdings.promised) < limit)
                     and self._promise(waiting)):
                 glance.forget()
                 continue
@@ -278,12 +274,10 @@ class Scheduler:
         if stay is None:
             return False
         self._settle(waiting.lease, stay)
-        self._holdings.ahead[waiting.lease.number] = waiting.lease
+        self._holdings.promised[waiting.lease.number] = waiting.lease
         return True
 
     def _settle(self, lease: Lease, stay: Stay) -> None:
-        self._holdings.become(lease, State.SCHEDULED if lease.home is None
-                              else State.SUSPENDED_SCHEDULED)
         self._holdings.settle(lease, stay)
         if stay.begin <= self.now:
             self._begin(lease, stay)

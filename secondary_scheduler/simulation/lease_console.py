@@ -38,8 +38,7 @@ def simulate_swf(file: str, reservations: Sequence[str], nodes: int,
     begun = time.process_time()
     try:
         chosen = lease_profiles.read(profile, [pair(one) for one in changes])
-        requests = [one.in_vms(chosen.runtime_overhead, chosen.boot_overhead)
-                    for one in swf.read(pathlib.Path(file), need)]
+        requests = chosen.jobs(swf.read(pathlib.Path(file), need))
         for path in reservations:
             requests += _reservations(pathlib.Path(path), need)
         site = Site(RESOURCES, np.tile(np.array(need, dtype=np.int64),

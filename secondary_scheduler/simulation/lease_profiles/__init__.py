@@ -3,7 +3,7 @@
 The thesis's are here by name; any other file will do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import pathlib
 
@@ -12,6 +12,7 @@ from oslo_config import cfg
 from secondary_scheduler.conf import leases
 from secondary_scheduler.leases import settings
 from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.simulation.workloads.requests import Request
 
 _FOLDER = pathlib.Path(__file__).parent
 _OPTS = [
@@ -34,6 +35,11 @@ class Profile:
     settings: Settings
     runtime_overhead: float
     boot_overhead: int
+
+    def jobs(self, requests: Iterable[Request]) -> list[Request]:
+        """Return requests for jobs as they are when run in its VMs."""
+        return [one.in_vms(self.runtime_overhead, self.boot_overhead)
+                for one in requests]
 
 
 def names() -> list[str]:
