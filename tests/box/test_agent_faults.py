@@ -64,8 +64,25 @@ NOTICED_S = 40
 KILLS = 50
 #: How long operations go on, and how long an owner insists.
 OPERATIONS_S, INSISTS_S = 150, 30
-#: Of Debian's package libfaketime.
-FAKETIME = '*/faketime/libfaketimeMT.so.1'
+#: A clock of the agent's own: what Python takes for the time, and as much
+#: more as a file says, which is looked at once a second.
+CLOCK = '''\
+import time
+
+real, step, seen = time.time, 0.0, 0.0
+
+
+def shifted():
+    global step, seen
+    if time.monotonic() - seen > 1:
+        seen = time.monotonic()
+        with open({path!r}) as opened:
+            step = float(opened.read() or 0)
+    return real() + step
+
+
+time.time = shifted
+'''
 
 
 def said(host):
@@ -124,6 +141,11 @@ class Stage:
         """
         return said(self.host).stat().st_mtime > (
             time.time() - 4 if since is None else since)
+
+    def crash(self):
+        """Kill the agent, and do what its unit does then (ExecStopPost)."""
+        services.kill(self.agent)
+        shell.run([*box_hosts.agent(self.host, 'floor')])
 
     def restart_agent(self):
         """Let the agent read its options anew."""
@@ -286,7 +308,7 @@ def test_killed_at_random_instants(stage):
             for _ in range(kills):
                 time.sleep(rng.uniform(0, life))
                 controlled.append(stage.controls(began))
-                services.kill(stage.agent)
+                stage.crash()
                 began = time.time()
                 services.start(stage.agent)
     services.kill(stage.agent)
@@ -401,17 +423,15 @@ def another_clock(stage):
 
     It is the wall clock only, as an operator or NTP sets it.
     """
-    state = box_hosts.directory(stage.host)
-    step = state / 'clock'
-    step.write_text('+0')
+    code = box_hosts.directory(stage.host) / 'clock.d'
+    code.mkdir(exist_ok=True)
+    step = code / 'step'
+    step.write_text('0')
+    (code / 'sitecustomize.py').write_text(CLOCK.format(path=str(step)))
     services.kill(stage.agent)
-    library, = pathlib.Path('/usr/lib').glob(FAKETIME)
     try:
-        stage.start_agent(
-            f'LD_PRELOAD={library}', 'DONT_FAKE_MONOTONIC=1',
-            f'FAKETIME_TIMESTAMP_FILE={step}', 'FAKETIME_CACHE_DURATION=1',
-            'FAKETIME_DONT_RESET=1')
-        yield lambda seconds: step.write_text(f'{seconds:+d}')
+        stage.start_agent(f'PYTHONPATH={code}')
+        yield lambda seconds: step.write_text(str(seconds))
     finally:
         services.kill(stage.agent)
         stage.start_agent()

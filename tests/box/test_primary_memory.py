@@ -30,7 +30,7 @@ from tests.box.services import agent_status, wait_until
 FLAVOR, MEMORY_MB = 'test-primary', 256
 HOLDER, HELD_MB = 'test-holder', 240
 MEMBERS = [(f'test-holder-{n}', HOLDER, None) for n in range(4)]
-EMPTY_RUNS, FULL_RUNS = 3, 10
+EMPTY_RUNS, FULL_RUNS = 5, 10
 #: How much later a primary may have touched all of its memory, in seconds.
 LATER_S = 2.0
 #: With fewer a host is filled anew.
@@ -224,8 +224,9 @@ def test_a_primary_has_its_memory_at_once(cloud, owner, host):
                lambda: str(agent_status(host)), 1)
     wait_until(lambda: not agent_status(host)['killed'].keys() & members, 30,
                lambda: str(agent_status(host)['killed']))
-    for what in ('touch', 'whole'):
-        usual = statistics.median(getattr(one, what) for one in empty)
+    # An empty host takes up to so long for a boot, whoever else is there.
+    for what, choose in (('touch', statistics.median), ('whole', max)):
+        usual = choose(getattr(one, what) for one in empty)
         later = [getattr(one, what) - usual for one in full]
         print(f'{what}: {usual:.2f} s on the empty host; later by '
               + ', '.join(f'{one:.2f}' for one in later))

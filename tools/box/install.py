@@ -19,7 +19,7 @@ PACKAGES = [
     'libvirt-daemon', 'libvirt-daemon-driver-qemu', 'libvirt-clients',
     'libvirt-dev', 'pkg-config', 'gcc', 'python3-dev', 'python3-venv',
     'busybox-static', 'cpio', 'iproute2', 'util-linux', 'git',
-    'openssh-server', 'openssh-client', 'libfaketime']
+    'openssh-server', 'openssh-client']
 
 CONSTRAINTS = layout.HERE / 'constraints.txt'
 REQUIREMENTS = layout.HERE / 'requirements.txt'
