@@ -38,6 +38,27 @@ latest.
 How many leases of the queue are promised a time ahead, with ``backfilling``
 set to "intermediate".
 """),
+    cfg.StrOpt(
+        'order',
+        default='priority',
+        help="""
+In which order leases that wait are served, and preempted ones brought back: a
+driver of the namespace ``secondary_scheduler.lease_policies.order``.
+"priority": the highest priority first, among equals who waits longest; a lease
+of low priority may so wait for ever where others keep coming and going.
+"aged": as "priority", but a priority grows while its lease waits. "fcfs": who
+waits longest. It says nothing about who has to give way.
+"""),
+    cfg.FloatOpt(
+        'ageing',
+        default=1.0,
+        min=0.0,
+        mutable=True,
+        help="""
+Points of priority that a lease gains for each hour in which it waits, with
+``order`` set to "aged". With 1.0 one of priority 3 is served before those of
+priority 5 after two hours.
+"""),
     cfg.BoolOpt(
         'suspension',
         default=True,
@@ -56,6 +77,33 @@ How long a stretch of running that ends in a suspension has to be, as a
 multiple of what it costs: a lease begins before something reserved only if it
 can run at least this many times as long as it takes to suspend it (and to
 resume it, if it was suspended).
+"""),
+    cfg.StrOpt(
+        'admission',
+        default='accept-all',
+        help="""
+Who may have a lease at all, whether or not there is room for it: a driver of
+the namespace ``secondary_scheduler.lease_policies.admission``. "accept-all":
+everybody; "no-reservations": no lease with an exact start that is to come;
+"notice": these only if they are asked for ``reservation_notice`` seconds ahead.
+"""),
+    cfg.IntOpt(
+        'reservation_notice',
+        default=86400,
+        min=0,
+        help="""
+How many seconds before its start a reservation has to be asked for, with
+``admission`` set to "notice". The earlier reservations are known, the less has
+to be suspended for them.
+"""),
+    cfg.StrOpt(
+        'host_selection',
+        default='quietest',
+        help="""
+Which hosts are filled first, of those that will do: a driver of the namespace
+``secondary_scheduler.lease_policies.host_selection``. "quietest": few leases,
+much that is free, the lease's image near, and no change for long (Haizea's);
+"fullest": as few hosts as can be are in use; "in-order": hosts as they come.
 """),
     cfg.StrOpt(
         'preemption',
@@ -128,6 +176,15 @@ to what was measured on the site: what is reserved begins late if a suspension
 takes longer than was planned for.
 """),
     cfg.FloatOpt(
+        'suspend_margin',
+        default=0.3,
+        min=0.0,
+        help="""
+The share by which suspensions are planned to take longer than ``suspend_rate``
+says. What is reserved begins late if a suspension takes longer than planned
+nevertheless; a host whose suspension took less is free at once.
+"""),
+    cfg.FloatOpt(
         'resume_rate',
         default=50.0,
         min=0.001,
@@ -167,6 +224,44 @@ hosts are free only then.
                  ('shared', 'its memory is on a storage that all hosts see')),
         help="""
 Whether a suspended lease may be resumed on other hosts.
+"""),
+    cfg.StrOpt(
+        'preparation',
+        default='none',
+        choices=(('none', 'images are on all hosts, or come from a storage '
+                          'that all hosts see'),
+                 ('transfer', 'images are sent to hosts before a lease '
+                              'begins')),
+        help="""
+Whether the images of leases have to be sent to their hosts first. It takes its
+time, and one image is sent at a time; a lease begins only where its image is,
+and a reservation whose image cannot be there in time is refused.
+"""),
+    cfg.FloatOpt(
+        'image_bandwidth',
+        default=1000.0,
+        min=0.001,
+        help="""
+Mbit/s at which an image is sent, to one host or to many, with ``preparation``
+set to "transfer".
+"""),
+    cfg.StrOpt(
+        'image_reuse',
+        default='pool',
+        choices=(('none', 'each lease is sent its own copies'),
+                 ('transfers', 'leases with the same image share transfers'),
+                 ('pool', 'and hosts keep copies for later leases')),
+        help="""
+Who shares copies of an image, with ``preparation`` set to "transfer".
+"""),
+    cfg.IntOpt(
+        'image_pool',
+        default=20480,
+        min=0,
+        help="""
+MB of each host's disk for copies of images, with ``image_reuse`` set to
+"pool". When it is full, copies that no lease uses make way, those first on
+which leases counted least long.
 """),
     cfg.FloatOpt(
         'migration_rate',

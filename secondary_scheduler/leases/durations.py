@@ -21,7 +21,8 @@ class Durations:
     ``shared`` tells that memory is kept in one place for the whole site;
     ``command`` is what each command takes before it has an effect;
     ``migration_rate`` is how quickly saved memory moves to another host, 0 at
-    once, None not at all.
+    once, None not at all.  ``margin`` is the share by which suspensions are
+    planned longer than the model says, so that few take longer than that.
     """
 
     suspend_rate: float = 50.0
@@ -30,6 +31,7 @@ class Durations:
     command: float = 0.0
     shutdown: int = 0
     migration_rate: float | None = 100.0
+    margin: float = 0.0
 
     def suspend(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
         """Return how long it takes to save a lease that is so placed.
@@ -37,7 +39,8 @@ class Durations:
         ``vms`` holds, for each node set, how many are on each host, and
         ``memory`` how many MB each of them has.
         """
-        return math.ceil(self.transfer(vms, memory, self.suspend_rate))
+        return math.ceil(self.transfer(vms, memory, self.suspend_rate)
+                         * (1 + self.margin))
 
     def resume(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
         """Return how long it takes to load a lease that is to be so placed."""
@@ -52,13 +55,18 @@ class Durations:
         most = np.sum(megabytes) if self.shared else np.max(megabytes)
         return number * self.command + float(most) / rate
 
-    def shortest(self, numbers: Sequence[int], memory: Sequence[int],
-                 rate: float) -> int:
-        """Return the least that a transfer takes, wherever the VMs are."""
-        number = sum(numbers)
+    def overheads(self, numbers: Sequence[int], memory: Sequence[int]
+                  ) -> tuple[int, int]:
+        """Return the least that loading and saving takes, wherever VMs are."""
+        seconds = self._least(numbers, memory, self.suspend_rate)
+        return (math.ceil(self._least(numbers, memory, self.resume_rate)),
+                math.ceil(seconds * (1 + self.margin)))
+
+    def _least(self, numbers: Sequence[int], memory: Sequence[int],
+               rate: float) -> float:
         most = (sum(n * size for n, size in zip(numbers, memory, strict=True))
                 if self.shared else max(memory))
-        return math.ceil(number * self.command + most / rate)
+        return sum(numbers) * self.command + most / rate
 
     def migration(self, before: Sequence[Ints], after: Sequence[Ints],
                   memory: Sequence[int]) -> int | None:

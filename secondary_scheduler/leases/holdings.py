@@ -9,7 +9,9 @@ import itertools
 import operator
 import typing
 
+from secondary_scheduler.leases import states
 from secondary_scheduler.leases.disks import Disks
+from secondary_scheduler.leases.images import Images, Preparation
 from secondary_scheduler.leases.lease import Lease, Stay, Work
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
@@ -37,18 +39,13 @@ class Waiting:
     """A lease in the queue, and what is left to do of it.
 
     ``least`` is for how many seconds hosts must be free for it to be worth
-    it, and ``delays`` in how many it could begin: where it is, and elsewhere.
+    it; the lowest ``rank`` is served first.
     """
 
     lease: Lease
     work: Work
     least: int
-    delays: tuple[int, ...]
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Order of submission."""
-        return self.lease.submitted, self.lease.number
+    rank: tuple[float, float, int]
 
 
 class InfeasibleError(Exception):
@@ -62,15 +59,19 @@ class InfeasibleError(Exception):
 class Holdings:
     """The hosts of a site, and the leases that hold or await them.
 
-    ``shared`` tells that memory is saved in one place for the whole site.
+    ``shared`` tells that memory is saved in one place for the whole site;
+    without ``preparation`` images are on all hosts.
     ``notify`` is told of each lease that entered a state, and which it was in.
     """
 
-    def __init__(self, site: Site, shared: bool, now: int,
+    def __init__(self, site: Site, shared: bool,
+                 preparation: Preparation | None, now: int,
                  notify: Callable[[Lease, State], object]) -> None:
         self.now = now
         self.table = SlotTable(site.capacity, now)
         self.disks = Disks(1 if shared else self.table.hosts)
+        self.images = (None if preparation is None else
+                       Images(preparation, self.table.hosts, now))
         self.queue: list[Waiting] = []
         self.staying: dict[int, Lease] = {}
         # Of those that waited, who was promised a time.
@@ -85,6 +86,17 @@ class Holdings:
         self.now = now
         self.table.advance(now)
         self.disks.advance(now)
+        if self.images is not None:
+            for lease in self.images.advance(now):
+                self._prepare(lease)
+
+    def _prepare(self, lease: Lease) -> None:
+        """Something that is sent for a lease has begun or has arrived."""
+        assert self.images is not None
+        found = self.images.progress(lease)
+        if lease.state is State.SCHEDULED and found is State.PREPARING or (
+                lease.state in states.COMING and found is State.READY):
+            self.become(lease, found)
 
     def become(self, lease: Lease, state: State) -> None:
         """Let a lease enter a state, and tell."""
@@ -96,7 +108,7 @@ class Holdings:
             self._heard.append((lease, before))
 
     def enqueue(self, waiting: Waiting) -> None:
-        """Let a lease wait for hosts, in the order of submission."""
+        """Let a lease wait for hosts, in the queue's order."""
         self.become(waiting.lease, State.QUEUED if waiting.work.home is None
                     else State.SUSPENDED_QUEUED)
         bisect.insort(self.queue, waiting, key=operator.attrgetter('rank'))
@@ -112,6 +124,9 @@ class Holdings:
         self.become(lease, State.SCHEDULED if lease.home is None
                     else State.SUSPENDED_SCHEDULED)
         self._take(stay)
+        if self.images is not None and self.images.wanted(lease.work):
+            self.images.assign(lease, stay)
+            self._prepare(lease)
         lease.stay = stay
         self.staying[lease.number] = lease
         self.plan(lease, stay, BEGIN, stay.begin)
@@ -124,7 +139,10 @@ class Holdings:
         lease.stay = stay
         if lease.state is State.RESUMING:
             self.plan(lease, stay, UP, stay.up)
-        self.plan(lease, stay, DOWN, stay.down)
+        if lease.state is State.SUSPENDING:
+            self.plan(lease, stay, END, stay.end)
+        else:
+            self.plan(lease, stay, DOWN, stay.down)
 
     def promise(self, lease: Lease, stay: Stay) -> None:
         """Give a lease hosts for the time after its present stay."""
@@ -143,16 +161,24 @@ class Holdings:
         if lease.later is not None:
             self._give(lease.later)
             lease.later = None
+        if self.images is not None and lease.home is None:
+            self.images.withdraw(lease)
         return stay
 
     def leave(self, lease: Lease, seconds: int) -> None:
         """Take a lease's hosts from it, so many seconds from now."""
         stay = self.drop(lease)
+        self.forget(lease)
         end = min(self.now + seconds, stay.end)
         if end > self.now:
             self.table.take(dataclasses.replace(
                 stay.slot, start=self.now, end=end, tenants=0))
             self.plan(lease, None, FREE, end)
+
+    def forget(self, lease: Lease) -> None:
+        """A lease is over."""
+        if self.images is not None:
+            self.images.leave(lease)
 
     def _take(self, stay: Stay) -> None:
         self.table.take(stay.slot)
@@ -171,6 +197,7 @@ class Holdings:
         That is said by InfeasibleError, which is raised again.
         """
         table, disks = self.table.copy(), self.disks.copy()
+        images = None if self.images is None else self.images.copy()
         queue, staying, promised = (list(self.queue), dict(self.staying),
                                     dict(self.promised))
         before = [(one, {name: getattr(one, name) for name in _RESTORED})
@@ -180,7 +207,7 @@ class Holdings:
         try:
             yield
         except InfeasibleError:
-            self.table, self.disks = table, disks
+            self.table, self.disks, self.images = table, disks, images
             self.queue, self.staying = queue, staying
             self.promised = promised
             for one, fields in before:
@@ -209,12 +236,14 @@ class Holdings:
         """Return when something is due next."""
         while self._due and self._due[0].lease.stay is not self._due[0].stay:
             heapq.heappop(self._due)    # planned otherwise since
-        return self._due[0].time if self._due else None
+        times = [self._due[0].time] if self._due else []
+        sent = None if self.images is None else self.images.next_time()
+        return min([*times, *([] if sent is None else [sent])], default=None)
 
     def due(self, now: int) -> Iterator[Due]:
         """Yield what is due up to now, in order; time passes with it."""
         while (time := self.next_time()) is not None and time <= now:
-            due = heapq.heappop(self._due)
-            self.tick(max(due.time, self.now))
-            yield due
+            self.tick(max(time, self.now))
+            if self._due and self._due[0].time <= time:
+                yield heapq.heappop(self._due)
         self.tick(max(now, self.now))

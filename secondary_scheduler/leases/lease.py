@@ -47,7 +47,8 @@ class Terms:
     ``start`` is no earlier than which it is to start, and ``deadline`` by
     when all of ``duration`` is to be delivered; a start is exact if the
     deadline leaves no choice, or if there is none.  ``max_rate`` is the most
-    that is paid for a node and a second (None: whatever is asked).
+    that is paid for a node and a second (None: whatever is asked).  The
+    higher the ``priority`` the sooner it is served, where that counts.
     """
 
     nodes: tuple[NodeSet, ...]
@@ -60,6 +61,7 @@ class Terms:
     image: str | None = None
     image_mb: int = 0
     max_rate: float | None = None
+    priority: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.nodes or any(one.number < 1 for one in self.nodes):
@@ -128,9 +130,11 @@ class Work:
 
     ``remaining``, ``load_s`` and ``save_s`` in seconds: of running, and the
     least that loading and saving its memory takes.  ``home`` is where the
-    memory is, from ``since`` on; None if there is none to load.
+    memory is, from ``since`` on; None if there is none to load.  ``lease`` is
+    the lease's number.
     """
 
+    lease: int
     terms: Terms
     remaining: int
     load_s: int
@@ -146,7 +150,8 @@ class Lease:
     ``served`` is for how long its VMs have run, without what was lost.  It is
     in ``stay``, or is to be; ``later`` is what it was promised for the time
     after that.  Its memory is at ``home``, on disks, since ``saved_at``.
-    ``price`` is what it was offered at.
+    ``price`` is what it was offered at.  It is not to run while it is
+    ``paused``.
     """
 
     id: str
@@ -169,6 +174,7 @@ class Lease:
     suspended_s: int = 0
     hosts: Ints = dataclasses.field(
         default_factory=lambda: np.zeros(0, dtype=np.int64))
+    paused: bool = False
     reason: str = ''
     price: float = 0.0
 
@@ -180,16 +186,17 @@ class Lease:
     @property
     def work(self) -> Work:
         """What is left to do, now that it does not run."""
-        return Work(self.terms, self.terms.duration - self.served,
+        return Work(self.number, self.terms,
+                    self.terms.duration - self.served,
                     0 if self.home is None else self.load_s, self.save_s,
                     self.home)
 
     def work_after(self, stay: Stay) -> Work:
         """Return what is left to do after a stay that saves or loses."""
         if stay.loses:
-            return Work(self.terms, self.terms.duration, 0, self.save_s,
-                        None, stay.end)
-        return Work(self.terms, self.terms.duration - self.served
+            return Work(self.number, self.terms, self.terms.duration, 0,
+                        self.save_s, None, stay.end)
+        return Work(self.number, self.terms, self.terms.duration - self.served
                     - (stay.down - stay.up), self.load_s, self.save_s,
                     stay.vms, stay.end)
 

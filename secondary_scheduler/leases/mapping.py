@@ -9,19 +9,9 @@ from secondary_scheduler.leases.lease import NodeSet, Terms
 from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import Bools, Ints
 
-#: Host selection: from leases on each host, what is free there, shape
-#: (resources, hosts), and for how long nothing changes, to the hosts' order.
+#: From leases on each host, what is free there, shape (resources, hosts), and
+#: for how long nothing changes, to the hosts' order.
 Order = Callable[[Ints, Ints, Ints], Ints]
-
-
-def quietest(tenants: Ints, free: Ints, unchanged: Ints) -> Ints:
-    """Order hosts as Haizea 4.2: few leases, much free, no change for long.
-
-    Hosts that are alike keep their order.
-    """
-    most = np.maximum(free.max(axis=1), 1)
-    return np.lexsort((-unchanged, -(free / most[:, None]).sum(axis=0),
-                       tenants))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +32,7 @@ def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
 
 
 def place(table: SlotTable, terms: Terms, start: int, duration: int,
-          least: int, usable: Sequence[Bools | None], order: Order = quietest
+          least: int, usable: Sequence[Bools | None], order: Order
           ) -> Placement | None:
     """Place all VMs of a lease from ``start`` on; None if they do not fit.
 

@@ -11,6 +11,7 @@ import numpy as np
 from secondary_scheduler.leases import mapping
 from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.holdings import Holdings, Waiting
+from secondary_scheduler.leases.images import Images, Preparation
 from secondary_scheduler.leases.lease import (
     Kind,
     Lease,
@@ -19,8 +20,15 @@ from secondary_scheduler.leases.lease import (
     TermsError,
     Work,
 )
-from secondary_scheduler.leases.policies import LeastRun, Preemption
+from secondary_scheduler.leases.ordering import Order, Priority
+from secondary_scheduler.leases.policies import (
+    AcceptAll,
+    Admission,
+    LeastRun,
+    Preemption,
+)
 from secondary_scheduler.leases.pricing import Pricing
+from secondary_scheduler.leases.selection import HostSelection, Quietest
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.table import SlotTable
 from secondary_scheduler.leases.types import NEVER, Bools, Ints
@@ -35,7 +43,8 @@ class Settings:
     ``suspension`` tells that best-effort leases may be suspended; a stretch
     of running that ends in a suspension takes at least the overheads of it
     and ``worthwhile`` times these.  A deadline lease with no more ``slack``
-    than this may make others give way.  Without ``pricing`` all is free.
+    than this may make others give way.  Without ``pricing`` all is free, and
+    without ``preparation`` images are on all hosts.
     """
 
     reservations: int | None = 1
@@ -43,9 +52,12 @@ class Settings:
     worthwhile: float = 1.0
     slack: float = 2.0
     durations: Durations = Durations()
+    order: Order = Priority()
+    admission: Admission = AcceptAll()
     preemption: Preemption = LeastRun()
-    order: mapping.Order = mapping.quietest
+    selection: HostSelection = Quietest()
     pricing: Pricing | None = None
+    preparation: Preparation | None = None
 
 
 class Planner:
@@ -62,18 +74,15 @@ class Planner:
         self._site.check(terms)
         if len(terms.nodes) > 1 and mapping.place(
                 SlotTable(self._site.capacity), terms, 0, 1, 1,
-                self._usable(terms)) is None:
+                [self._site.usable(one) for one in terms.nodes],
+                self._order(self._nearby())) is None:
             raise TermsError('its nodes fit the site each kind by itself, but '
                              'not all of them together')
 
     def overheads(self, terms: Terms) -> tuple[int, int]:
         """Return the least that it takes to load and to save a lease."""
-        durations = self._settings.durations
-        memory = self._site.memory_of(terms)
-        return (durations.shortest(terms.numbers, memory,
-                                   durations.resume_rate),
-                durations.shortest(terms.numbers, memory,
-                                   durations.suspend_rate))
+        return self._settings.durations.overheads(
+            terms.numbers, self._site.memory_of(terms))
 
     def saving(self, terms: Terms, vms: tuple[Ints, ...]) -> int:
         """Return how long it takes to save a lease where it is."""
@@ -103,16 +112,50 @@ class Planner:
     def waiting(self, lease: Lease) -> Waiting:
         """Return a lease as it waits in the queue."""
         work = lease.work
-        return Waiting(lease, work, self.least(work), self.delays(work))
+        rank = self._settings.order.rank(lease.terms.priority,
+                                         lease.submitted)
+        return Waiting(lease, work, self.least(work), (*rank, lease.number))
 
     def _stuck(self, work: Work) -> bool:
         """Tell whether a lease can only go on where its memory is."""
         return (work.home is not None
                 and self._settings.durations.migration_rate is None)
 
-    def _usable(self, terms: Terms) -> list[Bools | None]:
-        """Return which hosts each node set may use (None: all)."""
-        return [self._site.usable(one) for one in terms.nodes]
+    def _images(self, work: Work) -> Images | None:
+        """Return the images, if a lease needs one of them."""
+        images = self._holdings.images
+        return images if images is not None and images.wanted(work) else None
+
+    def sending(self, terms: Terms) -> int:
+        """Return how long it takes to send a lease's image."""
+        preparation = self._settings.preparation
+        return 0 if preparation is None else preparation.seconds(terms)
+
+    def _usable(self, work: Work, time: int) -> list[Bools | None]:
+        """Return which hosts each node set may use then (None: all)."""
+        masks = [self._site.usable(one) for one in work.terms.nodes]
+        images = self._images(work)
+        if images is None:
+            return masks
+        there = images.reachable(work, time)
+        return [there if mask is None else mask & there for mask in masks]
+
+    def _distance(self, work: Work, time: int) -> Ints:
+        images = self._images(work)
+        return (self._nearby() if images is None
+                else images.distance(work, time))
+
+    def _nearby(self) -> Ints:
+        return np.zeros(self._holdings.table.hosts, dtype=np.int64)
+
+    def _order(self, distance: Ints) -> mapping.Order:
+        return lambda tenants, free, unchanged: self._settings.selection.order(
+            tenants, free, unchanged, distance)
+
+    def _moving(self, terms: Terms) -> tuple[int, ...]:
+        """Return how many MB of each VM have to move to another host."""
+        image = 0 if self._holdings.images is None else terms.image_mb
+        return tuple(memory + image for memory in self._site.memory_of(terms))
 
     def place(self, table: SlotTable, work: Work, time: int, least: int
               ) -> mapping.Placement | None:
@@ -120,15 +163,28 @@ class Planner:
         if work.home is not None and self._stuck(work):
             return mapping.stay(table, work.terms, time, least, work.home)
         return mapping.place(table, work.terms, time, self.whole(work), least,
-                             self._usable(work.terms), self._settings.order)
+                             self._usable(work, time),
+                             self._order(self._distance(work, time)))
 
-    def delays(self, work: Work) -> tuple[int, ...]:
-        """Return in how many seconds it could begin: here, and elsewhere."""
+    def times(self, work: Work) -> tuple[int, ...]:
+        """Return when, from now on, there are more hosts to begin on.
+
+        Now where its memory or its image is, later where it has to be sent.
+        """
+        now, images = self._holdings.now, self._images(work)
+        if images is not None:
+            return tuple(np.unique(images.ready(work)).tolist())
         if work.home is None:
-            return (0,)
-        nearest = self._settings.durations.nearest(
-            self._site.memory_of(work.terms))
-        return (0, nearest) if nearest else (0,)
+            return (now,)
+        nearest = self._settings.durations.nearest(self._moving(work.terms))
+        return (now, now + nearest) if nearest else (now,)
+
+    def soonest(self, work: Work, time: int) -> int:
+        """Return from when on saved memory can be anywhere, not before a time.
+        """
+        now = self._holdings.now
+        moving = 0 if work.home is None else self.times(work)[-1] - now
+        return max(time, work.since, now) + moving
 
     def stay(self, work: Work, time: int) -> Stay | None:
         """Return how a lease could run from a time on, if it is worth it."""
@@ -139,7 +195,8 @@ class Planner:
             return None
         load, up = 0, time
         if work.home is not None:
-            moved = durations.migration(work.home, place.vms, memory)
+            moved = durations.migration(work.home, place.vms,
+                                        self._moving(work.terms))
             if moved is None:
                 return None
             soonest = max(holdings.now, work.since) + moved
@@ -179,7 +236,8 @@ class Planner:
             stay = self.stay(work, found)
             if stay is not None:
                 return stay
-            time = self._holdings.table.next_change(found)
+            time = min([self._holdings.table.next_change(found),
+                        *(one for one in self.times(work) if one > found)])
         return None
 
     def _possible(self, work: Work, after: int) -> int | None:
@@ -187,11 +245,11 @@ class Planner:
         if self._stuck(work):
             return after    # few places: each is tried
         table, least = self._holdings.table, self.least(work)
-        ready = []
-        for mask in self._usable(work.terms):
-            ready.append(np.zeros(table.hosts, dtype=np.int64))
-            if mask is not None:
-                ready[-1][~mask] = NEVER
+        images = self._images(work)
+        first = self._nearby() if images is None else images.ready(work)
+        masks = [self._site.usable(one) for one in work.terms.nodes]
+        ready = [first if mask is None else np.where(mask, first, NEVER)
+                 for mask in masks]
         time = after
         while True:
             before = time

@@ -12,6 +12,17 @@ _WEEK = 7 * 24 * 3600
 _MONTH = 31 * 24 * 3600
 
 
+class RefusedError(Exception):
+    """A lease is not let in; says why, and what would be."""
+
+
+class Admission(typing.Protocol):
+    """Who may have leases at all, whether or not there is room."""
+
+    def check(self, lease: Lease, now: int) -> None:
+        """Raise RefusedError if a lease is not let in."""
+
+
 class Preemption(typing.Protocol):
     """Who gives way to whom."""
 
@@ -25,6 +36,40 @@ class _Policy:
 
     def __init__(self, options: typing.Any = None) -> None:
         """Take no notice of options."""
+
+
+class AcceptAll(_Policy):
+    """Who fits may come in."""
+
+    def check(self, lease: Lease, now: int) -> None:
+        """Let a lease in."""
+
+
+class NoReservations(_Policy):
+    """Nobody gets hosts at an exact time that is to come."""
+
+    def check(self, lease: Lease, now: int) -> None:
+        """Refuse reservations."""
+        if lease.terms.kind is Kind.RESERVATION:
+            raise RefusedError('there are no reservations here; ask for a '
+                               'deadline, or for no time')
+
+
+class Notice:
+    """Reservations have to be asked for some time ahead (REQ-016)."""
+
+    def __init__(self, options: typing.Any) -> None:
+        """Read ``reservation_notice``, in seconds."""
+        self._notice: int = options.reservation_notice
+
+    def check(self, lease: Lease, now: int) -> None:
+        """Refuse reservations that come too late."""
+        start = lease.terms.start
+        if lease.terms.kind is Kind.RESERVATION and start is not None and (
+                start < now + self._notice):
+            raise RefusedError(
+                f'a reservation is asked for at least {self._notice} s ahead; '
+                f'from now on that is {now + self._notice}')
 
 
 class NoPreemption(_Policy):

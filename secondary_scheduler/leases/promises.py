@@ -4,6 +4,8 @@ Haizea 4.6 and 4.7, Algorithms 3 to 5.
 """
 
 import bisect
+from collections.abc import Callable
+import contextlib
 import dataclasses
 
 from secondary_scheduler.leases import mapping
@@ -12,6 +14,10 @@ from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.planner import Planner, Settings
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.table import Slot, SlotTable
+
+
+class UnpausableError(Exception):
+    """A lease cannot be paused; says why."""
 
 
 class Promises:
@@ -26,16 +32,21 @@ class Promises:
     def make(self, lease: Lease) -> bool:
         """Promise a lease what it asks for; tell whether that can be."""
         terms, now = lease.terms, self._holdings.now
-        start = now if terms.start is None or terms.immediate else terms.start
+        start = now if terms.start is None else terms.start
+        if terms.kind is Kind.IMMEDIATE:
+            soon = now + self._planner.sending(terms)
+            return any(self.exactly(lease, time)
+                       for time in self._planner.times(lease.work)
+                       if time <= soon)
         if terms.kind is not Kind.DEADLINE:
-            return start >= now and self._exactly(lease, start)
+            return start >= now and self.exactly(lease, start)
         assert terms.deadline is not None
         start = max(start, now)
         slack = (terms.deadline - start) / terms.duration
         return (
             (1 <= slack <= self._settings.slack
-             and self._exactly(lease, start))
-            or self._in_time(lease, lease.work, start)
+             and self.exactly(lease, start))
+            or self.in_time(lease, lease.work, start)
             or self._rearranged(lease, start))
 
     def withdraw(self, lease: Lease) -> None:
@@ -45,7 +56,7 @@ class Promises:
 
     # -- an exact start
 
-    def _exactly(self, lease: Lease, start: int) -> bool:
+    def exactly(self, lease: Lease, start: int) -> bool:
         """Give a lease hosts from ``start`` on; others may have to go."""
         work = lease.work
         if self._settle_at(lease, work, start):
@@ -98,7 +109,7 @@ class Promises:
             score = self._settings.preemption.score(
                 lease, other, start, self._holdings.now)
             if score >= 0 and (other.ahead
-                               or self._left_by(other, start) is not None):
+                               or self.left_by(other, start) is not None):
                 scored.append((-score, other.number, other))
         return [other for *_, other in sorted(scored,
                                               key=lambda one: one[:2])]
@@ -143,7 +154,7 @@ class Promises:
 
     # -- giving way
 
-    def _left_by(self, lease: Lease, time: int) -> Stay | None:
+    def left_by(self, lease: Lease, time: int) -> Stay | None:
         """Return how a lease that holds hosts could have left by a time."""
         stay = lease.stay
         assert stay is not None
@@ -169,12 +180,28 @@ class Promises:
             stay, down=time, end=time, loses=True,
             slot=dataclasses.replace(stay.slot, end=time))
 
+    def suspend(self, lease: Lease) -> None:
+        """Suspend a lease that holds hosts, as soon as that can be."""
+        stay = lease.stay
+        assert stay is not None
+        if not (self._settings.suspension and lease.terms.preemptible):
+            raise UnpausableError(f'lease {lease.id} cannot be suspended; it '
+                                  'can be cancelled')
+        if stay.saves:
+            return
+        save = self._planner.saving(lease.terms, stay.vms)
+        begin = max(self._holdings.now, stay.up) + 1
+        after = self.left_by(lease, save + self._holdings.disks.quiet_from(
+            stay.vms, begin, save))
+        if after is not None and after.end <= stay.end:
+            self._holdings.replace(lease, after)
+
     def _give_way(self, lease: Lease, time: int) -> None:
         """Make a lease leave by a time."""
         if lease.ahead:
             self.withdraw(lease)
             return
-        after = self._left_by(lease, time)
+        after = self.left_by(lease, time)
         if after is None:
             raise InfeasibleError(lease)
         self._holdings.replace(lease, after)
@@ -185,7 +212,7 @@ class Promises:
             return
         if lease.stay is None:
             self._holdings.dequeue(lease)
-            if not self._in_time(lease, lease.work, lease.terms.start or 0):
+            if not self.in_time(lease, lease.work, lease.terms.start or 0):
                 raise InfeasibleError(lease)
             return
         work = lease.work_after(lease.stay)
@@ -200,13 +227,12 @@ class Promises:
         """Return the first stay that ends by the deadline."""
         assert work.terms.deadline is not None
         stay = self._planner.earliest(
-            work, max(start, work.since, self._holdings.now)
-            + self._planner.delays(work)[-1],
+            work, self._planner.soonest(work, start),
             work.terms.deadline - work.remaining - work.load_s)
         return (stay if stay is not None
                 and stay.down <= work.terms.deadline else None)
 
-    def _in_time(self, lease: Lease, work: Work, start: int) -> bool:
+    def in_time(self, lease: Lease, work: Work, start: int) -> bool:
         """Give a lease the first hosts by which it meets its deadline."""
         stay = self._by_deadline(work, start)
         if stay is None:
@@ -217,11 +243,23 @@ class Promises:
     def _rearranged(self, lease: Lease, start: int) -> bool:
         """Plan all anew that has not begun, the most urgent first (Alg. 5).
 
+        That is who has least slack; if this does not do, whose deadline is
+        first, so that no lease is refused that the common order would take.
+        """
+        now = self._holdings.now
+        return self._reordered(lease, start, lambda one: (
+            ((one.terms.deadline or 0) - now) / one.terms.duration)
+        ) or self._reordered(lease, now, lambda one: one.terms.deadline or 0)
+
+    def _reordered(self, lease: Lease, after: int,
+                   urgency: Callable[[Lease], float]) -> bool:
+        """Plan anew, in this order, all that is to begin after a time.
+
         Who has no deadline has all the time, and waits again.
         """
         others = [one for one in self._holdings.staying.values()
                   if one.ahead and one.stay is not None
-                  and one.stay.begin > start
+                  and one.stay.begin > after
                   and one.terms.kind in (Kind.DEADLINE, Kind.BEST_EFFORT)]
         if not others:
             return False
@@ -233,13 +271,44 @@ class Promises:
                           if one.terms.kind is Kind.DEADLINE]
                 for other in urgent:
                     self._holdings.dequeue(other)
-                now = self._holdings.now
-                for one in sorted([*urgent, lease], key=lambda one: (
-                        ((one.terms.deadline or 0) - now)
-                        / one.terms.duration)):
-                    if not self._in_time(one, one.work,
-                                         max(one.terms.start or 0, now)):
+                for one in sorted([*urgent, lease], key=urgency):
+                    if not self.in_time(one, one.work, one.terms.start or 0):
                         raise InfeasibleError(one)
         except InfeasibleError:
             return False
         return True
+
+    # -- counter-offers
+
+    def later(self, lease: Lease) -> Stay | None:
+        """Return the first stay that a lease could have, whatever it asked.
+
+        An exact start may be had before hosts are free, where others end that
+        do not give way, or as soon as those that do can have left.
+        """
+        terms, work, now = lease.terms, lease.work, self._holdings.now
+        start = max(terms.start or 0, now)
+        sure = self._planner.earliest(work, self._planner.soonest(work, start))
+        if terms.kind is Kind.DEADLINE:
+            return sure
+        times = {start}
+        for other in self._holdings.staying.values():
+            assert other.stay is not None
+            times |= {other.stay.end, now + 1 + self._planner.saving(
+                other.terms, other.stay.vms)}
+        for time in sorted(times):
+            if start <= time and (sure is None or time < sure.begin):
+                found = self._tried(lease, time)
+                if found is not None:
+                    return found
+        return sure
+
+    def _tried(self, lease: Lease, start: int) -> Stay | None:
+        """Return the stay that a lease would get at a time."""
+        found = None
+        with contextlib.suppress(InfeasibleError), self._holdings.attempt(
+                lease):
+            if self.exactly(lease, start):
+                found = lease.stay
+            raise InfeasibleError(lease)
+        return found

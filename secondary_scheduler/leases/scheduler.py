@@ -5,11 +5,13 @@ What is planned comes true by itself in ``advance`` unless something else is
 reported before: that a lease ended early (``finish``), say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
+import dataclasses
 import itertools
 
 from secondary_scheduler.leases import states
+from secondary_scheduler.leases.glance import Glance
 from secondary_scheduler.leases.holdings import (
     BEGIN,
     DOWN,
@@ -23,51 +25,36 @@ from secondary_scheduler.leases.lease import (
     Kind,
     Lease,
     Stay,
+    Terms,
     TermsError,
 )
 from secondary_scheduler.leases.planner import Planner, Settings
+from secondary_scheduler.leases.policies import RefusedError
 from secondary_scheduler.leases.pricing import price
-from secondary_scheduler.leases.promises import Promises
+from secondary_scheduler.leases.promises import Promises, UnpausableError
+from secondary_scheduler.leases.repairs import Repairs
 from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.states import State
-from secondary_scheduler.leases.table import SlotTable
-
-
-class _Glance:
-    """Tells quickly for which of many leases there is too little room.
-
-    Most of a long queue cannot begin, pass after pass.
-    """
-
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
-        self._places: dict[tuple[tuple[int, ...], int], list[int]] = {}
-
-    def forget(self) -> None:
-        """Something has changed."""
-        self._places.clear()
-
-    def may_start(self, waiting: Waiting) -> bool:
-        """Tell whether each node set of a lease, by itself, fits now."""
-        for delay in waiting.delays:
-            time = self._holdings.now + delay
-            for one in waiting.work.terms.nodes:
-                key = one.need, time
-                stand = self._places.get(key)
-                if stand is None:
-                    stand = self._places[key] = (
-                        self._holdings.table.places(*key).tolist())
-                if (len(stand) < one.number
-                        or stand[one.number - 1]
-                        < time + waiting.least):
-                    break
-            else:
-                return True
-        return False
+from secondary_scheduler.leases.states import HOLDING, State
+from secondary_scheduler.leases.table import Slot, SlotTable
 
 
 def _unheard(lease: Lease, before: State) -> None:
     """Nobody wants to know."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """What a lease would get for its terms, or in place of them.
+
+    ``stay`` is what it could have at the earliest, None if nothing ever; it
+    is what was asked for if that would be ``accepted``.  Who waits already
+    may come before best effort.  ``rate`` is for a node and a second.
+    """
+
+    accepted: bool
+    rate: float
+    price: float
+    stay: Stay | None
 
 
 class Scheduler:
@@ -79,11 +66,14 @@ class Scheduler:
     def __init__(self, site: Site, settings: Settings, now: int = 0,
                  notify: Callable[[Lease, State], object] = _unheard) -> None:
         self._settings = settings
-        self._holdings = Holdings(site, settings.durations.shared, now, notify)
+        self._holdings = Holdings(site, settings.durations.shared,
+                                  settings.preparation, now, notify)
         self._planner = Planner(site, settings, self._holdings)
         self._promises = Promises(settings, self._holdings, self._planner)
-        self._glance = _Glance(self._holdings)
+        self._repairs = Repairs(self._holdings, self._promises)
+        self._glance = Glance(self._holdings, self._planner)
         self._numbers = itertools.count()
+        self._withheld: list[Slot] = []
 
     @property
     def now(self) -> int:
@@ -113,14 +103,16 @@ class Scheduler:
         self._holdings.become(lease, State.PENDING)
         try:
             self._planner.check(lease.terms)
-        except TermsError as exc:
+            self._settings.admission.check(lease, self.now)
+        except (TermsError, RefusedError) as exc:
             self._reject(lease, str(exc))
             return
         pricing, terms = self._settings.pricing, lease.terms
-        rate = 0.0 if pricing is None else pricing.rate(terms)
+        rate = self._rate(terms)
         lease.price = price(terms, rate)
         affordable = terms.max_rate is None or rate <= terms.max_rate
-        if not (self._accept(lease) if affordable else self._could(lease)):
+        if not (self._accept(lease) if affordable
+                else self._could(lease)[0]):
             self._reject(lease, 'there is no room for it at its time')
             return
         if pricing is not None:
@@ -137,14 +129,39 @@ class Scheduler:
         self._holdings.enqueue(self._planner.waiting(lease))
         return True
 
-    def _could(self, lease: Lease) -> bool:
-        """Tell whether a lease could be accepted; nothing comes of it."""
-        accepted = False
+    def _could(self, lease: Lease) -> tuple[bool, Stay | None]:
+        """Tell whether a lease could be accepted; nothing comes of it.
+
+        And what it would be promised.
+        """
+        accepted, stay = False, None
         with contextlib.suppress(InfeasibleError), self._holdings.attempt(
                 lease):
-            accepted = self._accept(lease)
+            accepted, stay = self._accept(lease), lease.stay
             raise InfeasibleError(lease)
-        return accepted
+        return accepted, stay
+
+    def quote(self, terms: Terms) -> Offer:
+        """Return what a new lease would get; nothing comes of it.
+
+        :raises TermsError: if it could not be met on an empty site.
+        :raises RefusedError: if it is not let in.
+        """
+        lease = Lease('', terms, self.now, number=-1, state=State.PENDING)
+        lease.load_s, lease.save_s = self._planner.overheads(terms)
+        self._planner.check(terms)
+        self._settings.admission.check(lease, self.now)
+        accepted, stay = self._could(lease)
+        if terms.kind is Kind.BEST_EFFORT:
+            stay = self._planner.earliest(lease.work, self.now)
+        elif not accepted:
+            stay = self._promises.later(lease)
+        rate = self._rate(terms)
+        return Offer(accepted, rate, price(terms, rate), stay)
+
+    def _rate(self, terms: Terms) -> float:
+        pricing = self._settings.pricing
+        return 0.0 if pricing is None else pricing.rate(terms)
 
     def _reject(self, lease: Lease, reason: str,
                 state: State = State.REJECTED) -> None:
@@ -161,9 +178,87 @@ class Scheduler:
         lease.served += now - stay.up
         self._leave(lease)
         if now < stay.down:
-            # What was promised for later can perhaps be had sooner.
-            for waiting in tuple(self._holdings.promised.values()):
-                self._promises.withdraw(waiting)
+            self._look_again()
+
+    def saved(self, lease: Lease, now: int) -> None:
+        """A lease has been suspended, before it was planned to be."""
+        self._holdings.tick(now)
+        self._end(lease, self._suspending(lease))
+        self._look_again()
+
+    def overrun(self, lease: Lease, until: int) -> None:
+        """Suspending a lease takes longer than planned, until about then."""
+        if until <= self._suspending(lease).end:
+            raise ValueError(f'lease {lease.id} was planned to take that long')
+        self._repairs.overrun(lease, until)
+
+    def cancel(self, lease: Lease, now: int) -> None:
+        """A lease's owner wants it no more."""
+        states.check(lease.id, lease.state, State.CANCELLED)
+        self._holdings.tick(now)
+        stay = lease.stay
+        if stay is None:
+            self._holdings.dequeue(lease)
+        elif lease.ahead:
+            self._holdings.drop(lease)
+        else:
+            if lease.state is State.ACTIVE:
+                lease.served += now - stay.up
+            self._holdings.leave(lease, self._settings.durations.shutdown)
+        self._holdings.forget(lease)
+        lease.ended = now
+        self._holdings.become(lease, State.CANCELLED)
+        self._look_again()
+
+    def pause(self, lease: Lease, now: int) -> None:
+        """A best-effort lease is not to run until it is told to.
+
+        One that runs is suspended.
+
+        :raises UnpausableError: if it was promised hosts at a time, or runs
+            and cannot be suspended.
+        """
+        self._holdings.tick(now)
+        if lease.terms.kind is not Kind.BEST_EFFORT:
+            raise UnpausableError(f'lease {lease.id} was promised its time; '
+                                  'it can be cancelled')
+        if lease.ahead:
+            self._promises.withdraw(lease)
+        elif lease.state in HOLDING:
+            self._promises.suspend(lease)
+        lease.paused = True
+        self._look_again()
+
+    def unpause(self, lease: Lease, now: int) -> None:
+        """A lease that was paused may run again."""
+        self._holdings.tick(now)
+        lease.paused = False
+
+    def withhold(self, slots: Sequence[Slot], now: int) -> None:
+        """Keep parts of hosts from leases, in place of what was kept before.
+
+        That is what a primary is expected to take.  Who is in the way gives
+        way, as far as it can.
+        """
+        self._holdings.tick(now)
+        for slot in self._withheld:
+            self._holdings.table.give(slot)
+        self._withheld = list(slots)
+        for slot in slots:
+            self._repairs.withhold(slot)
+        self._look_again()
+
+    @staticmethod
+    def _suspending(lease: Lease) -> Stay:
+        if lease.state is not State.SUSPENDING or lease.stay is None:
+            raise states.IllegalTransitionError(
+                f'lease {lease.id} is {lease.state}, not being suspended')
+        return lease.stay
+
+    def _look_again(self) -> None:
+        """What was promised for later can perhaps be had sooner."""
+        for waiting in tuple(self._holdings.promised.values()):
+            self._promises.withdraw(waiting)
 
     def advance(self, now: int) -> None:
         """Let what is planned up to now come true."""
@@ -180,7 +275,8 @@ class Scheduler:
         become = self._holdings.become
         lease.hosts = stay.slot.hosts
         if lease.home is None:
-            become(lease, State.READY)
+            if lease.state is not State.READY:
+                become(lease, State.READY)
             self._run(lease)
         else:
             if any((old != new).any() for old, new
@@ -247,6 +343,9 @@ class Scheduler:
         left: list[Waiting] = []
         self._holdings.queue = left
         for index, waiting in enumerate(queue):
+            if waiting.lease.paused:
+                left.append(waiting)
+                continue
             if (glance.may_start(waiting) and self._start(waiting)) or (
                     (limit is None or len(self._holdings.promised) < limit)
                     and self._promise(waiting)):
@@ -259,8 +358,8 @@ class Scheduler:
 
     def _start(self, waiting: Waiting) -> bool:
         """Let a queued lease begin at once, if it can."""
-        for delay in waiting.delays:
-            stay = self._planner.stay(waiting.work, self.now + delay)
+        for time in self._planner.times(waiting.work):
+            stay = self._planner.stay(waiting.work, time)
             if stay is not None:
                 self._settle(waiting.lease, stay)
                 return True
@@ -269,8 +368,7 @@ class Scheduler:
     def _promise(self, waiting: Waiting) -> bool:
         """Promise a queued lease the earliest time that it can have."""
         stay = self._planner.earliest(
-            waiting.work,
-            self.now + waiting.delays[-1] + 1)
+            waiting.work, self._planner.times(waiting.work)[-1] + 1)
         if stay is None:
             return False
         self._settle(waiting.lease, stay)

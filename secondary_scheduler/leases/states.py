@@ -39,6 +39,10 @@ QUEUED = frozenset({State.QUEUED, State.SUSPENDED_QUEUED})
 #: Hosts are promised to the lease, and it does not hold them yet.
 AHEAD = frozenset({State.SCHEDULED, State.PREPARING, State.READY,
                    State.SUSPENDED_SCHEDULED, State.MIGRATING})
+#: It holds hosts, and its memory is there.
+HOLDING = frozenset({State.RESUMING, State.RESUMED_READY, State.ACTIVE})
+#: Its image is still to be sent to its hosts.
+COMING = frozenset({State.SCHEDULED, State.PREPARING})
 #: Its memory is on a disk.
 SAVED = frozenset({State.SUSPENDED_PENDING, State.SUSPENDED_QUEUED,
                    State.SUSPENDED_SCHEDULED, State.MIGRATING})
@@ -62,9 +66,10 @@ _FOLLOWS: dict[State, tuple[State, ...]] = {
     _S.RESUMED_READY: (_S.ACTIVE,),
 }
 #: Nothing has been promised to the lease yet, so nothing can fail.
-_FREE = frozenset({_S.NEW, _S.PENDING, _S.QUEUED})
+_FREE = frozenset({_S.NEW, _S.PENDING})
 #: What may follow on each state.  A consumer may cancel whatever is not over,
-#: and from its first promise on a lease may fail.
+#: and from its first promise on a lease may fail; one that was promised hosts
+#: is queued while others are looked for.
 FOLLOWS: dict[State, frozenset[State]] = {state: frozenset(
     _FOLLOWS.get(state, ())
     + (() if state in FINAL | {_S.NEW} else (_S.CANCELLED,))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import heapq
 import itertools
+import math
 
 from secondary_scheduler.leases.lease import Lease
 from secondary_scheduler.leases.planner import Settings
@@ -11,6 +12,11 @@ from secondary_scheduler.leases.scheduler import Scheduler
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.simulation.workloads.requests import Request
+
+
+#: By which share of its planned time a suspension that is not over then is
+#: thought to take longer.
+_LONGER = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,15 +32,23 @@ def _silent(share: float) -> None:
 
 
 class LeaseSimulation:
-    """The world of a scheduler: requests come, and leases end when they do."""
+    """The world of a scheduler: requests come, and leases end when they do.
+
+    Suspending takes as long as the model says, times a factor of
+    ``stretch``, which is drawn for each.
+    """
 
     def __init__(self, site: Site, settings: Settings,
-                 requests: Sequence[Request]) -> None:
+                 requests: Sequence[Request],
+                 stretch: Callable[[], float] | None = None) -> None:
         self.scheduler = Scheduler(site, settings, notify=self._hear)
         self._arrivals = sorted(requests, key=lambda one: one.arrival)
         self._runs: dict[Lease, int] = {}
         self._ends: list[tuple[int, int, Lease, int]] = []
         self._order = itertools.count()
+        self._margin = settings.durations.margin
+        self._stretch = stretch
+        self._saves: list[tuple[int, int, Lease, int]] = []
 
     def run(self, progress: Callable[[float], object] = _silent
             ) -> list[Outcome]:
@@ -45,12 +59,15 @@ class LeaseSimulation:
         while True:
             times = [time for time in (
                 self._arrivals[coming].arrival if coming < total else None,
-                self._next_end(), scheduler.next_time()) if time is not None]
+                self._next_end(), self._saves[0][0] if self._saves else None,
+                scheduler.next_time()) if time is not None]
             if not times:
                 break
             now = min(times)
             while (end := self._next_end()) is not None and end <= now:
                 scheduler.finish(heapq.heappop(self._ends)[2], now)
+            while self._saves and self._saves[0][0] <= now:
+                self._save(*heapq.heappop(self._saves))
             scheduler.advance(now)
             while coming < total and self._arrivals[coming].arrival <= now:
                 self._arrive(self._arrivals[coming])
@@ -65,6 +82,18 @@ class LeaseSimulation:
         lease = Lease(request.id, request.terms, request.arrival)
         self._runs[lease] = request.runs
         self.scheduler.submit(lease)
+
+    def _save(self, now: int, order: int, lease: Lease, ends: int) -> None:
+        """Tell that a lease is suspended, or that it takes longer."""
+        if now >= ends:
+            self.scheduler.saved(lease, now)
+            return
+        assert lease.stay is not None
+        # Nobody knows how much longer; so it is looked at again.
+        length = lease.stay.end - lease.stay.down
+        until = lease.stay.end + math.ceil(_LONGER * length)
+        self.scheduler.overrun(lease, until)
+        heapq.heappush(self._saves, (min(ends, until), order, lease, ends))
 
     def _next_end(self) -> int | None:
         while self._ends:
@@ -81,3 +110,10 @@ class LeaseSimulation:
             heapq.heappush(self._ends, (
                 self.scheduler.now + left, next(self._order), lease,
                 lease.stay.up))
+        if lease.state is State.SUSPENDING and self._stretch is not None:
+            assert lease.stay is not None
+            now, length = lease.stay.down, lease.stay.end - lease.stay.down
+            ends = now + max(1, math.ceil(
+                self._stretch() * length / (1 + self._margin)))
+            heapq.heappush(self._saves, (min(ends, lease.stay.end),
+                                         next(self._order), lease, ends))

@@ -10,7 +10,7 @@ import pathlib
 from oslo_config import cfg
 
 from secondary_scheduler.conf import leases
-from secondary_scheduler.leases import settings
+from secondary_scheduler.leases import drivers, settings
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.simulation.workloads.requests import Request
 
@@ -66,7 +66,7 @@ def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> Profile:
         found = settings.from_options(conf.secondary_leases)
     except ProfileError:
         raise
-    except (cfg.Error, ValueError, settings.DriverError) as exc:
+    except (cfg.Error, ValueError, drivers.DriverError) as exc:
         raise ProfileError(f'{path}: {exc}') from exc
     simulation = conf.lease_simulation
     return Profile(path.stem, found, simulation.runtime_overhead / 100,

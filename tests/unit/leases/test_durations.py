@@ -38,10 +38,18 @@ def test_whole_seconds_are_planned():
 
 
 def test_the_least_is_one_on_each_host():
-    durations = Durations(suspend_rate=50)
-    assert durations.shortest((3,), (1024,), 50) == durations.suspend(
-        (np.array([1, 1, 1]),), (1024,))
-    assert Durations(shared=True).shortest((3,), (1000,), 50) == 60
+    durations = Durations(suspend_rate=50, resume_rate=64, margin=0.5)
+    spread = (np.array([1, 1, 1]),)
+    assert durations.overheads((3,), (1024,)) == (
+        durations.resume(spread, (1024,)), durations.suspend(spread, (1024,)))
+    assert Durations(shared=True).overheads((3,), (1000,)) == (60, 60)
+
+
+def test_suspensions_are_planned_longer_by_the_margin():
+    vms = (np.array([1, 0, 1]),)
+    durations = Durations(suspend_rate=50, resume_rate=50, margin=0.25)
+    assert durations.suspend(vms, (1000,)) == 25
+    assert durations.resume(vms, (1000,)) == 20
 
 
 def moved(before, after, **other):

@@ -53,7 +53,7 @@ def test_every_state_can_be_reached():
 
 @pytest.mark.parametrize('before, after', (
     (State.NEW, State.ACTIVE), (State.NEW, State.CANCELLED),
-    (State.QUEUED, State.ACTIVE), (State.QUEUED, State.FAILED),
+    (State.QUEUED, State.ACTIVE), (State.PENDING, State.FAILED),
     (State.ACTIVE, State.SUSPENDED_PENDING), (State.ACTIVE, State.SCHEDULED),
     (State.SUSPENDING, State.ACTIVE), (State.DONE, State.QUEUED)))
 def test_what_may_not_follow(before, after):

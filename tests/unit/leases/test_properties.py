@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import numpy as np
 
 from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.images import Preparation
 from secondary_scheduler.leases.lease import Kind, NodeSet, Terms
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.policies import (
@@ -21,12 +22,17 @@ from secondary_scheduler.simulation.leasing import LeaseSimulation
 from secondary_scheduler.simulation.workloads.requests import Request
 
 MEMORY = 4
+#: In MB; one is sent in as many seconds, or in twice as many.
+IMAGES = {'': 0, 'a': 3, 'b': 7}
 settings = st.builds(
     Settings, reservations=st.sampled_from((0, 1, 2, None)),
     suspension=st.booleans(), worthwhile=st.sampled_from((0.0, 1.0)),
     slack=st.sampled_from((1.0, 2.0)),
     preemption=st.sampled_from((NoPreemption(), LeastRun(), Youngest(),
                                 MostSlack())),
+    preparation=st.sampled_from((
+        None, Preparation(1.0, joins=False), Preparation(0.5),
+        Preparation(1.0, pool_mb=7))),
     durations=st.builds(
         Durations, suspend_rate=st.sampled_from((0.7, 4.0)),
         resume_rate=st.sampled_from((0.9, 4.0)), shared=st.booleans(),
@@ -52,9 +58,10 @@ def requests(draw, name):
     if kind is Kind.DEADLINE:
         deadline = (arrival if start is None else start) + duration + draw(
             st.integers(1, 120))
+    image = draw(st.sampled_from(list(IMAGES)))
     return Request(name, arrival, Terms(
         nodes, duration, start=start, deadline=deadline,
-        immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
+        image=image or None, image_mb=IMAGES[image], immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
         draw(st.integers(1, duration)))
 
 
@@ -107,7 +114,9 @@ def test_every_promise_is_kept(site, chosen, asked):
         if terms.kind is Kind.RESERVATION:
             assert lease.started == terms.start
         if terms.kind is Kind.IMMEDIATE:
-            assert lease.started == lease.submitted
+            sent = (0 if chosen.preparation is None
+                    else chosen.preparation.seconds(terms))
+            assert 0 <= lease.started - lease.submitted <= sent
         if terms.kind is Kind.DEADLINE:
             assert lease.ended <= terms.deadline
         if terms.start is not None:
@@ -150,3 +159,66 @@ def test_what_fits_an_empty_site_is_accepted(site, request):
         'b', 0, Terms(request.terms.nodes, request.terms.duration), 1)]).run()
     rejected = outcome.lease.state is State.REJECTED
     assert rejected == (fits[0].lease.state is State.REJECTED)
+
+
+# -- deadlines, beside the common order
+
+@st.composite
+def urgent(draw, name):
+    arrival = draw(st.integers(0, 40))
+    start = arrival + draw(st.integers(0, 20))
+    duration = draw(st.integers(1, 40))
+    return Request(name, arrival, Terms(
+        (NodeSet(draw(st.integers(1, 3)), (1, 1)),), duration, start=start,
+        deadline=start + duration + draw(st.integers(1, 80))), duration)
+
+
+def earliest_deadline_first(hosts, now, running, asked):
+    """Tell whether all meet their deadlines if the first is served first.
+
+    ``running`` are the times at which hosts get free; nobody is interrupted,
+    and each begins as early as it can on the first hosts that will do.
+    """
+    busy = np.zeros((hosts, 400), dtype=bool)
+    for host, until in running:
+        busy[host, :until] = True
+    busy[:, :now] = True
+    for terms in sorted(asked, key=lambda one: one.deadline):
+        for start in range(max(terms.start, now), 400 - terms.duration):
+            free = np.flatnonzero(
+                ~busy[:, start:start + terms.duration].any(axis=1))
+            if len(free) >= terms.numbers[0]:
+                busy[free[:terms.numbers[0]],
+                     start:start + terms.duration] = True
+                break
+        if start + terms.duration > terms.deadline:
+            return False
+    return True
+
+
+class Compared(LeaseSimulation):
+    """Whatever the common order could take is taken."""
+
+    def _arrive(self, request):
+        scheduler = self.scheduler
+        staying = scheduler._holdings.staying.values()
+        running = [(host, one.stay.end) for one in staying if not one.ahead
+                   for host in one.stay.slot.hosts]
+        ahead = [one.terms for one in staying if one.ahead]
+        could = earliest_deadline_first(
+            scheduler.table.hosts, scheduler.now, running,
+            [*ahead, request.terms])
+        super()._arrive(request)
+        lease = [one for one in self._runs if one.id == request.id][0]
+        if could:
+            assert lease.state is not State.REJECTED
+
+
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.given(st.integers(1, 4), st.integers(2, 10).flatmap(
+    lambda number: st.tuples(*(urgent(str(index))
+                               for index in range(number)))))
+def test_no_deadline_is_refused_that_the_common_order_meets(hosts, asked):
+    asked = [one for one in asked if one.terms.numbers[0] <= hosts]
+    Compared(Site(('CPU', 'Memory'), np.ones((hosts, 2), dtype=int)),
+             Settings(), asked).run()

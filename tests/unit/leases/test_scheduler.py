@@ -10,9 +10,11 @@ from secondary_scheduler.leases.lease import (
     Terms,
     TermsError,
 )
+from secondary_scheduler.leases.ordering import Aged, FirstCome, Priority
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.policies import MostSlack, NoPreemption
 from secondary_scheduler.leases.pricing import Adaptive
+from secondary_scheduler.leases.promises import UnpausableError
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import IllegalTransitionError, State
 from tests.unit.leases.builders import NEED, Run, lease
@@ -409,3 +411,81 @@ def test_what_there_is_no_room_for_says_nothing_of_prices():
         assert none.state is State.REJECTED
     # Whom r was sold to may pay more.
     assert pricing.rate(none.terms) == 3.0
+
+
+# -- what owners want
+
+def test_who_is_cancelled_leaves_its_hosts():
+    run = Run(1, Settings(durations=Durations(shutdown=10)))
+    first, second = lease('a', 1, 1000), lease('b', 1, 50)
+    run.submit(first, second)
+    run.until(30)
+    run.scheduler.cancel(first, 30)
+    run.scheduler.fill()
+    run.until(200)
+    assert first.state is State.CANCELLED and first.served == 30
+    assert (first.ended, second.started) == (30, 40)
+
+
+def test_who_waits_or_is_promised_a_time_can_be_cancelled():
+    run = Run(1, Settings(suspension=False))
+    leases = [lease('a', 1, 100), lease('b', 1, 50), lease('c', 1, 50),
+              lease('r', 1, 10, start=500, preemptible=False)]
+    run.submit(*leases)
+    for one in leases[1:]:
+        run.scheduler.cancel(one, 10)
+    run.scheduler.fill()
+    late = lease('d', 1, 1000)
+    run.submit(late, at=20)
+    run.until(2000)
+    assert late.started == 100
+    assert {str(one.state) for one in leases[1:]} == {'cancelled'}
+    with pytest.raises(IllegalTransitionError):
+        run.scheduler.cancel(leases[0], 2000)
+
+
+def test_who_is_paused_waits_until_it_is_told():
+    run = Run(1)
+    first, second = lease('a', 1, 1000), lease('b', 1, 50)
+    run.submit(first, second)
+    run.until(99)
+    run.scheduler.pause(first, 99)
+    run.scheduler.fill()
+    run.until(500)
+    assert first.state is State.SUSPENDED_QUEUED
+    assert first.served == 100
+    assert second.started == 100 + SUSPENDS
+    run.scheduler.unpause(first, 500)
+    run.scheduler.fill()
+    run.until(5000)
+    assert first.state is State.DONE and first.served == 1000
+
+
+def test_promises_cannot_be_paused():
+    run = Run(1)
+    reserved = lease('r', 1, 10, start=500, preemptible=False)
+    run.submit(reserved)
+    with pytest.raises(UnpausableError, match='cancelled'):
+        run.scheduler.pause(reserved, 0)
+    fixed = lease('b', 1, 100, preemptible=False)
+    run.submit(fixed)
+    with pytest.raises(UnpausableError, match='cannot be suspended'):
+        run.scheduler.pause(fixed, 10)
+
+
+# -- the order of the queue
+
+@pytest.mark.parametrize('order, served', (
+    (FirstCome(), 'abc'), (Priority(), 'cba'), (Aged(3600), 'bac')))
+def test_the_order_of_the_queue(order, served):
+    """b has waited for two seconds less than a, and has one point more."""
+    run = Run(1, Settings(order=order, suspension=False,
+                          reservations=0))
+    run.submit(lease('x', 1, 100))
+    leases = {}
+    for at, name, priority in ((1, 'a', 0), (2, 'b', 2), (5, 'c', 4)):
+        leases[name] = lease(name, 1, 10, priority=priority)
+        run.submit(leases[name], at=at)
+    run.until(1000)
+    assert sorted(leases, key=lambda name: leases[name].started) == list(
+        served)

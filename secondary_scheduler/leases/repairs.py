@@ -1,0 +1,113 @@
+"""What comes otherwise than planned, and what becomes of promises then."""
+
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+
+import numpy as np
+
+from secondary_scheduler.leases.holdings import Holdings
+from secondary_scheduler.leases.lease import Kind, Lease
+from secondary_scheduler.leases.promises import Promises, UnpausableError
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.table import Slot
+
+
+class Repairs:
+    """Makes room that has to be made, and keeps promises nevertheless."""
+
+    def __init__(self, holdings: Holdings, promises: Promises) -> None:
+        self._holdings = holdings
+        self._promises = promises
+
+    def overrun(self, lease: Lease, until: int) -> None:
+        """A suspension takes longer, until about then.
+
+        Who was to begin on its hosts before that begins later: what was
+        promised as soon as it can, even if that is late.
+        """
+        stay = lease.stay
+        assert stay is not None
+        late = self._clear(
+            dataclasses.replace(stay.slot, start=stay.end, end=until),
+            sorted((one for one in self._holdings.staying.values()
+                    if one.ahead and _begin(one) >= stay.end), key=_begin))
+        saving = self._holdings.disks.operation(stay.vms, stay.down, until)
+        self._holdings.replace(lease, dataclasses.replace(
+            stay, end=until, slot=dataclasses.replace(stay.slot, end=until),
+            operations=(*stay.operations[:-1], saving)))
+        for other in late:
+            self._late(other, until)
+
+    def withhold(self, slot: Slot) -> None:
+        """Keep a part of some hosts from leases.
+
+        Who is in the way gives way until it fits: best effort first, then
+        what is promised and has not begun, the latest first.  Others stay:
+        who was promised not to be interrupted, and who cannot be suspended.
+        """
+        late = self._clear(slot, sorted(
+            self._holdings.staying.values(), key=lambda one: (
+                one.terms.kind is not Kind.BEST_EFFORT, -_begin(one))))
+        self._holdings.table.take(slot)
+        for other in sorted(late, key=lambda one: one.terms.start or 0):
+            self._late(other, self._holdings.now)
+
+    def _clear(self, slot: Slot, others: Sequence[Lease]) -> list[Lease]:
+        """Make some of the others go until a slot fits.
+
+        Return those that were promised their time, and have none now.
+        """
+        late = []
+        for other in others:
+            stay = other.stay
+            assert stay is not None
+            if self._holdings.table.holds(slot):
+                break
+            if stay.begin >= slot.end or stay.end <= slot.start or not (
+                    np.isin(stay.slot.hosts, slot.hosts).any()):
+                continue
+            best_effort = other.terms.kind is Kind.BEST_EFFORT
+            if other.ahead:
+                self._promises.withdraw(other)
+                if not best_effort:
+                    self._holdings.dequeue(other)
+                    late.append(other)
+            elif best_effort:
+                self._leave(other, slot.start)
+        return late
+
+    def _leave(self, lease: Lease, time: int) -> None:
+        """Suspend a lease by a time, or as soon as that can be."""
+        after = self._promises.left_by(lease, time)
+        if after is not None:
+            self._holdings.replace(lease, after)
+        else:
+            with contextlib.suppress(UnpausableError):
+                self._promises.suspend(lease)
+
+    def _late(self, lease: Lease, soonest: int) -> None:
+        """Keep a promise as well as it still can be kept, if at all."""
+        if lease.terms.kind is Kind.DEADLINE:
+            if self._promises.in_time(lease, lease.work, soonest):
+                return
+        elif any(self._promises.exactly(lease, time) for time in (
+                max(lease.terms.start or 0, self._holdings.now), soonest)):
+            return
+        stay = self._promises.later(lease)
+        if stay is not None:
+            # What was found may take others to give way.
+            if lease.terms.kind is Kind.DEADLINE:
+                self._holdings.settle(lease, stay)
+            else:
+                self._promises.exactly(lease, stay.begin)
+            return
+        lease.reason = 'there is no room any more for what it was promised'
+        lease.ended = self._holdings.now
+        self._holdings.forget(lease)
+        self._holdings.become(lease, State.FAILED)
+
+
+def _begin(lease: Lease) -> int:
+    assert lease.stay is not None
+    return lease.stay.begin

@@ -1,0 +1,66 @@
+"""Host selection: on which hosts leases are put first.
+
+Each is a driver that an operator chooses by name (stevedore namespace
+``secondary_scheduler.lease_policies.host_selection``).
+"""
+
+import typing
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secondary_scheduler.leases.types import Ints
+
+
+class HostSelection(typing.Protocol):
+    """In which order hosts are filled."""
+
+    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+              distance: Ints) -> Ints:
+        """Return the hosts' indices in the order in which they are filled.
+
+        ``tenants``, shape (hosts,), is how many leases are on each, ``free``,
+        shape (resources, hosts), what is left there, ``unchanged`` for how
+        many seconds nothing changes, as far as it matters, and ``distance``
+        how far the lease's image is: 0 there, 1 on its way, 2 elsewhere.
+        """
+
+
+class Quietest:
+    """Few leases, much free, the image near, no change for long.
+
+    Haizea 4.2 and 4.9; hosts that are alike keep their order.
+    """
+
+    def __init__(self, options: typing.Any = None) -> None:
+        """Take no notice of options."""
+
+    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+              distance: Ints) -> Ints:
+        """Return the emptiest hosts first."""
+        return np.lexsort((-unchanged, distance, -_room(free), tenants))
+
+
+class Fullest(Quietest):
+    """The fullest hosts that will do, so that as few as can be are in use."""
+
+    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+              distance: Ints) -> Ints:
+        """Return the fullest hosts first."""
+        return np.lexsort((-unchanged, distance, _room(free)))
+
+
+class InOrder(Quietest):
+    """Hosts as they come: what Haizea calls no policy."""
+
+    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+              distance: Ints) -> Ints:
+        """Return hosts by their indices."""
+        return np.arange(len(tenants))
+
+
+def _room(free: Ints) -> NDArray[np.float64]:
+    """Return how much is free on each host, all resources counting alike."""
+    most = np.maximum(free.max(axis=1), 1)
+    found: NDArray[np.float64] = (free / most[:, None]).sum(axis=0)
+    return found
