@@ -145,18 +145,6 @@ A decision that runs out of it carries out the best plan found so far. It is
 counted in work and not in seconds so that the same situation leads to the
 same plan.
 """),
-    cfg.FloatOpt(
-        'ageing',
-        default=0.0,
-        min=0.0,
-        mutable=True,
-        help="""
-Points of priority that a preempted lease gains for each hour in which it waits
-to come back. Those of higher priority come back first, and among equals those
-that have waited longest; a lease of low priority may so wait for ever where
-others keep coming and going. With 1.0 one of priority 3 is served before those
-of priority 5 after two hours. It says nothing about who has to give way.
-"""),
     cfg.IntOpt(
         'operations_per_host',
         default=1,

@@ -1,7 +1,7 @@
 """The interface of every decision.
 
 Drivers are stevedore entry points in ``secondary_scheduler.decisions``; they
-are constructed with ``limits``, ``durations`` and ``ageing``, and hold no
+are constructed with ``limits``, ``durations`` and ``order``, and hold no
 state from one decision to the next.
 """
 
@@ -16,6 +16,7 @@ from secondary_scheduler.estimation.durations import (
     Durations,
 )
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.leases.ordering import Order, Priority
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Plan
 
@@ -73,16 +74,15 @@ class Budget:
 class Decision(abc.ABC):
     """Turns a cluster and a request into a plan.
 
-    ``ageing`` is what a lease that waits gains for each hour, in points of
-    priority.
+    ``order`` is that in which leases that wait are served.
     """
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None, *,
-                 ageing: float = 0.0) -> None:
+                 order: Order = Priority()) -> None:
         self.limits = limits or Limits()
         self.durations: DurationModel = durations or Durations()
-        self.ageing = ageing
+        self.order = order
 
     @abc.abstractmethod
     def decide(self, cluster: Cluster, request: Request,

@@ -22,6 +22,7 @@ from secondary_scheduler.decisions.violations import (
 )
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.leases.ordering import Order, Priority
 from secondary_scheduler.model.cluster import Cluster, HostPolicy
 from secondary_scheduler.plans.operations import Operation, Plan
 
@@ -36,14 +37,14 @@ class GuidedDecision(base.Decision):
                  durations: DurationModel | None = None,
                  profile: Profile | None = None,
                  elapsed: Callable[[], float] = lambda: 0.0, *,
-                 ageing: float = 0.0) -> None:
+                 order: Order = Priority()) -> None:
         """Take the options.
 
         ``profile`` is by default that of a cloud whose agents hold policies;
         ``elapsed`` returns the seconds since the decision began; by default
         none pass, so that the same cluster always gives the same plan.
         """
-        super().__init__(limits, durations, ageing=ageing)
+        super().__init__(limits, durations, order=order)
         self.profile = profile or with_agents(self.limits)
         self.elapsed = elapsed
 
@@ -54,7 +55,7 @@ class GuidedDecision(base.Decision):
                        if not request.hosts or name in request.hosts)
         if request.kind == 'return':
             draft = Draft(cluster, self.limits)
-            homecoming.bring_back(draft, hosts, budget, self.ageing)
+            homecoming.bring_back(draft, hosts, budget, self.order)
             return Plan(ordering.arrange(cluster, draft.steps, self.limits,
                                          self.durations),
                         truncated=budget.truncated)

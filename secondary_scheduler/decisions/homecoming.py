@@ -11,12 +11,13 @@ from collections.abc import Collection
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import PREEMPT_KIND, Draft
 from secondary_scheduler.decisions.waiting import Waiting, queue
+from secondary_scheduler.leases.ordering import Order
 from secondary_scheduler.model.cluster import Instance, State
 from secondary_scheduler.plans.operations import Kind
 
 
 def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
-               ageing: float) -> None:
+               order: Order) -> None:
     """Add the steps that bring back what belongs on the hosts of ``scope``.
 
     While any host is violated, instances return only where they are: the
@@ -24,7 +25,7 @@ def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
     """
     _clean_up(draft, scope)
     roaming = not draft.cluster.violated
-    for lease in queue(draft.cluster, ageing):
+    for lease in queue(draft.cluster, order):
         _return_lease(draft, lease, scope, roaming, budget)
     if roaming:
         _take_home(draft, scope)

@@ -44,7 +44,7 @@ class PriorityDecision(base.Decision):
                             if name in left or name not in due),
                           *sorted(shared))
         else:
-            homecoming.bring_back(draft, hosts, budget, self.ageing)
+            homecoming.bring_back(draft, hosts, budget, self.order)
         operations = ordering.arrange(cluster, draft.steps, self.limits,
                                       self.durations)
         return Plan(operations, unresolved, budget.truncated)

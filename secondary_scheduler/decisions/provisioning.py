@@ -21,6 +21,7 @@ from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.leases.ordering import Order, Priority
 from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import Plan
 
@@ -35,9 +36,9 @@ class ProvisioningDecision(base.Decision):
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None,
-                 profile: Profile | None = None, *, ageing: float = 0.0,
+                 profile: Profile | None = None, *, order: Order = Priority(),
                  spreads: bool = True) -> None:
-        super().__init__(limits, durations, ageing=ageing)
+        super().__init__(limits, durations, order=order)
         self.profile = profile or Profile()
         self.spreads = spreads
 
@@ -68,7 +69,7 @@ class ProvisioningDecision(base.Decision):
                           reverse=True) if self.spreads else open_hosts
 
         timed: set[str] = set()
-        for lease in queue(cluster, self.ageing):
+        for lease in queue(cluster, self.order):
             _provision(draft, outlook, lease, ordered, budget, timed)
         return Plan(outlook.operations(draft.steps),
                     truncated=budget.truncated)

@@ -1,11 +1,13 @@
 """The queue: leases that wait to run, in the order in which they are served.
 
-The highest priority first, and among equals who waits longest (Boettger R26,
-R27).  A lease that finds no room does not keep the next from trying.
+The order is that of the queue of leases (``leases.ordering``).  A lease that
+finds no room does not keep the next from trying.
 """
 
 import dataclasses
 
+from secondary_scheduler.leases.ordering import Order
+from secondary_scheduler.leases.states import QUEUED
 from secondary_scheduler.model.cluster import (
     DOWN,
     Cluster,
@@ -23,14 +25,8 @@ class Waiting:
     """A lease in the queue, and its instances that are to come up."""
 
     lease: str
-    priority: float
-    waited_s: float
+    rank: tuple[float, float]
     due: tuple[Instance, ...]
-
-    @property
-    def rank(self) -> tuple[float, float, str]:
-        """Order in the queue, the first being served first."""
-        return -self.priority, -self.waited_s, self.lease
 
 
 def priority(lease: Lease, size: int) -> float:
@@ -43,20 +39,19 @@ def priority(lease: Lease, size: int) -> float:
     return lease.owner_priority + SIZE_WEIGHT * size
 
 
-def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
+def queue(cluster: Cluster, order: Order) -> list[Waiting]:
     """Return the leases that wait, in the order in which they are served.
 
     A lease waits if it says so, or if some of its instances were preempted;
     one of which only its instances are known has the lowest of their
-    priorities.  ``ageing`` is added to a priority for each hour of waiting;
-    without it the lowest may wait for ever (Boettger 3.5).
+    priorities.
     """
     waiting = []
     for name in {one.lease for one in cluster.instances.values()
                  if one.state in DOWN}:
         instances = cluster.members(name)
         known = cluster.leases.get(name)
-        queued = known is not None and known.queued
+        queued = known is not None and known.state in QUEUED
         due = tuple(one for one in instances if one.state in DOWN
                     and (queued or one.preempted))
         # Half a lease does not run: who is busy or rests is waited for.
@@ -65,7 +60,6 @@ def queue(cluster: Cluster, ageing: float = 0.0) -> list[Waiting]:
                           for one in instances):
             continue
         lease = known or Lease(name, min(one.priority for one in instances))
-        waiting.append(Waiting(
-            name, priority(lease, len(instances))
-            + ageing * lease.waited_s / 3600, lease.waited_s, due))
-    return sorted(waiting, key=lambda one: one.rank)
+        waiting.append(Waiting(name, order.rank(
+            priority(lease, len(instances)), -lease.waited_s), due))
+    return sorted(waiting, key=lambda one: (one.rank, one.lease))

@@ -13,6 +13,7 @@ import functools
 import operator
 import typing
 
+from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import vocabulary
 
 
@@ -216,14 +217,14 @@ class Lease:
     """Instances that run or wait together, as their owner asked for them.
 
     ``priority`` is given or follows from ``owner_priority`` and size (X26);
-    ``queued`` tells that the lease waits to be provisioned, ``waited_s`` for
-    how many seconds.
+    ``state`` is that of the lease's life; it waits to be provisioned where it
+    is queued, since ``waited_s`` seconds.
     """
 
     name: str
     priority: float | None = None
     owner_priority: float = vocabulary.DEFAULT_PRIORITY
-    queued: bool = False
+    state: LeaseState = LeaseState.ACTIVE
     waited_s: float = 0.0
 
 

@@ -40,6 +40,7 @@ import dataclasses
 import itertools
 import typing
 
+from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
@@ -147,7 +148,9 @@ def _lease(fields: Fields) -> Lease:
         fields.number('owner_priority', vocabulary.DEFAULT_PRIORITY,
                       vocabulary.LOWEST_PRIORITY,
                       vocabulary.HIGHEST_PRIORITY),
-        fields.truth('queued', False), fields.number('waited_s', 0.0))
+        LeaseState(fields.choice('state', list(LeaseState),
+                                 LeaseState.ACTIVE)),
+        fields.number('waited_s', 0.0))
     fields.done()
     return lease
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from watcher import conf as watcher_conf
 
-from secondary_scheduler.conf import policy, watcher
+from secondary_scheduler.conf import leases, policy, watcher
 
 CONF: Any = watcher_conf.CONF
+leases.register_opts(CONF)
 policy.register_opts(CONF)
 watcher.register_opts(CONF)

@@ -14,6 +14,7 @@ from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.estimation import durations, room
+from secondary_scheduler.leases import drivers, ordering
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import checker, operations
@@ -71,12 +72,12 @@ def breaker_limit(options: Any, secondaries: int) -> int:
 
 def load_decision(name: str, limits: room.Limits,
                   lasting: durations.DurationModel,
-                  ageing: float) -> decisions.Decision:
+                  order: ordering.Order) -> decisions.Decision:
     """Return the decision driver of that name."""
     loaded: Any = driver.DriverManager(
         decisions.NAMESPACE, name, invoke_on_load=True,
         invoke_kwds={'limits': limits, 'durations': lasting,
-                     'ageing': ageing}).driver
+                     'order': order}).driver
     return cast(decisions.Decision, loaded)
 
 
@@ -260,7 +261,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         """Return a plan and for what it is, the first that there is."""
         decision = load_decision(
             self.input_parameters.get('decision') or DECISION, self._limits,
-            self.observer.durations, CONF.secondary_watcher.ageing)
+            self.observer.durations, drivers.load(
+                'order', CONF.secondary_leases.order, CONF.secondary_leases))
         units = CONF.secondary_watcher.decision_budget
         kind, plan, unresolved = request, operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():

@@ -7,6 +7,7 @@ from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.leases.ordering import Aged
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import HostPolicy, Lease, State
 from secondary_scheduler.model.vocabulary import PreemptPolicy
@@ -338,7 +339,7 @@ class TestReturn(Case):
                         ('a', 5, 1), ('b', 5, 2), ('c', 4, 4))})
         for ageing, first in ((0.0, 'b'), (0.4, 'b'), (0.6, 'c')):
             self.assertEqual({first: ('resume', 'h')}, kinds(self.decide(
-                world, 'return', ageing=ageing)))
+                world, 'return', order=Aged(ageing))))
 
     def test_a_lower_lease_does_not_wait_for_one_without_room(self):
         world = cluster(

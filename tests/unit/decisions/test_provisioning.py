@@ -10,6 +10,8 @@ from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.decisions.waiting import priority, queue
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.leases.ordering import Aged, Priority
+from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     HostPolicy,
@@ -42,7 +44,7 @@ def new(uuid, lease, **values):
 
 def leased(world, *leases):
     return dataclasses.replace(world, leases={
-        one.name: dataclasses.replace(one, queued=True) for one in leases})
+        one.name: dataclasses.replace(one, state=LeaseState.QUEUED) for one in leases})
 
 
 class Case(unittest.TestCase):
@@ -65,7 +67,8 @@ class TestQueue(Case):
         self.assertEqual(2, priority(Lease('l', 2), 30))
 
     def order(self, world, **values):
-        return [one.lease for one in queue(world, **values)]
+        return [one.lease for one in queue(
+            world, **{'order': Priority()} | values)]
 
     def test_priority_then_first_come(self):
         world = leased(
@@ -80,8 +83,8 @@ class TestQueue(Case):
         world = leased(cluster(new('a', 'old'), new('b', 'high')),
                        Lease('old', 1, waited_s=7200), Lease('high', 4))
         self.assertEqual(['high', 'old'], self.order(world))
-        self.assertEqual(['high', 'old'], self.order(world, ageing=1.4))
-        self.assertEqual(['old', 'high'], self.order(world, ageing=1.6))
+        self.assertEqual(['high', 'old'], self.order(world, order=Aged(1.4)))
+        self.assertEqual(['old', 'high'], self.order(world, order=Aged(1.6)))
 
     def test_who_waits(self):
         world = cluster(

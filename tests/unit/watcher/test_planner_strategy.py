@@ -219,9 +219,8 @@ class StrategyTest(fakes.WatcherTestCase):
                           vocabulary.PRIORITY_METADATA: str(priority)},
                 updated=now - datetime.timedelta(hours=hours))
         self.report('h1', 75.0)
-        for ageing, first in ((0.0, 1), (1.0, 2)):
-            settings.CONF.set_override('ageing', ageing,
-                                       'secondary_watcher')
+        for order, first in (('priority', 1), ('aged', 2)):
+            settings.CONF.set_override('order', order, 'secondary_leases')
             self.assertEqual([fakes.uid(first)], [
                 one['input_parameters']['resource_id']
                 for one in self.run_audit(audit).actions])
