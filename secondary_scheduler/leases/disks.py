@@ -32,13 +32,6 @@ class Disks:
         self._operations: list[Operation] = []
         self._longest = 0
 
-    def copy(self) -> 'Disks':
-        """Return disks that can be changed without changing these."""
-        other = Disks(self._number)
-        other._operations = list(self._operations)
-        other._longest = self._longest
-        return other
-
     def operation(self, vms: tuple[Ints, ...], start: int, end: int
                   ) -> Operation:
         """Return what it takes to load or save VMs that are so placed."""

@@ -1,7 +1,9 @@
 """Who of a long queue need not be tried."""
 
-from secondary_scheduler.leases.holdings import Holdings, Waiting
+from secondary_scheduler.leases.holdings import Holdings
 from secondary_scheduler.leases.planner import Planner
+from secondary_scheduler.leases.queue import Waiting
+from secondary_scheduler.leases.types import Ints
 
 
 class Glance:
@@ -13,25 +15,32 @@ class Glance:
     def __init__(self, holdings: Holdings, planner: Planner) -> None:
         self._holdings = holdings
         self._planner = planner
-        self._places: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        self._places: dict[tuple[tuple[int, ...], int], Ints] = {}
 
     def forget(self) -> None:
         """Something has changed."""
         self._places.clear()
 
+    def room(self, need: tuple[int, ...]) -> int:
+        """Return how many VMs that take so much fit now."""
+        return len(self._until(need, self._holdings.now))
+
     def may_start(self, waiting: Waiting) -> bool:
         """Tell whether each node set of a lease, by itself, fits now."""
         for time in self._planner.times(waiting.work):
             for one in waiting.work.terms.nodes:
-                key = one.need, time
-                stand = self._places.get(key)
-                if stand is None:
-                    stand = self._places[key] = (
-                        self._holdings.table.places(*key).tolist())
-                if (len(stand) < one.number
-                        or stand[one.number - 1]
-                        < time + waiting.least):
+                until = self._until(one.need, time)
+                if (len(until) < one.number
+                        or until[one.number - 1] < time + waiting.least):
                     break
             else:
                 return True
         return False
+
+    def _until(self, need: tuple[int, ...], time: int) -> Ints:
+        """Return until when each place for a VM stands, the longest first."""
+        found = self._places.get((need, time))
+        if found is None:
+            found = self._places[need, time] = self._holdings.table.places(
+                need, time)
+        return found

@@ -1,27 +1,23 @@
 """Who holds which hosts and when, who waits for them, and what is due."""
 
-import bisect
 from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import heapq
 import itertools
-import operator
 import typing
 
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.disks import Disks
 from secondary_scheduler.leases.images import Images, Preparation
-from secondary_scheduler.leases.lease import Lease, Stay, Work
+from secondary_scheduler.leases.lease import Lease, Stay
+from secondary_scheduler.leases.queue import Queue, Waiting
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.table import SlotTable
 
 #: What is due of a stay.  Of what is due at once, ends come first.
 DOWN, END, FREE, BEGIN, UP = range(5)
-
-_RESTORED = ('state', 'stay', 'later', 'home', 'served', 'started',
-             'requeues', 'ended', 'reason')
 
 
 class Due(typing.NamedTuple):
@@ -34,26 +30,20 @@ class Due(typing.NamedTuple):
     lease: Lease
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Waiting:
-    """A lease in the queue, and what is left to do of it.
-
-    ``least`` is for how many seconds hosts must be free for it to be worth
-    it; the lowest ``rank`` is served first.
-    """
-
-    lease: Lease
-    work: Work
-    least: int
-    rank: tuple[float, float, int]
-
-
 class InfeasibleError(Exception):
     """Something that was tried cannot be; ``lease`` is what it failed at."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.id)
         self.lease = lease
+
+
+class _Attempt:
+    """What undoes an attempt, and what is told if it succeeds."""
+
+    def __init__(self) -> None:
+        self.undo = contextlib.ExitStack()
+        self.heard: list[tuple[Lease, State]] = []
 
 
 class Holdings:
@@ -72,14 +62,14 @@ class Holdings:
         self.disks = Disks(1 if shared else self.table.hosts)
         self.images = (None if preparation is None else
                        Images(preparation, self.table.hosts, now))
-        self.queue: list[Waiting] = []
+        self.queue = Queue()
         self.staying: dict[int, Lease] = {}
         # Of those that waited, who was promised a time.
         self.promised: dict[int, Lease] = {}
         self._due: list[Due] = []
         self._order = itertools.count()
         self._notify = notify
-        self._heard: list[tuple[Lease, State]] | None = None
+        self._attempt: _Attempt | None = None
 
     def tick(self, now: int) -> None:
         """Let time pass."""
@@ -101,21 +91,23 @@ class Holdings:
     def become(self, lease: Lease, state: State) -> None:
         """Let a lease enter a state, and tell."""
         before = lease.state
+        self._remember(lease)
         lease.become(state)
-        if self._heard is None:
+        if self._attempt is None:
             self._notify(lease, before)
         else:
-            self._heard.append((lease, before))
+            self._attempt.heard.append((lease, before))
 
     def enqueue(self, waiting: Waiting) -> None:
         """Let a lease wait for hosts, in the queue's order."""
         self.become(waiting.lease, State.QUEUED if waiting.work.home is None
                     else State.SUSPENDED_QUEUED)
-        bisect.insort(self.queue, waiting, key=operator.attrgetter('rank'))
+        self.queue.add(waiting)
+        self._undo(self.queue.remove, waiting.lease)
 
     def dequeue(self, lease: Lease) -> None:
         """Take a lease out of the queue."""
-        self.queue = [one for one in self.queue if one.lease is not lease]
+        self._undo(self.queue.add, self.queue.remove(lease))
 
     # -- stays
 
@@ -134,6 +126,7 @@ class Holdings:
     def replace(self, lease: Lease, stay: Stay) -> None:
         """Let a lease that holds hosts leave them at another time."""
         assert lease.stay is not None
+        self._remember(lease)
         self._give(lease.stay)
         self._take(stay)
         lease.stay = stay
@@ -147,6 +140,7 @@ class Holdings:
     def promise(self, lease: Lease, stay: Stay) -> None:
         """Give a lease hosts for the time after its present stay."""
         assert lease.later is None
+        self._remember(lease)
         self._take(stay)
         lease.later = stay
 
@@ -154,6 +148,7 @@ class Holdings:
         """Take a lease's hosts from it, from now on."""
         stay = lease.stay
         assert stay is not None
+        self._remember(lease)
         self._give(stay)
         lease.stay = None
         del self.staying[lease.number]
@@ -181,14 +176,21 @@ class Holdings:
             self.images.leave(lease)
 
     def _take(self, stay: Stay) -> None:
-        self.table.take(stay.slot)
-        for operation in stay.operations:
-            self.disks.take(operation)
+        self._change(stay, True)
+        self._undo(self._change, stay, False)
 
     def _give(self, stay: Stay) -> None:
-        self.table.give(stay.slot)
+        self._change(stay, False)
+        self._undo(self._change, stay, True)
+
+    def _change(self, stay: Stay, taken: bool) -> None:
+        change = self.table.take if taken else self.table.give
+        change(stay.slot)
+        operate = self.disks.take if taken else self.disks.give
         for operation in stay.operations:
-            self.disks.give(operation)
+            operate(operation)
+
+    # -- what may come to nothing
 
     @contextlib.contextmanager
     def attempt(self, lease: Lease) -> Iterator[None]:
@@ -196,33 +198,38 @@ class Holdings:
 
         That is said by InfeasibleError, which is raised again.
         """
-        table, disks = self.table.copy(), self.disks.copy()
         images = None if self.images is None else self.images.copy()
-        queue, staying, promised = (list(self.queue), dict(self.staying),
-                                    dict(self.promised))
-        before = [(one, {name: getattr(one, name) for name in _RESTORED})
-                  for one in (lease, *(one.lease for one in queue),
-                              *staying.values())]
-        outer, self._heard = self._heard, []
+        staying, promised = dict(self.staying), dict(self.promised)
+        outer = self._attempt
+        this = self._attempt = _Attempt()
         try:
             yield
         except InfeasibleError:
-            self.table, self.disks, self.images = table, disks, images
-            self.queue, self.staying = queue, staying
+            self.images, self.staying = images, staying
             self.promised = promised
-            for one, fields in before:
-                for name, value in fields.items():
-                    setattr(one, name, value)
+            this.undo.close()
             # What is due of stays that are no more is passed over, and what
             # was due before still is.
-            self._heard = outer
             raise
-        heard, self._heard = self._heard, outer
-        for one, state in heard:
+        finally:
+            self._attempt = outer
+        self._undo(this.undo.close)
+        for one, state in this.heard:
             if outer is None:
                 self._notify(one, state)
             else:
-                outer.append((one, state))
+                outer.heard.append((one, state))
+
+    def _remember(self, lease: Lease) -> None:
+        """A lease is about to change."""
+        if self._attempt is not None:
+            self._undo(vars(lease).update, vars(lease).copy())
+
+    def _undo(self, change: Callable[..., object], *arguments: object
+              ) -> None:
+        """Note what undoes something, if it may come to nothing."""
+        if self._attempt is not None:
+            self._attempt.undo.callback(change, *arguments)
 
     # -- what is due
 

@@ -9,9 +9,10 @@ from secondary_scheduler.leases.lease import NodeSet, Terms
 from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import Bools, Ints
 
-#: From leases on each host, what is free there, shape (resources, hosts), and
-#: for how long nothing changes, to the hosts' order.
-Order = Callable[[Ints, Ints, Ints], Ints]
+#: From the indices of some hosts, and of all hosts leases on each, what is
+#: free there, shape (resources, hosts), and for how long nothing changes, to
+#: the order of these.
+Order = Callable[[Ints, Ints, Ints, Ints], Ints]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
     set, which hosts it may use (None: all).  Each host is filled before the
     next (Algorithm 1, with what DEF-2 and DEF-3 put right).
     """
-    ranked: Ints | None = None
+    state: tuple[Ints, Ints, Ints] | None = None
     placed: dict[int, Ints] = {}
     held: list[Slot] = []
     try:
@@ -54,11 +55,11 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
                 room = room * mask
             if int(room.sum()) < one.number:
                 return None
-            if ranked is None:
+            if state is None:
                 tenants, free, changes = table.at(start)
-                ranked = order(tenants, free,
-                               np.minimum(changes - start, duration))
-            placed[index] = _fill(room, one.number, ranked)
+                state = tenants, free, np.minimum(changes - start, duration)
+            placed[index] = _fill(room, one.number,
+                                  order(np.flatnonzero(room), *state))
             if len(terms.nodes) > 1:
                 held.append(slot((one,), (placed[index],), start,
                                  start + least))

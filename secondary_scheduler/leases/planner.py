@@ -10,7 +10,7 @@ import numpy as np
 
 from secondary_scheduler.leases import mapping
 from secondary_scheduler.leases.durations import Durations
-from secondary_scheduler.leases.holdings import Holdings, Waiting
+from secondary_scheduler.leases.holdings import Holdings
 from secondary_scheduler.leases.images import Images, Preparation
 from secondary_scheduler.leases.lease import (
     Kind,
@@ -28,6 +28,7 @@ from secondary_scheduler.leases.policies import (
     Preemption,
 )
 from secondary_scheduler.leases.pricing import Pricing
+from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.selection import HostSelection, Quietest
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.table import SlotTable
@@ -149,17 +150,17 @@ class Planner:
         return np.zeros(self._holdings.table.hosts, dtype=np.int64)
 
     def _order(self, distance: Ints) -> mapping.Order:
-        return lambda tenants, free, unchanged: self._settings.selection.order(
-            tenants, free, unchanged, distance)
+        return lambda *state: self._settings.selection.order(*state, distance)
 
     def _moving(self, terms: Terms) -> tuple[int, ...]:
         """Return how many MB of each VM have to move to another host."""
         image = 0 if self._holdings.images is None else terms.image_mb
         return tuple(memory + image for memory in self._site.memory_of(terms))
 
-    def place(self, table: SlotTable, work: Work, time: int, least: int
+    def place(self, work: Work, time: int, least: int
               ) -> mapping.Placement | None:
         """Place a lease for at least so many seconds from a time on."""
+        table = self._holdings.table
         if work.home is not None and self._stuck(work):
             return mapping.stay(table, work.terms, time, least, work.home)
         return mapping.place(table, work.terms, time, self.whole(work), least,
@@ -190,7 +191,7 @@ class Planner:
         """Return how a lease could run from a time on, if it is worth it."""
         holdings, durations = self._holdings, self._settings.durations
         memory = self._site.memory_of(work.terms)
-        place = self.place(holdings.table, work, time, self.least(work))
+        place = self.place(work, time, self.least(work))
         if place is None:
             return None
         load, up = 0, time

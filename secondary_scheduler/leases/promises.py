@@ -13,7 +13,7 @@ from secondary_scheduler.leases.holdings import Holdings, InfeasibleError
 from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.planner import Planner, Settings
 from secondary_scheduler.leases.states import State
-from secondary_scheduler.leases.table import Slot, SlotTable
+from secondary_scheduler.leases.table import Slot
 
 
 class UnpausableError(Exception):
@@ -81,7 +81,7 @@ class Promises:
                 candidates.remove(exc.lease)
 
     def _settle_at(self, lease: Lease, work: Work, start: int) -> bool:
-        place = self._place(self._holdings.table, work, start)
+        place = self._place(work, start)
         if place is None:
             return False
         down = start + work.remaining
@@ -91,10 +91,8 @@ class Promises:
             mapping.slot(work.terms.nodes, place.vms, start, end)))
         return True
 
-    def _place(self, table: SlotTable, work: Work, start: int
-               ) -> mapping.Placement | None:
-        return self._planner.place(table, work, start,
-                                   self._planner.whole(work))
+    def _place(self, work: Work, start: int) -> mapping.Placement | None:
+        return self._planner.place(work, start, self._planner.whole(work))
 
     def _candidates(self, lease: Lease, work: Work, start: int
                     ) -> list[Lease]:
@@ -121,30 +119,41 @@ class Promises:
         The more go, the more room there is; who is not in the way of the
         place that is found need not go.
         """
-        def without(number: int) -> tuple[SlotTable,
-                                          mapping.Placement | None]:
-            table = self._holdings.table.copy()
-            for one in candidates[:number]:
-                table.give(self._freed(one, start))
-            return table, self._place(table, work, start)
+        table = self._holdings.table
+        freed = [self._freed(one, start) for one in candidates]
+        gone = 0
+
+        def without(number: int) -> mapping.Placement | None:
+            nonlocal gone
+            for slot in freed[gone:number]:
+                table.give(slot)
+            for slot in freed[number:gone]:
+                table.take(slot)
+            gone = number
+            return self._place(work, start)
 
         fewest = bisect.bisect_left(
             range(1, len(candidates) + 1), True,
-            key=lambda number: without(number)[1] is not None) + 1
+            key=lambda number: without(number) is not None) + 1
         if fewest > len(candidates):
+            without(0)
             return None
-        table, place = without(fewest)
+        place = without(fewest)
         assert place is not None
-        table.take(mapping.slot(work.terms.nodes, place.vms, start,
-                                start + self._planner.whole(work)))
+        mine = mapping.slot(work.terms.nodes, place.vms, start,
+                            start + self._planner.whole(work))
+        table.take(mine)
         victims = []
-        for one in reversed(candidates[:fewest]):
-            back = self._freed(one, start)
-            if table.holds(back):
-                table.take(back)
+        for index in reversed(range(fewest)):
+            if table.holds(freed[index]):
+                table.take(freed[index])
             else:
-                victims.append(one)
-        return victims[::-1]
+                victims.append(index)
+        # The table is left as it was.
+        table.give(mine)
+        for index in victims:
+            table.take(freed[index])
+        return [candidates[index] for index in reversed(victims)]
 
     @staticmethod
     def _freed(lease: Lease, start: int) -> Slot:

@@ -88,11 +88,12 @@ class Repairs:
 
     def _late(self, lease: Lease, soonest: int) -> None:
         """Keep a promise as well as it still can be kept, if at all."""
+        start = max(lease.terms.start or 0, self._holdings.now)
         if lease.terms.kind is Kind.DEADLINE:
             if self._promises.in_time(lease, lease.work, soonest):
                 return
-        elif any(self._promises.exactly(lease, time) for time in (
-                max(lease.terms.start or 0, self._holdings.now), soonest)):
+        elif any(self._promises.exactly(lease, time)
+                 for time in (start, max(start, soonest))):
             return
         stay = self._promises.later(lease)
         if stay is not None:

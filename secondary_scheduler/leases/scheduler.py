@@ -5,7 +5,7 @@ What is planned comes true by itself in ``advance`` unless something else is
 reported before: that a lease ended early (``finish``), say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -19,7 +19,6 @@ from secondary_scheduler.leases.holdings import (
     UP,
     Holdings,
     InfeasibleError,
-    Waiting,
 )
 from secondary_scheduler.leases.lease import (
     Kind,
@@ -32,6 +31,7 @@ from secondary_scheduler.leases.planner import Planner, Settings
 from secondary_scheduler.leases.policies import RefusedError
 from secondary_scheduler.leases.pricing import price
 from secondary_scheduler.leases.promises import Promises, UnpausableError
+from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.repairs import Repairs
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import HOLDING, State
@@ -336,28 +336,39 @@ class Scheduler:
 
     def fill(self) -> None:
         """Go through the queue, and start or promise what can be."""
-        limit = self._settings.reservations
-        glance = self._glance
-        glance.forget()
-        queue = self._holdings.queue
-        left: list[Waiting] = []
-        self._holdings.queue = left
-        for index, waiting in enumerate(queue):
+        self._glance.forget()
+        for waiting in self._hopeful():
             if waiting.lease.paused:
-                left.append(waiting)
                 continue
-            if (glance.may_start(waiting) and self._start(waiting)) or (
-                    (limit is None or len(self._holdings.promised) < limit)
-                    and self._promise(waiting)):
-                glance.forget()
-                continue
-            left.append(waiting)
-            if limit == 0:
-                left.extend(queue[index + 1:])
+            if not (self._start(waiting) or self._promise(waiting)) and (
+                    self._settings.reservations == 0):
+                return
+
+    def _hopeful(self) -> Iterator[Waiting]:
+        """Yield who may begin or be promised a time, in order.
+
+        Once no more can be promised a time, only who is small enough.
+        """
+        queue = self._holdings.queue
+        tried: tuple[float, ...] = ()
+        for waiting in queue:
+            if self._settings.reservations != 0 and not self._may_promise():
                 break
+            tried = waiting.rank
+            yield waiting
+        for waiting in queue.small(self._glance.room):
+            if waiting.rank > tried:
+                yield waiting
+
+    def _may_promise(self) -> bool:
+        """Tell whether one more queued lease may be promised a time."""
+        limit = self._settings.reservations
+        return limit is None or len(self._holdings.promised) < limit
 
     def _start(self, waiting: Waiting) -> bool:
         """Let a queued lease begin at once, if it can."""
+        if not self._glance.may_start(waiting):
+            return False
         for time in self._planner.times(waiting.work):
             stay = self._planner.stay(waiting.work, time)
             if stay is not None:
@@ -367,6 +378,8 @@ class Scheduler:
 
     def _promise(self, waiting: Waiting) -> bool:
         """Promise a queued lease the earliest time that it can have."""
+        if not self._may_promise():
+            return False
         stay = self._planner.earliest(
             waiting.work, self._planner.times(waiting.work)[-1] + 1)
         if stay is None:
@@ -376,6 +389,9 @@ class Scheduler:
         return True
 
     def _settle(self, lease: Lease, stay: Stay) -> None:
+        """Let a queued lease have hosts."""
+        self._glance.forget()
+        self._holdings.dequeue(lease)
         self._holdings.settle(lease, stay)
         if stay.begin <= self.now:
             self._begin(lease, stay)

@@ -15,10 +15,11 @@ from secondary_scheduler.leases.types import Ints
 class HostSelection(typing.Protocol):
     """In which order hosts are filled."""
 
-    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+    def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
-        """Return the hosts' indices in the order in which they are filled.
+        """Return some hosts' indices in the order in which they are filled.
 
+        ``hosts``, shape (n,), are these, in ascending order.  Of all hosts
         ``tenants``, shape (hosts,), is how many leases are on each, ``free``,
         shape (resources, hosts), what is left there, ``unchanged`` for how
         many seconds nothing changes, as far as it matters, and ``distance``
@@ -35,32 +36,35 @@ class Quietest:
     def __init__(self, options: typing.Any = None) -> None:
         """Take no notice of options."""
 
-    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+    def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
         """Return the emptiest hosts first."""
-        return np.lexsort((-unchanged, distance, -_room(free), tenants))
+        return hosts[np.lexsort((
+            -unchanged[hosts], distance[hosts], -_room(hosts, free),
+            tenants[hosts]))]
 
 
 class Fullest(Quietest):
     """The fullest hosts that will do, so that as few as can be are in use."""
 
-    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+    def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
         """Return the fullest hosts first."""
-        return np.lexsort((-unchanged, distance, _room(free)))
+        return hosts[np.lexsort((
+            -unchanged[hosts], distance[hosts], _room(hosts, free)))]
 
 
 class InOrder(Quietest):
     """Hosts as they come: what Haizea calls no policy."""
 
-    def order(self, tenants: Ints, free: Ints, unchanged: Ints,
+    def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
         """Return hosts by their indices."""
-        return np.arange(len(tenants))
+        return hosts
 
 
-def _room(free: Ints) -> NDArray[np.float64]:
-    """Return how much is free on each host, all resources counting alike."""
+def _room(hosts: Ints, free: Ints) -> NDArray[np.float64]:
+    """Return how much is free on some hosts, all resources counting alike."""
     most = np.maximum(free.max(axis=1), 1)
-    found: NDArray[np.float64] = (free / most[:, None]).sum(axis=0)
+    found: NDArray[np.float64] = (free[:, hosts] / most[:, None]).sum(axis=0)
     return found

@@ -1,7 +1,7 @@
 """The slot table's loops over hosts and steps, compiled.
 
-A host's row is a number of *steps*: from ``edges[host, k]`` to the next edge
-``tenants[host, k]`` leases are there and ``free[host, k]`` is left of each
+A host's row is a number of *steps*: from ``edges[k, host]`` to the next edge
+``tenants[k, host]`` leases are there and ``free[k, host]`` is left of each
 resource.  ``lengths[host]`` steps are in use, of which the last never ends.
 """
 
@@ -30,18 +30,18 @@ def _insert(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
     """Return the step that begins at a time, having made it begin there."""
     length = int(lengths[host])
     step = length
-    while step > 0 and edges[host, step - 1] > time:
+    while step > 0 and edges[step - 1, host] > time:
         step -= 1
-    if step > 0 and edges[host, step - 1] == time:
+    if step > 0 and edges[step - 1, host] == time:
         return step - 1
     for later in range(length, step, -1):
-        edges[host, later] = edges[host, later - 1]
-        tenants[host, later] = tenants[host, later - 1]
-        free[host, later] = free[host, later - 1]
-    edges[host, step] = time
+        edges[later, host] = edges[later - 1, host]
+        tenants[later, host] = tenants[later - 1, host]
+        free[later, host] = free[later - 1, host]
+    edges[step, host] = time
     if step > 0:
-        tenants[host, step] = tenants[host, step - 1]
-        free[host, step] = free[host, step - 1]
+        tenants[step, host] = tenants[step - 1, host]
+        free[step, host] = free[step - 1, host]
     lengths[host] = length + 1
     return step
 
@@ -52,9 +52,9 @@ def _remove(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
     """Remove the steps from ``first`` to before ``last``."""
     gone = last - first
     for later in range(last, lengths[host]):
-        edges[host, later - gone] = edges[host, later]
-        tenants[host, later - gone] = tenants[host, later]
-        free[host, later - gone] = free[host, later]
+        edges[later - gone, host] = edges[later, host]
+        tenants[later - gone, host] = tenants[later, host]
+        free[later - gone, host] = free[later, host]
     lengths[host] -= gone
 
 
@@ -63,7 +63,7 @@ def forget(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
            now: int) -> None:
     """Remove the steps that are past."""
     past = 0
-    while past + 1 < lengths[host] and edges[host, past + 1] <= now:
+    while past + 1 < lengths[host] and edges[past + 1, host] <= now:
         past += 1
     if past:
         _remove(edges, tenants, free, lengths, host, 0, past)
@@ -74,9 +74,9 @@ def fitting(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
             hosts: Ints, now: int) -> bool:
     """Tell whether each row has room for two steps more."""
     for host in hosts:
-        if lengths[host] + 2 > edges.shape[1]:
+        if lengths[host] + 2 > edges.shape[0]:
             forget(edges, tenants, free, lengths, host, now)
-            if lengths[host] + 2 > edges.shape[1]:
+            if lengths[host] + 2 > edges.shape[0]:
                 return False
     return True
 
@@ -94,17 +94,17 @@ def change(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
         if end < NEVER:
             last = _insert(edges, tenants, free, lengths, host, end)
         for step in range(first, last):
-            tenants[host, step] += sign * leases
+            tenants[step, host] += sign * leases
             for resource in range(free.shape[2]):
-                free[host, step, resource] -= sign * amounts[resource, index]
+                free[step, host, resource] -= sign * amounts[resource, index]
         # Two steps between which nothing changes are one.
         for step in (last, first):
             if 0 < step < lengths[host] and (
-                    tenants[host, step] == tenants[host, step - 1]):
+                    tenants[step, host] == tenants[step - 1, host]):
                 same = True
                 for resource in range(free.shape[2]):
-                    if (free[host, step, resource]
-                            != free[host, step - 1, resource]):
+                    if (free[step, host, resource]
+                            != free[step - 1, host, resource]):
                         same = False
                 if same:
                     _remove(edges, tenants, free, lengths, host, step,
@@ -115,7 +115,7 @@ def change(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
 def _at(edges: Ints, lengths: Ints, host: int, time: int) -> int:
     """Return the step in which a time is."""
     step = 0
-    while step + 1 < lengths[host] and edges[host, step + 1] <= time:
+    while step + 1 < lengths[host] and edges[step + 1, host] <= time:
         step += 1
     return step
 
@@ -126,8 +126,10 @@ def _vms(free: Ints, host: int, step: int, need: Ints) -> int:
     most = NEVER
     for resource in range(len(need)):
         if need[resource] > 0:
-            left = free[host, step, resource]
-            most = min(most, left // need[resource] if left > 0 else 0)
+            left = free[step, host, resource]
+            if left < need[resource]:
+                return 0    # most often so, and quicker than to divide
+            most = min(most, left // need[resource])
     return most
 
 
@@ -139,7 +141,7 @@ def room(edges: Ints, free: Ints, lengths: Ints, need: Ints, start: int,
         step = _at(edges, lengths, host, start)
         least = _vms(free, host, step, need)
         step += 1
-        while step < lengths[host] and edges[host, step] < end and least > 0:
+        while step < lengths[host] and edges[step, host] < end and least > 0:
             least = min(least, _vms(free, host, step, need))
             step += 1
         found[host] = least
@@ -161,7 +163,7 @@ def places(edges: Ints, free: Ints, lengths: Ints, need: Ints, time: int
             step += 1
             more, until = 0, NEVER
             if step < lengths[host]:
-                more, until = _vms(free, host, step, need), edges[host, step]
+                more, until = _vms(free, host, step, need), edges[step, host]
             while stand > more:
                 found[count] = until
                 count += 1
@@ -177,10 +179,10 @@ def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
     for index in range(len(hosts)):
         host = hosts[index]
         step = _at(edges, lengths, host, start)
-        while step < lengths[host] and edges[host, step] < latest:
+        while step < lengths[host] and edges[step, host] < latest:
             for resource in range(free.shape[2]):
-                if free[host, step, resource] < amounts[resource, index]:
-                    latest = min(latest, edges[host, step])
+                if free[step, host, resource] < amounts[resource, index]:
+                    latest = min(latest, edges[step, host])
             step += 1
     return max(latest, start)
 
@@ -191,10 +193,10 @@ def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
     """Find leases, what is free, (resources, hosts), and the next change."""
     for host in range(len(lengths)):
         step = _at(edges, lengths, host, time)
-        here[host] = tenants[host, step]
+        here[host] = tenants[step, host]
         for resource in range(free.shape[2]):
-            left[resource, host] = free[host, step, resource]
-        changes[host] = (edges[host, step + 1] if step + 1 < lengths[host]
+            left[resource, host] = free[step, host, resource]
+        changes[host] = (edges[step + 1, host] if step + 1 < lengths[host]
                          else NEVER)
 
 
@@ -205,28 +207,29 @@ def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
 
     The VMs that fit on a host at once are a pile of places, and each place
     stands for a stretch of time; those too short for ``duration`` are left
-    out.  Both are sorted.
+    out.
     """
-    most, size = 0, 0
+    fits = np.empty(lengths.sum(), dtype=np.int64)
+    most, size, at = 0, 0, 0
     for host in range(len(lengths)):
         before = 0
         for step in range(lengths[host]):
             vms = _vms(free, host, step, need)
             most = max(most, vms)
             size += max(vms - before, 0)
-            before = vms
+            before = fits[at] = vms
+            at += 1
     begun = np.empty(most + 1, dtype=np.int64)
     starts = np.empty(size, dtype=np.int64)
     lasts = np.empty(size, dtype=np.int64)
-    count = 0
+    count, at = 0, 0
     for host in range(len(lengths)):
-        if ready[host] >= NEVER:
-            continue
         before = 0
         for step in range(lengths[host] + 1):
             vms, edge = 0, NEVER
             if step < lengths[host]:
-                vms, edge = _vms(free, host, step, need), edges[host, step]
+                vms, edge = fits[at], edges[step, host]
+                at += 1
             for level in range(vms, before):
                 start = max(begun[level], ready[host])
                 if start <= edge - duration:
@@ -235,7 +238,7 @@ def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
             for level in range(before, vms):
                 begun[level] = edge
             before = vms
-    return np.sort(starts[:count]), np.sort(lasts[:count])
+    return starts[:count], lasts[:count]
 
 
 @compiled
@@ -244,7 +247,7 @@ def next_change(edges: Ints, lengths: Ints, time: int) -> int:
     found = NEVER
     for host in range(len(lengths)):
         for step in range(lengths[host]):
-            if edges[host, step] > time:
-                found = min(found, edges[host, step])
+            if edges[step, host] > time:
+                found = min(found, edges[step, host])
                 break
     return found

@@ -43,26 +43,16 @@ class SlotTable:
         self.capacity = capacity.astype(np.int64)
         self.now = now
         hosts, resources = capacity.shape
-        self._edges = np.full((hosts, 8), now, dtype=np.int64)
-        self._tenants = np.zeros((hosts, 8), dtype=np.int64)
-        self._free = np.zeros((hosts, 8, resources), dtype=np.int64)
-        self._free[:, 0] = capacity
+        self._edges = np.full((8, hosts), now, dtype=np.int64)
+        self._tenants = np.zeros((8, hosts), dtype=np.int64)
+        self._free = np.zeros((8, hosts, resources), dtype=np.int64)
+        self._free[0] = capacity
         self._lengths = np.ones(hosts, dtype=np.int64)
 
     @property
     def hosts(self) -> int:
         """How many hosts there are."""
         return len(self._lengths)
-
-    def copy(self) -> 'SlotTable':
-        """Return a table that can be changed without changing this one."""
-        other = SlotTable.__new__(SlotTable)
-        other.capacity, other.now = self.capacity, self.now
-        other._edges = self._edges.copy()
-        other._tenants = self._tenants.copy()
-        other._free = self._free.copy()
-        other._lengths = self._lengths.copy()
-        return other
 
     # -- changes
 
@@ -93,8 +83,7 @@ class SlotTable:
         """Make room for more steps."""
         for name in ('_edges', '_tenants', '_free'):
             old = getattr(self, name)
-            setattr(self, name, np.concatenate((old, np.zeros_like(old)),
-                                               axis=1))
+            setattr(self, name, np.concatenate((old, np.zeros_like(old))))
 
     # -- questions
 
@@ -154,10 +143,21 @@ class SlotTable:
         starts, lasts = steps.stretches(
             self._edges, self._free, self._lengths, np.array(need), duration,
             ready)
-        standing = np.arange(1, len(starts) + 1) - np.searchsorted(lasts,
-                                                                   starts)
-        enough = np.flatnonzero(standing >= number)
-        return int(starts[enough[0]]) if len(enough) else None
+        if number > len(starts):
+            return None
+        some = number
+        while True:
+            # Only those that begin first; if they are too few, some more.
+            near = starts <= np.partition(starts, some - 1)[some - 1]
+            begun = np.sort(starts[near])
+            standing = np.arange(1, len(begun) + 1) - np.searchsorted(
+                np.sort(lasts[near]), begun)
+            enough = np.flatnonzero(standing >= number)
+            if len(enough):
+                return int(begun[enough[0]])
+            if some == len(starts):
+                return None
+            some = min(2 * some, len(starts))
 
     def next_change(self, time: int) -> int:
         """Return when after a time anything changes on any host, or NEVER."""

@@ -79,8 +79,23 @@ def start(name: str) -> None:
 def kill(*names: str) -> None:
     """End services as a crash would, with all of their processes."""
     for name in names:
-        assert shell.pid_of(name), f'{name} does not run'
+        pid = shell.pid_of(name)
+        assert pid, f'{name} does not run'
         shell.stop(name, timeout=0, sig=signal.SIGKILL)
+        # On a host without CPU that takes a while, and its files are open.
+        wait_until(lambda group=pid: not _processes(group), 30,
+                   f'all of {name} has ended', 0.05)
+
+
+def _processes(group: int) -> list[str]:
+    """Return the processes of a group that have not ended."""
+    found = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        with contextlib.suppress(OSError):
+            state, _, of, *_ = path.read_text().rpartition(')')[2].split()
+            if int(of) == group and state not in 'ZX':
+                found.append(path.parent.name)
+    return found
 
 
 def reload(*names: str) -> None:

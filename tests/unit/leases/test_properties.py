@@ -1,5 +1,6 @@
 """What holds for every mix of leases, whatever it is."""
 
+import dataclasses
 import os
 
 import hypothesis
@@ -16,6 +17,7 @@ from secondary_scheduler.leases.policies import (
     NoPreemption,
     Youngest,
 )
+from secondary_scheduler.leases.pricing import Constant
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import FINAL, State
 from secondary_scheduler.simulation.leasing import LeaseSimulation
@@ -159,6 +161,24 @@ def test_what_fits_an_empty_site_is_accepted(site, request):
         'b', 0, Terms(request.terms.nodes, request.terms.duration), 1)]).run()
     rejected = outcome.lease.state is State.REJECTED
     assert rejected == (fits[0].lease.state is State.REJECTED)
+
+
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.given(sites, settings, workloads, st.sets(st.integers(0, 11)))
+def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
+    """A price that is refused is as a lease that no site could hold."""
+    chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
+
+    def outcomes(**refused):
+        return [vars(one.lease) | {'stay': None, 'terms': None,
+                                   'hosts': one.lease.hosts.tolist()}
+                for one in LeaseSimulation(site, chosen, [
+                    dataclasses.replace(one, terms=dataclasses.replace(
+                        one.terms, **refused)) if index in tried else one
+                    for index, one in enumerate(asked)]).run()
+                if int(one.lease.id) not in tried]
+
+    assert outcomes(max_rate=0.5) == outcomes(nodes=(NodeSet(99, (1, 1)),))
 
 
 # -- deadlines, beside the common order

@@ -136,18 +136,6 @@ def test_until_and_holds(made, slot):
     assert table.holds(wanted) == (until >= min(slot.end, SECONDS + 1))
 
 
-@hypothesis.given(tables())
-def test_a_copy_is_another(made):
-    table, _, now = made
-    before = [part.copy() for part in table.at(now)]
-    other = table.copy()
-    other.take(Slot(now, NEVER, np.arange(HOSTS),
-                    np.ones((RESOURCES, HOSTS), dtype=int)))
-    assert all((part == old).all() for part, old
-               in zip(table.at(now), before, strict=True))
-    assert (other.at(now)[0] == before[0] + 1).all()
-
-
 @hypothesis.given(st.lists(slots(), max_size=8))
 def test_what_is_given_back_leaves_nothing(taken):
     table = SlotTable(CAPACITY)

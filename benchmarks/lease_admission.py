@@ -1,0 +1,189 @@
+"""How long a large site takes to answer a request for a lease.
+
+A table of 50,000 slots on 10,000 hosts: leases that run, wait, and are
+promised hosts for the next days.  Each request is answered and then undone,
+so that all meet the same table.  README.md says what is in a row.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import sys
+import time
+import typing
+
+import numpy as np
+
+from secondary_scheduler.leases.lease import Kind, Lease, NodeSet, Terms
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.pricing import Constant
+from secondary_scheduler.leases.promises import Promises
+from secondary_scheduler.leases.scheduler import Scheduler
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import State
+
+HOSTS, SLOTS = 10_000, 50_000
+#: A host holds four of the smallest VMs, or one of the largest.
+CAPACITY = (400, 4096)
+NEEDS = ((100, 1024), (200, 2048), (400, 1024), (400, 4096))
+NODES_MOST = 500
+HOUR = 3600
+DURATION = (HOUR, 24 * HOUR)
+#: Reservations have from a minute to two weeks of notice, and leases with a
+#: deadline may start on the first day: they are what it is full of.
+NOTICE, FIRST = (60, 14 * 24 * HOUR), 24 * HOUR
+SLACK = (1.2, 4.0)
+WAITING, DEADLINES = 500, 500
+#: All is offered at a rate of 1: who pays at most so much is told whether
+#: there is room, and leaves no trace.
+REFUSED = 0.5
+#: What is told of a distribution.
+SHARES = {'median': 0.5, 'p99': 0.99, 'max': 1.0}
+GOALS = {Kind.RESERVATION: {'median': 5.0, 'p99': 20.0},
+         Kind.BEST_EFFORT: {'median': 20.0, 'p99': 200.0},
+         Kind.DEADLINE: {'median': 1000.0, 'p99': 5000.0}}
+
+
+class Counted(Promises):
+    """Counts the leases with deadlines that are planned anew."""
+
+    withdrawn = 0
+
+    def withdraw(self, lease: Lease) -> None:
+        self.withdrawn += lease.terms.kind is Kind.DEADLINE
+        super().withdraw(lease)
+
+
+class Asked(Scheduler):
+    """A scheduler that tells when best-effort leases could begin."""
+
+    def __init__(self, site: Site) -> None:
+        settings = Settings(pricing=Constant(1.0))
+        super().__init__(site, settings)
+        self._promises = self.counted = Counted(
+            settings, self._holdings, self._planner)
+
+    def _accept(self, lease: Lease) -> bool:
+        if lease.terms.kind is Kind.BEST_EFFORT and lease.terms.max_rate:
+            return self._planner.earliest(lease.work, self.now) is not None
+        return super()._accept(lease)
+
+    def of(self, kind: Kind) -> dict[str, int]:
+        """Return leases of a kind, and the slots they hold."""
+        stays = [one.stay for one in self._holdings.staying.values()
+                 if one.terms.kind is kind]
+        return {'leases': len(stays),
+                'slots': sum(len(one.slot.hosts) for one in stays if one)}
+
+
+class Requests:
+    """Draws leases."""
+
+    def __init__(self, hosts: int, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._most = max(NODES_MOST * hosts // HOSTS, 1)
+
+    def draw(self, kind: Kind, asked: bool = False) -> Lease:
+        """Return a lease, or one that there is only to be an answer for.
+
+        As many have 1 to 2 nodes as 100 to 200; so are durations and notices.
+        """
+        rng = self._rng
+        number = int(np.exp(rng.uniform(0, np.log(self._most + 1))))
+        duration = int(np.exp(rng.uniform(*np.log(DURATION))))
+        start = deadline = None
+        if kind is Kind.RESERVATION:
+            start = int(np.exp(rng.uniform(*np.log(NOTICE))))
+        if kind is Kind.DEADLINE:
+            start = 0 if asked else int(rng.integers(FIRST))
+            deadline = start + int(duration * rng.uniform(*SLACK))
+        return Lease(f'{kind}', Terms(
+            (NodeSet(number, NEEDS[rng.integers(len(NEEDS))]),), duration,
+            start=start, deadline=deadline,
+            preemptible=kind is not Kind.RESERVATION,
+            max_rate=REFUSED if asked else None), 0)
+
+
+def filled(hosts: int, slots: int, seed: int) -> Asked:
+    """Return a scheduler whose table holds so many slots."""
+    scheduler = Asked(Site(('CPU', 'Memory'), np.tile(
+        np.array(CAPACITY, dtype=np.int64), (hosts, 1))))
+    requests = Requests(hosts, seed)
+
+    def submit(kind: Kind) -> None:
+        scheduler.submit(requests.draw(kind))
+        scheduler.fill()
+
+    def held() -> int:
+        return sum(scheduler.of(kind)['slots'] for kind in Kind)
+
+    while len(scheduler.queue) < WAITING:
+        submit(Kind.BEST_EFFORT)
+    while scheduler.of(Kind.DEADLINE)['leases'] < DEADLINES:
+        submit(Kind.DEADLINE)
+    while held() < slots:
+        submit(Kind.RESERVATION)
+    return scheduler
+
+
+def answers(scheduler: Asked, requests: Requests, kind: Kind, number: int
+            ) -> dict[str, typing.Any]:
+    """Return how long answers take, as distributions in ms.
+
+    With deadlines, only of those for which others were planned anew.
+    """
+    spent = []
+    accepted = most = 0
+    gc.collect()
+    while len(spent) < number:
+        lease = requests.draw(kind, asked=True)
+        scheduler.counted.withdrawn = 0
+        begun, cpu = time.perf_counter(), time.process_time()
+        scheduler.submit(lease)
+        took = time.perf_counter() - begun, time.process_time() - cpu
+        anew = scheduler.counted.withdrawn
+        if kind is not Kind.DEADLINE or anew:
+            spent.append(took)
+            accepted += lease.state is State.REJECTED_BY_USER
+            most = max(most, anew)
+    return {'kind': kind, 'n': number, 'accepted': accepted,
+            'planned_anew_max': most, **{
+                f'{name}_ms': {label: round(float(np.quantile(
+                    values, share)) * 1e3, 2)
+                    for label, share in SHARES.items()}
+                for name, values in zip(('wall', 'cpu'),
+                                        np.array(spent).T, strict=True)}}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--hosts', type=int, default=HOSTS)
+    parser.add_argument('--slots', type=int, default=SLOTS)
+    parser.add_argument('--number', type=int, default=1000,
+                        help='requests of each kind (default %(default)s); a '
+                        'tenth of that with deadlines')
+    parser.add_argument('--seed', type=int, default=1)
+    options = parser.parse_args()
+    begun = time.process_time()
+    scheduler = filled(options.hosts, options.slots, options.seed)
+    print(json.dumps({
+        'hosts': options.hosts, 'seed': options.seed,
+        **{kind: scheduler.of(kind) for kind in GOALS},
+        'waiting': len(scheduler.queue),
+        'cpu_s': round(time.process_time() - begun, 1)}), flush=True)
+    requests = Requests(options.hosts, options.seed + 1)
+    missed = False
+    for kind, goal in GOALS.items():
+        row = answers(scheduler, requests, kind, max(
+            options.number // (10 if kind is Kind.DEADLINE else 1), 1))
+        missed |= any(row['cpu_ms'][name] > most
+                      for name, most in goal.items())
+        print(json.dumps(row | {'goal_ms': goal}), flush=True)
+    print(json.dumps({'rss_mib': round(resource.getrusage(
+        resource.RUSAGE_SELF).ru_maxrss / 1024)}))
+    return 1 if missed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
