@@ -85,7 +85,8 @@ resume it, if it was suspended).
 Who may have a lease at all, whether or not there is room for it: a driver of
 the namespace ``secondary_scheduler.lease_policies.admission``. "accept-all":
 everybody; "no-reservations": no lease with an exact start that is to come;
-"notice": these only if they are asked for ``reservation_notice`` seconds ahead.
+"notice": these only if they are asked for ``reservation_notice`` seconds
+ahead.
 """),
     cfg.IntOpt(
         'reservation_notice',

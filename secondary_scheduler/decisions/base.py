@@ -16,7 +16,7 @@ from secondary_scheduler.estimation.durations import (
     Durations,
 )
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import Order, Priority
+from secondary_scheduler.leases.ordering import PRIORITY, Order
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Plan
 
@@ -79,7 +79,7 @@ class Decision(abc.ABC):
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None, *,
-                 order: Order = Priority()) -> None:
+                 order: Order = PRIORITY) -> None:
         self.limits = limits or Limits()
         self.durations: DurationModel = durations or Durations()
         self.order = order

@@ -22,7 +22,7 @@ from secondary_scheduler.decisions.violations import (
 )
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import Order, Priority
+from secondary_scheduler.leases.ordering import PRIORITY, Order
 from secondary_scheduler.model.cluster import Cluster, HostPolicy
 from secondary_scheduler.plans.operations import Operation, Plan
 
@@ -37,7 +37,7 @@ class GuidedDecision(base.Decision):
                  durations: DurationModel | None = None,
                  profile: Profile | None = None,
                  elapsed: Callable[[], float] = lambda: 0.0, *,
-                 order: Order = Priority()) -> None:
+                 order: Order = PRIORITY) -> None:
         """Take the options.
 
         ``profile`` is by default that of a cloud whose agents hold policies;

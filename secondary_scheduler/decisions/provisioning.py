@@ -21,7 +21,7 @@ from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.decisions.waiting import Waiting, queue
 from secondary_scheduler.estimation.durations import DurationModel
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import Order, Priority
+from secondary_scheduler.leases.ordering import PRIORITY, Order
 from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import Plan
 
@@ -36,7 +36,7 @@ class ProvisioningDecision(base.Decision):
 
     def __init__(self, limits: Limits | None = None,
                  durations: DurationModel | None = None,
-                 profile: Profile | None = None, *, order: Order = Priority(),
+                 profile: Profile | None = None, *, order: Order = PRIORITY,
                  spreads: bool = True) -> None:
         super().__init__(limits, durations, order=order)
         self.profile = profile or Profile()

@@ -1,6 +1,7 @@
 """Who of a long queue need not be tried."""
 
 from secondary_scheduler.leases.holdings import Holdings
+from secondary_scheduler.leases.lease import Terms
 from secondary_scheduler.leases.planner import Planner
 from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.types import Ints
@@ -24,6 +25,12 @@ class Glance:
     def room(self, need: tuple[int, ...]) -> int:
         """Return how many VMs that take so much fit now."""
         return len(self._until(need, self._holdings.now))
+
+    def has_room(self, terms: Terms) -> bool:
+        """Tell whether there are places enough now, however briefly."""
+        return all(
+            len(self._until(one.need, self._holdings.now)) >= one.number
+            for one in terms.nodes)
 
     def may_start(self, waiting: Waiting) -> bool:
         """Tell whether each node set of a lease, by itself, fits now."""

@@ -10,7 +10,7 @@ import typing
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.disks import Disks
 from secondary_scheduler.leases.images import Images, Preparation
-from secondary_scheduler.leases.lease import Lease, Stay
+from secondary_scheduler.leases.lease import Kind, Lease, Stay
 from secondary_scheduler.leases.queue import Queue, Waiting
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
@@ -66,6 +66,8 @@ class Holdings:
         self.staying: dict[int, Lease] = {}
         # Of those that waited, who was promised a time.
         self.promised: dict[int, Lease] = {}
+        # Who will begin later, and by a deadline.
+        self.coming: dict[int, Lease] = {}
         self._due: list[Due] = []
         self._order = itertools.count()
         self._notify = notify
@@ -121,7 +123,23 @@ class Holdings:
             self._prepare(lease)
         lease.stay = stay
         self.staying[lease.number] = lease
+        if lease.terms.kind is Kind.DEADLINE:
+            self.coming[lease.number] = lease
         self.plan(lease, stay, BEGIN, stay.begin)
+
+    def come(self, lease: Lease) -> None:
+        """A lease awaits nothing any more: it begins, or has to go."""
+        self.promised.pop(lease.number, None)
+        self.coming.pop(lease.number, None)
+
+    @contextlib.contextmanager
+    def without(self, stay: Stay) -> Iterator[None]:
+        """Let what a stay holds be free for a moment."""
+        self._give(stay)
+        try:
+            yield
+        finally:
+            self._take(stay)
 
     def replace(self, lease: Lease, stay: Stay) -> None:
         """Let a lease that holds hosts leave them at another time."""
@@ -152,7 +170,7 @@ class Holdings:
         self._give(stay)
         lease.stay = None
         del self.staying[lease.number]
-        self.promised.pop(lease.number, None)
+        self.come(lease)
         if lease.later is not None:
             self._give(lease.later)
             lease.later = None
@@ -199,14 +217,15 @@ class Holdings:
         That is said by InfeasibleError, which is raised again.
         """
         images = None if self.images is None else self.images.copy()
-        staying, promised = dict(self.staying), dict(self.promised)
+        staying, promised, coming = (
+            dict(self.staying), dict(self.promised), dict(self.coming))
         outer = self._attempt
         this = self._attempt = _Attempt()
         try:
             yield
         except InfeasibleError:
             self.images, self.staying = images, staying
-            self.promised = promised
+            self.promised, self.coming = promised, coming
             this.undo.close()
             # What is due of stays that are no more is passed over, and what
             # was due before still is.

@@ -40,6 +40,10 @@ class Priority(FirstCome):
         return -priority, since
 
 
+#: What Boettger's scheduler does.
+PRIORITY: Order = Priority()
+
+
 class Aged:
     """As Priority, which grows by so many points for each hour of waiting.
 

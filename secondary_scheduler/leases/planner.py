@@ -20,7 +20,7 @@ from secondary_scheduler.leases.lease import (
     TermsError,
     Work,
 )
-from secondary_scheduler.leases.ordering import Order, Priority
+from secondary_scheduler.leases.ordering import PRIORITY, Order
 from secondary_scheduler.leases.policies import (
     AcceptAll,
     Admission,
@@ -53,7 +53,7 @@ class Settings:
     worthwhile: float = 1.0
     slack: float = 2.0
     durations: Durations = Durations()
-    order: Order = Priority()
+    order: Order = PRIORITY
     admission: Admission = AcceptAll()
     preemption: Preemption = LeastRun()
     selection: HostSelection = Quietest()
@@ -113,9 +113,12 @@ class Planner:
     def waiting(self, lease: Lease) -> Waiting:
         """Return a lease as it waits in the queue."""
         work = lease.work
-        rank = self._settings.order.rank(lease.terms.priority,
-                                         lease.submitted)
-        return Waiting(lease, work, self.least(work), (*rank, lease.number))
+        return Waiting(lease, work, self.least(work), self.rank(lease))
+
+    def rank(self, lease: Lease) -> tuple[float, float, int]:
+        """Return a lease's place in the queue, the lowest coming first."""
+        return (*self._settings.order.rank(
+            lease.terms.priority, lease.submitted), lease.number)
 
     def _stuck(self, work: Work) -> bool:
         """Tell whether a lease can only go on where its memory is."""
@@ -150,7 +153,9 @@ class Planner:
         return np.zeros(self._holdings.table.hosts, dtype=np.int64)
 
     def _order(self, distance: Ints) -> mapping.Order:
-        return lambda *state: self._settings.selection.order(*state, distance)
+        order = self._settings.selection.order
+        return lambda hosts, tenants, free, unchanged: order(
+            hosts, tenants, free, unchanged, distance)
 
     def _moving(self, terms: Terms) -> tuple[int, ...]:
         """Return how many MB of each VM have to move to another host."""

@@ -12,6 +12,7 @@ from secondary_scheduler.leases import mapping
 from secondary_scheduler.leases.holdings import Holdings, InfeasibleError
 from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.planner import Planner, Settings
+from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.table import Slot
 
@@ -49,10 +50,22 @@ class Promises:
             or self.in_time(lease, lease.work, start)
             or self._rearranged(lease, start))
 
-    def withdraw(self, lease: Lease) -> None:
+    def withdraw(self, lease: Lease) -> Waiting:
         """Put a lease that holds nothing yet back into the queue."""
         self._holdings.drop(lease)
-        self._holdings.enqueue(self._planner.waiting(lease))
+        waiting = self._planner.waiting(lease)
+        self._holdings.enqueue(waiting)
+        return waiting
+
+    def at_once(self, lease: Lease) -> Stay | None:
+        """Return how a lease that is promised a later time could begin now.
+        """
+        stay, now = lease.stay, self._holdings.now
+        assert stay is not None
+        with self._holdings.without(stay):
+            sooner = self._planner.stay(lease.work, now)
+        return (sooner if sooner is not None and sooner.begin < stay.begin
+                and sooner.down <= stay.down else None)
 
     # -- an exact start
 

@@ -256,9 +256,21 @@ class Scheduler:
         return lease.stay
 
     def _look_again(self) -> None:
-        """What was promised for later can perhaps be had sooner."""
-        for waiting in tuple(self._holdings.promised.values()):
-            self._promises.withdraw(waiting)
+        """What was promised for later can perhaps be had sooner.
+
+        One after the other, in the queue's order, so that nobody's time is
+        later than before; but a promise that came before somebody's turn is
+        given up for them.
+        """
+        before = [one.rank for one in self._holdings.queue][:1]
+        for lease in sorted(self._holdings.promised.values(),
+                            key=self._planner.rank):
+            self._glance.forget()
+            waiting = self._promises.withdraw(lease)
+            if before and before[0] < waiting.rank:
+                continue
+            if not self._start(waiting):
+                self._promise(waiting)
 
     def advance(self, now: int) -> None:
         """Let what is planned up to now come true."""
@@ -271,7 +283,7 @@ class Scheduler:
     def _begin(self, lease: Lease, stay: Stay) -> None:
         if not lease.ahead:
             return      # it has begun when its time came
-        self._holdings.promised.pop(lease.number, None)
+        self._holdings.come(lease)
         become = self._holdings.become
         lease.hosts = stay.slot.hosts
         if lease.home is None:
@@ -335,14 +347,30 @@ class Scheduler:
     # -- the queue
 
     def fill(self) -> None:
-        """Go through the queue, and start or promise what can be."""
+        """Go through the queue, and start or promise what can be.
+
+        What then is left goes to those who were promised a later time: since
+        leases end early, much that had to wait need not (Haizea REQ-032).
+        """
         self._glance.forget()
         for waiting in self._hopeful():
             if waiting.lease.paused:
                 continue
             if not (self._start(waiting) or self._promise(waiting)) and (
                     self._settings.reservations == 0):
-                return
+                break
+        self._pull_forward()
+
+    def _pull_forward(self) -> None:
+        """Let those begin now who by their deadline would begin later."""
+        for lease in sorted(self._holdings.coming.values(), key=_promised_at):
+            if (lease.terms.start or 0) > self.now or (
+                    not self._glance.has_room(lease.terms)):
+                continue
+            stay = self._promises.at_once(lease)
+            if stay is not None:
+                self._promises.withdraw(lease)
+                self._settle(lease, stay)
 
     def _hopeful(self) -> Iterator[Waiting]:
         """Yield who may begin or be promised a time, in order.
@@ -395,6 +423,11 @@ class Scheduler:
         self._holdings.settle(lease, stay)
         if stay.begin <= self.now:
             self._begin(lease, stay)
+
+
+def _promised_at(lease: Lease) -> tuple[int, int]:
+    assert lease.stay is not None
+    return lease.stay.begin, lease.number
 
 
 _HAPPENS: dict[int, Callable[[Scheduler, Lease, Stay], None]] = {

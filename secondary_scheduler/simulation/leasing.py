@@ -13,7 +13,6 @@ from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.simulation.workloads.requests import Request
 
-
 #: By which share of its planned time a suspension that is not over then is
 #: thought to take longer.
 _LONGER = 0.25

@@ -188,7 +188,8 @@ class Observer:
                 usage=self._usage)
         guests = [self._guests[one] for one in instances.tolist()]
         leases = {guest.lease: Lease(
-            guest.lease, state=LeaseState.QUEUED, priority=5.0, waited_s=now - float(
+            guest.lease, state=LeaseState.QUEUED, priority=5.0,
+            waited_s=now - float(
                 world.queued_since[number, int(guest.lease)]))
             for guest in guests if guest.state in DOWN}     # nobody else waits
         return Cluster(seen_hosts, {

@@ -44,7 +44,8 @@ def new(uuid, lease, **values):
 
 def leased(world, *leases):
     return dataclasses.replace(world, leases={
-        one.name: dataclasses.replace(one, state=LeaseState.QUEUED) for one in leases})
+        one.name: dataclasses.replace(one, state=LeaseState.QUEUED)
+        for one in leases})
 
 
 class Case(unittest.TestCase):

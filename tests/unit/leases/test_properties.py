@@ -63,7 +63,8 @@ def requests(draw, name):
     image = draw(st.sampled_from(list(IMAGES)))
     return Request(name, arrival, Terms(
         nodes, duration, start=start, deadline=deadline,
-        image=image or None, image_mb=IMAGES[image], immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
+        image=image or None, image_mb=IMAGES[image],
+        immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
         draw(st.integers(1, duration)))
 
 

@@ -69,6 +69,23 @@ def test_backfilling(reservations, begins):
     assert times(leases[2]) == (110, 120)
 
 
+def test_an_early_end_pulls_deadlines_forward():
+    """Who may not begin yet is left where it is."""
+    run = Run(1, Settings())
+    first = lease('a', 1, 1000, deadline=2000)
+    second = lease('b', 1, 500, deadline=5000)
+    third = lease('c', 1, 500, start=300, deadline=5000)
+    run.submit(first, second, third)
+    assert [one.stay.begin for one in (second, third)] == [1000, 1500]
+    run.finish(first, 100)
+    assert times(second) == (100, None)
+    assert third.stay.begin == 1500
+    run.finish(second, 200)
+    run.submit(lease('d', 1, 10), at=400)
+    run.until(1000)
+    assert times(third) == (410, 910)
+
+
 def test_an_early_end_pulls_forward():
     run = Run(1, Settings(suspension=False))
     first, second = lease('a', 1, 1000), lease('b', 1, 50)
