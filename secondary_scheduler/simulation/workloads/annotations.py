@@ -1,0 +1,148 @@
+"""What traces of jobs do not tell: starts, deadlines, rates, reservations.
+
+Haizea 6.2.  Everything is drawn from generators that take a seed, each thing
+from one of its own: with other deadlines the same starts are drawn.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.world import Floats
+
+#: Draws numbers between 0 and 1.
+Draw = Callable[[np.random.Generator, int], Floats]
+
+DAY = 24 * 3600
+#: The latest start after the request, and the most that is left until the
+#: deadline beside the duration, in seconds.
+START, DEADLINE = DAY, 7 * DAY
+#: The rates that users accept at most: money for a node and a second.
+RATES = (0.1, 10.0)
+#: Where a truncated Pareto distribution ends.
+_CUT = 10.0
+
+
+def low(random: np.random.Generator, number: int) -> Floats:
+    """Draw from a Pareto distribution of shape 1, cut off and scaled.
+
+    73.3 % of all lie in the lowest fifth.
+    """
+    u = random.uniform(1 / (1 + _CUT), 1.0, number)
+    return (1 / u - 1) / _CUT
+
+
+def high(random: np.random.Generator, number: int) -> Floats:
+    """Draw from the same distribution mirrored: 2.2 % in the lowest fifth."""
+    return 1 - low(random, number)
+
+
+def even(random: np.random.Generator, number: int) -> Floats:
+    """Draw from a uniform distribution."""
+    return random.random(number)
+
+
+def constant(value: float) -> Draw:
+    """Return what always draws the same."""
+    return lambda random, number: np.full(number, value)
+
+
+#: Distributions by the thesis's names for them.
+STARTS = {'early': low, 'uniform': even, 'late': high}
+DEADLINES = {'tight': low, 'uniform': even, 'loose': high}
+USERS = {'cheap': low,
+         'constant': constant((1.0 - RATES[0]) / (RATES[1] - RATES[0])),
+         'uniform': even, 'rich': high}
+
+
+@dataclasses.dataclass(frozen=True)
+class Annotation:
+    """Starts, deadlines and acceptable rates, by the distributions' names."""
+
+    start: str
+    deadline: str
+    users: str
+    seed: int
+
+    def of(self, requests: Sequence[Request]) -> list[Request]:
+        """Let requests begin no earlier than a time, and end by another.
+
+        Each user has a rate, in cents, above which they refuse; a request of
+        nobody known has one of its own.
+        """
+        delays = self._draw(1, STARTS[self.start], len(requests)) * START
+        spare = self._draw(2, DEADLINES[self.deadline],
+                           len(requests)) * DEADLINE
+        names = [one.terms.user or f'\0{index}'
+                 for index, one in enumerate(requests)]
+        rates = self._rates(names)
+        found = []
+        for one, delay, more, name in zip(
+                requests, delays.astype(int).tolist(),
+                spare.astype(int).tolist(), names, strict=True):
+            begin = one.arrival + delay
+            found.append(dataclasses.replace(one, terms=dataclasses.replace(
+                one.terms, start=begin, max_rate=rates[name],
+                deadline=begin + more + one.terms.duration)))
+        return found
+
+    def _rates(self, names: Sequence[str]) -> dict[str, float]:
+        known = list(dict.fromkeys(names))
+        least, most = RATES
+        drawn = least + (most - least) * self._draw(
+            3, USERS[self.users], len(known))
+        return dict(zip(known, np.round(drawn, 2).tolist(), strict=True))
+
+    def _draw(self, what: int, distribution: Draw, number: int) -> Floats:
+        return distribution(np.random.default_rng((self.seed, what)), number)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reservations:
+    """Reservations to inject into a trace (Haizea 6.2).
+
+    They take a ``share`` of the site, each for ``hours`` give or take half of
+    one, and a number of ``nodes`` between two.  They begin at even intervals,
+    each longer by something between ``jitter`` (s): the thesis has both
+    0 to 60 s and an hour less or more (DEF-7).
+    """
+
+    share: float
+    hours: int
+    nodes: tuple[int, int]
+    jitter: tuple[int, int] = (0, 60)
+
+    def draw(self, hosts: int, seconds: int, need: tuple[int, ...],
+             seed: int, prefix: str = '') -> list[Request]:
+        """Draw reservations for a site, each asked for a day ahead.
+
+        ``seconds`` is from the first to the last job; ``need`` is what a node
+        takes.
+        """
+        random = np.random.default_rng((seed, 4))
+        wanted = self.share * hosts * seconds
+        half = 1800
+        lasting: list[tuple[int, int]] = []
+        while wanted > 0:
+            lasting.append((
+                int(random.integers(self.hours * 3600 - half,
+                                    self.hours * 3600 + half, endpoint=True)),
+                int(random.integers(*self.nodes, endpoint=True))))
+            wanted -= math.prod(lasting[-1])
+        every = seconds // max(1, len(lasting))
+        starts = np.cumsum(every + random.integers(
+            *self.jitter, len(lasting), endpoint=True)).tolist()
+        return [Request(
+            f'{prefix}{number}', max(0, start - DAY), Terms(
+                (NodeSet(nodes, need),), duration, start=max(0, start),
+                preemptible=False), duration)
+            for number, (start, (duration, nodes)) in enumerate(
+                zip(starts, lasting, strict=True), 1)]
+
+
+#: How many nodes reservations of a size have, by its name.
+SIZES = {'small': (1, 24), 'medium': (25, 48), 'large': (49, 72)}
