@@ -28,10 +28,14 @@ def wait(one: Outcome) -> int:
 
 
 def slowdown(one: Outcome) -> float:
-    """Return the bounded slowdown: how much longer than it runs it took."""
+    """Return the bounded slowdown: how much longer than it runs it took.
+
+    That is counted on machines of its own, without VMs (Haizea 6.1).
+    """
     assert one.lease.ended is not None
+    bare = one.request.runs if one.request.bare is None else one.request.bare
     return max(1.0, (one.lease.ended - one.lease.submitted)
-               / max(_SHORTEST, one.runs))
+               / max(_SHORTEST, bare))
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -99,18 +103,34 @@ def _money(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return found
 
 
+def utilization(outcomes: Sequence[Outcome], hosts: int, start: int,
+                end: int) -> float:
+    """Return the share of hosts in use in [start, end), in percent.
+
+    Each VM is taken to have a host of its own (Haizea 6.1).
+    """
+    busy = sum(sum(one.lease.terms.numbers)
+               * max(0, min(until, end) - max(since, start))
+               for one in outcomes for since, until in one.held)
+    return 100 * busy / (hosts * (end - start))
+
+
+def row(one: Outcome) -> tuple[object, ...]:
+    """Return what a table has of a lease, by ``COLUMNS``."""
+    lease, terms = one.lease, one.lease.terms
+    return (
+        lease.id, terms.kind, lease.submitted,
+        '' if lease.started is None else lease.started,
+        '' if lease.ended is None else lease.ended, sum(terms.numbers),
+        terms.duration, lease.served,
+        '' if lease.started is None else wait(one),
+        f'{slowdown(one):.3f}' if lease.state is State.DONE else '',
+        lease.state, lease.suspends + lease.requeues, lease.suspended_s,
+        ' '.join(map(str, lease.hosts.tolist())))
+
+
 def write(outcomes: Sequence[Outcome], file: typing.TextIO) -> None:
     """Write a table of leases as CSV, one row each."""
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
-    for one in outcomes:
-        lease, terms = one.lease, one.lease.terms
-        begun = lease.started is not None
-        rows.writerow((
-            lease.id, terms.kind, lease.submitted,
-            '' if lease.started is None else lease.started,
-            '' if lease.ended is None else lease.ended, sum(terms.numbers),
-            terms.duration, lease.served, wait(one) if begun else '',
-            f'{slowdown(one):.3f}' if lease.state is State.DONE else '',
-            lease.state, lease.suspends + lease.requeues, lease.suspended_s,
-            ' '.join(map(str, lease.hosts.tolist()))))
+    rows.writerows(row(one) for one in outcomes)

@@ -10,20 +10,26 @@ from secondary_scheduler.leases.lease import Lease
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.scheduler import Scheduler
 from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.states import HOLDING, State
 from secondary_scheduler.simulation.workloads.requests import Request
 
 #: By which share of its planned time a suspension that is not over then is
 #: thought to take longer.
 _LONGER = 0.25
+#: It occupies hosts: its VMs run there, or their memory is loaded or saved.
+_OCCUPYING = HOLDING | {State.SUSPENDING}
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a lease that would have run for so many seconds."""
+    """What became of a lease that was asked for.
+
+    ``held`` has from when until when it occupied hosts, each time.
+    """
 
     lease: Lease
-    runs: int
+    request: Request
+    held: tuple[tuple[int, int], ...] = ()
 
 
 def _silent(share: float) -> None:
@@ -42,7 +48,9 @@ class LeaseSimulation:
                  stretch: Callable[[], float] | None = None) -> None:
         self.scheduler = Scheduler(site, settings, notify=self._hear)
         self._arrivals = sorted(requests, key=lambda one: one.arrival)
-        self._runs: dict[Lease, int] = {}
+        self._requests: dict[Lease, Request] = {}
+        self._begun: dict[Lease, int] = {}
+        self._held: dict[Lease, list[tuple[int, int]]] = {}
         self._ends: list[tuple[int, int, Lease, int]] = []
         self._order = itertools.count()
         self._margin = settings.durations.margin
@@ -75,11 +83,12 @@ class LeaseSimulation:
                     progress(coming / total)
             scheduler.fill()
         progress(1.0)
-        return [Outcome(one, runs) for one, runs in self._runs.items()]
+        return [Outcome(one, request, tuple(self._held.get(one, ())))
+                for one, request in self._requests.items()]
 
     def _arrive(self, request: Request) -> None:
         lease = Lease(request.id, request.terms, request.arrival)
-        self._runs[lease] = request.runs
+        self._requests[lease] = request
         self.scheduler.submit(lease)
 
     def _save(self, now: int, order: int, lease: Lease, ends: int) -> None:
@@ -104,14 +113,19 @@ class LeaseSimulation:
         return None
 
     def _hear(self, lease: Lease, before: State) -> None:
+        now = self.scheduler.now
+        if lease.state in _OCCUPYING:
+            self._begun.setdefault(lease, now)
+        elif before in _OCCUPYING:
+            self._held.setdefault(lease, []).append(
+                (self._begun.pop(lease), now))
         if lease.state is State.ACTIVE and lease.stay is not None:
-            left = self._runs[lease] - lease.served
+            left = self._requests[lease].runs - lease.served
             heapq.heappush(self._ends, (
-                self.scheduler.now + left, next(self._order), lease,
-                lease.stay.up))
+                now + left, next(self._order), lease, lease.stay.up))
         if lease.state is State.SUSPENDING and self._stretch is not None:
             assert lease.stay is not None
-            now, length = lease.stay.down, lease.stay.end - lease.stay.down
+            length = lease.stay.end - now
             ends = now + max(1, math.ceil(
                 self._stretch() * length / (1 + self._margin)))
             heapq.heappush(self._saves, (min(ends, lease.stay.end),

@@ -15,13 +15,15 @@ class Request:
     """A lease that somebody asks for in a trace.
 
     ``arrival`` is in seconds from the start; ``runs`` is for how long it
-    really runs, which its owner may not know.
+    really runs, which its owner may not know; ``bare`` is for how long it
+    would on a machine of its own (None: for as long).
     """
 
     id: str
     arrival: int
     terms: Terms
     runs: int
+    bare: int | None = None
 
     def in_vms(self, share: float, fixed: int) -> 'Request':
         """Return the same request, its job being run in VMs.
@@ -33,5 +35,6 @@ class Request:
             return math.ceil(seconds * (1 + share)) + fixed
 
         return dataclasses.replace(
-            self, runs=stretched(self.runs), terms=dataclasses.replace(
+            self, runs=stretched(self.runs), bare=self.runs,
+            terms=dataclasses.replace(
                 self.terms, duration=stretched(self.terms.duration)))

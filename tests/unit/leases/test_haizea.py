@@ -94,7 +94,7 @@ def test_beside_best_effort_no_more_are_refused():
                    ) == REFUSED[name] + PAST[name]
         assert all(one.started == one.terms.start for one in reserved
                    if one.state is State.DONE)
-        assert all(one.lease.served == one.runs for one in outcomes
+        assert all(one.lease.served == one.request.runs for one in outcomes
                    if one.lease.state is State.DONE)
 
 

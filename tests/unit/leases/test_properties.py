@@ -113,7 +113,7 @@ def test_every_promise_is_kept(site, chosen, asked):
         if lease.state is State.REJECTED:
             continue
         # Work is conserved: what was lost has been done again.
-        assert lease.served == one.runs
+        assert lease.served == one.request.runs
         if terms.kind is Kind.RESERVATION:
             assert lease.started == terms.start
         if terms.kind is Kind.IMMEDIATE:
@@ -230,7 +230,7 @@ class Compared(LeaseSimulation):
             scheduler.table.hosts, scheduler.now, running,
             [*ahead, request.terms])
         super()._arrive(request)
-        lease = [one for one in self._runs if one.id == request.id][0]
+        lease = [one for one in self._requests if one.id == request.id][0]
         if could:
             assert lease.state is not State.REJECTED
 
