@@ -28,6 +28,9 @@ figures. A published value that is missed is no error: the exit code is 0, and
 "--set profile=NAME" chooses thesis (its algorithms and constants), ours (the
 default) or oracle; "--set algorithm=oracle" is the same as the last. Any other
 "--set KEY=VALUE" changes one knob of the profile; a wrong key prints them all.
+The experiments haizea-* compare profiles of leases with each other; there
+"--set KEY=VALUE" changes an option of [secondary_leases] in all of them, and
+the oracle's column has what Haizea itself or an independent simulation gave.
 """
 
 SWF = """\
@@ -79,13 +82,14 @@ def add_parser(groups: typing.Any) -> None:
     run.add_argument('--events', metavar='FILE',
                      help='also write what happened, as JSON lines')
     run.add_argument('--leases', metavar='FILE.csv',
-                     help='also write a table of leases; for experiments '
-                          'with leases that end, of which there is none yet')
+                     help='also write a table of the leases of all runs; '
+                          'for the experiments haizea-*')
     run.add_argument('--data', metavar='DIR', default='.',
-                     help='folder of public traces, for real-day: '
-                          'planetlab/DAY.csv.gz of CloudSim\'s copy of the '
-                          'CoMon data, and alibaba-openb/openb_pod_list_'
-                          'default.csv.gz (default: this folder)')
+                     help='folder of public traces (default: this one); '
+                          'for real-day planetlab/DAY.csv.gz of CloudSim\'s '
+                          'copy of the CoMon data and alibaba-openb/openb_pod_'
+                          'list_default.csv.gz, for haizea-* haizea/traces/'
+                          'blue of Haizea\'s repository')
     run.set_defaults(action='simulate_run')
     swf = simulate.add_parser('swf', help='run a trace of jobs as leases',
                               description=SWF, formatter_class=raw)
@@ -127,7 +131,11 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     The simulator is loaded here: who manages hosts needs no NumPy.
     """
     try:
-        from secondary_scheduler.simulation import console, lease_console
+        from secondary_scheduler.simulation import (
+            console,
+            inputs,
+            lease_console,
+        )
     except ImportError as exc:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)
@@ -138,6 +146,6 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     try:
         module = lease_console if action == 'simulate_swf' else console
         return int(getattr(module, action)(**options))
-    except console.InputError as exc:
+    except inputs.InputError as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
         return BAD_INPUT

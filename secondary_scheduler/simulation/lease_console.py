@@ -11,14 +11,13 @@ import numpy as np
 from secondary_scheduler.leases.lease import TermsError
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.simulation import lease_figures, lease_profiles
-from secondary_scheduler.simulation.console import (
+from secondary_scheduler.simulation.console import Progress, print_document
+from secondary_scheduler.simulation.experiments.base import Figure
+from secondary_scheduler.simulation.inputs import (
     InputError,
-    Progress,
     open_for_writing,
     pair,
-    print_document,
 )
-from secondary_scheduler.simulation.experiments.base import Figure
 from secondary_scheduler.simulation.leasing import LeaseSimulation
 from secondary_scheduler.simulation.workloads import lwf, swf
 from secondary_scheduler.simulation.workloads.requests import (

@@ -7,15 +7,20 @@ from secondary_scheduler.simulation.experiments import (
     changes,
     efficiency,
     estimator,
+    haizea_deadlines,
+    haizea_prices,
+    haizea_reservations,
+    haizea_suspensions,
     hlt,
     interference,
     losses,
     realday,
 )
-from secondary_scheduler.simulation.experiments.base import Experiment
+from secondary_scheduler.simulation.experiments.base import Runnable
 
-EXPERIMENTS: Mapping[str, Experiment] = {
+EXPERIMENTS: Mapping[str, Runnable] = {
     one.name: one for module in (
         hlt, efficiency, changes, ablations, losses, interference,
-        estimator, realday)
+        estimator, realday, haizea_reservations, haizea_deadlines,
+        haizea_suspensions, haizea_prices)
     for one in module.EXPERIMENTS}

@@ -1,6 +1,7 @@
 """What all experiments share: how they run, and what comes out."""
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 import itertools
 import pathlib
@@ -8,7 +9,13 @@ import statistics
 import typing
 
 from secondary_scheduler.simulation.engine import Simulation, Workload
-from secondary_scheduler.simulation.profiles import ORACLE, Profile
+from secondary_scheduler.simulation.inputs import InputError, open_for_writing
+from secondary_scheduler.simulation.plots import Chart
+from secondary_scheduler.simulation.profiles import (
+    ORACLE,
+    PROFILES,
+    Profile,
+)
 from secondary_scheduler.simulation.record import Record, Tally
 
 #: Figures by name, a value for each run.
@@ -19,6 +26,84 @@ Charts = dict[str, dict[str, tuple[Sequence[float], Sequence[float]]]]
 
 def _silent(what: str, share: float) -> None:
     """Make no progress known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What is asked for by somebody who has an experiment run.
+
+    ``changes`` are keys and values; ``events`` and ``leases`` name files in
+    which to write what happened; ``progress`` is told what goes on and which
+    share of it is done; ``data`` is the folder of public traces.
+    """
+
+    changes: tuple[tuple[str, str], ...]
+    seeds: tuple[int, ...]
+    quick: bool = False
+    events: str | None = None
+    leases: str | None = None
+    progress: Callable[[str, float], object] = _silent
+    data: pathlib.Path = pathlib.Path()
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One figure, as EXPERIMENTS 1 fixes it."""
+
+    measured: float
+    sd: float
+    published: float | None
+    oracle: float | None
+    unit: str
+    per_run: tuple[float, ...]
+
+    @classmethod
+    def of(cls, per_run: Sequence[float], published: float | None,
+           oracle: float | None, unit: str) -> 'Figure':
+        """Return the figure that the values of all runs make."""
+        return cls(statistics.fmean(per_run),
+                   statistics.stdev(per_run) if len(per_run) > 1 else 0.0,
+                   published, oracle, unit, tuple(per_run))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What has come out of an experiment, and how it was run."""
+
+    profile: str
+    config: Mapping[str, typing.Any]
+    figures: Mapping[str, Figure]
+    charts: Sequence[Chart]
+
+
+class Runnable(typing.Protocol):
+    """What the command line knows of an experiment.
+
+    ``runs`` is how many seeds are usual, and ``fewest`` how many it takes at
+    least.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+
+    @property
+    def runs(self) -> int:
+        """How many seeds are usual."""
+
+    @property
+    def fewest(self) -> int:
+        """How many seeds it takes at least."""
+
+    def run(self, asked: Asked) -> Ran:
+        """Run it.
+
+        :raises InputError: if it has no such option, or nothing to write.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,17 +158,44 @@ class Experiment:
     fewest: int = 1
     bounds: bool = True
 
+    def run(self, asked: Asked) -> Ran:
+        """Run it with a profile, which --set chooses and changes."""
+        if asked.leases is not None:
+            raise InputError(f'the leases of {self.name} never end, so '
+                             '--leases has nothing to say; leave it out')
+        profile = _profile(dict(asked.changes))
+        with contextlib.ExitStack() as stack:
+            log = (None if asked.events is None else stack.enter_context(
+                open_for_writing(asked.events)))
+            context = Context(profile, asked.seeds, asked.quick, log,
+                              asked.progress, data=asked.data)
+            figures = run(self, context)
+        return Ran(profile.name, _plain(profile), figures, [
+            Chart(up, lines) for up, lines in context.plots.items()])
 
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """One figure, as EXPERIMENTS 1 fixes it."""
 
-    measured: float
-    sd: float
-    published: float | None
-    oracle: float | None
-    unit: str
-    per_run: tuple[float, ...]
+def _profile(pairs: dict[str, str]) -> Profile:
+    """Return the profile that --set asks for."""
+    if pairs.get('algorithm', 'oracle') != 'oracle':
+        raise InputError('the only algorithm to set is oracle; the others '
+                         'come with their profile: --set profile=thesis')
+    name = ('oracle' if pairs.pop('algorithm', None)
+            else pairs.pop('profile', 'ours'))
+    pairs.pop('profile', None)
+    if name not in PROFILES:
+        raise InputError(f'there is no profile {name}; there are: '
+                         + ', '.join(PROFILES))
+    try:
+        return PROFILES[name].change(pairs)
+    except ValueError as exc:
+        raise InputError(f'--set: {exc}') from None
+
+
+def _plain(profile: Profile) -> dict[str, typing.Any]:
+    """Return the knobs; JSON has no infinity, so none is null."""
+    return {key: None if value == float('inf') else value
+            for key, value in dataclasses.asdict(profile).items()
+            if key != 'name'}
 
 
 def run(experiment: Experiment, context: Context) -> dict[str, Figure]:
@@ -93,13 +205,10 @@ def run(experiment: Experiment, context: Context) -> dict[str, Figure]:
     if experiment.bounds and not context.profile.placed:
         bounds = experiment.measure(dataclasses.replace(
             context, profile=ORACLE, log=None, plots={}))
-    return {name: Figure(
-        statistics.fmean(per_run),
-        statistics.stdev(per_run) if len(per_run) > 1 else 0.0,
-        experiment.published.get(name),
+    return {name: Figure.of(
+        per_run, experiment.published.get(name),
         statistics.fmean(bounds[name]) if name in bounds else None,
-        experiment.units(name), tuple(per_run))
-        for name, per_run in values.items()}
+        experiment.units(name)) for name, per_run in values.items()}
 
 
 def operations(tally: Tally, cluster: int) -> dict[str, float]:

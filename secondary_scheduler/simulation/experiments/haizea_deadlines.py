@@ -1,0 +1,137 @@
+"""Jobs with deadlines, and who may give way (Haizea 5.5; ``haizea-e2``).
+
+Nobody is refused for a price.  The thesis's second and third trace cannot be
+had, so the jobs are those of the first, with starts and deadlines drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.simulation.experiments.base import Values, product
+from secondary_scheduler.simulation.experiments.leases import (
+    HOSTS,
+    Context,
+    LeaseExperiment,
+    Row,
+    Rows,
+    Run,
+    add,
+    values,
+    window,
+)
+from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.plots import Chart
+from secondary_scheduler.simulation.workloads import annotations
+
+NONE, ANEW, RESUMED = PROFILES = ('maximum-nop', 'maximum-nosr', 'maximum')
+#: What is tight: slack, and seconds until the deadline beside the duration.
+SLACK, SPARE_S = 2.0, annotations.DEADLINE // 5
+CELLS = product(start=annotations.STARTS, deadline=annotations.DEADLINES)
+FIRST_LOOK = product(start=('late',), deadline=('tight',))
+
+
+def deadlines(context: Context) -> Values:
+    """Run all distributions of starts and deadlines with each profile."""
+    jobs = context.jobs()
+    measured = window(jobs)
+
+    def look(run: Run, outcomes: Sequence[Outcome]) -> Row:
+        return _row(outcomes, measured)
+
+    rows = context.simulate([
+        Run('_'.join(one.values()), profile, seed, jobs,
+            annotation=annotations.Annotation(**one, users='constant',
+                                              seed=seed))
+        for seed in context.seeds
+        for one in (FIRST_LOOK if context.quick else CELLS)
+        for profile in PROFILES], look)
+    _draw(context, rows)
+    found = values(rows)
+    for (_seed, name), of_workload in rows.items():
+        add(found, _gains(of_workload), name)
+    return found
+
+
+def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
+    found = lease_figures.figures(outcomes)
+    row = {name: found[name] for name in (
+        'deadlines_missed', 'suspends', 'resumes', 'requeues')}
+    tight: dict[str, list[bool]] = {'slack2': [], 'spare': []}
+    for one in outcomes:
+        terms = one.lease.terms
+        assert terms.start is not None and terms.deadline is not None
+        left = terms.deadline - terms.start
+        accepted = one.lease.state is not State.REJECTED
+        if left <= SLACK * terms.duration:
+            tight['slack2'].append(accepted)
+        if left - terms.duration <= SPARE_S:
+            tight['spare'].append(accepted)
+    for name, some in tight.items():
+        row |= {f'asked_{name}': len(some), f'accepted_{name}': sum(some),
+                f'accepted_pct_{name}': 100 * sum(some) / max(1, len(some))}
+    return row | {
+        'accepted': sum(one.lease.state is not State.REJECTED
+                        for one in outcomes),
+        'utilization_pct': lease_figures.utilization(
+            outcomes, HOSTS, *measured)}
+
+
+def _gains(of_workload: Mapping[str, Row]) -> Row:
+    """Return by how much more is accepted if somebody gives way."""
+    found = {}
+    for tight in ('slack2', 'spare'):
+        none, anew, resumed = (
+            max(1.0, of_workload[profile][f'accepted_{tight}'])
+            for profile in PROFILES)
+        found |= {f'preemption_gain_pct_{tight}': 100 * (resumed / none - 1),
+                  f'suspension_gain_pct_{tight}': 100 * (resumed / anew - 1)}
+    use = [of_workload[profile]['utilization_pct'] for profile in PROFILES]
+    return found | {'utilization_range_pct': max(use) - min(use)}
+
+
+def _draw(context: Context, rows: Rows) -> None:
+    rows = {name: row for (seed, name), row in rows.items()
+            if seed == context.seeds[0]}
+    names = {float(place): name.replace('_', '\n')
+             for place, name in enumerate(rows)}
+    for figure, up in (
+            ('accepted_pct_slack2', f'accepted of slack <= {SLACK:g} (%)'),
+            ('utilization_pct', 'nodes in use (%)')):
+        context.charts.append(Chart(
+            up, {profile: (list(names), [one[profile][figure]
+                                         for one in rows.values()])
+                 for profile in PROFILES},
+            'start, deadline', joined=False, ticks=names,
+            title='Jobs with deadlines'))
+
+
+#: Table 5.2 for BLUE2: accepted without preemption, without suspension and
+#: with it, of all asked for.
+_SLACK = {'late_tight': (597, 873, 902, 1155),
+          'uniform_uniform': (86, 132, 128, 192),
+          'early_loose': (13, 18, 18, 29)}
+_SPARE = {'late_tight': (2553, 2973, 3049, 3387),
+          'uniform_uniform': (632, 732, 739, 839),
+          'early_loose': (75, 81, 80, 94)}
+
+
+def _published() -> dict[str, float]:
+    """Return shares: the thesis's second trace has other numbers of jobs."""
+    found = {}
+    for tight, table in (('slack2', _SLACK), ('spare', _SPARE)):
+        for name, (none, anew, resumed, asked) in table.items():
+            found |= {f'accepted_pct_{tight}_{name}_{profile}':
+                      100 * accepted / asked for profile, accepted in zip(
+                          PROFILES, (none, anew, resumed), strict=True)}
+            found |= {
+                f'preemption_gain_pct_{tight}_{name}':
+                    100 * (resumed / none - 1),
+                f'suspension_gain_pct_{tight}_{name}':
+                    100 * (resumed / anew - 1)}
+    return found
+
+
+EXPERIMENTS = (LeaseExperiment(
+    'haizea-e2', 'deadlines and who gives way, BLUE1 for BLUE2 and DS (5.5)',
+    deadlines, _published(), lambda name: '%' if '_pct' in name else 'count'),)

@@ -1,0 +1,216 @@
+"""Prices: what is earned and what is missed (Haizea 8; ``haizea-e6``).
+
+Jobs with starts, deadlines and users who refuse what is too dear, all drawn;
+the rate is the same for all, drawn, learned, or the most that each pays.  The
+thesis's second and third trace cannot be had, so the jobs are those of the
+first.  What it also has, that nothing is suspended or nobody gives way, is
+``--set suspension=false`` and ``--set preemption=none`` here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import math
+
+import numpy as np
+
+from secondary_scheduler.leases.pricing import Adaptive, price
+from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.simulation.experiments.base import Values, product
+from secondary_scheduler.simulation.experiments.leases import (
+    HOSTS,
+    Context,
+    LeaseExperiment,
+    Row,
+    Rows,
+    Run,
+    add,
+    values,
+    window,
+)
+from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.plots import Chart
+from secondary_scheduler.simulation.workloads import annotations
+from secondary_scheduler.simulation.workloads.requests import Request
+
+STRATEGIES = ('maximum', 'constant', 'random', 'adaptive')
+FIRST_LOOK = ({'start': 'early', 'deadline': 'tight', 'users': 'uniform'},
+              {'start': 'early', 'deadline': 'loose', 'users': 'rich'})
+#: What becomes of the revenue that there could be.
+PARTS = ('revenue', 'missed_underpricing', 'missed_price', 'missed_schedule')
+#: Users of whom the thesis says that learning beats all but the bound.
+BEATEN = ('uniform', 'rich')
+
+
+class BooksError(ArithmeticError):
+    """What was earned and missed is not what could have been earned."""
+
+
+def _runs(context: Context, jobs: Sequence[Request]) -> Iterator[Run]:
+    cells = FIRST_LOOK if context.quick else product(
+        start=annotations.STARTS, deadline=annotations.DEADLINES,
+        users=annotations.USERS)
+    for seed in context.seeds:
+        for one in cells:
+            annotation = annotations.Annotation(**one, seed=seed)
+            for profile in STRATEGIES:
+                yield Run('_'.join(one.values()), profile, seed, jobs,
+                          annotation=annotation)
+
+
+def prices(context: Context) -> Values:
+    """Run each population of users with each way to set rates."""
+    jobs = context.jobs()
+    measured = window(jobs)
+
+    def look(run: Run, outcomes: Sequence[Outcome]) -> Row:
+        return _row(run, outcomes, measured)
+
+    rows = context.simulate(list(_runs(context, jobs)), look)
+    found = values(rows)
+    for (_seed, name), of_workload in rows.items():
+        add(found, _of_maximum(of_workload), name)
+    _draw(context, rows)
+    return found | _sweeps(context, jobs) | _headlines(context, rows)
+
+
+def _row(run: Run, outcomes: Sequence[Outcome], measured: tuple[int, int]
+         ) -> Row:
+    """Return shares of what could have been earned, and how much was used.
+
+    :raises BooksError: if they are not all of it.
+    """
+    found = lease_figures.figures(outcomes)
+    total = math.fsum(price(one.lease.terms, one.lease.terms.max_rate or 0.0)
+                      for one in outcomes)
+    counted = math.fsum(found[part] for part in PARTS)
+    if not math.isclose(total, counted, rel_tol=1e-9):
+        raise BooksError(f'{run.name}: {counted} was earned or missed of '
+                         f'{total}')
+    return {f'{part}_pct': 100 * found[part] / total for part in PARTS} | {
+        'utilization_pct': lease_figures.utilization(
+            outcomes, HOSTS, *measured),
+        'deadlines_missed': found['deadlines_missed']}
+
+
+def _of_maximum(of_workload: Mapping[str, Row]) -> Row:
+    """Return what each way earns of what the bound does, in percent."""
+    most = of_workload['maximum']['revenue_pct']
+    return {f'of_maximum_pct_{profile}': 100 * row['revenue_pct'] / most
+            for profile, row in of_workload.items()
+            if profile != 'maximum' and most}
+
+
+def _headlines(context: Context, rows: Rows) -> Values:
+    """Return what the thesis says of all runs."""
+    found: Values = {}
+    for seed in context.seeds:
+        cells = {tuple(name.split('_')): row
+                 for (other, name), row in rows.items() if other == seed}
+        some = [row for (*_, users), row in cells.items() if users in BEATEN]
+        earned = [row['adaptive']['revenue_pct'] for row in some]
+        used = {profile: [row[profile]['utilization_pct']
+                          for (*_, users), row in cells.items()
+                          if users != 'constant'] for profile in STRATEGIES}
+        add(found, {
+            'cells': len(some),
+            'cells_beats_constant': sum(
+                row['adaptive']['revenue_pct']
+                > row['constant']['revenue_pct'] for row in some),
+            'cells_beats_random': sum(
+                row['adaptive']['revenue_pct']
+                > row['random']['revenue_pct'] for row in some),
+            'least_revenue_pct': min(earned),
+            'most_revenue_pct': max(earned)}, 'adaptive')
+        for profile, use in used.items():
+            add(found, {'least_utilization_pct': min(use),
+                        'most_utilization_pct': max(use),
+                        'utilization_range_pct': max(use) - min(use)},
+                profile)
+    return found
+
+
+# -- which rate would be best
+
+def _sweeps(context: Context, jobs: Sequence[Request]) -> Values:
+    """Return for each population the best rate, and the one learned.
+
+    Nothing is refused for want of room.
+    """
+    found: Values = {}
+    for seed in context.seeds:
+        for users in annotations.USERS:
+            asked = annotations.Annotation('early', 'uniform', users,
+                                           seed).of(jobs)
+            worth = np.array([price(one.terms, 1.0) for one in asked])
+            most = np.array([one.terms.max_rate for one in asked])
+            steps = np.arange(10, 1001) / 100
+            sold = most[None, :] >= steps[:, None]
+            total = float(worth @ most)
+            earned = 100 * steps * (sold @ worth) / total
+            kept = 100 * (sold @ (worth * most)) / total
+            add(found, {
+                'best_rate': steps[int(np.argmax(earned))],
+                'best_revenue_pct': float(np.max(earned)),
+                'median_rate': float(np.median(most)),
+                'adaptive_rate': _learned(asked)}, users)
+            if seed == context.seeds[0] and users != 'constant':
+                context.charts.append(Chart(
+                    'of what could be earned (%)', {
+                        'revenue': (steps.tolist(), earned.tolist()),
+                        'underpriced': (steps.tolist(),
+                                        (kept - earned).tolist()),
+                        'refused': (steps.tolist(), (100 - kept).tolist())},
+                    'rate', title=f'One rate for all, {users} users'))
+    return found
+
+
+def _learned(asked: Sequence[Request]) -> float:
+    """Return the rate that all who ask have taught."""
+    pricing = Adaptive()
+    for one in sorted(asked, key=lambda one: one.arrival):
+        rate = pricing.rate(one.terms)
+        assert one.terms.max_rate is not None
+        pricing.hear(one.terms.user, rate, rate <= one.terms.max_rate)
+    return pricing.rate(asked[0].terms)
+
+
+def _draw(context: Context, rows: Rows) -> None:
+    first = {name: row for (seed, name), row in rows.items()
+             if seed == context.seeds[0] and name.startswith('early_')}
+    names = {float(place): name.removeprefix('early_').replace('_', '\n')
+             for place, name in enumerate(first)}
+    for figure, up in (('revenue_pct', 'earned of what could be (%)'),
+                       ('utilization_pct', 'nodes in use (%)')):
+        context.charts.append(Chart(
+            up, {profile: (list(names), [row[profile][figure]
+                                         for row in first.values()])
+                 for profile in STRATEGIES},
+            'deadline, users', joined=False, ticks=names,
+            title='Prices, early starts'))
+
+
+#: Of the thesis's second trace.
+_PUBLISHED = {
+    'revenue_pct_early_tight_uniform_adaptive': 41.28,
+    'of_maximum_pct_adaptive_early_tight_uniform': 61.25,
+    'revenue_pct_early_loose_rich_adaptive': 61.17,
+    'of_maximum_pct_adaptive_early_loose_rich': 64.06,
+    'revenue_pct_early_tight_uniform_maximum': 67.4,
+    'revenue_pct_early_loose_rich_maximum': 95.5,
+    'least_revenue_pct_adaptive': 41.28, 'most_revenue_pct_adaptive': 61.17,
+    'least_utilization_pct_adaptive': 35.17,
+    'most_utilization_pct_adaptive': 47.54,
+    'utilization_range_pct_adaptive': 12.37,
+    'median_rate_cheap': 0.71, 'adaptive_rate_cheap': 0.85,
+    'median_rate_uniform': 4.75, 'adaptive_rate_uniform': 4.94,
+    'median_rate_rich': 9.68, 'adaptive_rate_rich': 8.99}
+
+
+def _unit(name: str) -> str:
+    if '_pct' in name:
+        return '%'
+    return 'money' if 'rate' in name else 'count'
+
+
+EXPERIMENTS = (LeaseExperiment(
+    'haizea-e6', 'what rates earn, BLUE1 for BLUE2 and DS (Haizea 8)',
+    prices, _PUBLISHED, _unit),)

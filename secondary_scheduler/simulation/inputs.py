@@ -1,0 +1,24 @@
+"""What users give: options and files, and the errors they are told."""
+
+import typing
+
+
+class InputError(Exception):
+    """What is wrong with the input, and what would be right."""
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Return key and value of what --set takes."""
+    key, equals, value = text.partition('=')
+    if not equals:
+        raise InputError(f'--set takes KEY=VALUE, like profile=thesis, not '
+                         f'{text!r}')
+    return key, value
+
+
+def open_for_writing(path: str) -> typing.TextIO:
+    """Open a file that the user named."""
+    try:
+        return open(path, 'w', encoding='utf-8')
+    except OSError as exc:
+        raise InputError(f'{path}: {exc.strerror}') from exc

@@ -1,0 +1,85 @@
+"""Plots of what experiments have found, as PNG files."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import pathlib
+import typing
+
+from secondary_scheduler.simulation.inputs import InputError
+
+#: Lines by name: where their points are, across and up.
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+#: How points that no line joins are told apart.
+_MARKS = 'oxs^vD+*'
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """Lines, and what they show ``up`` and ``across``.
+
+    ``joined`` is for what has a course; ``scale`` is that of the way across;
+    ``ticks`` are names of places there.
+    """
+
+    up: str
+    lines: Lines
+    across: str = 'time (s)'
+    title: str = ''
+    joined: bool = True
+    scale: typing.Literal['linear', 'log'] = 'linear'
+    ticks: Mapping[float, str] = dataclasses.field(default_factory=dict)
+
+    def draw(self, axes: typing.Any) -> None:
+        """Draw into the axes of matplotlib."""
+        for index, (label, (across, up)) in enumerate(self.lines.items()):
+            axes.plot(across, up, linewidth=0.8, label=label,
+                      **({} if self.joined else {
+                          'linestyle': '', 'markersize': 4,
+                          'marker': _MARKS[index % len(_MARKS)]}))
+        if self.ticks:
+            axes.set_xticks(list(self.ticks), list(self.ticks.values()))
+        axes.set(xlabel=self.across, ylabel=self.up, xscale=self.scale)
+        axes.legend(frameon=False)
+
+
+def draw(folder: pathlib.Path, name: str, charts: Sequence[Chart],
+         points: Mapping[str, Mapping[str, float | None]]) -> None:
+    """Draw each chart into a file, and the points of figures into another.
+
+    ``points`` has for each figure what was measured, and what is beside it.
+    """
+    try:
+        import matplotlib
+        matplotlib.use('Agg')
+        from matplotlib import pyplot
+    except ImportError:
+        raise InputError('--plot needs matplotlib: pip install matplotlib, '
+                         'or leave it out') from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InputError(f'{folder}: {exc.strerror}') from exc
+    for number, chart in enumerate(charts, 1):
+        shown, axes = pyplot.subplots(figsize=(8, 4), layout='constrained')
+        chart.draw(axes)
+        axes.set_title(chart.title or name)
+        shown.savefig(folder / f'{name}-{number}.png', dpi=120)
+        pyplot.close(shown)
+    if points:
+        shown, axes = pyplot.subplots(figsize=(8, 1 + 0.22 * len(points)))
+        _draw_points(axes, points)
+        axes.set(xscale='symlog', title=name)
+        axes.legend()
+        shown.tight_layout()
+        shown.savefig(folder / f'{name}-figures.png', dpi=120)
+        pyplot.close(shown)
+
+
+def _draw_points(axes: typing.Any,
+                 points: Mapping[str, Mapping[str, float | None]]) -> None:
+    for mark, value in (('o', 'measured'), ('x', 'published'),
+                        ('|', 'oracle')):
+        known = [(one[value], key) for key, one in points.items()
+                 if one[value] is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), mark, label=value)
