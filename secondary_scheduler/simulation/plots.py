@@ -36,9 +36,9 @@ class Chart:
                       **({} if self.joined else {
                           'linestyle': '', 'markersize': 4,
                           'marker': _MARKS[index % len(_MARKS)]}))
+        axes.set(xlabel=self.across, ylabel=self.up, xscale=self.scale)
         if self.ticks:
             axes.set_xticks(list(self.ticks), list(self.ticks.values()))
-        axes.set(xlabel=self.across, ylabel=self.up, xscale=self.scale)
         axes.legend(frameon=False)
 
 

@@ -3,8 +3,9 @@
 Jobs with starts, deadlines and users who refuse what is too dear, all drawn;
 the rate is the same for all, drawn, learned, or the most that each pays.  The
 thesis's second and third trace cannot be had, so the jobs are those of the
-first.  What it also has, that nothing is suspended or nobody gives way, is
-``--set suspension=false`` and ``--set preemption=none`` here.
+first.  Cheap and constant users are left out where jobs begin late; that
+nothing is suspended, or nobody gives way, is ``--set suspension=false`` and
+``--set preemption=none``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,22 +33,22 @@ from secondary_scheduler.simulation.workloads import annotations
 from secondary_scheduler.simulation.workloads.requests import Request
 
 STRATEGIES = ('maximum', 'constant', 'random', 'adaptive')
-FIRST_LOOK = ({'start': 'early', 'deadline': 'tight', 'users': 'uniform'},
-              {'start': 'early', 'deadline': 'loose', 'users': 'rich'})
-#: What becomes of the revenue that there could be.
-PARTS = ('revenue', 'missed_underpricing', 'missed_price', 'missed_schedule')
 #: Users of whom the thesis says that learning beats all but the bound.
 BEATEN = ('uniform', 'rich')
-
-
+FIRST_LOOK = ({'start': 'early', 'deadline': 'tight', 'users': 'uniform'},
+              {'start': 'early', 'deadline': 'loose', 'users': 'rich'})
+CELLS = (product(start=('early',), deadline=annotations.DEADLINES,
+                 users=annotations.USERS)
+         + product(start=('uniform', 'late'), deadline=annotations.DEADLINES,
+                   users=BEATEN))
+#: What becomes of the revenue that there could be.
+PARTS = ('revenue', 'missed_underpricing', 'missed_price', 'missed_schedule')
 class BooksError(ArithmeticError):
     """What was earned and missed is not what could have been earned."""
 
 
 def _runs(context: Context, jobs: Sequence[Request]) -> Iterator[Run]:
-    cells = FIRST_LOOK if context.quick else product(
-        start=annotations.STARTS, deadline=annotations.DEADLINES,
-        users=annotations.USERS)
+    cells = FIRST_LOOK if context.quick else CELLS
     for seed in context.seeds:
         for one in cells:
             annotation = annotations.Annotation(**one, seed=seed)

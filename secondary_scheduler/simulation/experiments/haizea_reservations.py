@@ -5,6 +5,7 @@ can, and where they also run in VMs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+import itertools
 import statistics
 
 from secondary_scheduler.leases.lease import Kind
@@ -36,6 +37,8 @@ DRAWN = {**{name: (int(name[:2]), int(name[3])) for name in TABLE},
          '30_1h_medium': (30, 1)}
 #: Requests beyond this many seconds are long.
 LONG_S = 3600
+#: Jobs that request times between two of these (s) are shown together.
+BOUNDS_S = (0, 450, 900, 1800, 3600, 7200, 14_400, 28_800, 57_600, 2 ** 30)
 SHOWN = ('all_best_effort_s', 'wait_mean_s', 'wait_mean_trimmed_s',
          'bounded_slowdown_mean', 'bounded_slowdown_trimmed',
          'reservations_accepted', 'reservations_rejected',
@@ -164,12 +167,12 @@ def _draw(context: Context, files: Mapping[str, Mapping[str, Row]],
 
 def _by_request(outcomes: Sequence[Outcome]
                 ) -> tuple[list[float], list[float]]:
-    """Return mean waits of twentieths of jobs, from short to long ones."""
-    served = sorted(_served(outcomes))
+    """Return hours requested, and the mean wait of those between (1000 s)."""
+    served = _served(outcomes)
     across, up = [], []
-    for number in range(20):
-        some = served[number * len(served) // 20:
-                      (number + 1) * len(served) // 20]
+    for least, most in itertools.pairwise(BOUNDS_S):
+        some = [(asked, wait) for asked, wait in served
+                if least < asked <= most]
         if some:
             across.append(statistics.fmean(one for one, _ in some) / 3600)
             up.append(statistics.fmean(one for _, one in some) / 1000)
