@@ -7,22 +7,22 @@ import typing
 
 from secondary_scheduler.simulation.inputs import InputError
 
-#: Lines by name: where their points are, across and up.
-Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+#: Where the points of a line are, across and up.
+Line = tuple[Sequence[float], Sequence[float]]
 #: How points that no line joins are told apart.
 _MARKS = 'oxs^vD+*'
 
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """Lines, and what they show ``up`` and ``across``.
+    """Lines by name, and what they show ``up`` and ``across``.
 
     ``joined`` is for what has a course; ``scale`` is that of the way across;
     ``ticks`` are names of places there.
     """
 
     up: str
-    lines: Lines
+    lines: Mapping[str, Line]
     across: str = 'time (s)'
     title: str = ''
     joined: bool = True

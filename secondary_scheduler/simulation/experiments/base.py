@@ -1,6 +1,6 @@
 """What all experiments share: how they run, and what comes out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -225,7 +225,7 @@ def columns(rows: Sequence[Mapping[str, float]], suffix: str = '') -> Values:
     return {name + suffix: [row[name] for row in rows] for name in rows[0]}
 
 
-def product(**options: Sequence[typing.Any]
+def product(**options: Collection[typing.Any]
             ) -> list[dict[str, typing.Any]]:
     """Return all combinations of options."""
     return [dict(zip(options, values, strict=True))

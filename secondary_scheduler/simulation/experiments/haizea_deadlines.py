@@ -79,7 +79,7 @@ def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
 
 def _gains(of_workload: Mapping[str, Row]) -> Row:
     """Return by how much more is accepted if somebody gives way."""
-    found = {}
+    found: Row = {}
     for tight in ('slack2', 'spare'):
         none, anew, resumed = (
             max(1.0, of_workload[profile][f'accepted_{tight}'])
@@ -91,16 +91,16 @@ def _gains(of_workload: Mapping[str, Row]) -> Row:
 
 
 def _draw(context: Context, rows: Rows) -> None:
-    rows = {name: row for (seed, name), row in rows.items()
-            if seed == context.seeds[0]}
+    first = {name: row for (seed, name), row in rows.items()
+             if seed == context.seeds[0]}
     names = {float(place): name.replace('_', '\n')
-             for place, name in enumerate(rows)}
+             for place, name in enumerate(first)}
     for figure, up in (
             ('accepted_pct_slack2', f'accepted of slack <= {SLACK:g} (%)'),
             ('utilization_pct', 'nodes in use (%)')):
         context.charts.append(Chart(
             up, {profile: (list(names), [one[profile][figure]
-                                         for one in rows.values()])
+                                         for one in first.values()])
                  for profile in PROFILES},
             'start, deadline', joined=False, ticks=names,
             title='Jobs with deadlines'))
@@ -118,7 +118,7 @@ _SPARE = {'late_tight': (2553, 2973, 3049, 3387),
 
 def _published() -> dict[str, float]:
     """Return shares: the thesis's second trace has other numbers of jobs."""
-    found = {}
+    found: dict[str, float] = {}
     for tight, table in (('slack2', _SLACK), ('spare', _SPARE)):
         for name, (none, anew, resumed, asked) in table.items():
             found |= {f'accepted_pct_{tight}_{name}_{profile}':

@@ -43,6 +43,8 @@ CELLS = (product(start=('early',), deadline=annotations.DEADLINES,
                    users=BEATEN))
 #: What becomes of the revenue that there could be.
 PARTS = ('revenue', 'missed_underpricing', 'missed_price', 'missed_schedule')
+
+
 class BooksError(ArithmeticError):
     """What was earned and missed is not what could have been earned."""
 

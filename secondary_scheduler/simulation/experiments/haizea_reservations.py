@@ -24,7 +24,7 @@ from secondary_scheduler.simulation.experiments.leases import (
     values,
 )
 from secondary_scheduler.simulation.leasing import Outcome
-from secondary_scheduler.simulation.plots import Chart, Lines
+from secondary_scheduler.simulation.plots import Chart, Line
 from secondary_scheduler.simulation.workloads import annotations, lwf
 from secondary_scheduler.simulation.workloads.requests import Request
 
@@ -71,7 +71,7 @@ def _runs(context: Context) -> Iterator[Run]:
 
 def reservations(context: Context) -> Values:
     """Run all files of reservations, and some that are drawn."""
-    waits: dict[str, Lines] = {}
+    waits: dict[str, dict[str, Line]] = {}
 
     def look(run: Run, outcomes: Sequence[Outcome]) -> Row:
         if run.workload in TABLE:
@@ -147,7 +147,7 @@ def _headlines(baseline: float, files: Sequence[Mapping[str, Row]]) -> Values:
 
 
 def _draw(context: Context, files: Mapping[str, Mapping[str, Row]],
-          waits: Mapping[str, Lines]) -> None:
+          waits: Mapping[str, Mapping[str, Line]]) -> None:
     shares = [name.partition('_')[0] for name in files]
     context.charts.append(Chart(
         'excess over no reservations (%)', {profile: (
@@ -165,8 +165,7 @@ def _draw(context: Context, files: Mapping[str, Mapping[str, Row]],
             + name.replace('_', '/')))
 
 
-def _by_request(outcomes: Sequence[Outcome]
-                ) -> tuple[list[float], list[float]]:
+def _by_request(outcomes: Sequence[Outcome]) -> Line:
     """Return hours requested, and the mean wait of those between (1000 s)."""
     served = _served(outcomes)
     across, up = [], []
@@ -182,7 +181,7 @@ def _by_request(outcomes: Sequence[Outcome]
 def _beside(rows: Mapping[str, Sequence[float]], prefix: str = ''
             ) -> dict[str, float]:
     """Return rows of excess (%), wait (1000 s) and slowdown by figure."""
-    found = {}
+    found: dict[str, float] = {}
     for name, (excess, wait, slowdown) in rows.items():
         found |= {f'excess_pct_{prefix}{name}': excess,
                   f'wait_mean_trimmed_s_{prefix}{name}': 1000 * wait,
@@ -237,7 +236,7 @@ _HAIZEA = {
 
 
 def _published() -> dict[str, float]:
-    found = {'baseline_s': 2_668_432.0, 'files': 72.0,
+    found: dict[str, float] = {'baseline_s': 2_668_432.0, 'files': 72.0,
              'files_sooner_with_suspension': 72.0, 'late': 0.0,
              'largest_excess_pct_novm-nosr': 29.36,
              'largest_excess_pct_novm-sr': 6.09,
