@@ -1,4 +1,4 @@
-"""``secondary-scheduler``: hosts, flavors, plans and experiments."""
+"""``secondary-scheduler``: hosts, flavors, plans, experiments, leases."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +9,17 @@ from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from secondary_scheduler.cmd import orphans, plan, providers, simulate
+from secondary_scheduler.cmd import (
+    lease_db,
+    orphans,
+    plan,
+    providers,
+    simulate,
+)
 from secondary_scheduler.model import vocabulary
 
 #: Commands in which no cloud has a part.
-OFFLINE: tuple[typing.Any, ...] = (plan, simulate)
+OFFLINE: tuple[typing.Any, ...] = (plan, simulate, lease_db)
 #: From 1.2 on an audit may be forced: it then runs beside other plans.
 WATCHER_VERSION = 'infra-optim 1.2'
 

@@ -12,10 +12,12 @@ def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
     """Return all (group, options), for oslo-config-generator."""
     from secondary_scheduler.conf import (
         agent,
+        lease_api,
         leases,
         nova,
         policy,
         watcher,
     )
     return [*policy.list_opts(), *agent.list_opts(), *nova.list_opts(),
-            *watcher.list_opts(), *leases.list_opts()]
+            *watcher.list_opts(), *leases.list_opts(),
+            *lease_api.list_opts()]

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 import dataclasses
-import enum
 import functools
 
 import numpy as np
 
-from secondary_scheduler.leases import states
+from secondary_scheduler.leases import kinds, states
 from secondary_scheduler.leases.disks import Operation
+from secondary_scheduler.leases.kinds import Kind as Kind
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.table import Slot
 from secondary_scheduler.leases.types import Ints
@@ -16,15 +16,6 @@ from secondary_scheduler.leases.types import Ints
 
 class TermsError(ValueError):
     """Terms that no provider could meet."""
-
-
-class Kind(enum.StrEnum):
-    """What a consumer is promised, which follows from the terms."""
-
-    BEST_EFFORT = 'best-effort'
-    DEADLINE = 'deadline'
-    RESERVATION = 'reservation'
-    IMMEDIATE = 'immediate'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +72,8 @@ class Terms:
     @property
     def kind(self) -> Kind:
         """The type of lease, derived from the terms (Haizea 2.3)."""
-        if self.immediate:
-            return Kind.IMMEDIATE
-        if self.deadline is not None and (
-                self.start is None
-                or self.deadline > self.start + self.duration):
-            return Kind.DEADLINE
-        return Kind.BEST_EFFORT if self.start is None else Kind.RESERVATION
+        return kinds.derive(self.duration, self.start, self.deadline,
+                            self.immediate)
 
     @functools.cached_property
     def numbers(self) -> tuple[int, ...]:

@@ -1,0 +1,84 @@
+"""``secondary-lease-api``: the lease service for development.
+
+In production a WSGI server runs secondary_scheduler.lease_api.wsgi.
+"""
+
+import argparse
+import contextlib
+import socketserver
+import sys
+from wsgiref import simple_server
+
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+from sqlalchemy import exc as sa_exc
+
+from secondary_scheduler.lease_api import app
+from secondary_scheduler.lease_api.db import migration
+
+EPILOG = """
+Each request has a thread of its own. To try it without Keystone, on a
+database that is made on the way:
+
+  cat > /tmp/lease.conf <<END
+  [secondary_lease_api]
+  auth_strategy = noauth
+  database_url = sqlite:////tmp/leases.sqlite
+  END
+  secondary-lease-api --sync --config-file /tmp/lease.conf
+  curl -H 'X-Auth-Token: alice:project1' http://127.0.0.1:8791/leases
+
+Without --config-file it reads secondary_scheduler.conf and
+secondary-lease-api.conf in /etc/secondary_scheduler. Other options are those
+of oslo.log (--debug, --log-file FILE). In production let a WSGI server run
+secondary_scheduler.lease_api.wsgi:application.
+"""
+
+
+class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    """A server with a thread for each request."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class Handler(simple_server.WSGIRequestHandler):
+    """Looks no names up: that may take seconds."""
+
+    def address_string(self) -> str:
+        """Return the address of who asks."""
+        return str(self.client_address[0])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until interrupted; 2 if it cannot."""
+    parser = argparse.ArgumentParser(
+        prog=app.PROG, description=(
+            'Serves leases of secondary capacity over HTTP, for development.'),
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--host', default='127.0.0.1',
+                        help='address to listen on (default %(default)s)')
+    parser.add_argument('--port', type=int, default=8791,
+                        help='(default %(default)s; 0 is any that is free)')
+    parser.add_argument('--sync', action='store_true',
+                        help='make or upgrade the tables before')
+    chosen, rest = parser.parse_known_args(argv)
+    try:
+        found = app.service(app.configure(rest))
+        if chosen.sync:
+            migration.sync(found.database.engine)
+        server = simple_server.make_server(
+            chosen.host, chosen.port, app.application(found), Server, Handler)
+    except (cfg.Error, OSError, db_exception.DBError,
+            sa_exc.ArgumentError) as exc:
+        print(f'{app.PROG}: {exc}', file=sys.stderr)
+        return 2
+    print(f'{app.PROG}: http://{chosen.host}:{server.server_port}',
+          flush=True)
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

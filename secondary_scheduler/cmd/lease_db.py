@@ -1,0 +1,142 @@
+"""``secondary-scheduler lease-db``: the database of the lease service."""
+
+import argparse
+from collections.abc import Mapping
+import sys
+import typing
+
+DESCRIPTION = """\
+Make and upgrade the database of the lease service, and give projects quotas of
+their own. The database is [secondary_lease_api] database_url, from
+/etc/secondary_scheduler/secondary_scheduler.conf and secondary-lease-api.conf
+there, or from each --config-file.
+"""
+
+SYNC = """\
+Make the tables, or upgrade them to what this version of the service needs. It
+has to be done before a new version starts, and may be done again.
+
+  secondary-scheduler lease-db sync
+"""
+
+QUOTA = """\
+Show how many leases that are not over, and nodes of them, a project has and
+may have; with --leases or --nodes first give it limits of its own. -1 is
+unlimited, "default" goes back to [secondary_lease_api] quota_leases and
+quota_nodes.
+
+  secondary-scheduler lease-db quota 7c1f... --leases 20 --nodes default
+"""
+
+COMMANDS = frozenset({'lease_db_sync', 'lease_db_version', 'lease_db_quota'})
+#: The configuration or the database is not right.
+BAD_INPUT = 2
+
+
+def add_parser(groups: typing.Any) -> None:
+    """Add the command group to the command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument('--config-file', action='append', default=[],
+                        metavar='FILE', dest='files')
+    commands = groups.add_parser(
+        'lease-db', help='the database of the lease service',
+        description=DESCRIPTION, formatter_class=raw).add_subparsers(
+            required=True, metavar='sync|version|quota')
+    commands.add_parser(
+        'sync', help='make or upgrade the tables', description=SYNC,
+        formatter_class=raw, parents=[common]).set_defaults(
+            action='lease_db_sync')
+    commands.add_parser(
+        'version', help='show which version the tables have',
+        parents=[common]).set_defaults(action='lease_db_version')
+    quota = commands.add_parser(
+        'quota', help='show or change what a project may have',
+        description=QUOTA, formatter_class=raw, parents=[common])
+    quota.add_argument('project', metavar='PROJECT_ID')
+    for name in ('leases', 'nodes'):
+        quota.add_argument(f'--{name}', type=_limit, metavar='N|default',
+                           help=f'most {name} that are not over')
+    quota.set_defaults(action='lease_db_quota')
+
+
+def _limit(text: str) -> int | str:
+    if text == 'default':
+        return text
+    if int(text) < -1:
+        raise ValueError
+    return int(text)
+
+
+_limit.__name__ = 'whole number from -1, or default'
+
+
+def run(action: str, options: Mapping[str, typing.Any]) -> int:
+    """Run one of the commands; return its exit code.
+
+    The database is loaded here: who manages hosts needs none.
+    """
+    try:
+        from oslo_config import cfg
+        from oslo_db import exception as db_exception
+        from sqlalchemy import exc as sa_exc
+
+        from secondary_scheduler.conf import lease_api
+        from secondary_scheduler.lease_api.db import session
+    except ImportError as exc:
+        print(f'secondary-scheduler: the lease service needs {exc.name}: pip '
+              'install "secondary_scheduler[lease-api]"', file=sys.stderr)
+        return BAD_INPUT
+    given = dict(options)
+    files = given.pop('files')
+    conf = cfg.ConfigOpts()
+    lease_api.register_opts(conf)
+    try:
+        conf([], project='secondary_scheduler', prog='secondary-lease-api',
+             default_config_files=files or None)
+        return int(globals()[f'_{action}'](
+            session.Database(conf), conf, **given))
+    except (cfg.Error, db_exception.DBError, sa_exc.ArgumentError) as exc:
+        print(f'secondary-scheduler: {exc}\nIs [secondary_lease_api] '
+              'database_url right, may you read the file it is in, and does '
+              'the database answer?', file=sys.stderr)
+        return BAD_INPUT
+
+
+def _lease_db_sync(database: typing.Any, conf: typing.Any) -> int:
+    from secondary_scheduler.lease_api.db import migration
+    before = migration.version(database.engine)
+    migration.sync(database.engine)
+    after = migration.version(database.engine)
+    print(f'The tables have version {after}.' if before == after else
+          f'The tables have version {after} now, before '
+          f'{before or "there were none"}.')
+    return 0
+
+
+def _lease_db_version(database: typing.Any, conf: typing.Any) -> int:
+    from secondary_scheduler.lease_api.db import migration
+    version = migration.version(database.engine)
+    if version is None:
+        print('There are no tables: run "secondary-scheduler lease-db sync".')
+        return 1
+    print(version)
+    return 0
+
+
+def _lease_db_quota(database: typing.Any, conf: typing.Any, project: str,
+                    leases: int | str | None, nodes: int | str | None) -> int:
+    from secondary_scheduler.lease_api.db import quotas
+    changes = {name: None if value == 'default' else value
+               for name, value in (('leases', leases), ('nodes', nodes))
+               if value is not None}
+    if changes:
+        quotas.override(database, project, **changes)
+    found = quotas.usage(database, project,
+                         quotas.Limits.from_options(conf))
+    for name, limit, used in (
+            ('leases', found.limits.leases, found.leases),
+            ('nodes', found.limits.nodes, found.nodes)):
+        print(f'{name}: {used} of '
+              f'{"unlimited" if limit == quotas.UNLIMITED else limit}')
+    return 0

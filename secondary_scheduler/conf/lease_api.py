@@ -1,0 +1,108 @@
+"""Group [secondary_lease_api]: the lease service and its database."""
+
+import typing
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'secondary_lease_api',
+    title='Lease service',
+    help="""
+The HTTP service by which users ask for leases of secondary capacity, and the
+database in which leases are kept. The service reads
+/etc/secondary_scheduler/secondary_scheduler.conf and secondary-lease-api.conf
+there. The scheduler of leases in Watcher's decision engine reads the options
+of the database, so give it those as well.
+""")
+
+OPTS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        'database_url',
+        default='sqlite:////var/lib/secondary_scheduler/leases.sqlite',
+        secret=True,
+        help="""
+Where leases are kept, as a URL of SQLAlchemy. The default, one SQLite file, is
+enough for a service on one machine, with any number of processes. For several
+machines take MariaDB or MySQL
+(``mysql+pymysql://user:password@host/secondary_lease``) or PostgreSQL
+(``postgresql+psycopg2://user:password@host/secondary_lease``), with a database
+of its own. Make and upgrade the tables by "secondary-scheduler lease-db sync"
+before the service starts. A change needs a restart.
+"""),
+    cfg.IntOpt(
+        'database_pool_size',
+        default=5,
+        min=1,
+        help="""
+How many connections to the database one process keeps open. With as many
+threads busy at once as it has connections others wait for one; when more are
+needed for a moment, up to ten times as many are opened and closed again. Keep
+processes times connections below what the server allows (``max_connections``).
+SQLite has no use for it.
+"""),
+    cfg.StrOpt(
+        'auth_strategy',
+        default='keystone',
+        choices=(
+            ('keystone', 'tokens are checked by keystonemiddleware'),
+            ('noauth', 'for development only: whoever asks is believed')),
+        help="""
+How the service knows who asks. "keystone" checks the token with the options of
+[keystone_authtoken]. "noauth" is for development and tests: a token
+"USER:PROJECT" is believed, and the user "admin" has the role admin. Never use
+it where somebody else can connect.
+"""),
+    cfg.IntOpt(
+        'quota_leases',
+        default=100,
+        min=-1,
+        mutable=True,
+        help="""
+How many leases that are not over a project may have at once; -1 is unlimited.
+"secondary-scheduler lease-db quota" sets another number for one project. A
+quota bounds what is asked for, not what is got: that is the scheduler's to
+decide. The other bound is ``quota_nodes``.
+"""),
+    cfg.IntOpt(
+        'quota_nodes',
+        default=1000,
+        min=-1,
+        mutable=True,
+        help="""
+How many nodes all leases of a project that are not over may ask for together;
+-1 is unlimited. "secondary-scheduler lease-db quota" sets another number for
+one project.
+"""),
+    cfg.StrOpt(
+        'notification_url',
+        secret=True,
+        help="""
+Where a notification of each event of a lease is sent, as a transport URL of
+oslo.messaging (``rabbit://user:password@host:5672/``), with the topics of
+[oslo_messaging_notifications]. Their types are ``secondary_lease.created``,
+``.paused`` and so on. Without it, the default, none is sent: set it where
+somebody reads that topic, or a queue fills up. Nothing waits for the broker;
+while it is away notifications are dropped, and events are found in GET
+/leases/{id}/events all the same. Service and scheduler each send their own.
+"""),
+    cfg.IntOpt(
+        'max_limit',
+        default=1000,
+        min=1,
+        mutable=True,
+        help="""
+How many leases or events one answer lists at most, whatever ``limit`` asks
+for. A list of leases ends with a link to its next page.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the group's options."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+    """Return (group, options), for oslo-config-generator."""
+    return [(GROUP, OPTS)]

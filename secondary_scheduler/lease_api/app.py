@@ -1,0 +1,73 @@
+"""The service, put together; configuration is passed in."""
+
+import socket
+import typing
+
+from microversion_parse import middleware as microversion
+from oslo_config import cfg
+from oslo_log import log as logging
+import oslo_middleware
+
+from secondary_scheduler.conf import lease_api as options
+from secondary_scheduler.lease_api import (
+    auth,
+    errors,
+    events,
+    microversions,
+    policies,
+    resources,
+    routing,
+)
+from secondary_scheduler.lease_api.db.session import Database
+from secondary_scheduler.lease_api.db.store import Store
+
+PROG = 'secondary-lease-api'
+#: Where load balancers look; it needs neither token nor version.
+HEALTH = '/healthcheck'
+
+
+def configure(arguments: list[str], conf: cfg.ConfigOpts = cfg.CONF,
+              files: list[str] | None = None) -> cfg.ConfigOpts:
+    """Read the configuration files, and begin to log."""
+    logging.register_options(conf)
+    options.register_opts(conf)
+    conf(arguments, project='secondary_scheduler', prog=PROG,
+         default_config_files=files)
+    logging.setup(conf, PROG)
+    return conf
+
+
+def service(conf: cfg.ConfigOpts) -> routing.Service:
+    """Return what the service works with; nothing is connected yet."""
+    database = Database(conf)
+    publisher = f'{PROG}.{socket.gethostname()}'
+    return routing.Service(
+        conf, database, Store(database, events.announcer(conf, publisher)),
+        policies.enforcer(conf), resources.TABLE)
+
+
+def application(found: routing.Service) -> auth.Wsgi:
+    """Return the WSGI application, from the inside out.
+
+    A request meets the last first: where it really came from, its id, that
+    it is not too large, and who asks.
+    """
+    conf = found.conf
+    inner: auth.Wsgi = microversion.MicroversionMiddleware(
+        routing.Application(found), microversions.SERVICE_TYPE,
+        microversions.VERSIONS)
+    inner = auth.middleware(inner, conf)
+    inner = oslo_middleware.RequestBodySizeLimiter(inner, conf)
+    inner = errors.AsJson(inner)
+    inner = oslo_middleware.RequestId(inner, conf)
+    inner = oslo_middleware.HTTPProxyToWSGI(inner, conf)
+    health = oslo_middleware.Healthcheck(None, conf)
+
+    def outer(environ: dict[str, typing.Any], start_response: auth.Wsgi
+              ) -> typing.Any:
+        chosen = health if environ.get('PATH_INFO') == HEALTH else inner
+        return chosen(environ, start_response)
+
+    return outer
+
+

@@ -1,0 +1,1 @@
+"""The database of leases, which service and scheduler share."""

@@ -1,0 +1,112 @@
+"""How much a project may have.
+
+The limits are in the database and not in Keystone (oslo.limit): a lease is
+counted and made in one transaction, under the lock of the project's row, so
+that no two requests get the last place, and none waits for another service.
+"""
+
+import dataclasses
+
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from secondary_scheduler.lease_api.db import errors
+from secondary_scheduler.lease_api.db.models import Lease, NodeSet, Project
+from secondary_scheduler.lease_api.db.session import Database, retried
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.states import State
+
+UNLIMITED = -1
+_OPEN = frozenset(State) - states.FINAL
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """At most so many leases that are not over, and nodes of them."""
+
+    leases: int
+    nodes: int
+
+    @classmethod
+    def from_options(cls, conf: cfg.ConfigOpts) -> 'Limits':
+        """Return the limits of a project without ones of its own."""
+        options = conf.secondary_lease_api
+        return cls(options.quota_leases, options.quota_nodes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """What a project has, and may have."""
+
+    limits: Limits
+    leases: int
+    nodes: int
+
+
+def ensure(database: Database, project: str) -> None:
+    """Make the row of a project, if there is none."""
+    try:
+        with database.writer() as session:
+            session.execute(sa.insert(Project).values(
+                project_id=project, made=0))
+    except db_exception.DBDuplicateEntry:
+        pass    # Somebody else made it meanwhile.
+
+
+def lock(session: orm.Session, project: str) -> bool:
+    """Keep others from making leases in a project until the end.
+
+    :returns: False if the project has no row yet (``ensure``).
+    """
+    return bool(session.execute(sa.update(Project).where(
+        Project.project_id == project).values(
+            made=Project.made + 1)).rowcount)
+
+
+def check(session: orm.Session, project: str, limits: Limits, nodes: int
+          ) -> None:
+    """Raise OverQuota unless one more lease of so many nodes may be."""
+    usage = _usage(session, project, limits)
+    for what, limit, used, asked in (
+            ('leases', usage.limits.leases, usage.leases, 1),
+            ('nodes', usage.limits.nodes, usage.nodes, nodes)):
+        if limit != UNLIMITED and used + asked > limit:
+            raise errors.OverQuota(what, limit, used, asked)
+
+
+@retried
+def usage(database: Database, project: str, limits: Limits) -> Usage:
+    """Return what a project has, and may have.
+
+    ``limits`` are those of a project that has none of its own.
+    """
+    with database.reader() as session:
+        return _usage(session, project, limits)
+
+
+def _usage(session: orm.Session, project: str, limits: Limits) -> Usage:
+    own = session.get(Project, project)
+    counted = sa.select(
+        sa.func.count(sa.distinct(Lease.id)),
+        sa.func.coalesce(sa.func.sum(NodeSet.number), 0),
+    ).join(NodeSet, NodeSet.lease_id == Lease.id).where(
+        Lease.project_id == project, Lease.state.in_(_OPEN))
+    leases, nodes = session.execute(counted).one()
+    return Usage(Limits(
+        limits.leases if own is None or own.leases is None else own.leases,
+        limits.nodes if own is None or own.nodes is None else own.nodes),
+        leases, int(nodes))
+
+
+@retried
+def override(database: Database, project: str, **limits: int | None) -> None:
+    """Give a project limits of its own, ``leases`` or ``nodes`` or both.
+
+    None is the configuration's.
+    """
+    ensure(database, project)
+    with database.writer() as session:
+        session.execute(sa.update(Project).where(
+            Project.project_id == project).values(**limits))

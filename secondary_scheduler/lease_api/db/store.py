@@ -1,0 +1,348 @@
+"""Leases in the database: all that service and scheduler do with them.
+
+Objects that are returned are copies, which belong to no transaction.
+Operations may be called from any thread.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+import dataclasses
+import hashlib
+import json
+import time
+import typing
+
+from oslo_db import exception as db_exception
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from secondary_scheduler.lease_api.db import errors, quotas
+from secondary_scheduler.lease_api.db.models import (
+    Event,
+    Lease,
+    NodeSet,
+    Server,
+)
+from secondary_scheduler.lease_api.db.session import Database, retried
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.states import State
+
+#: States in which a lease is not over.
+OPEN = frozenset(State) - states.FINAL
+
+#: Called with a lease and an event of it, once that is in the database.
+Announce = Callable[[Lease, Event], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Nodes:
+    """Nodes that are alike (``models.NodeSet``)."""
+
+    number: int
+    flavor: str
+    image: str | None = None
+    network: str | None = None
+    key_name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A lease that somebody asks for; times as in ``models.Lease``.
+
+    ``token`` is the client's: who asks again with the same one gets the
+    lease that there is.
+    """
+
+    uuid: str
+    project_id: str
+    user_id: str
+    nodes: tuple[Nodes, ...]
+    duration: int
+    name: str = ''
+    start: int | None = None
+    deadline: int | None = None
+    immediate: bool = False
+    preemptible: bool = True
+    max_rate: float | None = None
+    token: str | None = None
+
+    @property
+    def number(self) -> int:
+        """How many nodes it asks for."""
+        return sum(one.number for one in self.nodes)
+
+    @property
+    def terms(self) -> dict[str, typing.Any]:
+        """What is asked for: columns of a lease."""
+        return {name: getattr(self, name) for name in (
+            'name', 'start', 'deadline', 'duration', 'immediate',
+            'preemptible', 'max_rate')}
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells whether another request asks for the same."""
+        return _digest(json.dumps(
+            [self.terms, [dataclasses.astuple(one) for one in self.nodes]],
+            sort_keys=True))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def nothing(lease: Lease, event: Event) -> None:
+    """Announce nothing."""
+
+
+class Store:
+    """The leases.
+
+    :param clock: returns seconds since 1970.
+    :param announce: is told each event after its transaction.
+    """
+
+    def __init__(self, database: Database, announce: Announce = nothing,
+                 clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._announce = announce
+        self._clock = clock
+
+    @property
+    def now(self) -> int:
+        """The present second."""
+        return int(self._clock())
+
+    # -- what owners do
+
+    def create(self, request: Request, limits: quotas.Limits) -> Lease:
+        """Keep a new lease, or return the one that this request has made.
+
+        :raises OverQuota: if the project would have too much.
+        :raises OtherRequest: if its token was another request's.
+        """
+        try:
+            lease, event = self._create(request, limits)
+        except db_exception.DBDuplicateEntry:
+            # An attempt whose answer was lost with the connection.
+            return self.get(request.uuid, request.project_id)
+        if event is not None:
+            self._announce(lease, event)
+        return lease
+
+    @retried
+    def _create(self, request: Request, limits: quotas.Limits
+                ) -> tuple[Lease, Event | None]:
+        with self._database.writer() as session:
+            if quotas.lock(session, request.project_id):
+                return self._create_locked(session, request, limits)
+        quotas.ensure(self._database, request.project_id)
+        return self._create(request, limits)
+
+    def _create_locked(self, session: orm.Session, request: Request,
+                       limits: quotas.Limits) -> tuple[Lease, Event | None]:
+        token = None if request.token is None else _digest(request.token)
+        found = None if token is None else session.scalar(
+            sa.select(Lease).where(Lease.project_id == request.project_id,
+                                   Lease.token == token))
+        if found is not None:
+            if found.fingerprint != request.fingerprint:
+                raise errors.OtherRequest(
+                    f'lease {found.uuid} was asked for with this token, '
+                    'with other terms')
+            return found, None
+        quotas.check(session, request.project_id, limits, request.number)
+        lease = self._new(request, token)
+        session.add(lease)
+        session.flush()
+        return lease, self._record(session, lease, 'created')
+
+    def _new(self, request: Request, token: str | None) -> Lease:
+        now = self.now
+        return Lease(
+            uuid=request.uuid, project_id=request.project_id,
+            user_id=request.user_id, **request.terms, state=State.NEW,
+            hold=False, wanted_end=False, reason='', price=None,
+            created_at=now, updated_at=now, revision=1, token=token,
+            fingerprint=request.fingerprint, servers=[],
+            nodes=[NodeSet(**dataclasses.asdict(one))
+                   for one in request.nodes])
+
+    def delete(self, uuid: str, project: str | None = None) -> None:
+        """Forget a lease that is over, or that nobody has seen yet.
+
+        :raises UnknownLease: if there is none.
+        :raises WrongState: if it is neither.
+        """
+        lease = self.get(uuid, project)
+        self._delete(lease)
+        self._announce(lease, Event(time=self.now, kind='deleted',
+                                    state=lease.state, text=''))
+
+    @retried
+    def _delete(self, lease: Lease) -> None:
+        gone = states.FINAL | {State.NEW}
+        with self._database.writer() as session:
+            done = session.execute(sa.delete(Lease).where(
+                Lease.id == lease.id, Lease.state.in_(gone)))
+            if not done.rowcount:
+                found = _find(session, lease.uuid, None)
+                raise errors.WrongState(
+                    f'lease {found.uuid} is {found.state}')
+
+    # -- what everybody does
+
+    @retried
+    def get(self, uuid: str, project: str | None = None) -> Lease:
+        """Return a lease, of a project if one is given.
+
+        :raises UnknownLease: if there is none.
+        """
+        with self._database.reader() as session:
+            return _find(session, uuid, project)
+
+    @retried
+    def leases(self, project: str | None = None,
+               among: Collection[str] | None = None, name: str | None = None,
+               marker: str | None = None, limit: int | None = None
+               ) -> list[Lease]:
+        """Return leases, the oldest first.
+
+        :param among: the states that they are in; None is any.
+        :param marker: the lease after which to begin.
+        :raises UnknownLease: if there is no such marker.
+        """
+        query = sa.select(Lease).order_by(Lease.id).limit(limit)
+        if project is not None:
+            query = query.where(Lease.project_id == project)
+        if among is not None:
+            query = query.where(Lease.state.in_(among))
+        if name is not None:
+            query = query.where(Lease.name == name)
+        with self._database.reader() as session:
+            if marker is not None:
+                query = query.where(
+                    Lease.id > _find(session, marker, project).id)
+            return list(session.scalars(query))
+
+    def change(self, uuid: str, kind: str, values: Mapping[str, typing.Any],
+               *, text: str = '', project: str | None = None,
+               revision: int | None = None,
+               among: Collection[str] = frozenset(State),
+               servers: Sequence[str] | None = None) -> Lease:
+        """Change a lease, and tell so by an event; return what it is then.
+
+        :param kind: of the event; ``text`` says more.
+        :param values: new values, by column.
+        :param revision: the one that was read, if nobody else may have
+            changed the lease since.
+        :param among: states in which the change makes sense.
+        :param servers: UUIDs of all servers that it has from now on.
+        :raises UnknownLease: if there is none.
+        :raises Stale: if it has another revision.
+        :raises WrongState: if it is in another state.
+        """
+        lease, event = self._change(uuid, kind, values, text, project,
+                                    revision, among, servers)
+        self._announce(lease, event)
+        return lease
+
+    @retried
+    def _change(self, uuid: str, kind: str, values: Mapping[str, typing.Any],
+                text: str, project: str | None, revision: int | None,
+                among: Collection[str], servers: Sequence[str] | None
+                ) -> tuple[Lease, Event]:
+        change = sa.update(Lease).where(
+            *_which(uuid, project), Lease.state.in_(among)).values(
+                **values, updated_at=self.now, revision=Lease.revision + 1)
+        if revision is not None:
+            change = change.where(Lease.revision == revision)
+        with self._database.writer() as session:
+            done = session.execute(change)
+            lease = _find(session, uuid, project)
+            if not done.rowcount and lease.state in among:
+                raise errors.Stale(f'lease {uuid} has the revision '
+                                   f'{lease.revision}, not {revision}')
+            if not done.rowcount:
+                raise errors.WrongState(f'lease {uuid} is {lease.state}')
+            if servers is not None:
+                lease.servers = [
+                    next((old for old in lease.servers if old.uuid == one),
+                         None) or Server(lease_id=lease.id, uuid=one)
+                    for one in servers]
+            return lease, self._record(session, lease, kind, text)
+
+    def add_event(self, uuid: str, kind: str, text: str) -> None:
+        """Tell the owner something that changes nothing.
+
+        :raises UnknownLease: if there is no such lease.
+        """
+        self._announce(*self._add_event(uuid, kind, text))
+
+    @retried
+    def _add_event(self, uuid: str, kind: str, text: str
+                   ) -> tuple[Lease, Event]:
+        lease = self.get(uuid)
+        try:
+            with self._database.writer() as session:
+                return lease, self._record(session, lease, kind, text)
+        except db_exception.DBReferenceError as exc:
+            raise errors.UnknownLease(
+                f'lease {uuid} has just been deleted') from exc
+
+    @retried
+    def events(self, uuid: str, project: str | None = None,
+               limit: int | None = None) -> list[Event]:
+        """Return the latest events of a lease, the oldest first.
+
+        :raises UnknownLease: if there is no such lease.
+        """
+        with self._database.reader() as session:
+            lease = _find(session, uuid, project)
+            return list(session.scalars(
+                sa.select(Event).where(Event.lease_id == lease.id)
+                .order_by(Event.id.desc()).limit(limit)))[::-1]
+
+    # -- what the scheduler does
+
+    def take_new(self, limit: int = 1000) -> list[Lease]:
+        """Make new leases pending, and return them, the oldest first.
+
+        Each is returned to one caller only.  What was taken and not
+        scheduled is found by ``leases(among={State.PENDING})``.
+        """
+        taken = self._take([lease.id for lease in self.leases(
+            among={State.NEW}, limit=limit)])
+        for lease, event in taken:
+            self._announce(lease, event)
+        return [lease for lease, _ in taken]
+
+    @retried
+    def _take(self, keys: Sequence[int]) -> list[tuple[Lease, Event]]:
+        with self._database.writer() as session:
+            mine = [key for key in keys if session.execute(
+                sa.update(Lease)
+                .where(Lease.id == key, Lease.state == State.NEW)
+                .values(state=State.PENDING, updated_at=self.now,
+                        revision=Lease.revision + 1)).rowcount]
+            found = session.scalars(sa.select(Lease).where(
+                Lease.id.in_(mine)).order_by(Lease.id)) if mine else ()
+            return [(lease, self._record(session, lease, 'pending'))
+                    for lease in list(found)]
+
+    def _record(self, session: orm.Session, lease: Lease, kind: str,
+                text: str = '') -> Event:
+        event = Event(lease_id=lease.id, time=self.now, kind=kind,
+                      state=lease.state, text=text)
+        session.add(event)
+        return event
+
+
+def _which(uuid: str, project: str | None) -> list[sa.ColumnElement[bool]]:
+    return [Lease.uuid == uuid] + (
+        [] if project is None else [Lease.project_id == project])
+
+
+def _find(session: orm.Session, uuid: str, project: str | None) -> Lease:
+    lease = session.scalar(sa.select(Lease).where(*_which(uuid, project)))
+    if lease is None:
+        raise errors.UnknownLease(f'there is no lease {uuid}')
+    return lease

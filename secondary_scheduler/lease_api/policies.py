@@ -1,0 +1,83 @@
+"""Who may do what: the rules of oslo.policy, with their defaults."""
+
+import typing
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+_READER = 'role:reader and project_id:%(project_id)s'
+_MEMBER = 'role:member and project_id:%(project_id)s'
+_ADMIN = 'role:admin'
+
+PREFIX = 'secondary_lease'
+LIST = f'{PREFIX}:list'
+SHOW = f'{PREFIX}:show'
+CREATE = f'{PREFIX}:create'
+UPDATE = f'{PREFIX}:update'
+DELETE = f'{PREFIX}:delete'
+ACTION = f'{PREFIX}:action'
+TIMELINE = f'{PREFIX}:timeline'
+EVENTS = f'{PREFIX}:events'
+QUOTA = f'{PREFIX}:quota'
+ALL_PROJECTS = f'{PREFIX}:all_projects'
+
+
+def _rule(name: str, check: str, what: str, *operations: str
+          ) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        name, f'({check}) or {_ADMIN}' if check != _ADMIN else check, what,
+        [{'method': method, 'path': path} for method, path in (
+            one.split() for one in operations)], scope_types=['project'])
+
+
+RULES = [
+    _rule(LIST, _READER, 'List the leases of one\'s project.',
+          'GET /leases'),
+    _rule(SHOW, _READER, 'Show a lease.', 'GET /leases/{id}'),
+    _rule(CREATE, _MEMBER, 'Ask for a lease.', 'POST /leases'),
+    _rule(UPDATE, _MEMBER, 'Change a lease.', 'PATCH /leases/{id}'),
+    _rule(DELETE, _MEMBER, 'Forget a lease that is over.',
+          'DELETE /leases/{id}'),
+    _rule(ACTION, _MEMBER, 'Pause, unpause or cancel a lease.',
+          'POST /leases/{id}/action'),
+    _rule(TIMELINE, _READER, 'Show what is planned for one\'s leases.',
+          'GET /timeline', 'GET /leases/{id}/timeline'),
+    _rule(EVENTS, _READER, 'Show what has happened to a lease.',
+          'GET /leases/{id}/events'),
+    _rule(QUOTA, _READER, 'Show what one\'s project has and may have.',
+          'GET /quota'),
+    _rule(ALL_PROJECTS, _ADMIN, (
+        'See the leases of all projects, and the names of hosts in the '
+        'timeline. Whoever may finds other projects\' leases by their ids '
+        'in each of the other requests too, if the rule of that request '
+        'allows it.'),
+        'GET /leases?all_projects=true', 'GET /timeline?all_projects=true'),
+]
+
+
+def list_rules() -> list[policy.DocumentedRuleDefault]:
+    """Return the rules, for oslopolicy-sample-generator."""
+    return RULES
+
+
+def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Return what decides by these rules and the operator's file."""
+    found = policy.Enforcer(conf)
+    found.register_defaults(RULES)
+    found.load_rules()
+    return found
+
+
+def get_enforcer() -> policy.Enforcer:
+    """Return an enforcer, for the tools of oslo.policy."""
+    conf = cfg.ConfigOpts()
+    conf([], project='secondary_scheduler')
+    return enforcer(conf)
+
+
+def allows(enforcer: policy.Enforcer, rule: str, context: typing.Any
+           ) -> bool:
+    """Tell whether the rule allows a user something in their project."""
+    return bool(enforcer.authorize(
+        rule, {'project_id': context.project_id,
+               'user_id': context.user_id}, context))

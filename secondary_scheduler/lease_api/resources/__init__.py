@@ -1,0 +1,14 @@
+"""One module per resource; ``TABLE`` has the routes of all."""
+
+from secondary_scheduler.lease_api.resources import (
+    actions,
+    description,
+    events,
+    leases,
+    quota,
+    timeline,
+    versions,
+)
+
+TABLE = (*versions.ROUTES, *description.ROUTES, *leases.ROUTES,
+         *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES)

@@ -1,0 +1,223 @@
+"""What requests and answers look like: JSON Schema, as OpenAPI 3.1 has it.
+
+The same objects validate requests and describe the service.
+"""
+
+import datetime
+import re
+import typing
+
+from secondary_scheduler.lease_api import errors
+from secondary_scheduler.lease_api.db.plans import What
+from secondary_scheduler.leases.kinds import Kind
+from secondary_scheduler.leases.states import State
+
+Schema = dict[str, typing.Any]
+
+_CONTROL = r'[\u0000-\u001f\u007f]'
+_UUID = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
+_MOMENT = (r'^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}'
+           r'(Z|[+-][0-9]{2}:[0-9]{2})$')
+#: Ten years, in seconds.
+_LONGEST = 315_360_000
+_MOST_NODES = 100_000
+
+
+def _line(what: str, least: int = 0, **more: typing.Any) -> Schema:
+    return {'type': 'string', 'minLength': least, 'maxLength': 255,
+            'not': {'type': 'string', 'pattern': _CONTROL},
+            'description': what, **more}
+
+
+def nullable(schema: Schema) -> Schema:
+    """Return a schema that allows null as well."""
+    return {**schema, 'type': [schema['type'], 'null']}
+
+
+def _object(properties: Schema, required: typing.Iterable[str] = (),
+            **more: typing.Any) -> Schema:
+    return {'type': 'object', 'properties': properties,
+            'required': list(required), 'additionalProperties': False,
+            **more}
+
+
+def _answer(properties: Schema) -> Schema:
+    return _object(properties, properties)
+
+
+def _list(items: Schema, **more: typing.Any) -> Schema:
+    return {'type': 'array', 'items': items, **more}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to one of ``COMPONENTS``."""
+    return {'$ref': f'#/components/schemas/{name}'}
+
+
+UUID: Schema = {'type': 'string', 'pattern': _UUID, 'format': 'uuid'}
+MOMENT: Schema = {
+    'type': 'string', 'pattern': _MOMENT, 'format': 'date-time',
+    'description': 'A time in whole seconds with its zone, like '
+                   '2027-01-31T08:00:00Z.'}
+STATE: Schema = {'type': 'string', 'enum': [str(one) for one in State]}
+
+_NODES = _object({
+    'number': {'type': 'integer', 'minimum': 1, 'maximum': _MOST_NODES,
+               'description': 'How many servers.'},
+    'flavor': _line('Name or id of a secondary flavor.', 1),
+    'image': nullable(_line('Name or id of the image that they boot from.',
+                            1)),
+    'network': nullable(_line('Name or id of their network; null leaves it '
+                              'to Nova.', 1)),
+    'key_name': nullable(_line('Name of the key pair for them.', 1)),
+}, ('number', 'flavor'))
+
+_TERMS: Schema = {
+    'name': _line('For people; leases may have the same.'),
+    'duration': {
+        'type': 'integer', 'minimum': 1, 'maximum': _LONGEST,
+        'description': 'Seconds for which the nodes are to run.'},
+    'start': {**nullable(MOMENT), 'description': (
+        'No earlier than this. Without a deadline, or with one that leaves '
+        'no choice, exactly then. null: as soon as there is room.')},
+    'deadline': {**nullable(MOMENT), 'description': (
+        'All of the duration is to be delivered by then; null: whenever.')},
+    'preemptible': {
+        'type': 'boolean', 'default': True,
+        'description': 'Whether it may be suspended for others meanwhile.'},
+    'max_rate': {
+        'type': ['number', 'null'], 'minimum': 0, 'maximum': 1e12,
+        'description': 'The most that is paid for a node and a second; '
+                       'null: whatever is asked.'},
+}
+
+CREATE = _object({
+    **_TERMS,
+    'nodes': _list(_NODES, minItems=1, maxItems=100),
+    'immediate': {
+        'type': 'boolean', 'default': False,
+        'description': 'Now or not at all; without start and deadline.'},
+    'client_token': _line(
+        'Makes it safe to send the request again: who uses the same token '
+        'in a project gets the lease that the first has made.', 1),
+}, ('nodes', 'duration'))
+
+UPDATE = _object({
+    **_TERMS,
+    'revision': {
+        'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
+        'description': 'The one that you have seen: refused if somebody has '
+                       'changed the lease since.'},
+}, anyOf=[{'required': [name]} for name in _TERMS])
+
+ACTION = _object({'action': {
+    'type': 'string', 'enum': ['pause', 'unpause', 'cancel']}}, ('action',))
+
+ALL_PROJECTS: Schema = {
+    'type': 'boolean', 'default': False,
+    'description': 'Those of all projects; for operators.'}
+LIMIT: Schema = {'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
+                 'description': 'At most so many.'}
+LIST_QUERY = _object({
+    'state': _list(STATE, description='Only those in one of these states.'),
+    'name': _line('Only those of exactly this name.'),
+    'limit': LIMIT,
+    'marker': {**UUID, 'description': 'Begin after this lease.'},
+    'all_projects': ALL_PROJECTS})
+EVENTS_QUERY = _object({'limit': LIMIT})
+_WINDOW = {'begin': {**MOMENT, 'description': 'Not what ends by then.'},
+           'end': {**MOMENT, 'description': 'Not what begins later.'}}
+WINDOW_QUERY = _object(_WINDOW)
+TIMELINE_QUERY = _object({**_WINDOW, 'all_projects': ALL_PROJECTS})
+NO_QUERY = _object({})
+
+_LEASE = _answer({
+    'id': UUID,
+    'name': _TERMS['name'],
+    'project_id': {'type': 'string'},
+    'user_id': {'type': 'string'},
+    'kind': {'type': 'string', 'enum': [str(one) for one in Kind],
+             'description': 'What is promised; follows from the terms.'},
+    'state': STATE,
+    'paused': {'type': 'boolean', 'description': (
+        'By its owner: it is not scheduled, and suspended if it runs.')},
+    'cancelling': {'type': 'boolean', 'description': (
+        'Its owner wants it to end.')},
+    'reason': {'type': 'string', 'description': 'Why it is in its state.'},
+    'nodes': _list(_answer(_NODES['properties'])),
+    'duration': _TERMS['duration'],
+    'start': nullable(MOMENT),
+    'deadline': nullable(MOMENT),
+    'immediate': {'type': 'boolean'},
+    'preemptible': {'type': 'boolean'},
+    'max_rate': _TERMS['max_rate'],
+    'price': {'type': ['number', 'null'],
+              'description': 'What it is offered at, in all; null: not yet '
+                             'known.'},
+    'servers': _list(UUID),
+    'created_at': MOMENT,
+    'updated_at': MOMENT,
+    'revision': {'type': 'integer'},
+})
+_SLOT = _answer({
+    'lease_id': UUID,
+    'begin': MOMENT,
+    'end': MOMENT,
+    'what': {'type': 'string', 'enum': [str(one) for one in What]},
+    'nodes': {'type': 'integer'},
+    'hosts': {
+        'type': ['object', 'null'],
+        'additionalProperties': {'type': 'integer'},
+        'description': 'Nodes on each host; null for all but operators.'},
+})
+_EVENT = _answer({
+    'time': MOMENT, 'kind': {'type': 'string'}, 'state': STATE,
+    'text': {'type': 'string'}})
+_AMOUNT = _answer({
+    'limit': {'type': 'integer', 'description': '-1: unlimited.'},
+    'used': {'type': 'integer'}})
+_LINK = _answer({'rel': {'type': 'string'}, 'href': {'type': 'string'}})
+_ERROR = _answer({
+    'status': {'type': 'integer'}, 'code': {'type': 'string'},
+    'title': {'type': 'string'}, 'detail': {'type': 'string'},
+    'request_id': {'type': 'string'}})
+
+#: Schemas of answers by name.
+COMPONENTS: dict[str, Schema] = {
+    'Lease': _LEASE,
+    'LeaseAnswer': _answer({'lease': ref('Lease')}),
+    'LeasesAnswer': _answer({'leases': _list(ref('Lease')),
+                             'leases_links': _list(_LINK)}),
+    'TimelineAnswer': _answer({'slots': _list(_SLOT)}),
+    'EventsAnswer': _answer({'events': _list(_EVENT)}),
+    'QuotaAnswer': _answer({'quota': _answer({'leases': _AMOUNT,
+                                              'nodes': _AMOUNT})}),
+    'VersionsAnswer': _answer({'versions': _list(_answer({
+        'id': {'type': 'string'}, 'status': {'type': 'string'},
+        'min_version': {'type': 'string'},
+        'max_version': {'type': 'string'}, 'links': _list(_LINK)}))}),
+    'Description': {'type': 'object', 'required': ['openapi', 'paths']},
+    'Errors': _answer({'errors': _list(_ERROR, minItems=1)}),
+}
+
+is_uuid = re.compile(_UUID).match
+
+
+def seconds(text: str, where: str) -> int:
+    """Return a time that has matched MOMENT as seconds since 1970.
+
+    :raises ApiError: if there is no such time.
+    """
+    try:
+        return int(datetime.datetime.fromisoformat(text).timestamp())
+    except ValueError as exc:
+        raise errors.invalid(f'{where} is {text}: there is no such time '
+                             f'({exc}).') from exc
+
+
+def moment(value: int | None) -> str | None:
+    """Return seconds since 1970 as MOMENT; None stays."""
+    if value is None:
+        return None
+    return datetime.datetime.fromtimestamp(
+        value, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')

@@ -1,0 +1,48 @@
+"""Times and durations as people write them."""
+
+import argparse
+import datetime
+import re
+
+_UNITS = {'d': 86400, 'h': 3600, 'm': 60, 's': 1}
+_PARTS = re.compile(r'(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?\Z')
+
+
+def duration(text: str) -> int:
+    """Return seconds: "90", "2h", "1d12h", "1h30m"."""
+    found = _PARTS.match(text)
+    if not text or found is None:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no duration; write seconds, or like 2h or 1d12h')
+    return sum(int(part or 0) * unit for part, unit in zip(
+        found.groups(), _UNITS.values(), strict=True))
+
+
+def moment(text: str, now: datetime.datetime | None = None) -> str:
+    """Return a time as the service has it: "+2h" from now, or ISO 8601.
+
+    Without a zone it is UTC.
+    """
+    if text.startswith('+'):
+        found = (now or datetime.datetime.now(datetime.UTC)
+                 ) + datetime.timedelta(seconds=duration(text[1:]))
+    else:
+        try:
+            found = datetime.datetime.fromisoformat(text)
+        except ValueError as exc:
+            raise argparse.ArgumentTypeError(
+                f'{text!r} is no time; write like 2027-01-31T08:00 (UTC), '
+                '2027-01-31T08:00+01:00, or +2h for in two hours') from exc
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=datetime.UTC)
+    return found.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+def moment_or_none(text: str) -> str | None:
+    """Return a time, or None for "none"."""
+    return None if text == 'none' else moment(text)
+
+
+def seconds(moment: str) -> int:
+    """Return a time of the service as seconds since 1970."""
+    return int(datetime.datetime.fromisoformat(moment).timestamp())

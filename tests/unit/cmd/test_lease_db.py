@@ -1,0 +1,63 @@
+"""``secondary-scheduler lease-db``."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+from secondary_scheduler.cmd import manage
+
+
+class LeaseDbTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.file = pathlib.Path(directory.name, 'lease.conf')
+        self.url = f'sqlite:///{directory.name}/leases.sqlite'
+
+    def run_it(self, *arguments):
+        """Run a command; return its exit code and all it says."""
+        self.file.write_text('[secondary_lease_api]\nquota_nodes = 7\n'
+                             f'database_url = {self.url}\n')
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = manage.main(['lease-db', *arguments, '--config-file',
+                                str(self.file)])
+        return code, out.getvalue()
+
+    def test_sync_and_version(self):
+        self.assertEqual(
+            (1, 'There are no tables: run "secondary-scheduler lease-db '
+                'sync".\n'), self.run_it('version'))
+        self.assertEqual(
+            (0, 'The tables have version 0001 now, before there were none.'
+                '\n'), self.run_it('sync'))
+        self.assertEqual((0, 'The tables have version 0001.\n'),
+                         self.run_it('sync'))
+        self.assertEqual((0, '0001\n'), self.run_it('version'))
+
+    def test_quota(self):
+        self.run_it('sync')
+        self.assertEqual((0, 'leases: 0 of 100\nnodes: 0 of 7\n'),
+                         self.run_it('quota', 'p1'))
+        self.assertEqual(
+            (0, 'leases: 0 of 3\nnodes: 0 of unlimited\n'),
+            self.run_it('quota', 'p1', '--leases', '3', '--nodes=-1'))
+        self.assertEqual(
+            (0, 'leases: 0 of 3\nnodes: 0 of 7\n'),
+            self.run_it('quota', 'p1', '--nodes', 'default'))
+        with self.assertRaises(SystemExit):
+            self.run_it('quota', 'p1', '--nodes=-2')
+
+    def test_what_is_wrong_is_said(self):
+        for self.url in ('sqlite:////nowhere/leases.sqlite', 'nonsense',
+                         'oracle9://x/y'):
+            with self.subTest(self.url):
+                code, text = self.run_it('sync')
+                self.assertEqual(2, code, text)
+                self.assertIn('database_url', text)
+        self.assertEqual(2, manage.main(
+            ['lease-db', 'version', '--config-file', '/nowhere.conf']))

@@ -1,0 +1,264 @@
+"""``openstack secondary lease``, against a service in this process."""
+
+import argparse
+import datetime
+import io
+import json
+import types
+import unittest
+
+from keystoneauth1 import adapter, session, token_endpoint
+import openstack
+from osc_lib import exceptions
+from wsgi_intercept import interceptor
+
+from secondary_scheduler.lease_api import app
+from secondary_scheduler.lease_api.db import plans
+from secondary_scheduler.lease_client import client, gantt, osc, times
+from secondary_scheduler.lease_client.v1 import lease as commands
+from secondary_scheduler.leases.states import State
+from tests.unit.lease_api import services
+from tests.unit.lease_api.services import stretch
+
+NODES = ('--nodes', 'number=2,flavor=small,image=debian')
+
+
+class Case(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.service = services.on(self)
+        # What is relative to now is in the future of the service.
+        self.service.store._clock.now = int(
+            datetime.datetime(2026, 1, 1).timestamp())
+        made = app.application(self.service)
+        intercepted = interceptor.RequestsInterceptor(
+            lambda: made, host='lease.example', port=80)
+        intercepted.install_intercept()
+        self.addCleanup(intercepted.uninstall_intercept)
+        self.leases = self.of('alice:p1')
+
+    def of(self, token):
+        return client.Client(adapter.Adapter(
+            session.Session(token_endpoint.Token(
+                'http://lease.example', token)),
+            service_type=client.SERVICE_TYPE))
+
+    def run_it(self, command, *arguments):
+        """Run a command; return what it prints."""
+        out = io.StringIO()
+        screen = types.SimpleNamespace(
+            stdout=out, stderr=out, client_manager=types.SimpleNamespace(
+                secondary_lease=self.leases),
+            options=types.SimpleNamespace(), LOG=None)
+        made = command(screen, None)
+        made.run(made.get_parser('openstack').parse_args(arguments))
+        return out.getvalue()
+
+    def json(self, command, *arguments):
+        return json.loads(self.run_it(command, '-f', 'json', *arguments))
+
+
+class Commands(Case):
+
+    def test_from_create_to_delete(self):
+        made = self.json(commands.CreateLease, '--duration', '2h', *NODES,
+                         '--deadline', '+3h', '--not-preemptible',
+                         '--max-rate', '0.5', 'nightly')
+        self.assertEqual(
+            ('nightly', 'new', 7200, 'deadline', False, 0.5,
+             'number=2, flavor=small, image=debian'),
+            tuple(made[name] for name in (
+                'name', 'state', 'duration', 'kind', 'preemptible',
+                'max_rate', 'nodes')))
+        self.assertEqual(made, self.json(commands.ShowLease, 'nightly'))
+        self.assertEqual(made, self.json(commands.ShowLease, made['id']))
+        changed = self.json(commands.SetLease, '--name', 'weekly',
+                            '--deadline', 'none', 'nightly')
+        self.assertEqual(('weekly', 'best-effort'),
+                         (changed['name'], changed['kind']))
+        for command, key, value in (
+                (commands.PauseLease, 'paused', True),
+                (commands.UnpauseLease, 'paused', False),
+                (commands.CancelLease, 'cancelling', True)):
+            self.run_it(command, 'weekly')
+            self.assertEqual(value, self.leases.find('weekly')[key])
+        self.assertEqual(
+            ['created', 'changed', 'paused', 'unpaused', 'cancel-asked'],
+            [one['kind'] for one in self.json(commands.ListLeaseEvents,
+                                              'weekly')])
+        self.run_it(commands.DeleteLease, 'weekly')
+        self.assertEqual([], self.json(commands.ListLease))
+
+    def test_two_kinds_of_nodes(self):
+        self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                    '--nodes', 'number=1,flavor=large', '--immediate', 'x')
+        self.assertEqual([('small', 'debian'), ('large', None)], [
+            (one['flavor'], one['image'])
+            for one in self.leases.find('x')['nodes']])
+
+    def test_list(self):
+        for name in ('one', 'two'):
+            self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                        name)
+        self.service.store.change(self.leases.find('two')['id'], 'x',
+                                  {'state': State.QUEUED})
+        self.assertEqual(['two'], [one['name'] for one in self.json(
+            commands.ListLease, '--state', 'queued', '--state', 'active')])
+        self.assertEqual(['one'], [one['name'] for one in self.json(
+            commands.ListLease, '--name', 'one')])
+        with self.assertRaisesRegex(client.LeaseError, 'all_projects'):
+            self.run_it(commands.ListLease, '--all-projects')
+        self.leases = self.of('admin:ops')
+        self.assertEqual([], self.json(commands.ListLease))
+        self.assertEqual(2, len(self.json(commands.ListLease,
+                                          '--all-projects')))
+
+    def test_what_goes_wrong_says_what_to_do(self):
+        self.run_it(commands.CreateLease, '--duration', '60', *NODES, 'one')
+        for _ in range(2):
+            self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                        'twin')
+        for arguments, error, says in (
+                ((commands.ShowLease, 'none/such'), client.LeaseError,
+                 'secondary lease list'),
+                ((commands.ShowLease, 'twin'), client.LeaseError,
+                 'give the id'),
+                ((commands.SetLease, 'one'), exceptions.CommandError,
+                 'Nothing to change'),
+                ((commands.CreateLease, '--duration', '60', '--nodes',
+                  'number=many,flavor=f', 'x'), exceptions.CommandError,
+                 'number=4'),
+                ((commands.CreateLease, '--duration', '60', *NODES, '--start',
+                  '2020-01-01T00:00', 'x'), client.LeaseError,
+                 'no more|start')):
+            with self.subTest(arguments), self.assertRaisesRegex(error,
+                                                                 says):
+                self.run_it(*arguments)
+        with self.assertRaisesRegex(exceptions.CommandError, '1 of 2'):
+            self.run_it(commands.DeleteLease, 'nothing', 'one')
+        self.assertEqual(2, len(list(self.leases.leases())))
+
+    def test_timeline(self):
+        self.assertEqual('Nothing is planned.\n',
+                         self.run_it(commands.ShowTimeline))
+        for name in ('one', 'two'):
+            self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                        name)
+        ids = [self.leases.find(name)['id'] for name in ('one', 'two')]
+        plans.write(self.service.database, {
+            ids[0]: [stretch(0, 3600, node1=1, node2=1)],
+            ids[1]: [stretch(3600, 7200, node1=1)]})
+        drawn = self.run_it(commands.ShowTimeline, '--width', '48')
+        self.assertEqual([
+            'one (2) ' + '#' * 20, 'two (1) ' + ' ' * 20 + '#' * 20],
+            drawn.splitlines()[2:4])
+        self.assertNotIn('one', self.run_it(commands.ShowTimeline, 'two'))
+        self.assertIn('Nothing', self.run_it(
+            commands.ShowTimeline, '--begin', '2027-01-31T10:00', 'two'))
+
+    def test_help_teaches_with_an_example(self):
+        for name, command in vars(commands).items():
+            if isinstance(command, type) and hasattr(
+                    command, 'take_action') and name[0] != '_':
+                with self.subTest(name):
+                    self.assertIn('openstack secondary lease ',
+                                  command.__doc__)
+
+
+class Python(Case):
+
+    def test_a_list_goes_through_all_pages(self):
+        made = [self.leases.create([{'number': 1, 'flavor': 'f'}], 60,
+                                   name=str(number))['id']
+                for number in range(5)]
+        self.assertEqual(made, [
+            one['id'] for one in self.leases.leases(limit=2)])
+        self.assertEqual({'limit': 100, 'used': 5},
+                         self.leases.quota()['leases'])
+
+    def test_errors_have_status_and_code(self):
+        with self.assertRaises(client.LeaseError) as caught:
+            self.leases.get(services.NOBODY)
+        self.assertEqual((404, 'secondary-lease.not-found'),
+                         (caught.exception.status_code,
+                          caught.exception.code))
+
+    def test_an_answer_of_something_else(self):
+        intercepted = interceptor.RequestsInterceptor(
+            lambda: lambda environ, start: (
+                start('502 Bad Gateway', [('Content-Type', 'text/html')]),
+                [b'<html>proxy</html>'])[1], host='other.example', port=80)
+        with intercepted:
+            other = client.Client(adapter.Adapter(
+                session.Session(token_endpoint.Token(
+                    'http://other.example', 't')), service_type='x'))
+            with self.assertRaisesRegex(client.LeaseError,
+                                        'Is this the lease service'):
+                other.quota()
+
+    def test_a_connection_of_openstacksdk(self):
+        connection = openstack.connect(
+            load_yaml_config=False, load_envvars=False,
+            auth_type='admin_token',
+            auth={'endpoint': 'http://lease.example', 'token': 'alice:p1'})
+        self.addCleanup(connection.close)
+        found = osc.make_client(types.SimpleNamespace(
+            sdk_connection=connection))
+        made = found.create([{'number': 1, 'flavor': 'f'}], 60)
+        self.assertEqual([made], list(found.leases()))
+
+
+class Times(unittest.TestCase):
+
+    def test_durations(self):
+        for text, seconds in (('90', 90), ('90s', 90), ('2h', 7200),
+                              ('1h30m', 5400), ('1d12h', 129600),
+                              ('1m1', 61)):
+            self.assertEqual(seconds, times.duration(text), text)
+        for text in ('', 'h', '2x', '-1', '1.5h', '30m1h', '2 h'):
+            with self.subTest(text), self.assertRaises(
+                    argparse.ArgumentTypeError):
+                times.duration(text)
+
+    def test_moments(self):
+        now = datetime.datetime(2027, 1, 31, 8, tzinfo=datetime.UTC)
+        for text in ('+1h30m', '2027-01-31T09:30', '2027-01-31 09:30:00',
+                     '2027-01-31T10:30+01:00', '2027-01-31T09:30:00Z'):
+            self.assertEqual('2027-01-31T09:30:00Z', times.moment(text, now))
+        self.assertIsNone(times.moment_or_none('none'))
+        for text in ('soon', '2027-02-30', '+soon'):
+            with self.subTest(text), self.assertRaises(
+                    argparse.ArgumentTypeError):
+                times.moment(text, now)
+
+
+class Chart(unittest.TestCase):
+
+    def slot(self, lease, begin, end, what='run', nodes=1):
+        return {'lease_id': lease, 'what': what, 'nodes': nodes,
+                'begin': f'2027-01-31T{begin}:00Z',
+                'end': f'2027-01-31T{end}:00Z'}
+
+    def test_rows_and_axis(self):
+        slots = [self.slot('a', '08:00', '08:30', 'prepare', 3),
+                 self.slot('a', '08:30', '09:00', nodes=3),
+                 self.slot('b', '09:00', '10:00')]
+        self.assertEqual([
+            '        2027-01-31 08:00    2027-01-31 09:00 UTC',
+            '        |                   |',
+            'lea (3) ..........##########',
+            'b (1)   ' + ' ' * 20 + '#' * 20,
+            '(nodes)  # run, . prepare, > resume, < suspend, x shut-down'],
+            gantt.draw(slots, {'a': 'lea'}, 48))
+
+    def test_what_is_short_is_seen(self):
+        slots = [self.slot('a', '08:00', '20:00'),
+                 self.slot('a', '12:00', '12:01', 'suspend')]
+        row = gantt.draw(slots, {}, 40)[2]
+        self.assertEqual(1, row.count('<'))
+
+    def test_a_long_name_leaves_room(self):
+        lines = gantt.draw([self.slot('x' * 300, '08:00', '09:00')], {}, 60)
+        self.assertLessEqual(max(map(len, lines[2:3])), 60)
+        self.assertIn('#' * 20, lines[2])
