@@ -8,6 +8,7 @@ from secondary_scheduler.simulation.experiments import (
     efficiency,
     estimator,
     haizea_deadlines,
+    haizea_images,
     haizea_prices,
     haizea_reservations,
     haizea_suspensions,
@@ -22,5 +23,5 @@ EXPERIMENTS: Mapping[str, Runnable] = {
     one.name: one for module in (
         hlt, efficiency, changes, ablations, losses, interference,
         estimator, realday, haizea_reservations, haizea_deadlines,
-        haizea_suspensions, haizea_prices)
+        haizea_images, haizea_suspensions, haizea_prices)
     for one in module.EXPERIMENTS}

@@ -146,3 +146,31 @@ class Reservations:
 
 #: How many nodes reservations of a size have, by its name.
 SIZES = {'small': (1, 24), 'medium': (25, 48), 'large': (49, 72)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+    """Images of leases: ``common`` of ``number`` are in most of them.
+
+    That is a ``share``; the others are alike (Haizea 6.2).
+    """
+
+    number: int = 40
+    megabytes: int = 4096
+    common: int = 8
+    share: float = 0.2
+
+    def of(self, requests: Sequence[Request], seed: int) -> list[Request]:
+        """Give each request an image."""
+        random = np.random.default_rng((seed, 5))
+        usual = random.random(len(requests)) < self.share
+        drawn = np.where(
+            usual, random.integers(self.common, size=len(requests)),
+            random.integers(self.common, self.number, size=len(requests)))
+        return [dataclasses.replace(one, terms=dataclasses.replace(
+            one.terms, image=f'image-{image}', image_mb=self.megabytes))
+            for one, image in zip(requests, drawn.tolist(), strict=True)]
+
+
+#: A fifth of the images is in a fifth of the leases, or in four of five.
+UNIFORM_IMAGES, SKEWED_IMAGES = Images(), Images(share=0.8)
