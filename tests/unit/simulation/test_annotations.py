@@ -114,3 +114,16 @@ def test_the_other_jitter():
     assert gaps.min() < 0 < every < gaps.max() <= every + 3600
     assert drawn[0].id == 'r1'
     assert math.isclose(gaps.mean(), every, rel_tol=0.2)
+
+
+@pytest.mark.parametrize('images, share', (
+    (annotations.UNIFORM_IMAGES, 0.2), (annotations.SKEWED_IMAGES, 0.8)))
+def test_a_fifth_of_the_images_is_in_so_many_leases(images, share):
+    drawn = images.of(jobs(5000), 1)
+    names = [one.terms.image for one in drawn]
+    assert len(set(names)) == 40
+    common = {f'image-{number}' for number in range(8)}
+    assert sum(name in common for name in names) / 5000 == pytest.approx(
+        share, abs=0.02)
+    assert {one.terms.image_mb for one in drawn} == {4096}
+    assert drawn == images.of(jobs(5000), 1) != images.of(jobs(5000), 2)

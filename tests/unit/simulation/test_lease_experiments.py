@@ -102,6 +102,27 @@ def test_deadlines(data, capsys):
     assert again == {name: document['figures'][name] for name in again}
 
 
+def test_images(data, capsys):
+    document = simulate(capsys, 'haizea-e3', data, '--quick')
+    found = measured(document)
+    name = haizea_reservations.TABLE[0]
+
+    def wait(case):
+        return found[f'wait_mean_trimmed_s_{name}_{case}']
+
+    # 60 jobs with forty images of 5 min each, or of half a minute.
+    assert wait('uniform_vm-mult-bw100') > wait('uniform_vm-mult') > 0
+    assert wait('uniform_vm-reuse-bw100') < wait('uniform_vm-mult-bw100')
+    assert wait('skewed_vm-reuse-bw100') < wait('uniform_vm-reuse-bw100')
+    assert found[f'ratio_wait_mean_trimmed_s_{name}_uniform_vm-mult'] == (
+        wait('uniform_vm-mult') / wait('uniform_vm-predeploy'))
+    assert not any(value for figure, value in found.items()
+                   if figure.startswith('reservations_late'))
+    assert document['figures'][
+        f'wait_mean_trimmed_s_{name}_uniform_vm-predeploy'][
+        'published'] == 6180
+
+
 def test_suspensions(data, capsys):
     document = simulate(capsys, 'haizea-e5', data, '--quick')
     found = measured(document)
