@@ -5,6 +5,7 @@ had, so the jobs are those of the first, with starts and deadlines drawn.
 """
 
 from collections.abc import Mapping, Sequence
+import itertools
 
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.simulation import lease_figures
@@ -50,6 +51,10 @@ def deadlines(context: Context) -> Values:
     found = values(rows)
     for (_seed, name), of_workload in rows.items():
         add(found, _gains(of_workload), name)
+    for seed in context.seeds if not context.quick else ():
+        add(found, _orders({tuple(name.split('_')): row[RESUMED]
+                            for (other, name), row in rows.items()
+                            if other == seed}), RESUMED)
     return found
 
 
@@ -90,6 +95,25 @@ def _gains(of_workload: Mapping[str, Row]) -> Row:
     return found | {'utilization_range_pct': max(use) - min(use)}
 
 
+def _orders(use: Mapping[tuple[str, ...], Row]) -> Row:
+    """Return of how many pairs of neighbours the tighter uses less.
+
+    Less is used the tighter deadlines are, and the later starts.
+    """
+    def rise(cells: Sequence[tuple[str, ...]]) -> int:
+        return sum(use[one]['utilization_pct'] < use[other]['utilization_pct']
+                   for one, other in itertools.pairwise(cells))
+
+    late_first = list(annotations.STARTS)[::-1]
+    return {
+        'orders_of_deadlines': sum(
+            rise([(start, one) for one in annotations.DEADLINES])
+            for start in late_first),
+        'orders_of_starts': sum(
+            rise([(one, deadline) for one in late_first])
+            for deadline in annotations.DEADLINES)}
+
+
 def _draw(context: Context, rows: Rows) -> None:
     first = {name: row for (seed, name), row in rows.items()
              if seed == context.seeds[0]}
@@ -118,7 +142,8 @@ _SPARE = {'late_tight': (2553, 2973, 3049, 3387),
 
 def _published() -> dict[str, float]:
     """Return shares: the thesis's second trace has other numbers of jobs."""
-    found: dict[str, float] = {}
+    found = {f'orders_of_deadlines_{RESUMED}': 6.0,
+             f'orders_of_starts_{RESUMED}': 6.0}
     for tight, table in (('slack2', _SLACK), ('spare', _SPARE)):
         for name, (none, anew, resumed, asked) in table.items():
             found |= {f'accepted_pct_{tight}_{name}_{profile}':

@@ -35,6 +35,8 @@ from secondary_scheduler.simulation.workloads.requests import (
 FOLDER = 'haizea/traces/blue'
 TRACE = '30days.swf'
 HOSTS, MEMORY_MB = 144, 1024
+#: What all these experiments repeat.
+PROFILE = 'thesis'
 
 
 def site(hosts: int = HOSTS, vms: int = 1, memory_mb: int = MEMORY_MB
@@ -127,12 +129,12 @@ class Context:
         """Where Haizea's traces are."""
         return self.asked.data / FOLDER
 
-    def jobs(self, memory_mb: int = MEMORY_MB) -> list[Request]:
+    def jobs(self) -> list[Request]:
         """Return the month of jobs.
 
         :raises WorkloadError: if the trace is not there or not right.
         """
-        return swf.read(self.folder / TRACE, need(memory_mb))
+        return swf.read(self.folder / TRACE, need())
 
     def reservations(self) -> dict[str, pathlib.Path]:
         """Return files of reservations that go with the month, by workload.
@@ -221,15 +223,21 @@ class LeaseExperiment:
         if asked.events is not None:
             raise InputError(f'{self.name} keeps no events; --leases FILE.csv '
                              'tells what became of each lease')
+        changes = dict(asked.changes)
+        if changes.pop('profile', PROFILE) != PROFILE:
+            raise InputError(f'{self.name} compares the profiles of the '
+                             f'{PROFILE}: --set profile={PROFILE} is all '
+                             'there is')
+        asked = dataclasses.replace(asked, changes=tuple(changes.items()))
         with contextlib.ExitStack() as stack:
             context = Context(asked, table=None if asked.leases is None
                               else _Table(stack.enter_context(
                                   open_for_writing(asked.leases))))
             try:
-                values = self.measure(context)
+                measured = self.measure(context)
             except lease_profiles.ProfileError as exc:
                 raise InputError(f'--set: {exc}') from None
-        return Ran('thesis', dict(asked.changes), {
+        return Ran(PROFILE, changes, {
             name: Figure.of(per_run, self.published.get(name),
                             self.oracle.get(name), self.units(name))
-            for name, per_run in values.items()}, context.charts)
+            for name, per_run in measured.items()}, context.charts)

@@ -12,6 +12,8 @@ from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.simulation.experiments import EXPERIMENTS
+from secondary_scheduler.simulation.experiments.base import Asked
 from secondary_scheduler.simulation.leasing import LeaseSimulation
 from secondary_scheduler.simulation.workloads import lwf, swf
 
@@ -140,3 +142,29 @@ def test_scenarios(name):
 def test_all_scenarios_are_here():
     assert {path.stem for path in (HAIZEA / 'tests').glob('*.lwf')} == set(
         SCENARIOS)
+
+
+def experiment(name):
+    ran = EXPERIMENTS[name].run(Asked((), (1,), True,
+                                      data=HAIZEA.parent))
+    return {key: figure.measured for key, figure in ran.figures.items()}
+
+
+def test_deadlines():
+    """H7: late starts, tight deadlines; the jobs are of the first trace."""
+    found = experiment('haizea-e2')
+    assert found['preemption_gain_pct_slack2_late_tight'] >= 40
+    assert abs(found['suspension_gain_pct_slack2_late_tight']) < 5
+    assert found['utilization_range_pct_late_tight'] < 3
+    assert not any(found[f'deadlines_missed_late_tight_{profile}']
+                   for profile in ('maximum-nop', 'maximum-nosr', 'maximum'))
+
+
+def test_prices():
+    """H9: what is learned earns more than what is guessed."""
+    found = experiment('haizea-e6')
+    for cell in ('early_tight_uniform', 'early_loose_rich'):
+        earned = {profile: found[f'revenue_pct_{cell}_{profile}']
+                  for profile in ('constant', 'random', 'adaptive')}
+        assert max(earned, key=earned.get) == 'adaptive'
+        assert 36 < earned['adaptive'] < 80

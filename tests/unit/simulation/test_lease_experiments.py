@@ -98,6 +98,8 @@ def test_deadlines(data, capsys):
     assert (found['asked_spare_late_tight_maximum']
             > found['asked_spare_early_loose_maximum'])
     assert found['accepted_early_loose_maximum'] == 60
+    for what in ('deadlines', 'starts'):
+        assert 0 <= found[f'orders_of_{what}_maximum'] <= 6
     again = simulate(capsys, 'haizea-e2', data, '--quick')['figures']
     assert again == {name: document['figures'][name] for name in again}
 
@@ -170,6 +172,7 @@ def test_books_that_do_not_balance(monkeypatch):
 
 @pytest.mark.parametrize('arguments, says', (
     (('--events', 'e.jsonl'), '--leases FILE.csv tells'),
+    (('--set', 'profile=ours'), 'profile=thesis is all there is'),
     (('--set', 'x=3'), '--set: there is no option x; there are: backfilling'),
     (('--set', 'suspend_rate=often'), '--set: suspend_rate'),
     (('--leases', '/nowhere/l.csv'), 'No such file')))
@@ -179,8 +182,8 @@ def test_input_that_is_not_right(data, capsys, arguments, says):
 
 
 def test_options_that_are_set_are_set_in_each_profile(data, capsys):
-    document = simulate(capsys, 'haizea-e1', data, '--quick',
-                        '--set', 'suspension=false')
+    document = simulate(capsys, 'haizea-e1', data, '--quick', '--set',
+                        'profile=thesis', '--set', 'suspension=false')
     assert document['config'] == {'quick': True, 'suspension': 'false'}
     assert not any(value for name, value in measured(document).items()
                    if name.startswith('suspends'))
