@@ -143,6 +143,8 @@ def _from_cache(data: typing.Any) -> Secondary | None:
     except TypeError:
         return None
     return guest if (_VCPUS.fullmatch(str(guest.vcpus))
+                     and all(map(_TAP.fullmatch, guest.taps))
+                     and all(map(_DISK.fullmatch, guest.disks))
                      and vocabulary.LOWEST_PRIORITY <= guest.priority
                      <= vocabulary.HIGHEST_PRIORITY) else None
 

@@ -463,6 +463,7 @@ class State(Files):
                                'priority': 11}]})
     @example({'secondaries': [{**DOMAINS['secondaries'][0], 'taps': 'ab'}]})
     @example({'secondaries': [{**DOMAINS['secondaries'][0], 'vcpus': 1e9}]})
+    @example({'secondaries': [{**DOMAINS['secondaries'][0], 'taps': ['']}]})
     def test_domains(self, data):
         self.save(domains.CACHE, data)
         found = domains.Domains(

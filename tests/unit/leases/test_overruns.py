@@ -123,7 +123,7 @@ def late(margin, sigma=0.2):
         lambda: float(errors.lognormal(0.0, sigma)))
     outcomes = simulation.run()
     found = lease_figures.figures(outcomes)
-    assert all(one.lease.served == one.runs for one in outcomes
+    assert all(one.lease.served == one.request.runs for one in outcomes
                if one.lease.state is State.DONE)
     assert found['suspends'] > 50
     return found['reservations_late'] / found['reservations_accepted']

@@ -164,7 +164,7 @@ def test_what_fits_an_empty_site_is_accepted(site, request):
     assert rejected == (fits[0].lease.state is State.REJECTED)
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
 @hypothesis.given(sites, settings, workloads, st.sets(st.integers(0, 11)))
 def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
     """A price that is refused is as a lease that no site could hold."""

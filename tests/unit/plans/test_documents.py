@@ -70,7 +70,7 @@ class TestModel(unittest.TestCase):
         self.assertEqual((State.BUSY, 7, 'g', None),
                          (v2.state, v2.priority, v2.anti_affinity, v2.cpu))
         self.assertEqual({'l': Lease('l', 2.5),
-                          'm': Lease('m', None, 6, False, 3)}, world.leases)
+                          'm': Lease('m', None, 6, waited_s=3)}, world.leases)
         self.assertEqual((InFlight('migrate', 'v2', 'n1', 'n2', 2),),
                          world.in_flight)
 

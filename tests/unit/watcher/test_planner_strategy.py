@@ -162,7 +162,7 @@ class StrategyTest(fakes.WatcherTestCase):
             return manager
         with mock.patch.object(strategy.driver, 'DriverManager', load):
             self.oneshot(hosts=['h1'])
-        self.assertEqual(7.0, loaded[0].durations.of('suspend'))
+        self.assertEqual(7.0, loaded[-1].durations.of('suspend'))
 
     def test_the_log_says_why_nobody_moves(self):
         self.audit(1)
