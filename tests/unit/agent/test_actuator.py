@@ -548,3 +548,20 @@ class Killing(Base):
         self.assertTrue(self.actuator.kill(guest))
         self.assertEqual(-9, victim.wait(5))
         self.assertFalse(self.actuator.kill(guest))
+
+    def test_who_is_ended_gets_the_cpu_that_it_takes_to_end(self):
+        victim = subprocess.Popen(['sleep', '60'])
+        self.addCleanup(victim.wait)
+        self.addCleanup(victim.kill)
+        self.host.guest(0, pid=victim.pid)
+        self.host.process(victim.pid, 77, fakes.UUIDS[0],
+                          'instance-00000000')
+        guest, = self.secondaries()
+        threads = ('vcpu0', 'emulator')
+        before = [self.host.quota(0, one) for one in threads]
+        self.actuator.floor(guest)
+        self.assertNotEqual(before, [self.host.quota(0, one)
+                                     for one in threads])
+        self.assertTrue(self.actuator.kill(guest))
+        self.assertEqual(before, [self.host.quota(0, one)
+                                  for one in threads])
