@@ -111,6 +111,8 @@ class Actuator:
                                'slice': self._idle_slice}:
             LOG.error('Parts of %s cannot be read, going on without: guests '
                       'may keep limits of ours', store.path(STATE))
+        #: Who was killed, and needs CPU to end.
+        self._ending: set[str] = set()
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
         #: CPUs that a guest's emulator and I/O threads may use when it is
         #: not at the floor; None leaves them the limits they had.
@@ -263,6 +265,7 @@ class Actuator:
             if gone:
                 for name in gone:
                     del self._first[name]
+                self._ending.difference_update(gone)
                 self._save()
             uuids = {key[0] for key in keep}
             for uuid in set(self._problems) - uuids:
@@ -401,6 +404,8 @@ class Actuator:
 
     def _limit(self, grip: _Grip, name: str, limit: Limit) -> bool:
         """Set one thread group's limit unless the kernel has it already."""
+        if _key_of(grip.guest) in self._ending:
+            return True
         try:
             now = self._current(grip, name)
             first = self._first.setdefault(_key_of(grip.guest), {})
@@ -548,6 +553,8 @@ class Actuator:
 
     def _idle(self, grip: _Grip) -> bool:
         """Put one guest behind its siblings; tell whether it is."""
+        if _key_of(grip.guest) in self._ending:
+            return True
         try:
             first = self._first.setdefault(_key_of(grip.guest), {})
             if 'weight' not in first:
@@ -654,6 +661,7 @@ class Actuator:
                                            proc)):
                 return False
             signal.pidfd_send_signal(fd, signal.SIGKILL)
+            processes.take_memory(fd)
         except OSError as exc:
             LOG.error('Cannot kill the QEMU of %(uuid)s: %(reason)s',
                       {'uuid': guest.uuid, 'reason': exc})
@@ -665,10 +673,9 @@ class Actuator:
         return True
 
     def _let_end(self, guest: Secondary) -> None:
-        """Give a process that ends the CPU that this takes.
+        """Give a process that ends the CPU that this takes, until it has.
 
-        Its threads give its memory back, which at the floor they would do in
-        a hundredth of the time.
+        Its threads give back what it has, at the floor a hundred times slower.
         """
         with self._lock:
             grip = self._grip(guest)
@@ -679,6 +686,7 @@ class Actuator:
             weight = self._first.get(_key_of(guest), {}).get('weight')
             if weight is not None:
                 self._raise_priority(grip.scope, weight)
+            self._ending.add(_key_of(guest))
 
     def _save(self) -> None:
         self._store.save(STATE, {'guests': self._first,

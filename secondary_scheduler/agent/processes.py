@@ -1,11 +1,14 @@
 """Finding the QEMU process of a guest, and never another one."""
 
 import contextlib
+import ctypes
 import os
 import threading
 
 #: Nothing that libvirt writes is near this; what is, is not read.
 _CMDLINE_BYTES = 1 << 20
+#: Number of the system call process_mrelease(2), on all architectures.
+_MRELEASE = 448
 
 
 def start_time(pid: int, proc: str = '/proc') -> int | None:
@@ -86,6 +89,24 @@ def find(run_dir: str, uuid: str, name: str,
         return None
     # The same process before and after its command line was read?
     return (pid, started) if start_time(pid, proc) == started else None
+
+
+def take_memory(pidfd: int) -> None:
+    """Take the memory of a process that was killed, on a thread of its own.
+
+    Otherwise its own threads give it back, whenever they run.  Linux 5.15 can
+    do that; where it cannot, they do.  A gigabyte takes some 0.2 s.
+    """
+    own = os.dup(pidfd)
+
+    def take() -> None:
+        show_thread_name()
+        try:
+            ctypes.CDLL(None).syscall(_MRELEASE, own, 0)
+        finally:
+            os.close(own)
+
+    threading.Thread(target=take, name='take-memory', daemon=True).start()
 
 
 def show_thread_name() -> None:

@@ -563,5 +563,7 @@ class Killing(Base):
         self.assertNotEqual(before, [self.host.quota(0, one)
                                      for one in threads])
         self.assertTrue(self.actuator.kill(guest))
+        # Whoever does not know yet does not hold it back again.
+        self.assertTrue(self.actuator.floor(guest))
         self.assertEqual(before, [self.host.quota(0, one)
                                   for one in threads])
