@@ -2,7 +2,7 @@
 
 import typing
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup(
     'secondary_leases',
@@ -166,6 +166,19 @@ leases for less.
         help="""
 A lease with a deadline may make others give way only if it has no more slack
 than this: the time from its start to its deadline, divided by its duration.
+"""),
+    cfg.ListOpt(
+        'rearranging',
+        default=['slack', 'deadline'],
+        item_type=types.String(choices=(
+            ('slack', 'who has least slack is placed first'),
+            ('deadline', 'whose deadline is first'))),
+        help="""
+In which orders leases that have not begun are placed anew, one after the other
+until one fits, where a deadline cannot be met beside what is planned. "slack"
+alone is what Haizea does, and takes more leases with tight deadlines; with
+"deadline" none is refused that would be taken if all were placed by their
+deadlines and nobody gave way. Without any, what is planned stays.
 """),
     cfg.FloatOpt(
         'suspend_rate',

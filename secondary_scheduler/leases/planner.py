@@ -44,14 +44,16 @@ class Settings:
     ``suspension`` tells that best-effort leases may be suspended; a stretch
     of running that ends in a suspension takes at least the overheads of it
     and ``worthwhile`` times these.  A deadline lease with no more ``slack``
-    than this may make others give way.  Without ``pricing`` all is free, and
-    without ``preparation`` images are on all hosts.
+    than this may make others give way; ``rearranging`` names the orders in
+    which what has not begun is then planned anew.  Without ``pricing`` all is
+    free, and without ``preparation`` images are on all hosts.
     """
 
     reservations: int | None = 1
     suspension: bool = True
     worthwhile: float = 1.0
     slack: float = 2.0
+    rearranging: tuple[str, ...] = ('slack', 'deadline')
     durations: Durations = Durations()
     order: Order = PRIORITY
     admission: Admission = AcceptAll()

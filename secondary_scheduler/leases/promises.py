@@ -265,13 +265,16 @@ class Promises:
     def _rearranged(self, lease: Lease, start: int) -> bool:
         """Plan all anew that has not begun, the most urgent first (Alg. 5).
 
-        That is who has least slack; if this does not do, whose deadline is
-        first, so that no lease is refused that the common order would take.
+        That is who has least slack, or whose deadline is first: with the
+        second no lease is refused that would be taken if nobody gave way.
         """
         now = self._holdings.now
-        return self._reordered(lease, start, lambda one: (
-            ((one.terms.deadline or 0) - now) / one.terms.duration)
-        ) or self._reordered(lease, now, lambda one: one.terms.deadline or 0)
+        orders: dict[str, tuple[int, Callable[[Lease], float]]] = {
+            'slack': (start, lambda one: (
+                ((one.terms.deadline or 0) - now) / one.terms.duration)),
+            'deadline': (now, lambda one: one.terms.deadline or 0)}
+        return any(self._reordered(lease, *orders[one])
+                   for one in self._settings.rearranging)
 
     def _reordered(self, lease: Lease, after: int,
                    urgency: Callable[[Lease], float]) -> bool:

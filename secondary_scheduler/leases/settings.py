@@ -26,6 +26,7 @@ def from_options(options: typing.Any) -> Settings:
         suspension=options.suspension,
         worthwhile=options.worthwhile,
         slack=options.slack_threshold,
+        rearranging=tuple(options.rearranging),
         preparation=preparation,
         order=load('order', options.order, options),
         admission=load('admission', options.admission, options),

@@ -326,6 +326,18 @@ def test_the_most_urgent_goes_first():
     assert times(patient) == (200, 300)
 
 
+@pytest.mark.parametrize('orders, state', (
+    ((), State.REJECTED), (('slack',), State.REJECTED),
+    (('deadline',), State.SCHEDULED),
+    (('slack', 'deadline'), State.SCHEDULED)))
+def test_orders_of_rearranging(orders, state):
+    """Who has most slack may have to be first."""
+    run = Run(1, Settings(slack=1.0, rearranging=orders))
+    run.submit(lease('r', 1, 100, start=0, preemptible=False))
+    run.submit(lease('long', 1, 1000, deadline=1210))
+    assert run.submit(lease('short', 1, 100, deadline=1150)).state is state
+
+
 def test_what_cannot_be_rearranged_stays_as_it_was():
     run = Run(1, Settings(slack=1.0))
     run.submit(lease('r', 1, 100, start=0, preemptible=False))
