@@ -92,8 +92,6 @@ lock_path = {state}/nova/locks
 #: is charged to, and the cgroup namespace they are in.
 _OUTSIDE = ('exec 7< /proc/self/ns/cgroup 8> "$1" 9> "$2"; shift 2; '
             'exec "$@"')
-#: What the kernel ends of our agent's unit: nearly everything else before.
-_OOM_SCORE = '-900'
 
 
 def directory(host: str):
@@ -228,8 +226,7 @@ def agent(host: str, command: str, *environment: str,
         layout.ETC / 'secondary_scheduler/policies.conf',
         layout.ETC / f'hosts/{host}/agent.conf')
     return cgroups.inside(system_group(host), [
-        *enter(host), 'choom', '-n', _OOM_SCORE, '--',
-        'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
+        *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
         *environment, layout.BIN / 'secondary-agent', command,
         *(f'--config-file={config}' for config in configs)])
 
