@@ -1,0 +1,265 @@
+"""How well suspensions and resumptions of leases are predicted (Haizea 7.4).
+
+As in the thesis's first experiment, leases of some guests on each host are
+suspended and resumed through Nova, one guest after the other: on each host, the
+hosts side by side, or on the whole site where their memory is kept in one
+place.  Haizea's model, a time for each command and a rate (eq. 7.2), is fitted
+to the odd rounds and predicts the even ones.  Accuracy is observed / predicted:
+above 1 something reserved would have begun late, below 1 hosts were idle.
+
+Guests have written to all of their memory.  Run it on a box that is up; it
+boots its own secondaries and takes some 25 minutes:
+
+    python3 tools/box script benchmarks/lease_accuracy.py
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+import contextlib
+import itertools
+import json
+import statistics
+import time
+import typing
+
+import numpy as np
+import openstack
+
+import demo
+import guest
+import hosts as box_hosts
+import layout
+import secondaries
+from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.model import vocabulary
+from shell import BoxError, run, say
+
+#: Guests on each host, and MB of each of them.
+CROWDS, MEMORIES = (1, 2, 4), (128, 256)
+KINDS = {'suspend': ('suspend_server', 'SUSPENDED'),
+         'resume': ('resume_server', 'ACTIVE')}
+SAVED = '/var/lib/libvirt/qemu/save'
+POLL_S, TIMEOUT_S, BOOT_S = 0.1, 120.0, 120.0
+#: What is called accurate.
+ACCURATE = (0.7, 1.3)
+
+
+class Observed(typing.NamedTuple):
+    """One lease: each of its operations, and all of them, in seconds.
+
+    ``crowd`` guests of ``memory_mb`` on each of some hosts; ``where`` their
+    memory is kept.
+    """
+
+    kind: str
+    where: str
+    crowd: int
+    memory_mb: int
+    each: tuple[float, ...]
+    whole: float
+
+
+def flavor(cloud, memory_mb: int) -> str:
+    """Return the name of a secondary flavor, made if it is not there."""
+    name = f'accuracy-{memory_mb}'
+    if not cloud.compute.find_flavor(name):
+        made = cloud.compute.create_flavor(name=name, vcpus=1, ram=memory_mb,
+                                           disk=1)
+        cloud.compute.create_flavor_extra_specs(
+            made, vocabulary.secondary_extra_specs(
+                1, memory_mb, 1, vocabulary.SecondaryMark(priority=5)))
+    return name
+
+
+@contextlib.contextmanager
+def kept(where: str, hosts: Sequence[str]) -> Iterator[None]:
+    """Have hosts keep saved memory on their own, or in one place."""
+    if where == 'local':
+        yield
+        return
+    shared = layout.SHARED / 'save'
+    shared.mkdir(exist_ok=True)
+    for host in hosts:
+        run([*box_hosts.enter(host), 'mount', '--bind', shared, SAVED])
+    try:
+        yield
+    finally:
+        for host in hosts:
+            run([*box_hosts.enter(host), 'umount', SAVED])
+
+
+@contextlib.contextmanager
+def lease(cloud, hosts: Sequence[str], crowd: int, memory_mb: int
+          ) -> Iterator[dict[str, list[str]]]:
+    """Boot the guests of a lease; yield them by host, all memory touched."""
+    image = cloud.image.find_image('worker-touch').id
+    made = {host: [cloud.compute.create_server(
+        name=f'accuracy-{host}-{n}', networks='none', image_id=image,
+        flavor_id=cloud.compute.find_flavor(flavor(cloud, memory_mb)).id,
+        availability_zone=f'nova:{host}').id for n in range(crowd)]
+        for host in hosts}
+    try:
+        for server in itertools.chain(*made.values()):
+            wait(cloud, server, 'ACTIVE')
+            deadline = time.monotonic() + BOOT_S
+            while b'TOUCHED ' not in console(server):
+                if time.monotonic() > deadline:
+                    raise BoxError(
+                        f'{server} has not touched its memory in {BOOT_S:g} '
+                        f's; read {guest.console(server)}')
+                time.sleep(1)
+        yield made
+    finally:
+        for server in itertools.chain(*made.values()):
+            cloud.compute.delete_server(server)
+        for server in itertools.chain(*made.values()):
+            while cloud.compute.find_server(server):
+                time.sleep(POLL_S)
+
+
+def console(server: str) -> bytes:
+    """Return what a guest has said."""
+    try:
+        return guest.console(server).read_bytes()
+    except FileNotFoundError:
+        return b''
+
+
+def wait(cloud, server: str, status: str) -> None:
+    """Wait until Nova says so of a server.
+
+    :raises BoxError: if it says something else for too long.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        seen = cloud.compute.get_server(server)
+        if seen.status == status and seen.task_state is None:
+            return
+        if seen.status == 'ERROR' or time.monotonic() > deadline:
+            raise BoxError(f'{seen.name} is {seen.status} '
+                           f'({seen.task_state}), not {status}; read '
+                           '"python3 tools/box logs nova"')
+        time.sleep(POLL_S)
+
+
+def in_turn(cloud, kind: str, servers: Sequence[str]) -> list[float]:
+    """Suspend or resume servers, one after the other; return the seconds."""
+    method, status = KINDS[kind]
+    found = []
+    for server in servers:
+        began = time.monotonic()
+        getattr(cloud.compute, method)(server)
+        wait(cloud, server, status)
+        found.append(time.monotonic() - began)
+    return found
+
+
+def observe(cloud, where: str, made: dict[str, list[str]], memory_mb: int,
+            rounds: int) -> Iterator[Observed]:
+    """Suspend and resume a lease some times; yield what was seen."""
+    groups = (list(made.values()) if where == 'local'
+              else [list(itertools.chain(*made.values()))])
+    crowd = len(next(iter(made.values())))
+    with futures.ThreadPoolExecutor(len(groups)) as pool:
+        for _, kind in itertools.product(range(rounds), KINDS):
+            began = time.monotonic()
+            each = list(pool.map(lambda one, kind=kind: in_turn(
+                cloud, kind, one), groups))
+            yield Observed(kind, where, crowd, memory_mb,
+                           tuple(itertools.chain(*each)),
+                           time.monotonic() - began)
+
+
+def fit(seen: Sequence[Observed]) -> tuple[float, float]:
+    """Return seconds for a command and MB/s that fit operations best."""
+    points = [(one.memory_mb, seconds) for one in seen
+              for seconds in one.each]
+    memory, seconds = np.array(points).T
+    # Errors count relative to what is predicted, as accuracy does.
+    rows = np.stack((1 / seconds, memory / seconds), axis=1)
+    (command, slope), *_ = np.linalg.lstsq(rows, np.ones(len(points)),
+                                           rcond=None)
+    return max(0.0, float(command)), 1 / max(float(slope), 1e-6)
+
+
+def accuracy(one: Observed, command: float, rate: float, hosts: int
+             ) -> tuple[list[float], float]:
+    """Return observed / predicted of each operation, and of the lease."""
+    model = Durations(command=command, suspend_rate=rate, shared=(
+        one.where == 'shared'))
+    memory = [one.memory_mb]
+    alone = model.transfer([np.array([1])], memory, rate)
+    # Commands to hosts side by side are given side by side here.
+    vms = np.full(hosts if one.where == 'shared' else 1, one.crowd)
+    return ([seconds / alone for seconds in one.each],
+            one.whole / model.transfer([vms], memory, rate))
+
+
+def table(seen: Sequence[Observed], hosts: int) -> tuple[str, list[dict]]:
+    """Return accuracies as text and as values."""
+    lines = [f"{'kind':8} {'kept':7}{'guests':>7}{'MB':>5}{'count':>7}"
+             f"{'seconds':>9}{'command s':>11}{'MB/s':>7}{'median':>8}"
+             f"{'accurate':>10}{'lease':>7}"]
+    values = []
+    low, high = ACCURATE
+    for kind, where in itertools.product(KINDS, ('local', 'shared')):
+        mine = [one for one in seen if (one.kind, one.where) == (kind, where)]
+        if not mine:
+            continue
+        command, rate = fit(mine[::2])
+        cells: dict[tuple[int, int], list[Observed]] = {}
+        for one in mine[1::2]:
+            cells.setdefault((one.crowd, one.memory_mb), []).append(one)
+        for (crowd, memory), some in cells.items():
+            found = [accuracy(one, command, rate, hosts) for one in some]
+            each = [ratio for ratios, _ in found for ratio in ratios]
+            value = {
+                'kind': kind, 'kept': where, 'guests': crowd, 'mb': memory,
+                'count': len(each), 'seconds': statistics.median(
+                    second for one in some for second in one.each),
+                'command_s': command, 'mb_s': rate,
+                'median': statistics.median(each),
+                'accurate': statistics.fmean(
+                    low <= ratio <= high for ratio in each),
+                'lease': statistics.median(whole for _, whole in found)}
+            values.append(value)
+            lines.append(
+                f"{kind:8} {where:7}{crowd:7}{memory:5}{value['count']:7}"
+                f"{value['seconds']:9.2f}{command:11.2f}{rate:7.0f}"
+                f"{value['median']:8.2f}{value['accurate']:10.0%}"
+                f"{value['lease']:7.2f}")
+    return '\n'.join(lines), values
+
+
+def main() -> None:
+    """Measure, print a table and JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--rounds', type=int, default=4, metavar='N',
+                        help='suspensions of each lease (default %(default)s;'
+                        ' an even number)')
+    options = parser.parse_args()
+    cloud = openstack.connect()
+    demo.remove(cloud)
+    hosts = layout.host_names(layout.load_settings())
+    seen: list[Observed] = []
+    # Whoever ends it early sees what it has come to.
+    with contextlib.suppress(KeyboardInterrupt):
+        for where, memory, crowd in itertools.product(
+                ('local', 'shared'), MEMORIES, CROWDS):
+            with kept(where, hosts), lease(cloud, hosts, crowd, memory
+                                           ) as made:
+                seen += observe(cloud, where, made, memory, options.rounds)
+            say(f'{where}, {crowd} guests of {memory} MB on each host: '
+                + ', '.join(f'{one.kind} {one.whole:.1f} s'
+                            for one in seen[-2:]))
+    text, values = table(seen, len(hosts))
+    print(text)
+    print(json.dumps({'accuracy': values, 'observed': [
+        one._asdict() for one in seen]}))
+
+
+if __name__ == '__main__':
+    main()
