@@ -1,11 +1,12 @@
 """How well suspensions and resumptions of leases are predicted (Haizea 7.4).
 
 As in the thesis's first experiment, leases of some guests on each host are
-suspended and resumed through Nova, one guest after the other: on each host, the
-hosts side by side, or on the whole site where their memory is kept in one
+suspended and resumed through Nova, one guest after the other: on each host,
+the hosts side by side, or on the whole site where their memory is kept in one
 place.  Haizea's model, a time for each command and a rate (eq. 7.2), is fitted
-to the odd rounds and predicts the even ones.  Accuracy is observed / predicted:
-above 1 something reserved would have begun late, below 1 hosts were idle.
+to the odd rounds and predicts the even ones.  Accuracy is observed divided by
+predicted: above 1 something reserved would have begun late, below 1 hosts were
+idle.
 
 Guests have written to all of their memory.  Run it on a box that is up; it
 boots its own secondaries and takes some 25 minutes:
@@ -30,7 +31,6 @@ import demo
 import guest
 import hosts as box_hosts
 import layout
-import secondaries
 from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.model import vocabulary
 from shell import BoxError, run, say
