@@ -42,6 +42,11 @@ what the host has (VCPU without allocation ratio, memory and disk less what is
 reserved, one slot for each vCPU). A total of 0 leaves the class out. All of
 it starts out reserved: nothing is admitted until the host's agent
 (secondary-agent) opens as much as the policies allow.
+
+An instance that is suspended keeps its claims. Where leases are to give way to
+others on the same host (option "leases" of Watcher's audit) there has to be
+room for both: with --claims 2 the suspended ones may claim as much as those
+that run. Without leases leave it at 1.
 """
 
 DISABLE = """\
@@ -95,7 +100,7 @@ class Manager:
 
     def host_enable(self, host: str, vcpus: int | None,
                     memory_mb: int | None, disk_gb: int | None,
-                    slots: int | None) -> int:
+                    slots: int | None, claims: float | None = None) -> int:
         """Make or change a host's secondary provider."""
         name = self._node(host)
         given = {vocabulary.VCPU: vcpus, vocabulary.MEMORY_MB: memory_mb,
@@ -107,7 +112,7 @@ class Manager:
         if not totals.get(vocabulary.SLOT) or not totals.get(vocabulary.VCPU):
             raise CommandError(f'{host} would have no vCPU or slot for '
                                'secondaries: give --vcpus and --slots.')
-        child = self._providers.enable(name, totals)
+        child = self._providers.enable(name, totals, claims)
         self._say(f'{host} can take secondaries up to '
                   + _amounts(child.total) + '.')
         if child.switched_off:
@@ -339,6 +344,16 @@ def _number(least: int, most: int | None = None) -> Callable[[str], int]:
     return convert
 
 
+def _factor(text: str) -> float:
+    number = float(text)
+    if not 1 <= number <= 100:
+        raise ValueError
+    return number
+
+
+_factor.__name__ = 'number from 1 to 100'
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -360,6 +375,10 @@ def build_parser() -> argparse.ArgumentParser:
                          ('--disk-gb', 'disk'), ('--slots', 'instances')):
         enable.add_argument(option, type=_number(0), metavar='N',
                             help=f'most {what} of all secondaries')
+    enable.add_argument('--claims', type=_factor, metavar='FACTOR',
+                        help='how many times the totals may be claimed, '
+                             'those that are suspended included (default: '
+                             'as before, at first 1)')
     enable.set_defaults(action='host_enable')
     disable = hosts.add_parser('disable', help='close a host',
                                description=DISABLE, formatter_class=raw)

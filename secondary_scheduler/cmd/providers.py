@@ -119,7 +119,8 @@ class Providers:
                 vocabulary.SLOT: max(1, vcpus)}
 
     @_conflicts_retried
-    def enable(self, host: str, totals: Mapping[str, int]) -> Child:
+    def enable(self, host: str, totals: Mapping[str, int],
+               ratio: float | None = None) -> Child:
         """Make a host's provider, or change its totals.
 
         What is new is reserved as a whole, until the agent opens it; of what
@@ -127,6 +128,8 @@ class Providers:
 
         :param totals: amounts by class; a class with 0 is left out, since
             Placement refuses a total of 0.
+        :param ratio: how many times its total may be claimed, None for as
+            before.
         """
         for name in vocabulary.RESOURCE_CLASSES:
             self._call('PUT', f'/resource_classes/{name}')
@@ -148,7 +151,10 @@ class Providers:
                 wanted[name] = {
                     'total': total, 'reserved': total - allowed,
                     'min_unit': 1, 'max_unit': total, 'step_size': 1,
-                    'allocation_ratio': 1.0}
+                    'allocation_ratio': (now or {}).get('allocation_ratio',
+                                                        1.0)}
+            if ratio is not None and name in wanted:
+                wanted[name]['allocation_ratio'] = ratio
         self._put_inventories(child, wanted)
         self._mark(self._need(host, uuid), closed=False)
         return self._need(host, uuid)

@@ -85,6 +85,42 @@ somebody reads that topic, or a queue fills up. Nothing waits for the broker;
 while it is away notifications are dropped, and events are found in GET
 /leases/{id}/events all the same. Service and scheduler each send their own.
 """),
+    cfg.URIOpt(
+        'webhook_url',
+        schemes=['http', 'https'],
+        help="""
+Where each event of a lease is sent by a POST request, as JSON:
+``{"event_type": "secondary_lease.active", "payload": {...}}``, with what a
+notification has. Without it, the default, nothing is sent. Service and
+scheduler each send their own, one after the other, in the background; one that
+is refused is logged and not sent again, and while nobody answers they are
+dropped.
+"""),
+    cfg.FloatOpt(
+        'webhook_timeout',
+        default=5.0,
+        min=0.1,
+        help="""
+Seconds after which a request to ``webhook_url`` is given up.
+"""),
+    cfg.StrOpt(
+        'trustee_user_id',
+        help="""
+The id of the user that [watcher_clients_auth] of Watcher names. Whoever asks
+for a lease then gives this user a trust, by which the lease's servers are made
+in the owner's name and project; without it, the default, they are made in that
+user's own project, where owners cannot see them. Nothing but making servers is
+done by the trust. If it is lost, because its owner was disabled or has no role
+in the project any more, the lease is paused, and its events say so. Restricted
+application credentials cannot give trusts: who uses one is refused.
+"""),
+    cfg.ListOpt(
+        'trust_roles',
+        default=['member'],
+        help="""
+The roles that a trust carries (``trustee_user_id``): those that somebody needs
+to make a server. An owner who lacks one of them is refused.
+"""),
     cfg.IntOpt(
         'max_limit',
         default=1000,

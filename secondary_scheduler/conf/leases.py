@@ -284,6 +284,74 @@ which leases counted least long.
         help="""
 MB of saved memory that move from one host to another in a second.
 """),
+    cfg.FloatOpt(
+        'engine_interval',
+        default=2.0,
+        min=0.2,
+        max=60.0,
+        mutable=True,
+        help="""
+Seconds between two looks of the engine that runs leases in Watcher, where a
+CONTINUOUS audit has the parameter ``leases``. Each look asks Nova for the
+servers of secondary flavors, as long as leases have any. It is not how exactly
+leases begin: operations are ordered ahead, with the second at which they are
+due (``order_lead``).
+"""),
+    cfg.FloatOpt(
+        'order_lead',
+        default=5.0,
+        min=0.0,
+        max=60.0,
+        help="""
+Seconds before its time at which an operation on a server of a lease is handed
+to Watcher's applier, which then waits for its second. It must be longer than
+``engine_interval`` and what the applier takes to begin a plan together, about
+two seconds on a small cloud; what is handed over cannot be changed any more.
+"""),
+    cfg.IntOpt(
+        'boot_time',
+        default=15,
+        min=0,
+        help="""
+Seconds for which the hosts of a lease are held before its duration begins,
+since its servers take as long to boot, at most. A reservation's servers begin
+to boot as long before its start as boots have taken lately, but never before
+that. A reservation with a start that is nearer than this is refused.
+"""),
+    cfg.FloatOpt(
+        'capacity_window',
+        default=3600.0,
+        min=1.0,
+        help="""
+Seconds over which the engine watches how much each host may lend to
+secondaries; from that follows what is promised (``capacity_risk``). After a
+restart it begins anew.
+"""),
+    cfg.FloatOpt(
+        'capacity_risk',
+        default=0.5,
+        min=0.0,
+        max=1.0,
+        help="""
+How conservative the forecast is against which leases are accepted and begin:
+the share of ``capacity_window`` in which a host may have lent less than what is
+counted on. 0 counts on the least that it has ever lent in that time, which
+closes hosts for everybody whenever a guest boots, since agents close their
+hosts for some seconds then; 0.5 on what it could lend half of the time. Leases
+that run are not ended because a host may lend less: that happens where a
+policy is violated.
+"""),
+    cfg.FloatOpt(
+        'notice',
+        default=0.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+Seconds before a lease has to give way at which its servers are told: each gets
+the metadata item ``secondary:preempt_at`` with the time (UTC), which a guest
+reads from the metadata service, and the lease an event. 0: they are not told.
+A reservation that is asked for later than that leaves them less.
+"""),
 ]
 
 

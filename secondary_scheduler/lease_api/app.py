@@ -17,6 +17,7 @@ from secondary_scheduler.lease_api import (
     policies,
     resources,
     routing,
+    trusts,
 )
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
@@ -43,7 +44,7 @@ def service(conf: cfg.ConfigOpts) -> routing.Service:
     publisher = f'{PROG}.{socket.gethostname()}'
     return routing.Service(
         conf, database, Store(database, events.announcer(conf, publisher)),
-        policies.enforcer(conf), resources.TABLE)
+        policies.enforcer(conf), trusts.Trusts(conf), resources.TABLE)
 
 
 def application(found: routing.Service) -> auth.Wsgi:

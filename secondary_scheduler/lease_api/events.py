@@ -1,10 +1,11 @@
-"""Notifications of what happens to leases, through oslo.messaging.
+"""Notifications of what happens to leases: by oslo.messaging, by a webhook.
 
-Off unless ``[secondary_lease_api] notification_url`` is set: a queue that
-nobody reads would fill.  Events are in the database anyway; a notification is
-dropped rather than waited for.
+Off unless ``[secondary_lease_api] notification_url`` or ``webhook_url`` is
+set: a queue that nobody reads would fill.  Events are in the database anyway;
+a notification is dropped rather than waited for.
 """
 
+from collections.abc import Callable
 import queue
 import threading
 import typing
@@ -12,6 +13,7 @@ import typing
 from oslo_config import cfg
 from oslo_log import log as logging
 import oslo_messaging as messaging
+import requests
 
 from secondary_scheduler.lease_api.db.models import Event, Lease
 from secondary_scheduler.lease_api.db.store import Announce, nothing
@@ -33,16 +35,20 @@ def payload(lease: Lease, event: Event) -> dict[str, typing.Any]:
         'servers': [one.uuid for one in lease.servers]}
 
 
+#: Sends what a notification tells, of a kind.
+Send = Callable[[str, dict[str, typing.Any]], object]
+
+
 class Notifier:
     """Sends events, in a thread that begins with the first one.
 
-    ``announce`` is what a ``Store`` is given.  ``conf`` is the process's
-    ``cfg.CONF``, as for all of oslo.messaging.
+    ``announce`` is what a ``Store`` is given.
+
+    :param sender: returns what sends one; called in that thread.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, publisher: str) -> None:
-        self._conf = conf
-        self._publisher = publisher
+    def __init__(self, sender: Callable[[], Send]) -> None:
+        self._sender = sender
         self._waiting: queue.Queue[tuple[str, dict[str, typing.Any]]] = (
             queue.Queue(_MOST))
         self._lock = threading.Lock()
@@ -63,21 +69,19 @@ class Notifier:
             self.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:
                 LOG.warning('%d notifications of leases so far were dropped, '
-                            'since the broker is slow or away.', self.dropped)
+                            'since whoever takes them is slow or away.',
+                            self.dropped)
 
     def flush(self) -> None:
         """Wait until what was announced is sent, or has failed."""
         self._waiting.join()
 
     def _run(self) -> None:
-        notifier = messaging.Notifier(
-            messaging.get_notification_transport(
-                self._conf, self._conf.secondary_lease_api.notification_url),
-            self._publisher, driver='messagingv2', retry=1)
+        send = self._sender()
         while True:
             kind, told = self._waiting.get()
             try:
-                notifier.info({}, kind, told)
+                send(kind, told)
             except Exception as exc:
                 LOG.warning('A notification of lease %(lease)s was not sent: '
                             '%(reason)s', {'lease': told['lease_id'],
@@ -86,8 +90,42 @@ class Notifier:
                 self._waiting.task_done()
 
 
+def by_messages(conf: cfg.ConfigOpts, publisher: str) -> Callable[[], Send]:
+    """Return what makes a sender of notifications of oslo.messaging.
+
+    ``conf`` is the process's ``cfg.CONF``, as for all of it.
+    """
+    def sender() -> Send:
+        notifier = messaging.Notifier(
+            messaging.get_notification_transport(
+                conf, conf.secondary_lease_api.notification_url),
+            publisher, driver='messagingv2', retry=1)
+        return lambda kind, told: notifier.info({}, kind, told)
+    return sender
+
+
+def by_webhook(url: str, timeout: float) -> Callable[[], Send]:
+    """Return what makes a sender of POST requests with JSON to a URL."""
+    def send(kind: str, told: dict[str, typing.Any]) -> None:
+        requests.post(url, json={'event_type': kind, 'payload': told},
+                      timeout=timeout).raise_for_status()
+    return lambda: send
+
+
 def announcer(conf: cfg.ConfigOpts, publisher: str) -> Announce:
     """Return what a store is to announce its events with."""
-    if not conf.secondary_lease_api.notification_url:
-        return nothing
-    return Notifier(conf, publisher).announce
+    options = conf.secondary_lease_api
+    ways: list[Announce] = []
+    if options.notification_url:
+        ways.append(Notifier(by_messages(conf, publisher)).announce)
+    if options.webhook_url:
+        ways.append(Notifier(by_webhook(
+            options.webhook_url, options.webhook_timeout)).announce)
+
+    if len(ways) < 2:
+        return ways[0] if ways else nothing
+
+    def both(lease: Lease, event: Event) -> None:
+        for way in ways:
+            way(lease, event)
+    return both

@@ -22,6 +22,7 @@ import webob.dec
 from secondary_scheduler.lease_api import errors, policies, schemas
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
+from secondary_scheduler.lease_api.trusts import Trusts
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Service:
     database: Database
     store: Store
     enforcer: policy.Enforcer
+    trusts: Trusts
     table: Sequence['Route']
 
 
@@ -62,6 +64,11 @@ class Call:
     def scope(self) -> str | None:
         """The project whose leases there are for the user; None is all."""
         return None if self.sees_all else self.context.project_id
+
+    @property
+    def token(self) -> str:
+        """Its user's token."""
+        return str(self.request.headers.get('X-Auth-Token', ''))
 
     def link(self, path: str) -> str:
         """Return the URL of a path of the service."""

@@ -127,6 +127,25 @@ class Holdings:
             self.coming[lease.number] = lease
         self.plan(lease, stay, BEGIN, stay.begin)
 
+    def restore(self, lease: Lease, stay: Stay) -> None:
+        """Take a lease with the hosts that it holds or awaits already."""
+        self._take(stay)
+        if lease.later is not None:
+            self._take(lease.later)
+        self.staying[lease.number] = lease
+        if lease.ahead:
+            if lease.terms.kind is Kind.DEADLINE:
+                self.coming[lease.number] = lease
+            elif lease.terms.kind is Kind.BEST_EFFORT:
+                self.promised[lease.number] = lease
+            self.plan(lease, stay, BEGIN, stay.begin)
+        elif lease.state is State.SUSPENDING:
+            self.plan(lease, stay, END, stay.end)
+        else:
+            if lease.state is State.RESUMING:
+                self.plan(lease, stay, UP, stay.up)
+            self.plan(lease, stay, DOWN, stay.down)
+
     def come(self, lease: Lease) -> None:
         """A lease awaits nothing any more: it begins, or has to go."""
         self.promised.pop(lease.number, None)

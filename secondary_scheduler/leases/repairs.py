@@ -39,6 +39,13 @@ class Repairs:
         for other in late:
             self._late(other, until)
 
+    def lose(self, lease: Lease) -> None:
+        """A lease that held hosts has lost them, and its work."""
+        self._promises.withdraw(lease)
+        if lease.terms.kind is not Kind.BEST_EFFORT:
+            self._holdings.dequeue(lease)
+            self._late(lease, self._holdings.now)
+
     def withhold(self, slot: Slot) -> None:
         """Keep a part of some hosts from leases.
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 
-from secondary_scheduler.leases import states
+from secondary_scheduler.leases import mapping, states
 from secondary_scheduler.leases.glance import Glance
 from secondary_scheduler.leases.holdings import (
     BEGIN,
@@ -36,6 +36,7 @@ from secondary_scheduler.leases.repairs import Repairs
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import HOLDING, State
 from secondary_scheduler.leases.table import Slot, SlotTable
+from secondary_scheduler.leases.types import Ints
 
 
 def _unheard(lease: Lease, before: State) -> None:
@@ -167,6 +168,43 @@ class Scheduler:
                 state: State = State.REJECTED) -> None:
         lease.reason, lease.ended = reason, self.now
         self._holdings.become(lease, state)
+
+    def restore(self, leases: Sequence[Lease]) -> None:
+        """Take leases as they were when they were kept.
+
+        Those that are over, or still to be submitted, are none of them.
+        """
+        for lease in leases:
+            lease.load_s, lease.save_s = self._planner.overheads(lease.terms)
+            if lease.stay is None:
+                self._holdings.queue.add(self._planner.waiting(lease))
+            else:
+                self._holdings.restore(lease, lease.stay)
+        self._numbers = itertools.count(
+            1 + max((one.number for one in leases), default=-1))
+
+    def lost(self, lease: Lease, now: int) -> None:
+        """A lease's VMs do not run where they should, and cannot be saved.
+
+        It begins anew, at once if it was promised its time.
+        """
+        self._holdings.tick(now)
+        lease.served, lease.started, lease.home = 0, None, None
+        lease.requeues += 1
+        self._repairs.lose(lease)
+        self._look_again()
+
+    def moved(self, lease: Lease, vms: tuple[Ints, ...], now: int) -> None:
+        """Somebody has moved VMs of a lease that holds hosts.
+
+        Each array of ``vms``, one for a node set, has the shape (hosts,).
+        """
+        self._holdings.tick(now)
+        stay = lease.stay
+        assert stay is not None
+        self._holdings.replace(lease, dataclasses.replace(
+            stay, vms=vms, slot=mapping.slot(
+                lease.terms.nodes, vms, stay.slot.start, stay.slot.end)))
 
     def finish(self, lease: Lease, now: int) -> None:
         """A lease has ended by itself, before it had to."""

@@ -133,6 +133,19 @@ class SlotTable:
                  here, left, changes)
         return here, left, changes
 
+    def least(self) -> Ints:
+        """Return the least that hosts have left at any time from now on.
+
+        Shape (hosts, resources).
+        """
+        steps_ = np.arange(len(self._edges))[:, None]
+        ends = np.vstack((self._edges[1:], self._edges[-1:]))
+        ahead = (steps_ < self._lengths) & (
+            (steps_ + 1 == self._lengths) | (ends > self.now))
+        found: Ints = np.where(ahead[:, :, None], self._free,
+                               np.iinfo(np.int64).max).min(axis=0)
+        return found
+
     def earliest(self, need: tuple[int, ...], number: int, duration: int,
                  ready: Ints) -> int | None:
         """Return when first ``number`` VMs fit for all of ``duration``.

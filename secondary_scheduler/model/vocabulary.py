@@ -19,6 +19,8 @@ PRIORITY = 'lifecycle:priority'
 LEASE_HINT = 'secondary_lease'
 #: Server metadata key under which the lease label is kept after boot.
 LEASE_METADATA = 'secondary:lease'
+#: Scheduler hint that keeps a new server from all hosts but one.
+HOST_HINT = 'secondary_host'
 #: Scheduler hint and metadata key by which an owner may *lower* a priority.
 PRIORITY_HINT = 'secondary_priority'
 PRIORITY_METADATA = 'secondary:priority'

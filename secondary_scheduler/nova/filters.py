@@ -50,7 +50,8 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
     Closed (for secondaries only) when the request is ill-formed, when the
     policies cannot be read or the host's agent has others, when the host's
     report is missing, stale, closed or tells a violation, and when as many
-    run in one of its aggregates as a policy allows there together.  Any
+    run in one of its aggregates as a policy allows there together.  A new
+    server of a lease is for one host, which its schedule has chosen.  Any
     failure of ours closes it for secondaries and opens it for primaries.
     """
 
@@ -71,8 +72,9 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
                           'why': '; '.join(wrong)})
                 return []
             admission = _Admission(spec_obj.instance_uuid)
+            only = request.wanted_host(spec_obj)
             return [host for host in filter_obj_list
-                    if admission.admits(host)]
+                    if only in (None, host.host) and admission.admits(host)]
         except Exception:
             COMPLAINTS.exception('filter', 'A secondary instance gets no '
                                  'host.')

@@ -28,6 +28,17 @@ def is_secondary(spec: typing.Any) -> bool:
             or vocabulary.uses_secondary_resources(specs))
 
 
+def wanted_host(spec: typing.Any) -> str | None:
+    """Return the only host that a new server is for, if there is one.
+
+    Nova keeps hints: of one that moves they say where it was.
+    """
+    if _get(spec, 'requested_destination') or _get(spec, 'ignore_hosts'):
+        return None
+    hint = (_get(spec, 'scheduler_hints') or {}).get(vocabulary.HOST_HINT)
+    return str(hint[0] if isinstance(hint, list) else hint) if hint else None
+
+
 def disk_gb(flavor: typing.Any) -> int:
     """Return the disk a flavor takes, as Nova claims it (GiB)."""
     return int(flavor.root_gb + flavor.ephemeral_gb

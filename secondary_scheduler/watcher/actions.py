@@ -41,12 +41,19 @@ _SAVED = 1.1
 #: Watcher keeps 255 characters; MariaDB refuses more, which ends the plan.
 _MESSAGE = 200
 _TEXT = {'type': 'string'}
+_SECONDS = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
 _agents = perprocess.PerProcess(lambda: bus.AgentClient(CONF))
 _heartbeat = perprocess.PerProcess(heartbeat.Heartbeat)
 _poller = perprocess.PerProcess(lambda: poller.Poller(
     clouds.shared, lambda: CONF.secondary_watcher.poll_interval))
+
+
+def wait_for(uuid: str, done: poller.Predicate,
+             timeout: float) -> snapshot.Server:
+    """Return a server as soon as ``done(server)``; see ``Poller.wait``."""
+    return _poller().wait(uuid, done, timeout)
 
 
 class SecondaryAction(base.BaseAction):
@@ -80,6 +87,8 @@ class SecondaryAction(base.BaseAction):
                 'parents': _UUIDS,
                 'lease': _TEXT, 'source': _TEXT, 'target': _TEXT,
                 'request': _TEXT, 'batch': _TEXT,
+                'place': _TEXT, 'not_before': _SECONDS,
+                'not_after': _SECONDS, 'expected': _SECONDS,
             },
             'required': ['resource_id'],
             'additionalProperties': False,
@@ -117,6 +126,7 @@ class SecondaryAction(base.BaseAction):
                 context.make_context(is_admin=True), parent).state
             if state not in ('SUCCEEDED', 'SKIPPED'):
                 self._skip(f'the action it waits for is {state}')
+        self._await_turn()
         try:
             server = clouds.shared().server(self.uuid)
         except clouds.NotFound:
@@ -135,6 +145,15 @@ class SecondaryAction(base.BaseAction):
                                                            None):
             self._skip(f'the instance is on {server.host} now')
         self.memory_mb = server.memory_mb
+
+    def _await_turn(self) -> None:
+        """Wait until its time has come; skip it if that is past."""
+        begin = self.input_parameters.get('not_before')
+        if begin is not None:
+            time.sleep(max(0.0, begin - time.time()))
+        end = self.input_parameters.get('not_after')
+        if end is not None and time.time() > end:
+            self._skip('its time is past')
 
     def _skip(self, why: str) -> NoReturn:
         raise exception.ActionSkipped(self._message(
@@ -252,7 +271,7 @@ class SecondaryAction(base.BaseAction):
             self._fail(f'the agent has ended it ({answer.get("reason")})')
 
     def _ended(self) -> snapshot.Server:
-        return _poller().wait(
+        return wait_for(
             self.uuid, lambda server: server.task_state is None,
             CONF.secondary_watcher.operation_timeout)
 
@@ -303,12 +322,16 @@ class SecondaryAction(base.BaseAction):
 class _Down(SecondaryAction):
     """Preempts: marks the instance first, so that it is never forgotten.
 
+    Not where the schedule of a lease wants it: that is not forgotten.
+
     A dead applier then leaves a mark on a running instance, which the
     collector removes, and not an instance that nobody brings back.
     """
 
     def prepare(self, cloud: clouds.Cloud) -> None:
         reason = self.input_parameters.get('request') or 'preempt'
+        if reason == histories.LEASES:
+            return      # its schedule says when it comes back
         now = datetime.datetime.now(datetime.UTC)
         cloud.set_metadata(self.uuid, snapshot.PREEMPTED,
                            f'{reason}@{now:%Y-%m-%dT%H:%M:%SZ}')

@@ -4,12 +4,14 @@ One session per process, from [watcher_clients_auth]: Watcher itself makes a
 new one, with a new token, for each audit and each action.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 import contextlib
+import functools
 import time
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import loading
 from openstack import connection
 from openstack import exceptions as sdk_exceptions
 from oslo_log import log
@@ -19,6 +21,7 @@ from watcher.common import clients
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import perprocess, snapshot
 from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
@@ -34,6 +37,10 @@ class CloudError(Exception):
 
 class NotFound(CloudError):
     """What was asked for does not exist (any more)."""
+
+
+class Untrusted(CloudError):
+    """The owner of a lease trusts us no longer to make servers."""
 
 
 class Conflict(CloudError):
@@ -74,9 +81,10 @@ class Cloud:
     """
 
     def __init__(self, conn: connection.Connection) -> None:
+        self._conn: Any = conn
         self._compute: Any = conn.compute
         self._placement: Any = conn.placement
-        self._flavors: tuple[str, ...] = ()
+        self._flavors: tuple[Any, ...] = ()
         self._flavors_until = 0.0
         self._providers: dict[str, tuple[int, Any, Any]] = {}
 
@@ -116,11 +124,24 @@ class Cloud:
 
     def flavors(self) -> tuple[str, ...]:
         """Return the ids of secondary flavors; up to a minute old."""
+        return tuple(flavor.id for flavor in self._secondary_flavors())
+
+    def sizes(self) -> dict[str, tuple[int, int, int]]:
+        """Return vCPUs, memory (MiB) and disk (GiB) of secondary flavors.
+
+        By name and by id; up to a minute old.
+        """
+        return {key: (int(flavor.vcpus or 0), int(flavor.ram or 0),
+                      int(flavor.disk or 0) + int(flavor.ephemeral or 0))
+                for flavor in self._secondary_flavors()
+                for key in (flavor.id, flavor.name)}
+
+    def _secondary_flavors(self) -> tuple[Any, ...]:
         now = time.monotonic()
         if now >= self._flavors_until:
             with _errors():
                 self._flavors = tuple(
-                    flavor.id
+                    flavor
                     for flavor in self._compute.flavors(is_public='None')
                     if vocabulary.is_marked(flavor.extra_specs or {}))
             self._flavors_until = now + _FLAVORS_S
@@ -186,6 +207,51 @@ class Cloud:
                 if 'anti-affinity' in (group.policy,
                                        *(group.policies or ()))
                 for member in group.member_ids or ()}
+
+    # Servers of leases
+
+    def labelled(self, project: str, lease: str, node: int,
+                 ) -> list[snapshot.Server]:
+        """Return the secondaries of a project that say to be this node."""
+        with _errors():
+            return [server for server in self._list(
+                        project_id=project).values()
+                    if snapshot.node_of(server.metadata) == (lease, node)]
+
+    def create(self, build: Mapping[str, Any], metadata: Mapping[str, str],
+               hints: Mapping[str, str]) -> str:
+        """Make a server in the project of this connection; return its UUID.
+
+        :param build: what ``lease_engine.values.Build`` has.
+        :raises NotFound: if what it is to be made of is not there.
+        """
+        with _errors():
+            image = build.get('image')
+            network = build.get('network') or 'auto'
+            if network not in ('auto', 'none'):
+                network = [{'uuid': self._conn.network.find_network(
+                    network, ignore_missing=False).id}]
+            return str(self._compute.create_server(
+                name=build['name'], networks=network,
+                flavor_id=self._compute.find_flavor(
+                    build['flavor'], ignore_missing=False).id,
+                metadata=dict(metadata), scheduler_hints=dict(hints),
+                **({} if image is None else {
+                    'image_id': self._conn.image.find_image(
+                        image, ignore_missing=False).id}),
+                **({'key_name': build['key_name']}
+                   if build.get('key_name') else {})).id)
+
+    def fault(self, uuid: str) -> str:
+        """Return why a server is in ERROR, as Nova tells it."""
+        with _errors():
+            fault = self._compute.get_server(uuid).fault or {}
+            return str(fault.get('message') or 'Nova gives no reason')
+
+    def delete(self, uuid: str) -> None:
+        """Ask Nova to delete a server, if it is there."""
+        with contextlib.suppress(NotFound), _errors():
+            self._compute.delete_server(uuid, ignore_missing=False)
 
     # Changing servers
 
@@ -298,11 +364,44 @@ def look_up(cloud: Cloud, uuids: Collection[str],
     return found
 
 
+_AUTH = 'watcher_clients_auth'
+
+
 def _connect() -> Cloud:
     with _errors():
         return Cloud(clients.get_sdk_connection(
-            'watcher_clients_auth',
-            session=clients.OpenStackClients().session))
+            _AUTH, session=clients.OpenStackClients().session))
+
+
+@functools.lru_cache(maxsize=64)
+def _with_trust(trust: str) -> Cloud:
+    # Who is trusted has no project of their own for it.
+    auth = loading.load_auth_from_conf_options(
+        CONF, _AUTH, trust_id=trust, project_id=None, project_name=None,
+        project_domain_id=None, project_domain_name=None)
+    return Cloud(clients.get_sdk_connection(
+        _AUTH, session=loading.load_session_from_conf_options(
+            CONF, _AUTH, auth=auth)))
+
+
+def as_owner(trust: str | None) -> Cloud:
+    """Return the cloud as who has given us a trust; without, as ourselves.
+
+    :raises Untrusted: if the trust is gone, or its roles.
+    """
+    if trust is None:
+        return shared()
+    try:
+        with _errors():
+            cloud = _with_trust(trust)
+            cloud.open_session()
+            return cloud
+    except CloudError as exc:
+        if isinstance(exc.__cause__, ksa_exceptions.Unauthorized
+                      | ksa_exceptions.Forbidden | ksa_exceptions.NotFound):
+            _with_trust.cache_clear()
+            raise Untrusted(str(exc)) from exc
+        raise
 
 
 #: The cloud as seen by this process; nothing is asked before first use.

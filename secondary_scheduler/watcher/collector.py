@@ -13,7 +13,7 @@ from watcher.decision_engine.model.collector import base
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import leader, observer, watch
+from secondary_scheduler.watcher import leader, lease_runner, observer, watch
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.settings import CONF
 
@@ -84,3 +84,4 @@ sees the same ones run.
             f'watcher-{CONF.host}-{os.getpid()}-{uuid.uuid4().hex[:8]}',
             describe=self.observer.describe_host).start()
         watch.Watch(CONF, self.observer, leader.shared()).start()
+        lease_runner.LeaseRunner(CONF, self.observer, leader.shared()).start()

@@ -34,6 +34,8 @@ PREFIX = 'secondary_'
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 MIGRATING = PREFIX + operations.Kind.MIGRATE
 RETURNING = tuple(PREFIX + kind for kind in operations.RETURNS)
+#: The request of operations that the schedule of leases orders.
+LEASES = 'leases'
 _UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
 #: Seconds a plan that Watcher is about to launch holds its locks.
@@ -68,6 +70,8 @@ class Switch:
     PENDING, ONGOING and FAILED (by an accident, it will be revived) mean on,
     SUSPENDED means paused, CANCELLED and SUCCEEDED (ended) mean off.
 
+    Where it has ``leases``, those are run on its scope.
+
     When a package brings another goal or strategy, Watcher cancels all their
     audits as it starts.  Such an ``orphaned`` switch tells nothing of what
     its operator wants and counts as paused.
@@ -79,6 +83,7 @@ class Switch:
     begun: bool = True
     orphaned: bool = False
     decision: str | None = None
+    leases: bool = False
 
     @property
     def on(self) -> bool:
@@ -187,7 +192,8 @@ class History:
                    begun=not (audit.start_time and timeutils.normalize_time(
                        audit.start_time) > now),
                    orphaned=_is_orphaned(audit),
-                   decision=(audit.parameters or {}).get('decision'))
+                   decision=(audit.parameters or {}).get('decision'),
+                   leases=bool((audit.parameters or {}).get('leases')))
             for audit in objects.Audit.list(
                 self._context(), eager=True, filters={
                     'goal_name': vocabulary.GOAL,
@@ -428,4 +434,4 @@ class History:
                  or action.action_plan.state in _UNFINISHED
                  or action.action_plan_id in triggered)
             and action.input_parameters.get('request') not in (
-                'drain', 'return')}
+                'drain', 'return', LEASES)}

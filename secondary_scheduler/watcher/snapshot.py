@@ -35,6 +35,20 @@ _BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
          'REVERT_RESIZE', 'PASSWORD')
 
 
+#: Server metadata: which node of its lease a server is.
+NODE = 'secondary:node'
+#: And when it has to give way (UTC), if that was told it.
+NOTICE = 'secondary:preempt_at'
+
+
+def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the lease (UUID) and the node that a server says to be."""
+    lease, node = metadata.get(vocabulary.LEASE_METADATA), metadata.get(NODE)
+    if lease is None or node is None or not node.isdecimal():
+        return None
+    return lease, int(node)
+
+
 @dataclasses.dataclass(frozen=True)
 class Server:
     """One secondary as Nova knows it; ``status`` in the API's capitals."""

@@ -135,6 +135,10 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                     'description': 'Driver in the entry point namespace '
                                    'secondary_scheduler.decisions.',
                     'type': 'string', 'default': DECISION},
+                'leases': {
+                    'description': 'Of a CONTINUOUS audit: run the leases of '
+                                   'the lease service on its scope.',
+                    'type': 'boolean', 'default': False},
                 'batch': {
                     'description': 'Set by the leader: the violations this '
                                    'audit handles.',

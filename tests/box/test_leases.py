@@ -1,8 +1,28 @@
-"""A lease runs as a whole or not at all, whatever Nova makes of a member."""
+"""Leases on a real cloud (issue 5, acceptance 7).
 
+And that one runs as a whole or not at all, whatever Nova makes of a member.
+"""
+
+import collections
+import contextlib
+import datetime
+import re
+import statistics
+import threading
+import time
+
+import openstack
 import pytest
 
+import control
+import demo
 import layout
+import secondaries
+from secondary_scheduler.lease_client import client
+from secondary_scheduler.model import vocabulary
+import seed
+import shell
+from tests.box import fleet as fleets
 from tests.box import services
 from tests.box.services import wait_until
 
@@ -49,3 +69,266 @@ def test_half_a_lease_goes_down_again_until_the_other_half_can_run(
         if fleet.look()[broken].status == 'ERROR':
             owner.compute.reboot_server(broken, 'HARD')
     fleet.wait_all_run(240)
+
+
+#: What a reservation's server takes: more than is left beside two others.
+WIDE = 'test-wide'
+#: Seconds until a reservation begins, and for how long it and the other run.
+AHEAD_S, RESERVED_S, WORKS_S = 120, 45, 900
+#: By how many seconds servers may run after the second that was reserved.
+LATE_S = 3.0
+_TOOK = re.compile(r'Took (\d+\.\d+) s')
+
+
+class Seen(threading.Thread):
+    """What becomes of servers, twice a second."""
+
+    def __init__(self, cloud):
+        super().__init__(daemon=True)
+        self._cloud = cloud
+        self._last = {}
+        self.story = []     # (time, server, status, task)
+        self.units = None
+        self.ended = threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.4):
+            with contextlib.suppress(*fleets.AWAY):
+                for server in self._cloud.compute.servers(all_projects=True):
+                    state = (server.status, server.task_state)
+                    if self._last.get(server.id) != state:
+                        self._last[server.id] = state
+                        self.story.append((time.time(), server.id, *state))
+            if self.units is not None:
+                self.units.update()
+
+    def first(self, server, status, after=0.0):
+        """Return when a server was seen in a state first."""
+        return next((when for when, one, state, _ in self.story
+                     if (one, state) == (server, status) and when >= after),
+                    None)
+
+
+class Leases:
+    """Two owners of leases, and what the cloud shows of them."""
+
+    def __init__(self, cloud):
+        self.cloud = cloud
+        self.owners = {
+            name: client.Client.of(openstack.connect(
+                username=name, project_name=name))
+            for name in ('demo', 'other')}
+        self.made = []
+
+    def ask(self, owner, number, flavor, image, duration, **terms):
+        lease = self.owners[owner].create([{
+            'number': number, 'flavor': flavor, 'image': image,
+            'network': 'none'}], duration, **terms)['id']
+        self.made.append((owner, lease))
+        return lease
+
+    def show(self, lease):
+        """Return a lease, or nothing while the service is away."""
+        owner = next(name for name, one in self.made if one == lease)
+        try:
+            return self.owners[owner].get(lease)
+        except (*fleets.AWAY, client.LeaseError):
+            return {'state': 'unknown', 'servers': []}
+
+    def tell(self, lease):
+        """Return the events of a lease, for who reads a failure."""
+        owner = next(name for name, one in self.made if one == lease)
+        try:
+            return '\n'.join(
+                f"  {one['time']} {one['kind']:20} {one['state']:18} "
+                f"{one['text']}" for one in self.owners[owner].events(lease))
+        except (*fleets.AWAY, client.LeaseError) as exc:
+            return f'  events cannot be read: {exc}'
+
+    def wait(self, lease, states, timeout):
+        return wait_until(
+            lambda: (found := self.show(lease))['state'] in states and found,
+            timeout, lambda: f'{lease} is {states}: {self.show(lease)}\n'
+            + self.tell(lease))
+
+    def wait_running(self, lease, timeout):
+        """Wait until all servers of a lease run; return their UUIDs."""
+        def run():
+            found = self.show(lease)
+            number = sum(one['number'] for one in found.get('nodes', ()))
+            servers = found['servers']
+            return number and len(servers) == number and all(
+                self.cloud.compute.get_server(one).status == 'ACTIVE'
+                for one in servers) and servers
+        return wait_until(
+            run, timeout, lambda: f'all of {lease} run: {self.show(lease)}\n'
+            + self.tell(lease))
+
+    def end(self):
+        """Cancel all, and wait until their servers are gone."""
+        for owner, lease in self.made:
+            with contextlib.suppress(client.LeaseError):
+                self.owners[owner].act(lease, 'cancel')
+        for _, lease in self.made:
+            self.wait(lease, ('done', 'cancelled', 'rejected', 'failed'), 180)
+        self.made.clear()
+
+
+@pytest.fixture(scope='module')
+def room_for_leases(cloud, hosts):
+    """Empty hosts that may be claimed twice, and an audit for leases."""
+    demo.remove(cloud)
+    fleets.remove_leftovers(cloud)
+    control.forget_orphans()
+    flavor = cloud.compute.find_flavor(WIDE) or cloud.compute.create_flavor(
+        name=WIDE, vcpus=3, ram=128, disk=1)
+    cloud.compute.create_flavor_extra_specs(
+        flavor, vocabulary.secondary_extra_specs(
+            3, 128, 1, vocabulary.SecondaryMark()))
+
+    def claims(factor):
+        for host in hosts:
+            shell.run([layout.BIN / 'secondary-scheduler', 'host', 'enable',
+                       host, '--claims', factor], env=layout.credentials())
+
+    claims('2')
+    api = seed.watcher(cloud)
+    audit = wait_until(lambda: api.post('/audits', json={
+        'name': 'test-leases', 'audit_type': 'CONTINUOUS',
+        'goal': 'secondary', 'strategy': 'secondary_workloads',
+        'interval': '60', 'auto_trigger': True, 'force': True,
+        'parameters': {'leases': True}}), 60, 'an audit for leases').json()
+    assert 'uuid' in audit, audit
+    yield
+    api.patch(f"/audits/{audit['uuid']}", json=[
+        {'op': 'replace', 'path': '/state', 'value': 'CANCELLED'}])
+    api.delete(f"/audits/{audit['uuid']}")
+    claims('1')
+    cloud.compute.delete_flavor(flavor)
+
+
+@pytest.fixture
+def leases(cloud, room_for_leases):
+    found = Leases(cloud)
+    yield found
+    services.start_missing()
+    found.end()
+
+
+@pytest.fixture
+def seen(cloud):
+    watching = Seen(cloud)
+    watching.start()
+    yield watching
+    watching.ended.set()
+    watching.join()
+
+
+def operations(cloud, since):
+    """Return (kind, expected, took) of operations on servers of leases."""
+    found = []
+    for one in secondaries.operations(cloud, since):
+        if one['parameters'].get('request') == 'leases':
+            said = _TOOK.search(one.get('message') or '')
+            found.append((one['kind'], one['state'],
+                          one['parameters'].get('expected'),
+                          float(said[1]) if said else None,
+                          one.get('message')))
+    return found
+
+
+def calm():
+    """Nothing happens in between."""
+    return contextlib.nullcontext()
+
+
+def without_api():
+    return services.without('nova-api')
+
+
+def without_database():
+    return services.without('mariadb')
+
+
+def without_engine():
+    return services.without('watcher-engine-1')
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(('fault', 'lasts'), [
+    (calm, 0), (without_api, 20), (without_database, 2),
+    (without_engine, 5)])
+def test_a_reservation_begins_on_its_second(cloud, leases, seen, fault,
+                                            lasts):
+    """And what gave way to it goes on, with its memory."""
+    began = time.time()
+    patient = leases.ask('demo', 2, 'secondary', 'worker-cpu', WORKS_S,
+                         name='patient')
+    workers = leases.wait_running(patient, 240)
+    seen.units = secondaries.Units(list(workers))
+    wait_until(lambda: all(seen.units.count.values()), 120,
+               lambda: f'both work: {seen.units.count}')
+    start = int(time.time()) + AHEAD_S
+    exact = leases.ask(
+        'other', 3, WIDE, 'worker-idle', RESERVED_S, name='exact',
+        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
+            '%Y-%m-%dT%H:%M:%SZ'))
+    leases.wait(exact, ('scheduled', 'ready'), 30)
+    time.sleep(max(0.0, start - 70 - time.time()))
+    with fault():
+        time.sleep(lasts)
+    time.sleep(max(0.0, start + 15 - time.time()))
+    reserved = leases.show(exact)['servers']
+    came = {one: seen.first(one, 'ACTIVE') for one in reserved}
+    left = {one: seen.first(one, 'SUSPENDED') for one in workers}
+    print(f'\nwith {fault.__name__}:')
+    for name, found in (('running', came), ('suspended', left)):
+        print(f'  {name}, s from the start that was reserved: '
+              + ', '.join('never' if one is None else f'{one - start:+.1f}'
+                          for one in found.values()))
+    leases.wait(exact, ('done',), RESERVED_S + 60)
+    leases.wait_running(patient, 180)
+    time.sleep(5)
+    print('  best effort:\n' + leases.tell(patient))
+    print('  reservation:\n' + leases.tell(exact))
+    for one in operations(cloud, began):
+        print('  operation:', *one)
+    print(f'  units: {seen.units.count}, lost {seen.units.lost}')
+    assert len(reserved) == 3, leases.show(exact)
+    assert all(when is not None and when - start <= LATE_S
+               for when in came.values()), came
+    assert all(when is not None and when <= start
+               for when in left.values()), left
+    assert seen.units.lost == 0
+
+
+@pytest.mark.soak
+def test_operations_take_as_long_as_expected(cloud, leases):
+    """Once enough has been seen; a lease is paused again and again."""
+    began = time.time()
+    lease = leases.ask('demo', 2, 'secondary', 'worker-idle', 3600,
+                       name='paused')
+    leases.wait_running(lease, 240)
+    owner = leases.owners['demo']
+    for _ in range(22):
+        owner.act(lease, 'pause')
+        leases.wait(lease, ('suspended-queued', 'suspended-pending'), 120)
+        owner.act(lease, 'unpause')
+        leases.wait(lease, ('active',), 120)
+        leases.wait_running(lease, 120)
+    ratios = collections.defaultdict(list)
+    for kind, state, expected, took, _ in operations(cloud, began):
+        if state == 'SUCCEEDED' and took and expected:
+            ratios[kind].append((took / expected, took, expected))
+    for kind, found in ratios.items():
+        later = sorted(one for one, _, _ in found[8:])
+        if later:
+            print(f'\n{kind}: {len(found)} operations; after the first 8 '
+                  f'took / expected: least {later[0]:.2f}, median '
+                  f'{statistics.median(later):.2f}, most {later[-1]:.2f}; '
+                  f'the last took {found[-1][1]:.2f} s, {found[-1][2]:.2f} s '
+                  'were expected')
+    for kind in ('suspend', 'resume'):
+        later = [one for one, _, _ in ratios[kind][8:]]
+        assert len(ratios[kind]) >= 30, kind
+        assert 0.7 <= statistics.median(later) <= 1.3, (kind, later)

@@ -155,8 +155,11 @@ class EntryPointTest(unittest.TestCase):
     def test_each_operation_has_an_action(self) -> None:
         operations = importlib.import_module(
             'secondary_scheduler.plans.operations')
+        leases = importlib.import_module(
+            'secondary_scheduler.lease_engine.values')
         self.assertEqual({f'secondary_{kind.value}'
-                          for kind in operations.Kind},
+                          for kinds in (operations.Kind, leases.Kind)
+                          for kind in kinds},
                          set(entry_points()['watcher_actions']))
 
 

@@ -15,6 +15,8 @@ import layout
 import shell
 from shell import once, run, say, start
 
+#: The service of leases, its user and its database.
+LEASES = 'secondary_lease'
 DATABASES = ('keystone', 'glance', 'placement', 'nova_api', 'nova',
              'nova_cell0', 'neutron', 'watcher')
 
@@ -219,10 +221,29 @@ workflow_engine = secondary
 max_workers = 8
 [secondary_scheduler]
 transport_url = {meeting}
+[secondary_lease_api]
+database_url = {lease_db}
+[secondary_leases]
+# Guests of 128 MB, on hosts with a third of a CPU each.
+boot_time = 20
+order_lead = 6
+enactment_overhead = 1.5
+suspend_margin = 0.5
+shutdown_time = 5
+migration = no
 [secondary_watcher]
 # Tests make one burst after the other on a dozen instances; the default of 5
 # preemptions in 5 minutes would end them.
 breaker_minimum = 50
+{token}
+'''
+
+LEASE_API = '''\
+[DEFAULT]
+log_file = {log}/secondary-lease-api.log
+[secondary_lease_api]
+database_url = {lease_db}
+trustee_user_id = {trustee}
 {token}
 '''
 
@@ -265,7 +286,8 @@ def values(service: str, **more) -> dict:
             'meeting': layout.BROKER + layout.MEETING,
             'hosts': layout.HOSTS, 'auth': auth,
             'token': TOKEN.format(control=layout.CONTROL, auth=auth),
-            'db': layout.database(service), **more}
+            'db': layout.database(service),
+            'lease_db': layout.database(LEASES).partition('?')[0], **more}
 
 
 def _write(path: pathlib.Path, text: str) -> None:
@@ -487,6 +509,21 @@ def _migrate_rest() -> None:
             etc / 'watcher/watcher-1.conf', 'upgrade')
 
 
+def _lease_config() -> pathlib.Path:
+    return layout.ETC / 'secondary_scheduler/secondary-lease-api.conf'
+
+
+def _make_lease_service() -> None:
+    """Make its database, its users' trustee known, and its tables."""
+    sql(f'CREATE DATABASE IF NOT EXISTS {LEASES} CHARACTER SET utf8mb4; '
+        f"GRANT ALL ON {LEASES}.* TO 'box'@'%' "
+        f"IDENTIFIED BY '{layout.SECRET}';")
+    _write(_lease_config(), LEASE_API.format(**values(
+        'secondary-lease', trustee=seed('identity')['watcher'])))
+    _manage('secondary-scheduler', 'lease-db', 'sync', '--config-file',
+            _lease_config())
+
+
 def _migrate() -> None:
     _create_databases()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -523,7 +560,8 @@ def _daemon(name: str, program: str, *config) -> None:
 
 
 PORTS = {'keystone': 5000, 'placement': 8778, 'glance': 9292,
-         'neutron': 9696, 'nova-api': 8774, 'watcher-api': 9322}
+         'neutron': 9696, 'nova-api': 8774, 'watcher-api': 9322,
+         'secondary-lease-api': 8791}
 
 
 def start_service(name: str) -> None:
@@ -559,6 +597,9 @@ def start_service(name: str) -> None:
     elif name == 'watcher-api':
         _wsgi(name, 9322, 'watcher.wsgi.api', '--pyargv',
               f'--config-file {etc}/watcher/watcher-1.conf', threads=4)
+    elif name == 'secondary-lease-api':
+        _wsgi(name, 8791, 'secondary_scheduler.lease_api.wsgi', env={
+            'OS_SECONDARY_LEASE_CONFIG': str(_lease_config())})
     elif name.startswith('watcher-engine-'):
         number = name.removeprefix('watcher-engine-')
         _daemon(name, 'watcher-decision-engine',
@@ -573,7 +614,7 @@ def services(settings: dict) -> list[str]:
     """Return the names of the control plane's services, in start order."""
     return ['mariadb', 'rabbitmq', 'keystone', 'placement', 'glance',
             'neutron', 'nova-api', 'nova-conductor', 'nova-scheduler',
-            'watcher-api',
+            'watcher-api', 'secondary-lease-api',
             *[f'watcher-engine-{n + 1}' for n in range(settings['engines'])],
             'watcher-applier']
 
@@ -623,7 +664,8 @@ def up(settings: dict) -> None:
     start_service('keystone')
     wait_service('keystone')
     wait_service('rabbitmq')
-    once('users and endpoints', seed, 'identity', key='2')
+    once('users and endpoints', seed, 'identity', key='3')
+    once('lease service', _make_lease_service, key=f'0002 {LEASE_API}')
     names = layout.host_names(settings)
     once('broker accounts', make_accounts, names,
          key=f'{names} {PERMISSIONS} {TOPICS}')

@@ -253,5 +253,6 @@ def operations(cloud, since: float) -> list[dict]:
                 'state': action['state'], 'created': created,
                 'ended': ended and datetime.datetime.fromisoformat(
                     ended).replace(tzinfo=datetime.UTC).timestamp(),
-                'parameters': action['input_parameters']})
+                'parameters': action['input_parameters'],
+                'message': action.get('status_message')})
     return sorted(found, key=lambda row: row['created'])

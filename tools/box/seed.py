@@ -20,19 +20,24 @@ import guest
 import layout
 
 USERS = ('nova', 'placement', 'glance', 'neutron', 'watcher')
+LEASES = 'secondary-lease'
 #: What the agents' user may do is in etc/placement/policy.yaml.
 AGENT, AGENT_ROLE = 'secondary-agent', 'secondary_agent'
 SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('placement', 'placement', 8778, ''),
             ('glance', 'image', 9292, ''), ('neutron', 'network', 9696, ''),
-            ('watcher', 'infra-optim', 9322, ''))
+            ('watcher', 'infra-optim', 9322, ''),
+            (LEASES, 'secondary-lease', 8791, ''))
 WORKS = ('cpu', 'idle', 'touch', 'dirty:24')
 MEMORY_MB = 128
 DISK_GB = 1
 
 
-def identity(cloud) -> None:
-    """Make the service users, the demo projects, services and endpoints."""
+def identity(cloud) -> dict:
+    """Make the service users, the demo projects, services and endpoints.
+
+    Return the id of the user that Watcher is.
+    """
     api = cloud.identity
 
     def user(name, project, *roles):
@@ -51,6 +56,7 @@ def identity(cloud) -> None:
 
     for name in USERS:
         user(name, project('service'), 'admin', 'service')
+    user(LEASES, project('service'), 'service')
     if not api.find_role(AGENT_ROLE):
         api.create_role(name=AGENT_ROLE)
     agent = user(AGENT, project('service'), AGENT_ROLE)
@@ -70,6 +76,7 @@ def identity(cloud) -> None:
                     service_id=service.id, interface=interface,
                     region_id='RegionOne',
                     url=f'http://{layout.CONTROL}:{port}{path}')
+    return {'watcher': api.find_user('watcher', domain_id='default').id}
 
 
 def images(cloud) -> dict[str, str]:
@@ -187,14 +194,14 @@ def switch(cloud) -> str:
 
 def main() -> None:
     """Do the part named on the command line."""
-    cloud = openstack.connect()
+    cloud, said = openstack.connect(), {'ok': True}
     if sys.argv[1] == 'identity':
-        identity(cloud)
+        said |= identity(cloud)
     elif sys.argv[1] == 'cloud':
         cloud_objects(cloud, sys.argv[2:])
     elif sys.argv[1] == 'switch':
         switch(cloud)
-    print(json.dumps({'ok': True}))
+    print(json.dumps(said))
 
 
 if __name__ == '__main__':

@@ -9,6 +9,7 @@ import typing
 
 import sqlalchemy as sa
 from sqlalchemy import orm
+from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import Mapped, mapped_column
 
 from secondary_scheduler.leases import kinds
@@ -51,6 +52,8 @@ class Base(orm.DeclarativeBase):
     __table_args__: typing.Any = OPTIONS
 
 
+#: Text that may be longer than the 64 KiB of MariaDB's.
+Document = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 Number = sa.BigInteger().with_variant(sa.Integer(), 'sqlite')
 
 
@@ -71,6 +74,8 @@ class Lease(Base):
     ``wanted_end`` (cancelled) until it is over; ``state``, ``reason`` and
     ``price`` are the scheduler's.  Each change makes ``revision`` one more.
     ``token`` and ``fingerprint`` tell a request that is sent again.
+    ``trust_id`` is Keystone's trust by which servers are made in the owner's
+    name.
     """
 
     __tablename__ = 'leases'
@@ -101,6 +106,7 @@ class Lease(Base):
     revision: Mapped[int] = mapped_column(sa.Integer)
     token: Mapped[str | None] = mapped_column(sa.String(64))
     fingerprint: Mapped[str] = mapped_column(sa.String(64))
+    trust_id: Mapped[str | None] = mapped_column(sa.String(64))
 
     nodes: Mapped[list['NodeSet']] = orm.relationship(
         order_by='NodeSet.id', lazy='selectin', passive_deletes=True)
@@ -146,6 +152,28 @@ class Server(Base):
     id: Mapped[int] = _key()
     lease_id: Mapped[int] = _of('leases', index=True)
     uuid: Mapped[str] = mapped_column(sa.String(36), unique=True)
+
+
+class Schedule(Base):
+    """What the engine has to know of a lease to go on with it, as JSON.
+
+    It is the engine's alone (``lease_engine.documents``).
+    """
+
+    __tablename__ = 'schedules'
+
+    lease_id: Mapped[int] = _of('leases', primary_key=True)
+    document: Mapped[str] = mapped_column(Document)
+
+
+class Engine(Base):
+    """One row, by which engines see each other: how often one has written.
+    """
+
+    __tablename__ = 'engines'
+
+    id: Mapped[int] = _key()
+    passes: Mapped[int] = mapped_column(sa.BigInteger)
 
 
 class Event(Base):

@@ -49,7 +49,7 @@ class Request:
     """A lease that somebody asks for; times as in ``models.Lease``.
 
     ``token`` is the client's: who asks again with the same one gets the
-    lease that there is.
+    lease that there is.  ``trust_id`` is a trust of the user.
     """
 
     uuid: str
@@ -64,6 +64,7 @@ class Request:
     preemptible: bool = True
     max_rate: float | None = None
     token: str | None = None
+    trust_id: str | None = None
 
     @property
     def number(self) -> int:
@@ -103,7 +104,8 @@ class Store:
     def __init__(self, database: Database, announce: Announce = nothing,
                  clock: Callable[[], float] = time.time) -> None:
         self._database = database
-        self._announce = announce
+        #: Called with each event, once it is in the database.
+        self.announce = announce
         self._clock = clock
 
     @property
@@ -125,7 +127,7 @@ class Store:
             # An attempt whose answer was lost with the connection.
             return self.get(request.uuid, request.project_id)
         if event is not None:
-            self._announce(lease, event)
+            self.announce(lease, event)
         return lease
 
     @retried
@@ -162,7 +164,8 @@ class Store:
             user_id=request.user_id, **request.terms, state=State.NEW,
             hold=False, wanted_end=False, reason='', price=None,
             created_at=now, updated_at=now, revision=1, token=token,
-            fingerprint=request.fingerprint, servers=[],
+            fingerprint=request.fingerprint, trust_id=request.trust_id,
+            servers=[],
             nodes=[NodeSet(**dataclasses.asdict(one))
                    for one in request.nodes])
 
@@ -174,7 +177,7 @@ class Store:
         """
         lease = self.get(uuid, project)
         self._delete(lease)
-        self._announce(lease, Event(time=self.now, kind='deleted',
+        self.announce(lease, Event(time=self.now, kind='deleted',
                                     state=lease.state, text=''))
 
     @retried
@@ -242,7 +245,7 @@ class Store:
         """
         lease, event = self._change(uuid, kind, values, text, project,
                                     revision, among, servers)
-        self._announce(lease, event)
+        self.announce(lease, event)
         return lease
 
     @retried
@@ -275,7 +278,7 @@ class Store:
 
         :raises UnknownLease: if there is no such lease.
         """
-        self._announce(*self._add_event(uuid, kind, text))
+        self.announce(*self._add_event(uuid, kind, text))
 
     @retried
     def _add_event(self, uuid: str, kind: str, text: str
@@ -312,7 +315,7 @@ class Store:
         taken = self._take([lease.id for lease in self.leases(
             among={State.NEW}, limit=limit)])
         for lease, event in taken:
-            self._announce(lease, event)
+            self.announce(lease, event)
         return [lease for lease, _ in taken]
 
     @retried

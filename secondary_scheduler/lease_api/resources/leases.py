@@ -41,14 +41,29 @@ def create_lease(call: Call) -> Reply:
     """Keep a lease; the scheduler sees to it afterwards."""
     terms = _read(call.body)
     _check(call, terms, bool(call.body.get('immediate')))
+    trusts = call.service.trusts
+    trust = trusts.give(call.token, call.context.user_id,
+                        call.context.project_id)
+    lease = None
+    try:
+        lease = _create(call, terms, trust)
+    finally:
+        if lease is None or lease.trust_id != trust:
+            trusts.take_back(call.token, trust)
+    return Reply(202, {'lease': shown(lease)},
+                 {'Location': call.link(f'/leases/{lease.uuid}')})
+
+
+def _create(call: Call, terms: Mapping[str, typing.Any], trust: str | None
+            ) -> models.Lease:
     request = Request(
         uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
         user_id=call.context.user_id,
         nodes=tuple(Nodes(**one) for one in call.body['nodes']),
         immediate=call.body.get('immediate', False),
-        token=call.body.get('client_token'), **terms)
+        token=call.body.get('client_token'), trust_id=trust, **terms)
     try:
-        lease = call.service.store.create(
+        return call.service.store.create(
             request, quotas.Limits.from_options(call.service.conf))
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
@@ -58,8 +73,6 @@ def create_lease(call: Call) -> Reply:
     except db_errors.OtherRequest as exc:
         raise errors.ApiError(409, 'token-used', (
             f'{exc}. Take another client_token for another lease.')) from exc
-    return Reply(202, {'lease': shown(lease)},
-                 {'Location': call.link(f'/leases/{lease.uuid}')})
 
 
 def list_leases(call: Call) -> Reply:
@@ -146,6 +159,7 @@ def change(call: Call, lease: models.Lease, kind: str,
 
 def delete_lease(call: Call) -> Reply:
     """Forget a lease that is over, or that the scheduler has not seen."""
+    trust = find(call).trust_id
     try:
         call.service.store.delete(call.path['id'], call.scope)
     except db_errors.UnknownLease as exc:
@@ -154,6 +168,7 @@ def delete_lease(call: Call) -> Reply:
         raise errors.ApiError(409, 'wrong-state', (
             f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '
             'delete it when it is over.')) from exc
+    call.service.trusts.take_back(call.token, trust)
     return Reply(204)
 
 

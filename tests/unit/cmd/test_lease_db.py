@@ -33,9 +33,9 @@ class LeaseDbTest(unittest.TestCase):
             (1, 'There are no tables: run "secondary-scheduler lease-db '
                 'sync".\n'), self.run_it('version'))
         self.assertEqual(
-            (0, 'The tables have version 0001 now, before there were none.'
+            (0, 'The tables have version 0002 now, before there were none.'
                 '\n'), self.run_it('sync'))
-        self.assertEqual((0, 'The tables have version 0001.\n'),
+        self.assertEqual((0, 'The tables have version 0002.\n'),
                          self.run_it('sync'))
         self.assertEqual((0, '0001\n'), self.run_it('version'))
 

@@ -1,9 +1,12 @@
 """Notifications, and the service as its entry points make it."""
 
+import http.server
+import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from unittest import mock
@@ -11,6 +14,7 @@ import urllib.request
 
 from keystonemiddleware import fixture, opts
 import oslo_messaging
+from requests_mock.contrib import fixture as requests_mock
 import testtools
 
 from secondary_scheduler.lease_api import events
@@ -34,7 +38,7 @@ class Notifications(unittest.TestCase):
         self.addCleanup(self.conf.clear_override, 'notification_url',
                         group='secondary_lease_api')
         announce = events.announcer(self.conf, 'lease-api.test')
-        self.service.store._announce = announce
+        self.service.store.announce = announce
         return announce.__self__
 
     def test_off_without_a_transport(self):
@@ -92,7 +96,7 @@ class Notifications(unittest.TestCase):
             notifier.flush()
 
     def test_what_is_too_much_is_dropped(self):
-        notifier = events.Notifier(self.conf, 'x')
+        notifier = events.Notifier(events.by_messages(self.conf, 'x'))
         notifier._thread = mock.Mock()      # which sends nothing
         lease = self.service.store.create(
             services.request(1), mock.Mock(leases=-1, nodes=-1))
@@ -101,6 +105,103 @@ class Notifications(unittest.TestCase):
             for _ in range(events._MOST + 3):
                 notifier.announce(lease, event)
         self.assertEqual(3, notifier.dropped)
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Keeps what is posted to it."""
+
+    def do_POST(self):
+        length = int(self.headers['Content-Length'])
+        self.server.heard.append(json.loads(self.rfile.read(length)))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        """Say nothing."""
+
+
+class Webhook(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
+        self.server.heard, self.server.status = [], 204
+        threading.Thread(target=self.server.serve_forever, args=(0.02,),
+                         daemon=True).start()
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.service = services.on(
+            self, webhook_url='http://127.0.0.1:'
+            f'{self.server.server_port}/hook', webhook_timeout=2.0)
+        self.announce = self.service.store.announce
+
+    def test_each_event_is_posted(self):
+        services.Api(self.service).create()
+        self.announce.__self__.flush()
+        (heard,) = self.server.heard
+        self.assertEqual('secondary_lease.created', heard['event_type'])
+        self.assertEqual('nightly', heard['payload']['name'])
+
+    def test_who_refuses_holds_nobody_up(self):
+        self.server.status = 500
+        with self.assertLogs(events.__name__, 'WARNING') as logs:
+            services.Api(self.service).create()
+            self.announce.__self__.flush()
+        self.assertIn('500', logs.output[0])
+
+
+class Trust(testtools.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        service = services.on(self, trustee_user_id='engine')
+        for group, options in opts.list_auth_token_opts():
+            service.conf.register_opts(options, group)
+        service.conf.set_override('www_authenticate_uri',
+                                  'http://keystone.example/identity',
+                                  'keystone_authtoken')
+        self.addCleanup(service.conf.clear_override, 'www_authenticate_uri',
+                        'keystone_authtoken')
+        self.store = service.store
+        self.api = services.Api(service)
+        self.keystone = self.useFixture(requests_mock.Fixture())
+        self.url = 'http://keystone.example/identity/v3/OS-TRUST/trusts'
+        self.keystone.post(self.url, status_code=201,
+                           json={'trust': {'id': 'trust1'}})
+        self.keystone.delete(f'{self.url}/trust1', status_code=204)
+
+    def asked(self, method):
+        return [one for one in self.keystone.request_history
+                if one.method == method]
+
+    def test_an_owner_gives_one_and_takes_it_back(self):
+        lease = self.api.create()
+        self.assertEqual('trust1', self.store.get(lease['id']).trust_id)
+        (given,) = self.asked('POST')
+        self.assertEqual('alice:p1', given.headers['X-Auth-Token'])
+        self.assertEqual(
+            {'trustor_user_id': 'alice', 'trustee_user_id': 'engine',
+             'project_id': 'p1', 'impersonation': True,
+             'allow_redelegation': False, 'roles': [{'name': 'member'}]},
+            given.json()['trust'])
+        self.api.good('DELETE', f'/leases/{lease["id"]}')
+        self.assertEqual(1, len(self.asked('DELETE')))
+
+    def test_what_makes_no_lease_leaves_no_trust(self):
+        self.api.create(client_token='once')
+        self.keystone.post(self.url, status_code=201,
+                           json={'trust': {'id': 'trust2'}})
+        self.keystone.delete(f'{self.url}/trust2', status_code=204)
+        self.api.create(client_token='once')
+        (taken,) = self.asked('DELETE')
+        self.assertTrue(taken.url.endswith('/trust2'))
+
+    def test_who_may_not_is_told_what_is_needed(self):
+        self.keystone.post(self.url, status_code=403, json={})
+        self.assertIn('member', self.api.bad(
+            403, 'POST', '/leases', services.LEASE)['detail'])
+        self.keystone.post(self.url, status_code=503, json={})
+        self.api.bad(503, 'POST', '/leases', services.LEASE)
 
 
 class Keystone(testtools.TestCase):

@@ -34,7 +34,7 @@ class Cases:
         self.service = services.on(self, self.database)
         self.store = self.service.store
         self.told = []
-        self.store._announce = lambda lease, event: self.told.append(
+        self.store.announce = lambda lease, event: self.told.append(
             (lease.uuid, event.kind))
 
     def create(self, number, **changes):
@@ -43,7 +43,7 @@ class Cases:
     def test_tables_are_as_the_models_say(self):
         self.assertEqual([], migration.differences(
             self.service.database.engine))
-        self.assertEqual('0001', migration.version(
+        self.assertEqual('0002', migration.version(
             self.service.database.engine))
 
     def test_a_lease_comes_back_as_it_was_made(self):

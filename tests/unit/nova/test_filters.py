@@ -112,6 +112,20 @@ class AdmissionTest(FilterCase):
             for _ in range(2):
                 self.assertFalse(self.passes())
 
+    def test_a_server_of_a_lease_is_for_one_host(self):
+        self.accept()
+        flavor = fakes.secondary_flavor()
+        for host, passes in (('node1', True), ('node2', False)):
+            hints = {vocabulary.HOST_HINT: [host]}
+            self.assertIs(passes, self.passes(fakes.spec(
+                flavor, scheduler_hints=hints)))
+        # One that moves is for where it goes.
+        self.assertTrue(self.passes(fakes.spec(
+            flavor, scheduler_hints=hints,
+            requested_destination=objects.Destination(host='node1'))))
+        self.assertTrue(self.passes(fakes.spec(
+            flavor, scheduler_hints=hints, ignore_hosts=['node2'])))
+
     def test_a_rebuild_stays_where_it_is(self):
         spec = fakes.spec(fakes.secondary_flavor(),
                           scheduler_hints={'_nova_check_type': ['rebuild']})

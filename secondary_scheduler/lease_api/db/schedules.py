@@ -1,0 +1,133 @@
+"""What the engine reads and writes, pass by pass.
+
+All that a pass has changed is written in one transaction, and only if nobody
+else has written one since it was read: so two engines cannot both go on.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import typing
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from secondary_scheduler.lease_api.db.models import (
+    Engine,
+    Event,
+    Lease,
+    Schedule,
+    Server,
+)
+from secondary_scheduler.lease_api.db.session import Database, retried
+from secondary_scheduler.lease_api.db.store import OPEN
+from secondary_scheduler.leases.states import State
+
+_ENGINE = 1
+_TAKEN = OPEN - {State.NEW}
+
+
+class Overtaken(Exception):
+    """Another engine has written a pass meanwhile."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """An event of a lease: what happened, and what there is to say of it."""
+
+    kind: str
+    text: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What a pass has changed of a lease.
+
+    ``document`` is kept unless it is None, ``values`` are columns of the
+    lease; ``servers`` the UUIDs of all that it has (None: as before).
+    """
+
+    uuid: str
+    document: str | None
+    values: Mapping[str, typing.Any] = dataclasses.field(default_factory=dict)
+    servers: Sequence[str] | None = None
+    told: Sequence[Told] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """What the owner of a lease wants of it."""
+
+    hold: bool
+    wanted_end: bool
+
+
+@retried
+def read(database: Database) -> tuple[int, list[tuple[Lease, str | None]]]:
+    """Return the number of passes, and what is not over.
+
+    That is each lease that somebody has taken, with its document if it has
+    one, the oldest first.
+    """
+    with database.reader() as session:
+        passes = session.scalar(
+            sa.select(Engine.passes).where(Engine.id == _ENGINE))
+        found = session.execute(
+            sa.select(Lease, Schedule.document)
+            .outerjoin(Schedule, Schedule.lease_id == Lease.id)
+            .where(Lease.state.in_(_TAKEN)).order_by(Lease.id))
+        return int(passes or 0), [
+            (lease, document) for lease, document in found]
+
+
+@retried
+def wishes(database: Database) -> dict[str, Wish]:
+    """Return what is wanted of leases, by UUID: of those of ``read``."""
+    with database.reader() as session:
+        return {uuid: Wish(hold, end) for uuid, hold, end in session.execute(
+            sa.select(Lease.uuid, Lease.hold, Lease.wanted_end)
+            .where(Lease.state.in_(_TAKEN)))}
+
+
+@retried
+def write(database: Database, passes: int, changes: Sequence[Change],
+          now: int) -> list[tuple[Lease, Event]]:
+    """Write a pass; return the events that it led to.
+
+    :param passes: as ``read`` returned it, and one more after each write.
+    :raises Overtaken: if it is another one; nothing is written then.
+    """
+    with database.writer() as session:
+        mine = session.execute(
+            sa.update(Engine).where(Engine.id == _ENGINE,
+                                    Engine.passes == passes)
+            .values(passes=passes + 1)).rowcount
+        if not mine:
+            raise Overtaken('another engine has written a pass since')
+        return [event for change in changes
+                for event in _apply(session, change, now)]
+
+
+def _apply(session: orm.Session, change: Change, now: int
+           ) -> list[tuple[Lease, Event]]:
+    lease = session.scalar(sa.select(Lease).where(Lease.uuid == change.uuid))
+    if lease is None:       # it was over, and its owner has deleted it
+        return []
+    if change.values or change.servers is not None:
+        for name, value in change.values.items():
+            setattr(lease, name, value)
+        # The owner may change the lease at the same time.
+        lease.revision = Lease.revision + 1
+        lease.updated_at = now
+    if change.servers is not None:
+        known = {one.uuid: one for one in lease.servers}
+        lease.servers = [
+            known.get(uuid) or Server(lease_id=lease.id, uuid=uuid)
+            for uuid in change.servers]
+    if change.document is not None:
+        session.merge(Schedule(lease_id=lease.id, document=change.document))
+    events = [Event(lease_id=lease.id, time=now, kind=one.kind,
+                    state=lease.state, text=one.text) for one in change.told]
+    session.add_all(events)
+    session.flush()
+    session.refresh(lease)
+    return [(lease, event) for event in events]

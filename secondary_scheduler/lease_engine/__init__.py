@@ -1,0 +1,1 @@
+"""What makes leases happen: from their schedule to operations on servers."""

@@ -1,0 +1,168 @@
+"""Which operations are due: what servers do, against what they should do.
+
+Nothing is remembered of what was ordered before.  Whatever happened to it, or
+behind the schedule's back, what is missing is ordered again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import enum
+
+from secondary_scheduler.lease_engine import placing, telling
+from secondary_scheduler.lease_engine.records import Node, Record
+from secondary_scheduler.lease_engine.values import (
+    RUNNING,
+    SAVED,
+    Failure,
+    Kind,
+    Order,
+    Server,
+    Sight,
+)
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.kinds import Kind as Kinds
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.types import Ints
+
+#: Seconds in which an operation is to have begun, or is ordered again.
+PATIENCE_S = 60
+#: Seconds after a failure until the next attempt; twice that after the next.
+FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
+
+
+class Goal(enum.Enum):
+    """What the servers of a lease are to do."""
+
+    RUN = enum.auto()
+    BE_SAVED = enum.auto()
+    BE_GONE = enum.auto()
+    #: Nothing is known of them yet, or they are on their way.
+    WAIT = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class Aim:
+    """A goal from a time on; ``vms`` is where it is to run."""
+
+    goal: Goal
+    at: float
+    vms: tuple[Ints, ...] = ()
+
+
+#: How long an operation on one server of a lease is expected to take.
+Expected = Mapping[Kind, float]
+
+
+def aim(record: Record, now: float, lead: float, boots_in: float) -> Aim:
+    """Return what the servers of a lease are to do ``lead`` s from now on.
+
+    ``boots_in`` is in how many seconds a server is expected to boot: who has
+    to run at a certain second need not begin before that.
+    """
+    lease, stay = record.lease, record.lease.stay
+    state, vms = lease.state, (() if stay is None else stay.vms)
+    if state in states.FINAL:
+        return Aim(Goal.BE_GONE, now)
+    if lease.ahead:
+        begin = begins(record, boots_in)
+        if begin <= now + lead:
+            return Aim(Goal.RUN, max(begin, now), vms)
+        return Aim(Goal.WAIT if lease.home is None else Goal.BE_SAVED, now)
+    if state in states.HOLDING:
+        assert stay is not None
+        if stay.down <= now + lead:
+            return Aim(Goal.BE_SAVED if stay.saves else Goal.BE_GONE,
+                       max(float(stay.down), now))
+        return Aim(Goal.RUN, max(begins(record, boots_in), now), vms)
+    if state in states.SAVED or state is State.SUSPENDING:
+        return Aim(Goal.BE_SAVED, now)
+    return Aim(Goal.BE_GONE, now)
+
+
+def begins(record: Record, boots_in: float) -> float:
+    """Return when the servers of a stay begin to boot or to be resumed."""
+    lease, stay = record.lease, record.lease.stay
+    assert stay is not None
+    if lease.terms.kind is not Kinds.RESERVATION:
+        return float(stay.begin)
+    return stay.begin + max(0.0, record.boot_s - boots_in)
+
+
+def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
+           lead: float, expected: Expected) -> Iterator[Order]:
+    """Yield the operations on the servers of a lease that are due."""
+    wanted = aim(record, now, lead, expected[Kind.BOOT])
+    places = (placing.hosts(record, wanted.vms, hosts)
+              if wanted.goal is Goal.RUN else [None] * len(record.nodes))
+    stay = record.lease.stay
+    until = (float(stay.down) if wanted.goal is Goal.RUN and stay is not None
+             else wanted.at + PATIENCE_S)
+    for set_, number in record.sets():
+        node, place = record.nodes[number], (record.uuid, number)
+        server = sight.servers.get(node.server or '')
+        kind = _missing(wanted.goal, node, server)
+        if kind is None or place in sight.pending or (
+                server is not None and server.busy
+                and kind is not Kind.DELETE):
+            continue
+        at = max(wanted.at, _retry_at(sight.failures.get((place, kind))))
+        if at > now + lead:
+            continue
+        yield Order(
+            kind, place, record.row.project_id,
+            places[number] if kind is Kind.BOOT else node.host, at,
+            max(until, at + PATIENCE_S), node.server,
+            record.build(set_, number) if kind is Kind.BOOT else None,
+            expected[kind])
+
+
+def notices(record: Record, sight: Sight, now: float, lead: float,
+            notice: float) -> Iterator[Order]:
+    """Yield what servers are told of that they will have to give way.
+
+    Not so late that it would keep them from doing so.
+    """
+    stay = record.lease.stay
+    if not telling.is_to_give_way(record, now, notice) or stay is None or (
+            stay.down <= now + 2 * lead):
+        return
+    text = telling.moment(stay.down)
+    for number, node in enumerate(record.nodes):
+        server, place = sight.servers.get(node.server or ''), (
+            record.uuid, number)
+        if (server is not None and server.notice != text
+                and place not in sight.pending
+                and _retry_at(sight.failures.get((place, Kind.NOTICE))
+                              ) <= now):
+            yield Order(Kind.NOTICE, place, record.row.project_id, node.host,
+                        now, float(stay.down), server.uuid, text=text)
+
+
+def _missing(goal: Goal, node: Node, server: Server | None) -> Kind | None:
+    """Return what has to be done to a server, if anything.
+
+    One that has been suspended or stopped since it ran is left alone: its
+    owner has done that, or it gave way to a primary and is brought back.
+    """
+    if goal is Goal.RUN:
+        if node.server is None:
+            return None if node.gone else Kind.BOOT
+        if server is not None and server.status == SAVED and not (
+                node.ran or server.preempted):
+            return Kind.RESUME
+        if server is not None and server.status == 'ERROR' and not (
+                node.lived):
+            return Kind.BOOT    # which begins anew
+    elif server is not None:
+        if goal is Goal.BE_SAVED and server.status == RUNNING:
+            return Kind.SUSPEND
+        if goal is Goal.BE_GONE:
+            return Kind.DELETE
+    return None
+
+
+def _retry_at(failure: Failure | None) -> float:
+    if failure is None:
+        return 0.0
+    return failure.last + min(LONGEST_RETRY_S,
+                              FIRST_RETRY_S * 2 ** (failure.count - 1))

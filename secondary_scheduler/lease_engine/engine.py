@@ -1,0 +1,318 @@
+"""One pass after the other: the cloud is looked at, and operations ordered.
+
+What a pass decides is written before anything is ordered.  Whatever goes
+wrong, the engine forgets all that it knows and begins anew from the database;
+so it does as it starts, and one that takes over from another.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+
+from oslo_log import log as logging
+
+from secondary_scheduler.lease_api.db import models, schedules
+from secondary_scheduler.lease_api.db.schedules import Wish
+from secondary_scheduler.lease_api.db.session import Database
+from secondary_scheduler.lease_api.db.store import Store
+from secondary_scheduler.lease_engine import capacity, dues, seen, telling
+from secondary_scheduler.lease_engine.estimates import Estimates
+from secondary_scheduler.lease_engine.ledger import Ledger
+from secondary_scheduler.lease_engine.records import Node, Record, terms
+from secondary_scheduler.lease_engine.values import (
+    UNTRUSTED,
+    Cloud,
+    Failure,
+    Kind,
+    Order,
+    Sight,
+)
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.lease import Lease, TermsError
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.promises import UnpausableError
+from secondary_scheduler.leases.states import State
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which a flavor of a lease should be known.
+_NEW_FLAVOR_S = 90.0
+#: Attempts to boot on a host after which others are tried, and for how many
+#: seconds nobody else is sent to that host.
+_ATTEMPTS, _SHUNNED_S = 2, 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the engine works; times in seconds.
+
+    ``boot_s`` is how long hosts are held for servers that boot, ``lead`` how
+    long before their time operations are ordered, ``notice`` how long before
+    a preemption its servers are told.  ``window`` and ``risk`` are those of
+    ``capacity.Lendable``.
+    """
+
+    settings: Settings
+    boot_s: int = 15
+    lead: float = 5.0
+    notice: float = 0.0
+    window: float = 3600.0
+    risk: float = 0.5
+
+
+class Engine:
+    """Runs the leases of a database on a cloud; one thread at a time."""
+
+    def __init__(self, database: Database, store: Store, cloud: Cloud,
+                 options: Options, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._store = store
+        self._cloud = cloud
+        self._options = options
+        self._clock = clock
+        self._lendable = capacity.Lendable(options.window, options.risk)
+        self._shunned: dict[str, float] = {}
+        self._waiting: list[models.Lease] = []
+        self._ledger: Ledger | None = None
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """The leases that are not over, by UUID."""
+        return {} if self._ledger is None else self._ledger.records
+
+    def forget(self) -> None:
+        """Begin anew from the database with the next pass."""
+        self._ledger = None
+        self._waiting.clear()
+
+    def run(self) -> None:
+        """Do all that is due now.
+
+        :raises CloudDown: if the cloud does not answer; nothing is decided.
+        :raises Overtaken: if another engine is at work too.
+        """
+        try:
+            self._pass()
+        except Exception:
+            self.forget()
+            raise
+
+    def _pass(self) -> None:
+        now = self._clock()
+        wishes = schedules.wishes(self._database)
+        ledger = self._ledger
+        if ledger is not None and (wishes.keys() - ledger.records.keys()
+                                   - {row.uuid for row in self._waiting}):
+            ledger = None   # another engine has taken some
+        passes, rows = (0, []) if ledger else schedules.read(self._database)
+        sight = self._cloud.look(ledger.servers() if ledger
+                                 else Ledger.servers_in(rows))
+        estimates = Estimates(self._options.settings.durations,
+                              self._options.boot_s, sight.took)
+        if ledger is not None and not ledger.fits(sight, estimates):
+            ledger = None
+            passes, rows = schedules.read(self._database)
+        if ledger is None:
+            self._waiting = []
+            ledger = self._ledger = Ledger(
+                self._database, self._options.settings, sight, estimates,
+                passes, int(now))
+            ledger.restore(rows)
+        self._withhold(ledger, sight, now)
+        one = _Pass(self._options, ledger, sight, estimates, now)
+        one.see(wishes)
+        self._look_elsewhere(ledger, sight, now)
+        self._take_new(ledger, sight, now, [
+            row for row, text in rows if text is None])
+        ledger.scheduler.fill()
+        orders = one.orders()
+        ledger.write(int(now), self._store, anyway=bool(orders))
+        if orders:
+            self._cloud.order(orders)
+        for order in orders:
+            LOG.info('Lease %(lease)s: %(kind)s of node %(node)d is ordered '
+                     'for %(when).1f s from now.', {
+                         'lease': order.place[0], 'kind': order.kind,
+                         'node': order.place[1], 'when': order.at - now})
+
+    def _take_new(self, ledger: Ledger, sight: Sight, now: float,
+                  pending: Sequence[models.Lease]) -> None:
+        waiting, self._waiting = self._waiting, []
+        for row in [*pending, *waiting, *self._store.take_new()]:
+            needs = [sight.flavors.get(one.flavor) for one in row.nodes]
+            unknown = [one.flavor for one, need in zip(
+                row.nodes, needs, strict=True) if need is None]
+            if unknown and row.created_at > now - _NEW_FLAVOR_S:
+                self._waiting.append(row)
+                continue
+            if unknown:
+                ledger.reject(row, f'{unknown[0]} is no flavor of secondary '
+                              'instances')
+                continue
+            try:
+                asked = terms(row, [one for one in needs if one is not None],
+                              self._options.boot_s)
+            except TermsError as exc:
+                ledger.reject(row, str(exc))
+                continue
+            ledger.submit(Record(
+                row, Lease(row.uuid, asked, row.created_at),
+                self._options.boot_s,
+                [Node() for one in row.nodes for _ in range(one.number)]),
+                int(now))
+
+    def _withhold(self, ledger: Ledger, sight: Sight, now: float) -> None:
+        """Keep from leases what hosts cannot lend."""
+        self._shunned = {host: until for host, until in self._shunned.items()
+                         if until > now}
+        self._lendable.note(sight.hosts, now)
+        ledger.withhold(sight, self._lendable, self._shunned, int(now))
+
+    def _look_elsewhere(self, ledger: Ledger, sight: Sight, now: float
+                        ) -> None:
+        """Let who cannot begin on a host begin on another one."""
+        for record in list(ledger.records.values()):
+            if _is_untrusted(record, sight):
+                ledger.distrust(record, int(now))
+                continue
+            lease = record.lease
+            if lease.ahead and lease.home is None and not (
+                    ledger.are_there(lease.stay)):
+                ledger.scheduler.lost(lease, int(now))
+                continue
+            host = _refuses(record, sight)
+            if host is None:
+                continue
+            LOG.warning('Servers of lease %(lease)s cannot be booted on '
+                        '%(host)s; others are tried.', {
+                            'lease': record.uuid, 'host': host})
+            self._shunned[host] = now + _SHUNNED_S
+            ledger.withhold(sight, self._lendable, self._shunned, int(now))
+            ledger.scheduler.lost(lease, int(now))
+
+
+def _failures(record: Record, sight: Sight) -> Iterator[Failure]:
+    """Yield how servers of a lease of which none has run failed to boot."""
+    lease, stay = record.lease, record.lease.stay
+    if lease.state is State.ACTIVE and stay is not None and not any(
+            node.lived for node in record.nodes):
+        for number in range(len(record.nodes)):
+            failure = sight.failures.get(((record.uuid, number), Kind.BOOT))
+            if failure is not None and failure.last >= stay.begin:
+                yield failure
+
+
+def _refuses(record: Record, sight: Sight) -> str | None:
+    """Return the host on which a lease cannot begin, if there is one."""
+    return next((one.host for one in _failures(record, sight)
+                 if one.count >= _ATTEMPTS), None)
+
+
+def _is_untrusted(record: Record, sight: Sight) -> bool:
+    """Tell whether a lease cannot begin for want of its owner's trust."""
+    return any(UNTRUSTED in one.why for one in _failures(record, sight))
+
+
+class _Pass:
+    """What one look at the cloud leads to."""
+
+    def __init__(self, options: Options, ledger: Ledger, sight: Sight,
+                 estimates: Estimates, now: float) -> None:
+        self._options = options
+        self._ledger = ledger
+        self._scheduler = ledger.scheduler
+        self._sight = sight
+        self._estimates = estimates
+        self._now = now
+
+    # -- what is seen
+
+    def see(self, wishes: Mapping[str, Wish]) -> None:
+        """Take in what has happened, and let come true what was planned."""
+        labelled = seen.by_lease(self._sight)
+        ledger, now = self._ledger, int(self._now)
+        for record in ledger.records.values():
+            for kind, text in seen.take_in(record, self._sight,
+                                           labelled.get(record.uuid, ())):
+                ledger.tell(record, kind, text)
+        self._listen(wishes)
+        self._catch_up(now)
+        for record in list(ledger.records.values()):
+            self._see(record, now)
+
+    def _listen(self, wishes: Mapping[str, Wish]) -> None:
+        """Hear what owners want."""
+        now = int(self._now)
+        for record in self._ledger.records.values():
+            wish, lease = wishes.get(record.uuid), record.lease
+            if wish is None or lease.state in states.FINAL:
+                continue
+            if wish.wanted_end:
+                self._scheduler.cancel(lease, now)
+            elif wish.hold != record.heard:
+                record.heard = wish.hold
+                self._pause(record, wish.hold, now)
+
+    def _pause(self, record: Record, hold: bool, now: int) -> None:
+        if not hold:
+            self._scheduler.unpause(record.lease, now)
+            return
+        try:
+            self._scheduler.pause(record.lease, now)
+        except UnpausableError as exc:
+            self._ledger.tell(record, 'not-paused', str(exc))
+
+    def _catch_up(self, now: int) -> None:
+        """Let come true what was planned up to now, one thing at a time.
+
+        But nobody counts as saved whose saving has not even begun.
+        """
+        scheduler = self._scheduler
+        while (due := scheduler.next_time()) is not None and due <= now:
+            late = [record for record in self._ledger.records.values()
+                    if record.lease.state is State.SUSPENDING
+                    and record.lease.stay is not None
+                    and record.lease.stay.end <= due
+                    and not seen.is_saved(record, self._sight)]
+            for record in late:
+                stay = record.lease.stay
+                assert stay is not None
+                scheduler.overrun(record.lease, now + max(
+                    2, stay.end - stay.down))
+                self._ledger.tell(record, 'late', (
+                    'it is suspended later than planned'))
+            if not late:
+                scheduler.advance(due)
+        scheduler.advance(now)
+
+    def _see(self, record: Record, now: int) -> None:
+        lease, sight = record.lease, self._sight
+        if lease.state in (State.ACTIVE, State.SUSPENDING):
+            self._ledger.follow(record, now)
+        if lease.state is State.SUSPENDING and seen.is_off(record, sight):
+            self._scheduler.saved(lease, now)
+        elif lease.state is State.ACTIVE and seen.has_ended(record, sight):
+            self._scheduler.finish(lease, now)
+        elif lease.state in states.SAVED and all(
+                node.gone for node in record.nodes):
+            lease.reason = 'its servers have been deleted'
+            self._scheduler.cancel(lease, now)
+        for one in telling.of(record, self._now, self._options.notice):
+            self._ledger.tell(record, one.kind, one.text)
+
+    # -- what is due
+
+    def orders(self) -> list[Order]:
+        """Return the operations that are due, what frees hosts first."""
+        now, lead = self._now, self._options.lead
+        found = []
+        for record in self._ledger.records.values():
+            found += dues.orders(record, self._sight, self._ledger.hosts, now,
+                                 lead, self._expected(record))
+            found += dues.notices(record, self._sight, now, lead,
+                                  self._options.notice)
+        return sorted(found, key=lambda one: (
+            one.at, one.kind in (Kind.BOOT, Kind.RESUME)))
+
+    def _expected(self, record: Record) -> dict[Kind, float]:
+        memory_mb = max(one.need[1] for one in record.lease.terms.nodes)
+        return {kind: self._estimates.of(kind, memory_mb) for kind in Kind}

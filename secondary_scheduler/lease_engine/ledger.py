@@ -1,0 +1,293 @@
+"""All leases as they are now: the database's, and the scheduler's."""
+
+from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import json
+
+import numpy as np
+
+from secondary_scheduler.lease_api.db import models, plans, schedules
+from secondary_scheduler.lease_api.db.plans import Stretch
+from secondary_scheduler.lease_api.db.schedules import Change, Told
+from secondary_scheduler.lease_api.db.session import Database
+from secondary_scheduler.lease_api.db.store import Store
+from secondary_scheduler.lease_engine import capacity, planned, seen, telling
+from secondary_scheduler.lease_engine.estimates import Estimates
+from secondary_scheduler.lease_engine.records import (
+    Documents,
+    Node,
+    Record,
+    hosts_in,
+)
+from secondary_scheduler.lease_engine.values import RESOURCES, Sight
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.disks import Disks
+from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.kinds import Kind
+from secondary_scheduler.leases.lease import Lease, Stay
+from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.scheduler import Scheduler
+from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.states import HOLDING, State
+from secondary_scheduler.leases.table import Slot
+from secondary_scheduler.leases.types import NEVER, Ints
+
+#: By which factor rates have to change before leases are planned by others.
+_CHANGED = 1.2
+
+Row = tuple[models.Lease, str | None]
+
+
+class Ledger:
+    """The schedule in memory, which is that of the database after ``write``.
+
+    Its hosts are those that are seen and those that leases hold; nobody is
+    sent to one that is not seen.
+    """
+
+    def __init__(self, database: Database, settings: Settings, sight: Sight,
+                 estimates: Estimates, passes: int, now: int) -> None:
+        self._database = database
+        self._settings = settings
+        self._durations = estimates.fitted()
+        self._sight = sight
+        self._passes = passes
+        self._now = now
+        self.records: dict[str, Record] = {}
+        self._told: dict[str, list[Told]] = {}
+        self._rejected: list[Change] = []
+        self._held: set[str] = set()
+        self._written: dict[str, str] = {}
+        self._servers: dict[str, list[str]] = {}
+        self._plans: dict[str, list[Stretch]] = {}
+
+    # -- how it comes to be
+
+    @staticmethod
+    def servers_in(rows: Sequence[Row]) -> frozenset[str]:
+        """Return the servers that documents name."""
+        return frozenset(
+            node[0] for _, text in rows if text is not None
+            for node in json.loads(text)['nodes'] if node[0])
+
+    def restore(self, rows: Sequence[Row]) -> None:
+        """Take all leases that have a document."""
+        kept = [(row, text) for row, text in rows if text is not None]
+        self._make(sorted(set(self._sight.hosts).union(*(
+            hosts_in(text) for _, text in kept))))
+        for row, text in kept:
+            record = self._documents.read(row, text)
+            self.records[row.uuid] = record
+            self._written[row.uuid] = text
+            self._servers[row.uuid] = [one.uuid for one in row.servers]
+        self.scheduler.restore([
+            one.lease for one in self.records.values()
+            if one.lease.state not in states.FINAL])
+
+    def _make(self, hosts: list[str]) -> None:
+        known = self._sight.hosts
+        self.hosts = hosts
+        self._index = {name: index for index, name in enumerate(hosts)}
+        self.capacity: Ints = np.array(
+            [known[name].total if name in known else (0,) * len(RESOURCES)
+             for name in hosts],
+            dtype=np.int64).reshape(len(hosts), len(RESOURCES))
+        # Nova resumes a server where it was suspended, and its hosts fetch
+        # images by themselves.
+        durations = dataclasses.replace(self._durations, migration_rate=None)
+        self._documents = Documents(hosts, Disks(
+            1 if durations.shared else len(hosts)).operation)
+        self.scheduler = Scheduler(
+            Site(RESOURCES, self.capacity, memory='memory_mb'),
+            dataclasses.replace(self._settings, durations=durations,
+                                preparation=None),
+            self._now, notify=self._hear)
+        self._withheld = np.zeros_like(self.capacity)
+
+    def fits(self, sight: Sight, estimates: Estimates) -> bool:
+        """Tell whether it is still right for these hosts and durations."""
+        self._sight = sight
+        held = {name for name, one in self._index.items()
+                if name not in sight.hosts}
+        return (set(sight.hosts) | held == set(self.hosts)
+                and all(tuple(self.capacity[self._index[name]]) == host.total
+                        for name, host in sight.hosts.items())
+                and not any(self.capacity[self._index[name]].any()
+                            for name in held)
+                and _alike(self._durations, estimates.fitted()))
+
+    def servers(self) -> frozenset[str]:
+        """Return the servers of all leases."""
+        return frozenset(node.server for record in self.records.values()
+                         for node in record.nodes if node.server)
+
+    # -- what becomes of leases
+
+    def submit(self, record: Record, now: int) -> None:
+        """Let the scheduler take a new lease."""
+        self.records[record.uuid] = record
+        lease = record.lease
+        self.scheduler.submit(lease)
+        if lease.state is State.REJECTED and lease.terms.start is not None and (
+                lease.terms.start < now):
+            lease.reason = ('its servers take some time to boot: ask for a '
+                            f'start that is {record.boot_s} s ahead')
+        lease.price *= record.row.duration / lease.terms.duration
+
+    def reject(self, row: models.Lease, reason: str) -> None:
+        """Refuse a lease of which nothing can be made."""
+        self._rejected.append(Change(
+            row.uuid, None, {'state': State.REJECTED, 'reason': reason},
+            told=[Told(State.REJECTED, reason)]))
+
+    def distrust(self, record: Record, now: int) -> None:
+        """Pause a lease whose servers cannot be made in its owner's name.
+
+        One that was promised its time is tried further on.
+        """
+        if not record.first('untrusted'):
+            return
+        self.tell(record, 'trust-lost', (
+            'Keystone does not let servers be made in the name of its owner '
+            'any more; ask for another lease'))
+        if record.lease.terms.kind is Kind.BEST_EFFORT:
+            self.scheduler.lost(record.lease, now)
+            self.scheduler.pause(record.lease, now)
+            record.heard = True
+            self._held.add(record.uuid)
+
+    def tell(self, record: Record, kind: str, text: str = '') -> None:
+        """Let a lease's owner know something."""
+        self._told.setdefault(record.uuid, []).append(Told(kind, text))
+
+    def _hear(self, lease: Lease, before: State) -> None:
+        record = self.records[lease.id]
+        if lease.state in (State.SUSPENDING, State.RESUMING, State.ACTIVE):
+            record.said.clear()
+        if lease.state is State.SUSPENDING:
+            for node in record.nodes:
+                node.ran = False
+        elif lease.state is State.QUEUED and before in HOLDING:
+            # What its servers were about is lost.
+            for node in record.nodes:
+                node.ran = node.lived = node.gone = False
+
+    def are_there(self, stay: Stay | None) -> bool:
+        """Tell whether all hosts of a stay are seen."""
+        return stay is None or all(
+            self.hosts[host] in self._sight.hosts for host in stay.slot.hosts)
+
+    def follow(self, record: Record, now: int) -> None:
+        """Note that somebody has moved servers of a lease."""
+        stay = record.lease.stay
+        placed = seen.placed(record, self._index)
+        if stay is None or placed is None or (
+                placed == self._documents.placed(stay.vms)):
+            return
+        self.scheduler.moved(record.lease, self._documents.arrays(placed),
+                             now)
+        self.tell(record, 'moved', 'its servers have been moved')
+
+    def withhold(self, sight: Sight, lendable: capacity.Lendable,
+                 shunned: Collection[str], now: int) -> None:
+        """Keep from leases what hosts cannot lend."""
+        ours = frozenset(
+            node.server for record in self.records.values()
+            if record.lease.stay is not None for node in record.nodes
+            if node.server)
+        others = capacity.taken_by_others(sight, ours)
+        for host in shunned:
+            if host in self._index:
+                others[host] = self.capacity[self._index[host]].tolist()
+        found = capacity.withheld(
+            self.capacity, self.hosts, lendable, others,
+            self.scheduler.table.least() + self._withheld)
+        if (found == self._withheld).all():
+            return
+        self._withheld = found
+        kept = np.flatnonzero(found.any(axis=1))
+        self.scheduler.withhold([Slot(
+            now, NEVER, kept, found[kept].T, tenants=0)] if len(kept) else [],
+            now)
+
+    # -- what is kept
+
+    def write(self, now: int, store: Store, anyway: bool) -> None:
+        """Keep all that has changed.
+
+        :param anyway: look whether another engine is at work even if nothing
+            has changed.
+        :raises Overtaken: if another engine has written meanwhile.
+        """
+        changes, over = [*self._rejected], []
+        stretches: dict[str, list[Stretch]] = {}
+        for uuid, record in self.records.items():
+            change = self._change(record, now)
+            if change is not None:
+                changes.append(change)
+            if record.told in states.FINAL:
+                over.append(uuid)
+            found = planned.stretches(record, self.hosts)
+            if found != self._plans.get(uuid):
+                self._plans[uuid] = stretches[uuid] = found
+        if changes or anyway:
+            told = schedules.write(self._database, self._passes, changes, now)
+            self._passes += 1
+            for lease, event in told:
+                store.announce(lease, event)
+        plans.write(self._database, stretches)
+        for change in changes:
+            if change.document is not None:
+                self._written[change.uuid] = change.document
+        for uuid in over:
+            for kept in (self.records, self._written, self._servers,
+                         self._plans):
+                kept.pop(uuid, None)
+        self._told.clear()
+        self._rejected.clear()
+        self._held.clear()
+
+    def _shown(self, record: Record, now: int) -> str:
+        """Return the state as its owner sees it.
+
+        A lease is over once its servers are gone, and runs once they do, or
+        should.
+        """
+        lease = record.lease
+        if lease.state in states.FINAL and any(
+                node.server or (record.uuid, number) in self._sight.pending
+                for number, node in enumerate(record.nodes)):
+            return record.told
+        if lease.state is State.ACTIVE and now < record.boots_until and not (
+                seen.runs(record)):
+            return str(State.READY)
+        return str(lease.state)
+
+    def _change(self, record: Record, now: int) -> Change | None:
+        lease = record.lease
+        told = self._told.get(record.uuid, [])
+        values: dict[str, object] = {}
+        if record.uuid in self._held:
+            values['hold'] = True
+        shown = self._shown(record, now)
+        if shown != record.told:
+            record.told = shown
+            values |= {'state': shown, 'reason': lease.reason,
+                       'price': lease.price}
+            told = [*told, Told(shown, telling.state(record))]
+        servers = [node.server for node in record.nodes if node.server]
+        same = servers == self._servers.get(record.uuid, [])
+        self._servers[record.uuid] = servers
+        text = self._documents.write(record)
+        if not (values or told) and same and (
+                text == self._written.get(record.uuid)):
+            return None
+        return Change(record.uuid, text, values, None if same else servers,
+                      told)
+
+
+def _alike(one: Durations, other: Durations) -> bool:
+    """Tell whether leases would be planned much the same by two models."""
+    return all(
+        1 / _CHANGED < getattr(one, rate) / getattr(other, rate) < _CHANGED
+        for rate in ('suspend_rate', 'resume_rate'))

@@ -1,0 +1,27 @@
+"""An engine, made as the configuration says."""
+
+import socket
+import time
+
+from oslo_config import cfg
+
+from secondary_scheduler.lease_api import events
+from secondary_scheduler.lease_api.db.session import Database
+from secondary_scheduler.lease_api.db.store import Store
+from secondary_scheduler.lease_engine.engine import Engine, Options
+from secondary_scheduler.lease_engine.values import Cloud
+from secondary_scheduler.leases import settings
+
+
+def engine(conf: cfg.ConfigOpts, cloud: Cloud) -> Engine:
+    """Return an engine for the leases of the configured database."""
+    options = conf.secondary_leases
+    database = Database(conf)
+    announce = events.announcer(
+        conf, f'secondary-lease-engine.{socket.gethostname()}')
+    return Engine(
+        database, Store(database, announce), cloud, Options(
+            settings.from_options(options), boot_s=options.boot_time,
+            lead=options.order_lead, notice=options.notice,
+            window=options.capacity_window, risk=options.capacity_risk),
+        time.time)

@@ -1,0 +1,204 @@
+"""What the engine knows of a lease, and the document in which it is kept."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import json
+import typing
+
+import numpy as np
+
+from secondary_scheduler.lease_api.db import models
+from secondary_scheduler.lease_engine.values import Amounts, Build
+from secondary_scheduler.leases import mapping
+from secondary_scheduler.leases.lease import Lease, NodeSet, Stay, Terms
+from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.types import Ints
+
+#: Disk operations of a stay, from where its VMs are, its start and its end.
+Operate = Callable[[tuple[Ints, ...], int, int], typing.Any]
+
+
+@dataclasses.dataclass
+class Node:
+    """One server of a lease.
+
+    ``server`` is its UUID once it is known, ``host`` where it is.  ``ran``
+    tells that it has run since it was to run last, ``lived`` that it has run
+    at all, and ``gone`` that it has been deleted since, by its owner.
+    """
+
+    server: str | None = None
+    host: str | None = None
+    ran: bool = False
+    lived: bool = False
+    gone: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Record:
+    """A lease as the database has it, as the scheduler has it, its servers.
+
+    ``boot_s`` of its time is what its servers take to boot.  ``told`` is the
+    state that its owner was told last, ``heard`` which of the owner's wishes
+    was heard, and ``said`` what has been said of its present stay.
+    """
+
+    row: models.Lease
+    lease: Lease
+    boot_s: int
+    nodes: list[Node]
+    told: str = State.PENDING
+    heard: bool = False
+    said: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def uuid(self) -> str:
+        """The lease's UUID."""
+        return self.lease.id
+
+    def first(self, what: str) -> bool:
+        """Tell whether something is to be said, which is said once a stay."""
+        if what in self.said:
+            return False
+        self.said.add(what)
+        return True
+
+    @property
+    def boots_until(self) -> int:
+        """Until when its servers may boot, in its first stay."""
+        stay = self.lease.stay
+        if stay is None or self.lease.resumes or self.lease.home is not None:
+            return 0
+        return stay.begin + self.boot_s
+
+    def sets(self) -> Iterator[tuple[int, int]]:
+        """Yield of each node the number of its set, and its own."""
+        number = 0
+        for index, count in enumerate(self.lease.terms.numbers):
+            for _ in range(count):
+                yield index, number
+                number += 1
+
+    def build(self, set_: int, number: int) -> Build:
+        """Return of what a node is to be made."""
+        row, of = self.row, self.row.nodes[set_]
+        name = row.name or f'lease-{row.uuid[:8]}'
+        return Build(f'{name}-{number}', row.project_id, row.user_id,
+                     row.trust_id, of.flavor, of.image, of.network,
+                     of.key_name)
+
+
+def terms(row: models.Lease, needs: Sequence[Amounts], boot_s: int) -> Terms:
+    """Return what the scheduler is asked for on behalf of an owner.
+
+    Hosts are held while servers boot: so much sooner does a start begin, and
+    so much longer does it all last.
+    """
+    start = row.start if row.start is None else row.start - boot_s
+    return Terms(
+        tuple(NodeSet(one.number, need)
+              for one, need in zip(row.nodes, needs, strict=True)),
+        row.duration + boot_s, start, row.deadline, row.preemptible,
+        row.immediate, user=row.project_id, max_rate=row.max_rate)
+
+
+class Documents:
+    """Writes records as JSON, and reads them.
+
+    Hosts are named in it, since their numbers change with the site.
+    """
+
+    def __init__(self, hosts: Sequence[str], operate: Operate) -> None:
+        self._hosts = hosts
+        self._index = {name: index for index, name in enumerate(hosts)}
+        self._operate = operate
+
+    def write(self, record: Record) -> str:
+        """Return the document of a record."""
+        lease = record.lease
+        plain = {name: getattr(lease, name) for name in _PLAIN}
+        return json.dumps({
+            **plain, 'state': str(lease.state),
+            'terms': _write_terms(lease.terms),
+            'stay': lease.stay and self._write_stay(lease.stay),
+            'later': lease.later and self._write_stay(lease.later),
+            'home': lease.home and self.placed(lease.home),
+            'boot_s': record.boot_s, 'told': record.told,
+            'heard': record.heard, 'said': sorted(record.said),
+            'nodes': [dataclasses.astuple(one) for one in record.nodes],
+        }, separators=(',', ':'))
+
+    def read(self, row: models.Lease, text: str) -> Record:
+        """Return the record of a document."""
+        said = json.loads(text)
+        lease = Lease(row.uuid, _read_terms(said['terms']),
+                      state=State(said['state']),
+                      **{name: said[name] for name in _PLAIN})
+        for name in ('stay', 'later'):
+            if said[name]:
+                setattr(lease, name, self._read_stay(lease.terms,
+                                                     said[name]))
+        if said['home']:
+            lease.home = self.arrays(said['home'])
+        if lease.stay is not None:
+            lease.hosts = lease.stay.slot.hosts
+        return Record(row, lease, said['boot_s'],
+                      [Node(*one) for one in said['nodes']], said['told'],
+                      said['heard'], set(said['said']))
+
+    def placed(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
+        """Return how many VMs of each node set are on which hosts."""
+        return [{self._hosts[host]: int(count[host])
+                 for host in np.flatnonzero(count)} for count in vms]
+
+    def arrays(self, placed: Sequence[Mapping[str, int]]
+               ) -> tuple[Ints, ...]:
+        """Return the same as arrays of shape (hosts,)."""
+        found = []
+        for one in placed:
+            vms = np.zeros(len(self._hosts), dtype=np.int64)
+            for host, count in one.items():
+                vms[self._index[host]] = count
+            found.append(vms)
+        return tuple(found)
+
+    def _write_stay(self, stay: Stay) -> dict[str, typing.Any]:
+        return {**{name: getattr(stay, name) for name in _TIMES},
+                'vms': self.placed(stay.vms),
+                'operations': [(one.start, one.end)
+                               for one in stay.operations]}
+
+    def _read_stay(self, wanted: Terms, said: Mapping[str, typing.Any]
+                   ) -> Stay:
+        vms = self.arrays(said['vms'])
+        return Stay(
+            **{name: said[name] for name in _TIMES}, vms=vms,
+            slot=mapping.slot(wanted.nodes, vms, said['begin'], said['end']),
+            operations=tuple(self._operate(vms, *times)
+                             for times in said['operations']))
+
+
+def hosts_in(text: str) -> set[str]:
+    """Return the hosts that a document names."""
+    said = json.loads(text)
+    stays = [one['vms'] for one in (said['stay'], said['later']) if one]
+    return {host for placed in [*stays, said['home'] or []]
+            for one in placed for host in one}
+
+
+_PLAIN = ('submitted', 'number', 'started', 'ended', 'served', 'suspends',
+          'resumes', 'requeues', 'saved_at', 'suspended_s', 'paused',
+          'reason', 'price')
+_TIMES = ('begin', 'up', 'down', 'end', 'saves', 'loses')
+
+
+def _write_terms(wanted: Terms) -> dict[str, typing.Any]:
+    said = {field.name: getattr(wanted, field.name)
+            for field in dataclasses.fields(wanted)}
+    return {**said, 'nodes': [(one.number, one.need)
+                              for one in wanted.nodes]}
+
+
+def _read_terms(said: Mapping[str, typing.Any]) -> Terms:
+    return Terms(**{**said, 'nodes': tuple(
+        NodeSet(number, tuple(need)) for number, need in said['nodes'])})

@@ -1,0 +1,112 @@
+"""What is seen of the servers of a lease, taken into its record."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from secondary_scheduler.lease_engine.records import Record
+from secondary_scheduler.lease_engine.values import (
+    OFF,
+    RUNNING,
+    Server,
+    Sight,
+)
+from secondary_scheduler.leases.states import HOLDING, SAVED as SUSPENDED
+from secondary_scheduler.leases.states import State
+
+_ALIVE = HOLDING | SUSPENDED | {State.SUSPENDING}
+
+
+def by_lease(sight: Sight) -> dict[str, list[Server]]:
+    """Return the servers that say to belong to a lease, by its UUID."""
+    found = defaultdict(list)
+    for server in sight.servers.values():
+        if server.lease:
+            found[server.lease].append(server)
+    return found
+
+
+def take_in(record: Record, sight: Sight, labelled: Sequence[Server]
+            ) -> Iterator[tuple[str, str]]:
+    """Note what has become of a lease's servers; yield what is to be said.
+
+    That is the kind of an event, and its text.
+    """
+    state = record.lease.state
+    for number, node in enumerate(record.nodes):
+        if node.server is None or node.server in sight.servers or (
+                (record.uuid, number) in sight.pending and not node.lived):
+            continue
+        if node.lived and state in _ALIVE:
+            node.gone = True
+            yield 'server-deleted', f'server {node.server} has been deleted'
+        node.server, node.host, node.ran = None, None, False
+    _adopt(record, labelled)
+    for node in record.nodes:
+        server = sight.servers.get(node.server or '')
+        if server is None:
+            continue
+        node.host = server.host or node.host
+        if state in HOLDING and server.status == RUNNING and not server.busy:
+            node.ran = node.lived = True
+        elif node.lived and server.status == 'ERROR' and record.first(
+                f'error {server.uuid}'):
+            yield 'server-failed', (f'server {server.uuid} is in ERROR; a '
+                                    'hard reboot may help')
+
+
+def _adopt(record: Record, labelled: Sequence[Server]) -> None:
+    """Find the servers of nodes by their labels.
+
+    A label is the owner's to write: it counts within the lease's project, and
+    for a node whose server is not known yet.
+    """
+    known = {node.server for node in record.nodes}
+    for server in labelled:
+        if (server.node is not None and server.node < len(record.nodes)
+                and server.project == record.row.project_id
+                and server.uuid not in known
+                and record.nodes[server.node].server is None):
+            record.nodes[server.node].server = server.uuid
+
+
+def is_off(record: Record, sight: Sight) -> bool:
+    """Tell whether no server of a lease holds anything but its place."""
+    return all(server.status in OFF and not server.busy
+               for server in _servers(record, sight))
+
+
+def is_saved(record: Record, sight: Sight) -> bool:
+    """Tell whether all servers of a lease are suspended, or about to be."""
+    return all(server.status in OFF or server.busy
+               for server in _servers(record, sight))
+
+
+def runs(record: Record) -> bool:
+    """Tell whether all servers of a lease that there should be do run."""
+    return all(node.ran or node.gone for node in record.nodes)
+
+
+def has_ended(record: Record, sight: Sight) -> bool:
+    """Tell whether all have shut themselves down, or have been deleted."""
+    return all(node.lived for node in record.nodes) and all(
+        server.status == 'SHUTOFF' and not (server.busy or server.preempted)
+        for server in _servers(record, sight))
+
+
+def placed(record: Record, hosts: Mapping[str, int]
+           ) -> list[dict[str, int]] | None:
+    """Return how many of each node set are where, if all is known."""
+    found: list[dict[str, int]] = [{} for _ in record.lease.terms.nodes]
+    for index, number in record.sets():
+        host = record.nodes[number].host
+        if host is None or host not in hosts:
+            return None
+        found[index][host] = found[index].get(host, 0) + 1
+    return found
+
+
+def _servers(record: Record, sight: Sight) -> Iterator[Server]:
+    for node in record.nodes:
+        server = sight.servers.get(node.server or '')
+        if server is not None:
+            yield server

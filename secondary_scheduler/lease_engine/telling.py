@@ -1,0 +1,74 @@
+"""What the owner of a lease is told, and when."""
+
+from collections.abc import Iterator
+import datetime
+
+from secondary_scheduler.lease_api.db.schedules import Told
+from secondary_scheduler.lease_engine import seen
+from secondary_scheduler.lease_engine.records import Record
+from secondary_scheduler.leases import states
+from secondary_scheduler.leases.kinds import Kind
+from secondary_scheduler.leases.states import State
+
+#: Seconds after its start from which on a reservation is late.
+_LATE_S = 3
+
+
+def moment(seconds: float) -> str:
+    """Return a time as ISO 8601, UTC."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(
+        '%Y-%m-%dT%H:%M:%SZ')
+
+
+def state(record: Record) -> str:
+    """Return what there is to say of the state that a lease has entered."""
+    lease, stay = record.lease, record.lease.stay
+    if lease.reason:
+        return lease.reason
+    if stay is None:
+        return ''
+    if lease.ahead:
+        return f'from {moment(max(stay.begin, record.boots_until))} on'
+    if lease.state is State.SUSPENDING:
+        return f'until about {moment(stay.end)}'
+    if lease.state in states.HOLDING:
+        return (f'until {moment(stay.down)}'
+                + (', when it gives way' if stay.saves or stay.loses else ''))
+    return ''
+
+
+def is_to_give_way(record: Record, now: float, notice: float) -> bool:
+    """Tell whether a lease will have to give way within ``notice`` s."""
+    stay = record.lease.stay
+    return (stay is not None and record.lease.state is State.ACTIVE
+            and (stay.saves or stay.loses) and stay.down <= now + notice)
+
+
+def of(record: Record, now: float, notice: float) -> Iterator[Told]:
+    """Yield what is to be said of a lease now, each thing once a stay."""
+    lease, stay = record.lease, record.lease.stay
+    if stay is None:
+        return
+    start = lease.terms.start
+    due = None if start is None or lease.terms.kind is not Kind.RESERVATION \
+        else start + record.boot_s
+    if lease.state is State.ACTIVE and seen.runs(record):
+        if record.first('runs'):
+            yield Told('running', f'all {len(record.nodes)} servers run'
+                       + ('' if due is None else
+                          f', {now - due:+.1f} s from its start'))
+    elif due is not None and now > due + _LATE_S and (
+            lease.ahead or lease.state is State.ACTIVE):
+        if record.first('late'):
+            yield Told('late', 'not all of its servers run, '
+                       f'{now - due:.0f} s after its start')
+    if is_to_give_way(record, now, notice) and record.first(f'notice {stay.down}'):
+        yield Told('preemption-notice', 'it gives way at '
+                   f'{moment(stay.down)}')
+    deadline = lease.terms.deadline
+    if (deadline is not None and due is None
+            and (lease.later or stay).down > deadline
+            and record.first('missed')):
+        yield Told('late', 'it will be over at '
+                   f'{moment((lease.later or stay).down)}, after its '
+                   'deadline')

@@ -1,0 +1,167 @@
+"""What the engine sees of a cloud, and what it asks of it.
+
+Times are seconds since 1970.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import enum
+import typing
+
+#: What a server takes and a host has, in this order.
+RESOURCES = ('vcpus', 'memory_mb', 'disk_gb', 'slots')
+Amounts = tuple[int, int, int, int]
+
+RUNNING = 'ACTIVE'
+SAVED = 'SUSPENDED'
+#: It holds nothing of a host but its place.
+OFF = frozenset({SAVED, 'SHUTOFF', 'SHELVED', 'SHELVED_OFFLOADED', 'ERROR'})
+
+
+class Kind(enum.StrEnum):
+    """An operation on one server of a lease."""
+
+    BOOT = 'boot'
+    SUSPEND = 'suspend'
+    RESUME = 'resume'
+    DELETE = 'delete'
+    NOTICE = 'notice'
+
+
+#: What a failure says where the owner trusts us no longer.
+UNTRUSTED = 'the trust of its owner is lost'
+
+class CloudDown(Exception):
+    """The cloud cannot be asked at the moment."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A secondary as Nova shows it; ``status`` in the API's words.
+
+    ``lease`` is the UUID of the lease that it says to belong to, and ``node``
+    its number there, None if it says none; ``busy`` tells that somebody works
+    on it, ``preempted`` that it gave way to a primary; ``notice`` is when it
+    was told that it will have to give way.
+    """
+
+    uuid: str
+    project: str
+    host: str | None
+    status: str
+    need: Amounts
+    lease: str = ''
+    node: int | None = None
+    busy: bool = False
+    preempted: bool = False
+    notice: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A host on which leases may run.
+
+    ``total`` is what it has for secondaries, ``lendable`` what its agent lets
+    them have now, those that are there included.
+    """
+
+    name: str
+    total: Amounts
+    lendable: Amounts
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """How often an operation has failed lately, and when it did so last.
+
+    ``host`` is where that was, ``why`` what it has said.
+    """
+
+    count: int
+    last: float
+    host: str | None = None
+    why: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Took:
+    """An operation that has succeeded: how long it took, in seconds."""
+
+    kind: Kind
+    memory_mb: int
+    seconds: float
+
+
+#: A server of a lease: the lease's UUID, and the number of the node.
+Place = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """The cloud at one time.
+
+    ``flavors`` is what a server of each secondary flavor takes, by name and
+    by id.  ``pending`` is where an operation that was ordered has not ended;
+    ``failures`` where some have failed since one has succeeded, by place and
+    kind.
+    """
+
+    servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
+    hosts: Mapping[str, Host] = dataclasses.field(default_factory=dict)
+    flavors: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    pending: frozenset[Place] = frozenset()
+    failures: Mapping[tuple[Place, Kind], Failure] = dataclasses.field(
+        default_factory=dict)
+    took: Sequence[Took] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """Of what a server is to be made, in whose name."""
+
+    name: str
+    project: str
+    user: str
+    trust: str | None
+    flavor: str
+    image: str | None
+    network: str | None
+    key_name: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """An operation to be carried out from a time on.
+
+    ``host`` is where the server is or is to be.  It is of no use any more
+    after ``until``.  ``expected`` is how long it is expected to take.  A
+    notice says ``text``.
+    """
+
+    kind: Kind
+    place: Place
+    project: str
+    host: str | None
+    at: float
+    until: float
+    server: str | None = None
+    build: Build | None = None
+    expected: float = 0.0
+    text: str = ''
+
+
+class Cloud(typing.Protocol):
+    """Where leases run."""
+
+    def look(self, known: Collection[str]) -> Sight:
+        """Return what there is now.
+
+        :param known: UUIDs of servers that are missed if they are not shown.
+        :raises CloudDown: if nobody answers.
+        """
+
+    def order(self, orders: Sequence[Order]) -> None:
+        """Have operations carried out; their outcome is seen later.
+
+        :raises CloudDown: if they cannot be ordered; none of them is then.
+        """

@@ -1,0 +1,129 @@
+"""The actions that make servers of leases, and delete them."""
+
+import time
+from typing import Any
+
+from oslo_log import log
+
+from secondary_scheduler.lease_engine.values import UNTRUSTED, Kind
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import actions, poller, snapshot
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher.settings import CONF
+
+LOG = log.getLogger(__name__)
+
+#: Seconds until a host that refused is asked again, and for how long it is.
+_PAUSE_S, _INSIST_S = 1.0, 20.0
+
+
+class _LeaseAction(actions.SecondaryAction):
+    """What concerns the server of a node, whether or not there is one."""
+
+    def pre_condition(self) -> None:
+        """Wait until its time has come."""
+        self._await_turn()
+
+    def revert(self) -> None:
+        """Do nothing: the schedule sees to what is left."""
+
+
+class Boot(_LeaseAction):
+    """Make the server of a lease's node on its host, unless there is one."""
+
+    KIND = Kind.BOOT    # type: ignore[assignment]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the input parameters; the resource is the lease."""
+        found = super().schema
+        found['properties'] |= {
+            'node': {'type': 'integer'}, 'project': {'type': 'string'},
+            'trust': {'type': 'string'}, 'build': {'type': 'object'}}
+        found['required'] = ['resource_id', 'node', 'project', 'target',
+                             'build']
+        return found
+
+    def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
+        """Insist for a while: an agent may close its host for a moment."""
+        until = time.time() + _INSIST_S
+        while True:
+            server = self._attempt(cloud)
+            if server.status != 'ERROR':
+                return server
+            why = cloud.fault(server.uuid)
+            self._remove(cloud, server.uuid)
+            if time.time() > until:
+                self._fail(why)
+            LOG.info('%(target)s does not take lease %(lease)s yet: %(why)s',
+                     {'target': self.target, 'lease': self.uuid, 'why': why})
+            time.sleep(_PAUSE_S)
+
+    def _attempt(self, cloud: clouds.Cloud) -> snapshot.Server:
+        parameters = self.input_parameters
+        node = parameters['node']
+        there = cloud.labelled(parameters['project'], self.uuid, node)
+        if there:
+            uuid = there[0].uuid
+        else:
+            try:
+                uuid = clouds.as_owner(parameters.get('trust')).create(
+                    parameters['build'],
+                    {vocabulary.LEASE_METADATA: self.uuid,
+                     snapshot.NODE: str(node)},
+                    {vocabulary.LEASE_HINT: self.uuid,
+                     vocabulary.HOST_HINT: str(self.target)})
+            except clouds.Untrusted as exc:
+                self._fail(f'{UNTRUSTED}: {exc}')
+        return actions.wait_for(
+            uuid, lambda server: (server.task_state is None
+                                  and server.status != 'BUILD'),
+            CONF.secondary_watcher.operation_timeout)
+
+    def _remove(self, cloud: clouds.Cloud, uuid: str) -> None:
+        cloud.delete(uuid)
+        try:
+            actions.wait_for(uuid, lambda server: False,
+                             CONF.secondary_watcher.operation_timeout)
+        except poller.Gone:
+            pass
+
+
+class Delete(_LeaseAction):
+    """Delete a server of a lease that is over."""
+
+    KIND = Kind.DELETE  # type: ignore[assignment]
+
+    def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
+        """Delete it, and wait until it is gone, which ends in ``Gone``."""
+        cloud.delete(self.uuid)
+        return actions.wait_for(self.uuid, lambda server: False,
+                                CONF.secondary_watcher.operation_timeout)
+
+
+class Notice(_LeaseAction):
+    """Tell a server of a lease, by its metadata, when it has to give way."""
+
+    KIND = Kind.NOTICE  # type: ignore[assignment]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the input parameters."""
+        found = super().schema
+        found['properties']['text'] = {'type': 'string'}
+        found['required'] = ['resource_id', 'text']
+        return found
+
+    def execute(self) -> bool:
+        """Set the metadata item.
+
+        :raises ActionExecutionFailure: if Nova does not.
+        """
+        try:
+            clouds.shared().set_metadata(
+                self.uuid, snapshot.NOTICE, self.input_parameters['text'])
+        except clouds.NotFound:
+            return True
+        except clouds.CloudError as exc:
+            self._fail(str(exc))
+        return True

@@ -1,0 +1,98 @@
+"""The cloud on which leases run: what is seen, and what has it changed."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from watcher.common import exception as watcher_exception
+
+from secondary_scheduler.lease_engine.values import (
+    CloudDown,
+    Host,
+    Order,
+    Server,
+    Sight,
+)
+from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import observer as observers
+from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher import snapshot as snapshots
+from secondary_scheduler.watcher.lease_history import LeaseHistory
+
+
+class LeaseCloud:
+    """``lease_engine.values.Cloud`` through Nova, Placement and Watcher.
+
+    Leases run on the hosts of the ``switches`` that are on and say so.
+    """
+
+    def __init__(self, seen: observers.Observer, history: LeaseHistory
+                 ) -> None:
+        self._seen = seen
+        self._history = history
+        self.switches: list[histories.Switch] = []
+
+    def look(self, known: Collection[str]) -> Sight:
+        """Return what there is now.
+
+        :raises CloudDown: if Nova or Placement does not answer.
+        """
+        seen = self._seen
+        if seen.snapshot.hosts_time is None:
+            raise CloudDown('the collector has not looked at the cloud yet')
+        # Before the servers: what ends in between is seen with the next look.
+        pending = self._history.pending()
+        failures, took = self._history.ended()
+        try:
+            if (known or pending) and not seen.in_batch:
+                seen.refresh_servers()
+            servers = dict(seen.snapshot.servers)
+            cloud = seen.connect()
+            servers |= clouds.look_up(cloud, sorted(
+                set(known) - servers.keys()))
+            sizes = cloud.sizes()
+        except clouds.CloudError as exc:
+            raise CloudDown(str(exc)) from exc
+        return Sight(
+            {uuid: _server(one) for uuid, one in servers.items()},
+            self._hosts(), {name: (*size, 1) for name, size in sizes.items()},
+            pending, failures, tuple(took))
+
+    def _hosts(self) -> dict[str, Host]:
+        snapshot = self._seen.snapshot
+        inside: frozenset[str] = frozenset().union(*(
+            scopes.resolve(one.scope, snapshot.places).hosts
+            for one in self.switches))
+        return {
+            name: Host(name, _amounts(host, host.total), _amounts(host, {
+                of: total - host.reserved.get(of, 0)
+                for of, total in host.total.items()}))
+            for name, host in snapshot.hosts.items()
+            if name in inside and host.up and host.total
+            and not (host.disabled or host.switched_off)}
+
+    def order(self, orders: Sequence[Order]) -> None:
+        """Have operations carried out.
+
+        :raises CloudDown: if that cannot be asked for.
+        """
+        try:
+            self._history.order(orders, self.switches[0].uuid)
+        except (RuntimeError, watcher_exception.WatcherException) as exc:
+            raise CloudDown(str(exc)) from exc
+
+
+def _amounts(host: snapshots.ComputeHost, of: Any
+             ) -> tuple[int, int, int, int]:
+    return tuple(       # type: ignore[return-value]
+        int(of.get(name, 0)) for name in vocabulary.RESOURCE_CLASSES)
+
+
+def _server(one: snapshots.Server) -> Server:
+    lease, node = snapshots.node_of(one.metadata) or ('', None)
+    return Server(
+        one.uuid, one.project, one.host, one.status,
+        (one.vcpus, one.memory_mb, one.disk_gb, 1), lease, node,
+        busy=one.state is cluster.State.BUSY, preempted=one.preempted,
+        notice=one.metadata.get(snapshots.NOTICE, ''))

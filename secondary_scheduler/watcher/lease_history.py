@@ -1,0 +1,154 @@
+"""What Watcher's database says of the operations on servers of leases."""
+
+from collections.abc import Iterable, Sequence
+import datetime
+import re
+from typing import Any
+
+from oslo_log import log
+from oslo_utils import timeutils
+from watcher import objects
+from watcher.applier import rpcapi
+from watcher.common import context
+from watcher.common import utils
+
+from secondary_scheduler.lease_engine.values import (
+    Failure,
+    Kind,
+    Order,
+    Place,
+    Took,
+)
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import leader, perprocess, stages
+
+LOG = log.getLogger(__name__)
+
+#: Seconds for which a failure counts, and how many operations are looked at.
+_REMEMBERED_S, _LATEST = 3600, 500
+#: Operations of one plan: Watcher's applier has a thread for each of a few.
+_TOGETHER = 8
+_UNFINISHED = ('PENDING', 'ONGOING')
+_KINDS = {histories.PREFIX + kind.value: kind for kind in Kind}
+_TOOK = re.compile(r'Took (\d+\.\d+) s .* for (\d+) MiB')
+
+
+def place(action: Any) -> Place | None:
+    """Return which server of which lease an action is about."""
+    lease, _, node = (action.input_parameters or {}).get(
+        'place', '').partition(':')
+    return (lease, int(node)) if node else None
+
+
+class LeaseHistory:
+    """Reads actions on servers of leases, and has such carried out."""
+
+    def __init__(self, history: histories.History) -> None:
+        self._history = history
+        self._applier = perprocess.PerProcess(rpcapi.ApplierAPI)
+
+    @staticmethod
+    def _context() -> Any:
+        return context.make_context(is_admin=True)
+
+    def _actions(self, **filters: Any) -> list[Any]:
+        """Return actions of leases, the newest first."""
+        return [action for action in objects.Action.list(
+                    self._context(), limit=_LATEST, sort_key='id',
+                    sort_dir='desc', filters=filters, eager=True)
+                if action.action_type in _KINDS and place(action)]
+
+    def pending(self) -> frozenset[Place]:
+        """Return where an operation that was ordered has not ended."""
+        return frozenset(
+            found for action in self._actions(state__in=_UNFINISHED)
+            if action.action_plan.state in _UNFINISHED
+            and (found := place(action)) is not None)
+
+    def ended(self) -> tuple[dict[tuple[Place, Kind], Failure], list[Took]]:
+        """Return what has failed since it has succeeded, and what took how
+        long, the oldest first.
+        """
+        since = timeutils.utcnow() - datetime.timedelta(seconds=_REMEMBERED_S)
+        failures: dict[tuple[Place, Kind], Failure] = {}
+        took = []
+        for action in reversed(self._actions(
+                state__in=('SUCCEEDED', 'FAILED', 'SKIPPED'),
+                updated_at__gt=since)):
+            kind, where = _KINDS[action.action_type], place(action)
+            assert where is not None
+            if action.state == 'SUCCEEDED':
+                failures.pop((where, kind), None)
+                said = _TOOK.match(action.status_message or '')
+                if said:
+                    took.append(Took(kind, int(said[2]), float(said[1])))
+                continue
+            before = failures.get((where, kind))
+            failures[where, kind] = Failure(
+                1 + (before.count if before else 0),
+                timeutils.normalize_time(action.updated_at).replace(
+                    tzinfo=datetime.UTC).timestamp(),
+                action.input_parameters.get('target'),
+                action.status_message or '')
+        return failures, took
+
+    def order(self, orders: Sequence[Order], switch: str) -> None:
+        """Have operations carried out, as plans of the switch's audit.
+
+        They are not an audit's of their own: what is due on a second cannot
+        wait for one.  Whoever is worked on by another plan is left out, and
+        ordered again if that is still needed then.
+        """
+        ctx = self._context()
+        audit = objects.Audit.get_by_uuid(ctx, switch, eager=True)
+        with leader.shared().claiming():
+            busy = self._history.locks().busy_instances
+            free = [one for one in orders if one.server not in busy]
+            plans = [self._plan(ctx, audit, free[first:first + _TOGETHER])
+                     for first in range(0, len(free), _TOGETHER)]
+        for plan in plans:
+            self._applier().launch_action_plan(ctx, plan)
+
+    @staticmethod
+    def _plan(ctx: Any, audit: Any, orders: Iterable[Order]) -> str:
+        plan = objects.ActionPlan(
+            ctx, uuid=utils.generate_uuid(), audit_id=audit.id,
+            strategy_id=audit.strategy_id, global_efficacy=[],
+            # As one that an operator has started: the audit's next run
+            # cancels those that nobody has.
+            state=objects.action_plan.State.PENDING)
+        plan.create()
+        for number, one in enumerate(orders):
+            own = utils.generate_uuid()
+            objects.Action(
+                ctx, uuid=own, action_plan_id=plan.id, parents=[],
+                action_type=histories.PREFIX + one.kind.value,
+                input_parameters=parameters(one, number, plan.uuid, own)
+                ).create()
+        stages.mark(plan.uuid, stages.PLAN_CREATED)
+        return str(plan.uuid)
+
+
+def parameters(order: Order, number: int, batch: str, own: str
+               ) -> dict[str, Any]:
+    """Return an action's parameters; Watcher takes none that are None."""
+    lease, node = order.place
+    found = {
+        'resource_id': order.server or lease, 'operation_id': number,
+        'lease': f'{order.project}:{lease}', 'place': f'{lease}:{node}',
+        'request': histories.LEASES, 'batch': batch, 'action': own,
+        'not_before': order.at, 'not_after': order.until,
+        'expected': round(order.expected, 2)}
+    if order.build is not None:
+        of = order.build
+        found |= {'node': node, 'project': of.project, 'target': order.host,
+                  'trust': of.trust, 'build': {
+                      'name': of.name, 'flavor': of.flavor, 'image': of.image,
+                      'network': of.network, 'key_name': of.key_name}}
+    else:
+        found['source'] = order.host
+        if order.kind is Kind.RESUME:
+            found['target'] = order.host
+    if order.text:
+        found['text'] = order.text
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,79 @@
+"""The leader's thread that runs leases, where an audit says so."""
+
+import threading
+import time
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import leader, observer
+
+LOG = log.getLogger(__name__)
+
+
+class LeaseRunner:
+    """Does a pass every few seconds while this decision engine leads.
+
+    What it needs beyond that is loaded when the first audit wants leases:
+    the extra ``lease-engine`` brings it.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, seen: observer.Observer,
+                 coordination: leader.Coordination) -> None:
+        self._conf: Any = conf
+        self._seen = seen
+        self._coordination = coordination
+        self._made: tuple[Any, Any] | None = None
+        self._trouble = ''
+
+    def start(self) -> None:
+        """Run for the rest of the process's life."""
+        threading.Thread(target=self._run, daemon=True,
+                         name='secondary-leases').start()
+
+    def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            self.tick()
+            left = self._conf.secondary_leases.engine_interval - (
+                time.monotonic() - began)
+            time.sleep(max(0.1, left))
+
+    def tick(self) -> None:
+        """Do a pass, if leases are to be run and it is ours to run them."""
+        try:
+            switches = [one for one in self._seen.history.switches()
+                        if one.on and one.leases]
+            if switches and self._coordination.am_i_leader():
+                self._pass(switches)
+            elif self._made is not None:
+                # Whoever goes on with them will have changed much.
+                self._made[0].forget()
+            self._trouble = ''
+        except Exception as exc:
+            self._tell(exc)
+
+    def _tell(self, exc: Exception) -> None:
+        """Log a problem; one that is expected, in one line and once."""
+        why = f'{type(exc).__name__}: {exc}'
+        if type(exc).__name__ not in ('CloudDown', 'Overtaken'):
+            LOG.exception('Running leases met a problem.')
+        elif why != self._trouble:
+            LOG.warning('Leases wait: %s', why)
+        self._trouble = why
+
+    def _pass(self, switches: list[histories.Switch]) -> None:
+        if self._made is None:
+            self._made = self._make()
+        engine, cloud = self._made
+        cloud.switches = switches
+        engine.run()
+
+    def _make(self) -> tuple[Any, Any]:
+        from secondary_scheduler.lease_engine import making
+        from secondary_scheduler.watcher import lease_cloud, lease_history
+        cloud = lease_cloud.LeaseCloud(
+            self._seen, lease_history.LeaseHistory(self._seen.history))
+        return making.engine(self._conf, cloud), cloud

@@ -1,0 +1,359 @@
+"""Leases on a cloud in memory, with an engine that looks every two seconds."""
+
+import dataclasses
+import unittest
+
+from secondary_scheduler.lease_api.db.schedules import Overtaken
+from secondary_scheduler.lease_engine.values import RUNNING, Kind
+from tests.unit.lease_api.services import NOW
+from tests.unit.lease_engine import fakes
+
+OPEN_STATES = frozenset({'done', 'cancelled', 'rejected', 'failed'})
+
+
+class BestEffortTest(unittest.TestCase):
+
+    def test_servers_boot_run_and_are_deleted(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=60)
+        world.until(12)
+        self.assertEqual('active', world.state(lease))
+        self.assertEqual(['ACTIVE', 'ACTIVE'], world.nova.statuses(lease))
+        self.assertEqual(
+            sorted(world.nova.servers),
+            sorted(one.uuid for one in world.store.get(lease).servers))
+        self.assertEqual(
+            [(0, 10, 'prepare', {'h1': 2}), (10, 70, 'run', {'h1': 2}),
+             (70, 72, 'shut-down', {'h1': 2})], world.plan(lease))
+        world.until(90)
+        self.assertEqual('done', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+        self.assertEqual([], world.plan(lease))
+        self.assertEqual(['created', 'pending', 'active', 'running', 'done'],
+                         world.kinds(lease))
+
+    def test_who_has_no_room_waits(self):
+        world = fakes.World(self)
+        first = world.ask(12, duration=30)
+        second = world.ask(1, duration=30)
+        world.until(20)
+        self.assertEqual('active', world.state(first))
+        self.assertEqual('scheduled', world.state(second))
+        world.until(64)
+        self.assertEqual(['ACTIVE'], world.nova.statuses(second))
+        self.assertEqual([], world.overloads)
+
+    def test_what_cannot_be_is_rejected(self):
+        world = fakes.World(self)
+        large = world.ask(13, duration=30)
+        near = world.ask(1, duration=30, start=NOW + 5)
+        unknown = world.ask(1, 'primary', duration=30)
+        world.until(4)
+        self.assertEqual('rejected', world.state(large))
+        self.assertIn('do not fit', world.store.get(large).reason)
+        self.assertEqual('rejected', world.state(near))
+        self.assertIn('10 s ahead', world.store.get(near).reason)
+        # Its flavor may be a new one.
+        self.assertEqual('pending', world.state(unknown))
+        world.until(120)
+        self.assertEqual('rejected', world.state(unknown))
+        self.assertIn('primary is no flavor', world.store.get(unknown).reason)
+
+    def test_owners_pause_and_cancel(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=200)
+        world.until(20)
+        world.store.change(lease, 'paused', {'hold': True})
+        world.until(40)
+        self.assertEqual('suspended-queued', world.state(lease))
+        self.assertEqual(['SUSPENDED'] * 2, world.nova.statuses(lease))
+        world.store.change(lease, 'unpaused', {'hold': False})
+        world.until(60)
+        self.assertEqual('active', world.state(lease))
+        self.assertEqual(['ACTIVE'] * 2, world.nova.statuses(lease))
+        world.store.change(lease, 'cancel-asked', {'wanted_end': True})
+        world.until(70)
+        self.assertEqual('cancelled', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+
+    def test_a_promise_is_not_paused(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=30, start=NOW + 60)
+        world.until(4)
+        world.store.change(lease, 'paused', {'hold': True})
+        world.until(80)
+        self.assertIn('not-paused', world.kinds(lease))
+        self.assertEqual(1, world.kinds(lease).count('not-paused'))
+        self.assertEqual('active', world.state(lease))
+
+    def test_who_is_deleted_by_its_owner_is_not_made_again(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=60)
+        world.until(20)
+        world.nova.servers.pop(world.nova.of(lease)[0].uuid)
+        world.until(40)
+        self.assertEqual(['ACTIVE'], world.nova.statuses(lease))
+        self.assertIn('server-deleted', world.kinds(lease))
+        world.nova.servers.clear()
+        world.until(44)
+        self.assertEqual('done', world.state(lease))
+
+    def test_who_shuts_down_has_ended(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=600)
+        world.until(20)
+        for one in list(world.nova.servers):
+            world.nova.change(0, one, status='SHUTOFF')
+        world.until(30)
+        self.assertEqual('done', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+
+
+class Reserved:
+    """Two servers of best effort, and a reservation that needs all hosts."""
+
+    START = 120
+
+    def begin(self, world):
+        self.patient = world.ask(2, duration=300)
+        world.until(20)
+        self.exact = world.ask(3, 'large', project='p2', duration=60,
+                               start=NOW + self.START)
+
+    def times(self, world, lease, status):
+        """Return when each server of a lease came into a state first."""
+        first = {}
+        for time, key, state in world.nova.story:
+            if state == status and key in self.keys[lease]:
+                first.setdefault(key, time - NOW)
+        return sorted(first.values())
+
+    def follow(self, world):
+        """Note the servers of both, while they are there."""
+        self.keys = {self.patient: set(), self.exact: set()}
+
+        def each():
+            for lease, keys in self.keys.items():
+                keys |= {one.uuid for one in world.nova.of(lease).values()}
+        return each
+
+
+class ReservationTest(Reserved, unittest.TestCase):
+
+    def test_others_give_way_in_time_and_go_on(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(self.START + 300, self.follow(world))
+        saved = self.times(world, self.patient, 'SUSPENDED')
+        came = self.times(world, self.exact, 'ACTIVE')
+        self.assertEqual(2, len(saved))
+        self.assertLessEqual(max(saved), self.START - 10)
+        self.assertEqual(3, len(came))
+        self.assertLess(max(abs(one - self.START) for one in came), 5)
+        self.assertLessEqual(max(came), self.START)
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual([], world.overloads)
+        # All of its time, and no boot but the first.
+        self.assertEqual(2, len(self.keys[self.patient]))
+        ran = sum(self.times(world, self.patient, 'DELETED'))
+        self.assertGreater(ran, 0)
+        self.assertIn('running', world.kinds(self.exact))
+        self.assertNotIn('late', world.kinds(self.exact))
+
+    def test_boots_are_begun_as_late_as_they_may(self):
+        world = fakes.World(self)
+        world.nova.takes[Kind.BOOT] = 6
+        for _ in range(5):
+            world.nova.took.append(fakes.Took(Kind.BOOT, 128, 6.0))
+        self.begin(world)
+        world.until(self.START + 20, self.follow(world))
+        for one in self.times(world, self.exact, 'ACTIVE'):
+            self.assertAlmostEqual(self.START, one, delta=0.5)
+
+    def test_an_engine_that_is_killed_at_any_time(self):
+        for kill in range(2, self.START + 90, 4):
+            with self.subTest(kill):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(kill, each)
+                world.restart()
+                world.until(self.START + 320, each)
+                self.check(world)
+                came = self.times(world, self.exact, 'ACTIVE')
+                self.assertLessEqual(max(came), self.START + 0.5)
+
+    def check(self, world):
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual(3, len(self.keys[self.exact]))
+        self.assertEqual(2, len(self.keys[self.patient]))
+        self.assertEqual([], world.overloads)
+        self.assertEqual({}, world.nova.servers)
+
+    def test_an_engine_that_is_away_for_a_while(self):
+        for away in range(10, self.START + 90, 10):
+            with self.subTest(away):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(away, each)
+                world.clock.now += 15
+                world.nova.run(world.clock.now)
+                world.restart()
+                world.until(self.START + 340, each)
+                self.check(world)
+
+    def test_an_api_that_is_down_for_20_s(self):
+        for down in range(20, self.START + 90, 5):
+            with self.subTest(down):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(down, each)
+                world.nova.down = True
+                world.until(down + 20, each)
+                world.nova.down = False
+                world.until(self.START + 360, each)
+                self.check(world)
+                late = max(self.times(world, self.exact, 'ACTIVE')
+                           ) - self.START
+                if down + 20 < self.START - 25:
+                    self.assertLessEqual(late, 0.5)
+                if late > 5:
+                    self.assertIn('late', world.kinds(self.exact))
+
+    def test_an_owner_who_resumes_is_suspended_again(self):
+        world = fakes.World(self)
+        self.begin(world)
+        each = self.follow(world)
+        world.until(self.START + 10, each)
+        for one in world.nova.of(self.patient).values():
+            world.nova.change(0, one.uuid, status='ACTIVE')
+        world.until(self.START + 24, each)
+        self.assertEqual(['SUSPENDED'] * 2,
+                         world.nova.statuses(self.patient))
+
+    def test_an_owner_who_deletes_what_is_suspended_has_cancelled(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(self.START + 10)
+        for one in world.nova.of(self.patient).values():
+            world.nova.servers.pop(one.uuid)
+        world.until(self.START + 20)
+        self.assertEqual('cancelled', world.state(self.patient))
+
+    def test_a_suspension_that_takes_longer_is_told(self):
+        world = fakes.World(self)
+        world.nova.takes[Kind.SUSPEND] = 12
+        self.begin(world)
+        world.until(self.START + 320, self.follow(world))
+        self.check(world)
+
+    def test_a_host_that_takes_nobody(self):
+        world = fakes.World(self, hosts=('h1', 'h2', 'h3', 'h4'))
+        world.nova.refuses.add('h3')
+        self.begin(world)
+        world.until(self.START + 320, self.follow(world))
+        self.assertEqual('done', world.state(self.exact))
+        self.assertIn('late', world.kinds(self.exact))
+
+    def test_notice_is_given(self):
+        world = fakes.World(self, options=dataclasses.replace(
+            fakes.OPTIONS, notice=30.0))
+        self.begin(world)
+        world.until(self.START + 320)
+        self.assertEqual(1, world.kinds(self.patient).count(
+            'preemption-notice'))
+        notices = [(time - NOW, one) for time, one in world.nova.ordered
+                   if one.kind is Kind.NOTICE]
+        self.assertEqual(2, len(notices))
+        for time, one in notices:
+            self.assertLess(time, self.START - 30)
+            self.assertRegex(one.text, r'^2027-01-31T08:01:\d\dZ$')
+
+
+class TwoEnginesTest(Reserved, unittest.TestCase):
+
+    def test_the_second_to_write_orders_nothing(self):
+        world = fakes.World(self)
+        self.begin(world)
+        other = world.another()
+        other.run()
+        world.until(20)
+        before = len(world.nova.ordered)
+        with self.assertRaises(Overtaken):
+            # It has seen the same as the one that wrote in between.
+            world.ask(1, duration=30)
+            other.run()
+        self.assertEqual(before, len(world.nova.ordered))
+
+    def test_both_together_do_what_one_does(self):
+        world = fakes.World(self)
+        self.begin(world)
+        other = world.another()
+        each = self.follow(world)
+
+        def both():
+            each()
+            try:
+                world.step(other)
+            except Overtaken:
+                pass
+        world.step = _patient(world.step)
+        world.until(self.START + 330, both)
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual(3, len(self.keys[self.exact]))
+        self.assertEqual(2, len(self.keys[self.patient]))
+
+
+def _patient(step):
+    def patient(engine=None):
+        try:
+            step(engine)
+        except Overtaken:
+            pass
+    return patient
+
+
+class OthersTest(unittest.TestCase):
+
+    def test_secondaries_without_a_lease_take_room(self):
+        world = fakes.World(self, hosts=('h1',))
+        for number in range(3):
+            key = f'other-{number}'
+            world.nova.servers[key] = fakes.Server(
+                key, 'p9', 'h1', RUNNING, (1, 128, 1, 1))
+        lease = world.ask(2, duration=30)
+        world.until(10)
+        self.assertEqual('queued', world.state(lease))
+        world.nova.servers.pop('other-0')
+        world.until(20)
+        self.assertEqual('active', world.state(lease))
+
+    def test_what_hosts_cannot_lend_is_not_leased(self):
+        world = fakes.World(self, hosts=('h1',))
+        world.nova.hosts['h1'] = fakes.Host('h1', fakes.HOST, (1, 256, 3, 1))
+        lease = world.ask(2, duration=30)
+        world.until(10)
+        self.assertEqual('queued', world.state(lease))
+        world.nova.hosts['h1'] = fakes.Host('h1', fakes.HOST, fakes.HOST)
+        world.until(30)
+        self.assertEqual('active', world.state(lease))
+
+    def test_a_forged_label_counts_in_its_project_only(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=60, start=NOW + 30)
+        world.nova.servers['forged'] = fakes.Server(
+            'forged', 'p9', 'h1', RUNNING, (1, 128, 1, 1), lease, 0)
+        world.until(40)
+        self.assertIn('forged', world.nova.servers)
+        self.assertNotIn('forged', [
+            one.uuid for one in world.store.get(lease).servers])
+        self.assertEqual('active', world.state(lease))
+
+
+if __name__ == '__main__':
+    unittest.main()

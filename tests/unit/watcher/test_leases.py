@@ -1,0 +1,357 @@
+"""Leases inside Watcher: actions, history, cloud and runner."""
+
+import dataclasses
+import time
+from unittest import mock
+
+from watcher import objects
+from watcher.common import exception
+
+from secondary_scheduler.lease_engine.values import (
+    UNTRUSTED,
+    Build,
+    CloudDown,
+    Kind,
+    Order,
+)
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import (
+    actions,
+    cloud,
+    history,
+    lease_actions,
+    lease_cloud,
+    lease_history,
+    lease_runner,
+    leader,
+    observer,
+    planner,
+    poller,
+    settings,
+    snapshot,
+)
+from tests.unit.watcher import fakes
+
+LEASE = fakes.uid(700)
+BUILD = {'name': 'x-0', 'flavor': 'secondary', 'image': 'debian',
+         'network': 'none', 'key_name': None}
+SPEC = Build('x-0', 'p1', 'alice', 'trust', 'secondary', 'debian', 'none',
+             None)
+
+
+def order(kind, node=0, at=0.0, server=None, host='h1', **more):
+    return Order(kind, (LEASE, node), 'p1', host, at, at + 60, server,
+                 SPEC if kind is Kind.BOOT else None, **more)
+
+
+class LeaseNova(fakes.FakeCloud):
+    """What boots and deletes as well; ``faults`` are why boots fail."""
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.faults = []
+        self.hints = None
+
+    def labelled(self, project, lease, node):
+        return [one for one in self.known.values()
+                if one.project == project
+                and snapshot.node_of(one.metadata) == (lease, node)]
+
+    def create(self, build, metadata, hints):
+        self.calls.append(('create', build['name']))
+        self.hints = hints
+        one = fakes.server(
+            len(self.known) + 50, hints[vocabulary.HOST_HINT],
+            'ERROR' if self.faults else 'ACTIVE', metadata=metadata)
+        self.known[one.uuid] = one
+        return one.uuid
+
+    def fault(self, key):
+        return self.faults.pop(0)
+
+    def delete(self, key):
+        self.calls.append(('delete', key))
+        self.known.pop(key, None)
+
+    def sizes(self):
+        return {'secondary': (1, 512, 1)}
+
+
+class Case(fakes.WatcherTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = LeaseNova(
+            [fakes.server(1)], [fakes.host('h1'), fakes.host('h2')])
+        self.patch(cloud, 'shared', lambda: self.cloud)
+        self.patch(cloud, 'as_owner', self.as_owner)
+        waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
+        self.patch(actions, '_poller', lambda: waiting)
+        self.agents = mock.Mock()
+        self.agents.hand_over.return_value = {}
+        self.patch(actions, '_agents', lambda: self.agents)
+        self.patch(lease_actions, '_PAUSE_S', 0.0)
+        self.trusts = []
+        self.applier = mock.Mock()
+        self.patch(lease_history.rpcapi, 'ApplierAPI', lambda: self.applier)
+        claiming = mock.MagicMock()
+        self.patch(leader, 'shared', lambda: claiming)
+        self.switch = self.audit(800, parameters={'leases': True})
+        self.leases = lease_history.LeaseHistory(self.history)
+
+    def patch(self, *arguments):
+        patcher = mock.patch.object(*arguments)
+        patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def as_owner(self, trust):
+        self.trusts.append(trust)
+        return self.cloud
+
+
+class ActionsTest(Case):
+
+    def make(self, kind, **parameters):
+        made = kind(mock.Mock(), mock.Mock())
+        made.input_parameters = {'request': history.LEASES, **parameters}
+        return made
+
+    def boot(self, **parameters):
+        made = self.make(
+            lease_actions.Boot, resource_id=LEASE, node=0, project='p1',
+            target='h2', build=BUILD, trust='trust', **parameters)
+        made.validate_parameters()
+        made.pre_condition()
+        return made.execute()
+
+    def test_a_boot_makes_a_server_on_its_host_as_its_owner(self):
+        self.assertTrue(self.boot())
+        (made,) = self.cloud.labelled('p1', LEASE, 0)
+        self.assertEqual('h2', made.host)
+        self.assertEqual(['trust'], self.trusts)
+        self.assertEqual({vocabulary.LEASE_HINT: LEASE,
+                          vocabulary.HOST_HINT: 'h2'}, self.cloud.hints)
+        # Whoever is there already is found.
+        self.assertTrue(self.boot())
+        self.assertEqual(1, len(self.cloud.labelled('p1', LEASE, 0)))
+
+    def test_a_boot_insists_for_a_while(self):
+        self.cloud.faults = ['No valid host'] * 2
+        created = []
+        self.cloud.create = lambda build, metadata, hints, make=(
+            self.cloud.create): created.append(1) or make(
+                build, metadata, hints)
+        self.assertTrue(self.boot())
+        self.assertEqual(3, len(created))
+        self.assertEqual(1, len(self.cloud.labelled('p1', LEASE, 0)))
+
+    def test_and_leaves_nothing_when_it_gives_up(self):
+        self.patch(lease_actions, '_INSIST_S', -1.0)
+        self.cloud.faults = ['No valid host']
+        with self.assertRaisesRegex(exception.ActionExecutionFailure,
+                                    'No valid host'):
+            self.boot()
+        self.assertEqual([], self.cloud.labelled('p1', LEASE, 0))
+
+    def test_a_lost_trust_is_told(self):
+        self.patch(cloud, 'as_owner', mock.Mock(
+            side_effect=cloud.Untrusted('404')))
+        with self.assertRaisesRegex(exception.ActionExecutionFailure,
+                                    UNTRUSTED):
+            self.boot()
+
+    def test_what_is_deleted_is_gone_then(self):
+        made = self.make(lease_actions.Delete, resource_id=fakes.uid(1))
+        made.pre_condition()
+        self.assertTrue(made.execute())
+        self.assertEqual({}, self.cloud.known)
+        self.assertTrue(made.execute())
+
+    def test_a_notice_is_metadata(self):
+        made = self.make(lease_actions.Notice, resource_id=fakes.uid(1),
+                         text='2027-01-31T08:00:00Z')
+        made.validate_parameters()
+        made.pre_condition()
+        self.assertTrue(made.execute())
+        self.assertEqual(
+            '2027-01-31T08:00:00Z',
+            self.cloud.known[fakes.uid(1)].metadata[snapshot.NOTICE])
+
+    def test_the_schedule_suspends_without_a_mark(self):
+        made = self.make(actions.Suspend, resource_id=fakes.uid(1))
+        made.pre_condition()
+        self.assertTrue(made.execute())
+        self.assertEqual('SUSPENDED', self.cloud.known[fakes.uid(1)].status)
+        self.assertEqual({}, self.cloud.known[fakes.uid(1)].metadata)
+
+    def test_operations_wait_for_their_time_and_not_longer(self):
+        now = time.time()
+        made = self.make(actions.Suspend, resource_id=fakes.uid(1),
+                         not_before=now + 0.2, not_after=now + 60)
+        made.validate_parameters()
+        made.pre_condition()
+        self.assertGreaterEqual(time.time(), now + 0.2)
+        made.input_parameters['not_after'] = now
+        with self.assertRaisesRegex(exception.ActionSkipped, 'past'):
+            made.pre_condition()
+
+
+class HistoryTest(Case):
+
+    def actions(self):
+        return objects.Action.list(self.context, sort_key='id', eager=True)
+
+    def end(self, action, state, message=''):
+        action.state, action.status_message = state, message
+        action.save()
+
+    def test_orders_become_a_plan_of_the_switch(self):
+        self.leases.order(
+            [order(Kind.BOOT, at=5.0), order(
+                Kind.SUSPEND, 1, server=fakes.uid(1), expected=3.456)],
+            self.switch.uuid)
+        (plan,) = objects.ActionPlan.list(self.context, eager=True)
+        self.assertEqual(('PENDING', self.switch.id),
+                         (plan.state, plan.audit_id))
+        self.applier.launch_action_plan.assert_called_once_with(
+            mock.ANY, plan.uuid)
+        boot, suspend = self.actions()
+        self.assertEqual(
+            ('secondary_boot', LEASE, 'h1', 5.0, 65.0, 'trust'),
+            (boot.action_type, *(boot.input_parameters[name] for name in (
+                'resource_id', 'target', 'not_before', 'not_after',
+                'trust'))))
+        self.assertEqual(
+            ('secondary_suspend', fakes.uid(1), 'h1', 3.46),
+            (suspend.action_type, *(
+                suspend.input_parameters[name] for name in (
+                    'resource_id', 'source', 'expected'))))
+        for one, kind in ((boot, lease_actions.Boot),
+                          (suspend, actions.Suspend)):
+            made = kind(mock.Mock(), mock.Mock())
+            made.input_parameters = one.input_parameters
+            made.validate_parameters()
+        self.assertEqual({(LEASE, 0), (LEASE, 1)}, self.leases.pending())
+        # Neither does the strategy touch these, nor count them.
+        self.assertIn(fakes.uid(1), self.history.locks().busy_instances)
+        self.assertEqual(set(), self.history.preempted_lately())
+
+    def test_who_is_worked_on_is_left_out(self):
+        self.action(self.plan(self.switch), instance=1)
+        self.leases.order([order(Kind.SUSPEND, server=fakes.uid(1))],
+                          self.switch.uuid)
+        self.assertEqual(1, len(self.actions()))
+        self.applier.launch_action_plan.assert_not_called()
+
+    def test_what_has_ended(self):
+        self.leases.order(
+            [order(Kind.SUSPEND, node, server=fakes.uid(node + 1))
+             for node in range(3)], self.switch.uuid)
+        first, second, third = self.actions()
+        self.end(first, 'SUCCEEDED', history.took(2.5, 512, None))
+        self.end(second, 'FAILED', 'why')
+        self.assertEqual({(LEASE, 2)}, self.leases.pending())
+        failures, took = self.leases.ended()
+        self.assertEqual([(Kind.SUSPEND, 512, 2.5)],
+                         [dataclasses.astuple(one) for one in took])
+        self.assertEqual(
+            {((LEASE, 1), Kind.SUSPEND): (1, 'why')},
+            {key: (one.count, one.why) for key, one in failures.items()})
+        self.assertAlmostEqual(time.time(), failures[
+            (LEASE, 1), Kind.SUSPEND].last, delta=30)
+        self.leases.order([order(Kind.SUSPEND, 1, server=fakes.uid(2))],
+                          self.switch.uuid)
+        self.end(self.actions()[-1], 'SUCCEEDED')
+        self.assertEqual({}, self.leases.ended()[0])
+
+    def test_large_orders_are_several_plans(self):
+        self.leases.order([order(Kind.BOOT, node) for node in range(9)],
+                          self.switch.uuid)
+        self.assertEqual(2, len(objects.ActionPlan.list(self.context)))
+
+    def test_a_planner_drops_what_touches_the_same(self):
+        self.leases.order([order(Kind.SUSPEND, server=fakes.uid(1))],
+                          self.switch.uuid)
+        self.assertEqual({fakes.uid(1)}, planner.SecondaryPlanner._taken([{
+            'input_parameters': {'resource_id': fakes.uid(1)}}]))
+
+
+class CloudTest(Case):
+
+    def setUp(self):
+        super().setUp()
+        self.seen = observer.Observer(
+            settings.CONF, lambda: self.cloud, self.history,
+            clock=lambda: 1000.0)
+        self.found = lease_cloud.LeaseCloud(self.seen, self.leases)
+        self.found.switches = self.history.switches()
+
+    def test_nothing_is_known_before_the_collector_has_looked(self):
+        with self.assertRaises(CloudDown):
+            self.found.look(())
+
+    def test_what_is_seen(self):
+        self.cloud.known[fakes.uid(2)] = fakes.server(
+            2, status='SUSPENDED', metadata={
+                vocabulary.LEASE_METADATA: LEASE, snapshot.NODE: '1'})
+        self.cloud.places['h2'] = fakes.host('h2', disabled=True)
+        self.seen.refresh()
+        sight = self.found.look(())
+        self.assertEqual({'h1'}, sight.hosts.keys())
+        self.assertEqual((8, 8192, 100, 8), sight.hosts['h1'].total)
+        self.assertEqual((1, 512, 1, 1), sight.flavors['secondary'])
+        one = sight.servers[fakes.uid(2)]
+        self.assertEqual((LEASE, 1, 'SUSPENDED', False),
+                         (one.lease, one.node, one.status, one.busy))
+
+    def test_without_nova(self):
+        self.seen.refresh()
+        self.cloud.down = True
+        with self.assertRaises(CloudDown):
+            self.found.look([fakes.uid(1)])
+
+    def test_without_the_lock_nothing_is_ordered(self):
+        leader.shared().claiming.side_effect = RuntimeError('no lock')
+        with self.assertRaises(CloudDown):
+            self.found.order([order(Kind.BOOT)])
+
+
+class RunnerTest(Case):
+
+    def setUp(self):
+        super().setUp()
+        seen = mock.Mock()
+        seen.history = self.history
+        self.coordination = mock.Mock()
+        self.coordination.am_i_leader.return_value = True
+        self.runner = lease_runner.LeaseRunner(
+            settings.CONF, seen, self.coordination)
+        self.engine, self.made = mock.Mock(), mock.Mock()
+        self.patch(self.runner, '_make', lambda: (self.engine, self.made))
+
+    def test_the_leader_runs_leases_where_an_audit_says_so(self):
+        self.audit(801)
+        self.runner.tick()
+        self.engine.run.assert_called_once_with()
+        self.assertEqual([self.switch.uuid],
+                         [one.uuid for one in self.made.switches])
+
+    def test_nobody_else_does(self):
+        self.coordination.am_i_leader.return_value = False
+        self.runner.tick()
+        self.engine.run.assert_not_called()
+
+    def test_what_was_known_is_forgotten_when_it_is_switched_off(self):
+        self.runner.tick()
+        self.switch.state = 'SUSPENDED'
+        self.switch.save()
+        self.runner.tick()
+        self.engine.run.assert_called_once_with()
+        self.engine.forget.assert_called_once_with()
+
+    def test_trouble_is_told_once(self):
+        self.engine.run.side_effect = CloudDown('away')
+        with self.assertLogs(lease_runner.__name__, 'WARNING') as logs:
+            self.runner.tick()
+            self.runner.tick()
+        self.assertEqual(1, len(logs.output))
