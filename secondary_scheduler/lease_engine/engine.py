@@ -179,37 +179,38 @@ class Engine:
                     ledger.are_there(lease.stay)):
                 ledger.scheduler.lost(lease, int(now))
                 continue
-            host = _refuses(record, sight)
-            if host is None:
-                continue
-            LOG.warning('Servers of lease %(lease)s cannot be booted on '
-                        '%(host)s; others are tried.', {
-                            'lease': record.uuid, 'host': host})
-            self._shunned[host] = now + _SHUNNED_S
-            ledger.withhold(sight, self._lendable, self._shunned, int(now))
-            ledger.scheduler.lost(lease, int(now))
+            for number, failure in _failures(record, sight):
+                if failure.count < _ATTEMPTS or failure.host is None:
+                    continue
+                LOG.warning('A server of lease %(lease)s cannot be booted on '
+                            '%(host)s; another is tried: %(why)s', {
+                                'lease': record.uuid, 'host': failure.host,
+                                'why': failure.why})
+                self._shunned[failure.host] = now + _SHUNNED_S
+                ledger.withhold(sight, self._lendable, self._shunned,
+                                int(now))
+                if not (ledger.relocate(record, number, failure.host, now)
+                        or any(node.lived for node in record.nodes)):
+                    ledger.scheduler.lost(lease, int(now))
+                    break
 
 
-def _failures(record: Record, sight: Sight) -> Iterator[Failure]:
-    """Yield how servers of a lease of which none has run failed to boot."""
+def _failures(record: Record, sight: Sight
+              ) -> Iterator[tuple[int, Failure]]:
+    """Yield which nodes of a lease that runs could not be booted, and how."""
     lease, stay = record.lease, record.lease.stay
-    if lease.state is State.ACTIVE and stay is not None and not any(
-            node.lived for node in record.nodes):
-        for number in range(len(record.nodes)):
+    if lease.state is State.ACTIVE and stay is not None:
+        for number, node in enumerate(record.nodes):
             failure = sight.failures.get(((record.uuid, number), Kind.BOOT))
-            if failure is not None and failure.last >= stay.begin:
-                yield failure
-
-
-def _refuses(record: Record, sight: Sight) -> str | None:
-    """Return the host on which a lease cannot begin, if there is one."""
-    return next((one.host for one in _failures(record, sight)
-                 if one.count >= _ATTEMPTS), None)
+            if failure is not None and not node.lived and (
+                    failure.last >= stay.begin):
+                yield number, failure
 
 
 def _is_untrusted(record: Record, sight: Sight) -> bool:
     """Tell whether a lease cannot begin for want of its owner's trust."""
-    return any(UNTRUSTED in one.why for one in _failures(record, sight))
+    return any(UNTRUSTED in one.why
+               for _, one in _failures(record, sight))
 
 
 class _Pass:
@@ -232,7 +233,8 @@ class _Pass:
         ledger, now = self._ledger, int(self._now)
         for record in ledger.records.values():
             for kind, text in seen.take_in(record, self._sight,
-                                           labelled.get(record.uuid, ())):
+                                           labelled.get(record.uuid, ()),
+                                           self._now):
                 ledger.tell(record, kind, text)
         self._listen(wishes)
         self._catch_up(now)

@@ -11,7 +11,13 @@ from secondary_scheduler.lease_api.db.plans import Stretch
 from secondary_scheduler.lease_api.db.schedules import Change, Told
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
-from secondary_scheduler.lease_engine import capacity, planned, seen, telling
+from secondary_scheduler.lease_engine import (
+    capacity,
+    placing,
+    planned,
+    seen,
+    telling,
+)
 from secondary_scheduler.lease_engine.estimates import Estimates
 from secondary_scheduler.lease_engine.records import (
     Documents,
@@ -133,6 +139,9 @@ class Ledger:
             lease.reason = ('its servers take some time to boot: ask for a '
                             f'start that is {record.boot_s} s ahead')
         lease.price *= record.row.duration / lease.terms.duration
+        if record.row.hold and lease.state is State.QUEUED:
+            record.heard = True
+            self.scheduler.pause(lease, now)
 
     def reject(self, row: models.Lease, reason: str) -> None:
         """Refuse a lease of which nothing can be made."""
@@ -188,6 +197,29 @@ class Ledger:
                              now)
         self.tell(record, 'moved', 'its servers have been moved')
 
+    def relocate(self, record: Record, number: int, host: str, now: float
+                 ) -> bool:
+        """Give a node another host than one that refuses it, if there is one.
+
+        Not where it is to be on another one anyway.
+        """
+        stay = record.lease.stay
+        assert stay is not None
+        places = placing.hosts(record, stay.vms, self.hosts)
+        if places[number] != host:
+            return True
+        set_ = dict((one, index) for index, one in record.sets())[number]
+        room = self.scheduler.table.room(
+            record.lease.terms.nodes[set_].need, int(now), stay.end)
+        room[self._index[host]] = 0
+        if not room.any():
+            return False
+        vms = [count.copy() for count in stay.vms]
+        vms[set_][self._index[host]] -= 1
+        vms[set_][int(room.argmax())] += 1
+        self.scheduler.moved(record.lease, tuple(vms), int(now))
+        return True
+
     def withhold(self, sight: Sight, lendable: capacity.Lendable,
                  shunned: Collection[str], now: int) -> None:
         """Keep from leases what hosts cannot lend."""
@@ -207,8 +239,8 @@ class Ledger:
         self._withheld = found
         kept = np.flatnonzero(found.any(axis=1))
         self.scheduler.withhold([Slot(
-            now, NEVER, kept, found[kept].T, tenants=0)] if len(kept) else [],
-            now)
+            now, NEVER, kept, np.ascontiguousarray(found[kept].T),
+            tenants=0)] if len(kept) else [], now)
 
     # -- what is kept
 
@@ -274,7 +306,7 @@ class Ledger:
             record.told = shown
             values |= {'state': shown, 'reason': lease.reason,
                        'price': lease.price}
-            told = [*told, Told(shown, telling.state(record))]
+            told = [Told(shown, telling.state(record)), *told]
         servers = [node.server for node in record.nodes if node.server]
         same = servers == self._servers.get(record.uuid, [])
         self._servers[record.uuid] = servers

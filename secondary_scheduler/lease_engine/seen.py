@@ -25,18 +25,19 @@ def by_lease(sight: Sight) -> dict[str, list[Server]]:
     return found
 
 
-def take_in(record: Record, sight: Sight, labelled: Sequence[Server]
-            ) -> Iterator[tuple[str, str]]:
+def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
+            now: float) -> Iterator[tuple[str, str]]:
     """Note what has become of a lease's servers; yield what is to be said.
 
     That is the kind of an event, and its text.
     """
-    state = record.lease.state
+    state, stay = record.lease.state, record.lease.stay
+    over = stay is not None and stay.down <= now and not stay.saves
     for number, node in enumerate(record.nodes):
         if node.server is None or node.server in sight.servers or (
                 (record.uuid, number) in sight.pending and not node.lived):
             continue
-        if node.lived and state in _ALIVE:
+        if node.lived and state in _ALIVE and not over:
             node.gone = True
             yield 'server-deleted', f'server {node.server} has been deleted'
         node.server, node.host, node.ran = None, None, False

@@ -54,9 +54,12 @@ class LeaseCloud:
             sizes = cloud.sizes()
         except clouds.CloudError as exc:
             raise CloudDown(str(exc)) from exc
+        hosts = self._hosts()
+        if not hosts:
+            raise CloudDown('no host on which leases may run is up')
         return Sight(
             {uuid: _server(one) for uuid, one in servers.items()},
-            self._hosts(), {name: (*size, 1) for name, size in sizes.items()},
+            hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, failures, tuple(took))
 
     def _hosts(self) -> dict[str, Host]:

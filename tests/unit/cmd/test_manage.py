@@ -86,6 +86,18 @@ class EnableTest(CommandCase):
         self.assertEqual((2, 2), self.inventory(vocabulary.SLOT))
         self.assertNotIn(vocabulary.DISK_GB, self.provider['inventories'])
 
+    def test_room_for_those_that_are_suspended(self):
+        def ratios():
+            return {one['allocation_ratio'] for one
+                    in self.provider['inventories'].values()}
+        self.good('host', 'enable', 'node1')
+        self.assertEqual({1.0}, ratios())
+        self.good('host', 'enable', 'node1', '--claims', '2')
+        self.assertEqual({2.0}, ratios())
+        self.good('host', 'enable', 'node1', '--slots', '3')
+        self.assertEqual({2.0}, ratios())
+        self.assertEqual((3, 3), self.inventory(vocabulary.SLOT))
+
     def test_again_changes_nothing(self):
         self.good('host', 'enable', 'node1')
         self.open(VCPU=4, SLOT=4)

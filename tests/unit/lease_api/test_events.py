@@ -14,7 +14,6 @@ import urllib.request
 
 from keystonemiddleware import fixture, opts
 import oslo_messaging
-from requests_mock.contrib import fixture as requests_mock
 import testtools
 
 from secondary_scheduler.lease_api import events
@@ -107,100 +106,110 @@ class Notifications(unittest.TestCase):
         self.assertEqual(3, notifier.dropped)
 
 
-class Hook(http.server.BaseHTTPRequestHandler):
-    """Keeps what is posted to it."""
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Keeps what is asked, and answers with the server's ``answers``."""
 
     def do_POST(self):
-        length = int(self.headers['Content-Length'])
-        self.server.heard.append(json.loads(self.rfile.read(length)))
-        self.send_response(self.server.status)
+        length = int(self.headers.get('Content-Length') or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.heard.append((self.command, self.path, self.headers,
+                                  body))
+        status, said = self.server.answers[self.command]
+        self.send_response(status)
         self.end_headers()
+        self.wfile.write(json.dumps(said).encode())
+
+    do_DELETE = do_POST
 
     def log_message(self, *arguments):
         """Say nothing."""
+
+
+class Listener:
+    """An HTTP server for one test."""
+
+    def __init__(self, test, **answers):
+        self.server = http.server.ThreadingHTTPServer(
+            ('127.0.0.1', 0), Answering)
+        self.server.heard = self.heard = []
+        self.server.answers = self.answers = answers
+        threading.Thread(target=self.server.serve_forever, args=(0.02,),
+                         daemon=True).start()
+        test.addCleanup(self.server.server_close)
+        test.addCleanup(self.server.shutdown)
+        self.url = f'http://127.0.0.1:{self.server.server_port}'
+
+    def asked(self, method):
+        return [one for one in self.heard if one[0] == method]
 
 
 class Webhook(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.server = http.server.HTTPServer(('127.0.0.1', 0), Hook)
-        self.server.heard, self.server.status = [], 204
-        threading.Thread(target=self.server.serve_forever, args=(0.02,),
-                         daemon=True).start()
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
-        self.service = services.on(
-            self, webhook_url='http://127.0.0.1:'
-            f'{self.server.server_port}/hook', webhook_timeout=2.0)
-        self.announce = self.service.store.announce
+        self.hook = Listener(self, POST=(200, {}))
+        self.service = services.on(self, webhook_url=f'{self.hook.url}/hook',
+                                   webhook_timeout=2.0)
+        self.notifier = self.service.store.announce.__self__
 
     def test_each_event_is_posted(self):
         services.Api(self.service).create()
-        self.announce.__self__.flush()
-        (heard,) = self.server.heard
-        self.assertEqual('secondary_lease.created', heard['event_type'])
-        self.assertEqual('nightly', heard['payload']['name'])
+        self.notifier.flush()
+        ((_, path, _, heard),) = self.hook.heard
+        self.assertEqual(('/hook', 'secondary_lease.created', 'nightly'), (
+            path, heard['event_type'], heard['payload']['name']))
 
     def test_who_refuses_holds_nobody_up(self):
-        self.server.status = 500
+        self.hook.answers['POST'] = 500, {}
         with self.assertLogs(events.__name__, 'WARNING') as logs:
             services.Api(self.service).create()
-            self.announce.__self__.flush()
+            self.notifier.flush()
         self.assertIn('500', logs.output[0])
 
 
-class Trust(testtools.TestCase):
+class Trust(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.keystone = Listener(
+            self, POST=(201, {'trust': {'id': 'trust1'}}), DELETE=(200, {}))
         service = services.on(self, trustee_user_id='engine')
         for group, options in opts.list_auth_token_opts():
             service.conf.register_opts(options, group)
         service.conf.set_override('www_authenticate_uri',
-                                  'http://keystone.example/identity',
+                                  f'{self.keystone.url}/identity',
                                   'keystone_authtoken')
         self.addCleanup(service.conf.clear_override, 'www_authenticate_uri',
                         'keystone_authtoken')
         self.store = service.store
         self.api = services.Api(service)
-        self.keystone = self.useFixture(requests_mock.Fixture())
-        self.url = 'http://keystone.example/identity/v3/OS-TRUST/trusts'
-        self.keystone.post(self.url, status_code=201,
-                           json={'trust': {'id': 'trust1'}})
-        self.keystone.delete(f'{self.url}/trust1', status_code=204)
-
-    def asked(self, method):
-        return [one for one in self.keystone.request_history
-                if one.method == method]
 
     def test_an_owner_gives_one_and_takes_it_back(self):
         lease = self.api.create()
         self.assertEqual('trust1', self.store.get(lease['id']).trust_id)
-        (given,) = self.asked('POST')
-        self.assertEqual('alice:p1', given.headers['X-Auth-Token'])
+        ((_, path, headers, given),) = self.keystone.asked('POST')
+        self.assertEqual('/identity/v3/OS-TRUST/trusts', path)
+        self.assertEqual('alice:p1', headers['X-Auth-Token'])
         self.assertEqual(
             {'trustor_user_id': 'alice', 'trustee_user_id': 'engine',
              'project_id': 'p1', 'impersonation': True,
              'allow_redelegation': False, 'roles': [{'name': 'member'}]},
-            given.json()['trust'])
+            given['trust'])
         self.api.good('DELETE', f'/leases/{lease["id"]}')
-        self.assertEqual(1, len(self.asked('DELETE')))
+        self.assertEqual(1, len(self.keystone.asked('DELETE')))
 
     def test_what_makes_no_lease_leaves_no_trust(self):
         self.api.create(client_token='once')
-        self.keystone.post(self.url, status_code=201,
-                           json={'trust': {'id': 'trust2'}})
-        self.keystone.delete(f'{self.url}/trust2', status_code=204)
+        self.keystone.answers['POST'] = 201, {'trust': {'id': 'trust2'}}
         self.api.create(client_token='once')
-        (taken,) = self.asked('DELETE')
-        self.assertTrue(taken.url.endswith('/trust2'))
+        (taken,) = self.keystone.asked('DELETE')
+        self.assertTrue(taken[1].endswith('/trust2'))
 
     def test_who_may_not_is_told_what_is_needed(self):
-        self.keystone.post(self.url, status_code=403, json={})
+        self.keystone.answers['POST'] = 403, {}
         self.assertIn('member', self.api.bad(
             403, 'POST', '/leases', services.LEASE)['detail'])
-        self.keystone.post(self.url, status_code=503, json={})
+        self.keystone.answers['POST'] = 503, {}
         self.api.bad(503, 'POST', '/leases', services.LEASE)
 
 
