@@ -334,8 +334,8 @@ restart it begins anew.
         max=1.0,
         help="""
 How conservative the forecast is against which leases are accepted and begin:
-the share of ``capacity_window`` in which a host may have lent less than what is
-counted on. 0 counts on the least that it has ever lent in that time, which
+the share of ``capacity_window`` in which a host may have lent less than what
+is counted on. 0 counts on the least that it has ever lent in that time, which
 closes hosts for everybody whenever a guest boots, since agents close their
 hosts for some seconds then; 0.5 on what it could lend half of the time. Leases
 that run are not ended because a host may lend less: that happens where a

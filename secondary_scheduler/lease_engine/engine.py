@@ -24,6 +24,7 @@ from secondary_scheduler.lease_engine.values import (
     Failure,
     Kind,
     Order,
+    Postponed,
     Sight,
 )
 from secondary_scheduler.leases import states
@@ -87,11 +88,14 @@ class Engine:
     def run(self) -> None:
         """Do all that is due now.
 
-        :raises CloudDown: if the cloud does not answer; nothing is decided.
-        :raises Overtaken: if another engine is at work too.
+        :raises Postponed: if the cloud does not answer, or another engine is
+            at work too.
         """
         try:
             self._pass()
+        except schedules.Overtaken as exc:
+            self.forget()
+            raise Postponed(str(exc)) from exc
         except Exception:
             self.forget()
             raise

@@ -1,6 +1,6 @@
 """All leases as they are now: the database's, and the scheduler's."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 import dataclasses
 import json
 
@@ -21,7 +21,6 @@ from secondary_scheduler.lease_engine import (
 from secondary_scheduler.lease_engine.estimates import Estimates
 from secondary_scheduler.lease_engine.records import (
     Documents,
-    Node,
     Record,
     hosts_in,
 )
@@ -134,8 +133,9 @@ class Ledger:
         self.records[record.uuid] = record
         lease = record.lease
         self.scheduler.submit(lease)
-        if lease.state is State.REJECTED and lease.terms.start is not None and (
-                lease.terms.start < now):
+        start = lease.terms.start
+        if lease.state is State.REJECTED and start is not None and (
+                start < now):
             lease.reason = ('its servers take some time to boot: ask for a '
                             f'start that is {record.boot_s} s ahead')
         lease.price *= record.row.duration / lease.terms.duration

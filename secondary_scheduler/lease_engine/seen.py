@@ -10,8 +10,8 @@ from secondary_scheduler.lease_engine.values import (
     Server,
     Sight,
 )
-from secondary_scheduler.leases.states import HOLDING, SAVED as SUSPENDED
-from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.states import HOLDING, State
+from secondary_scheduler.leases.states import SAVED as SUSPENDED
 
 _ALIVE = HOLDING | SUSPENDED | {State.SUSPENDING}
 

@@ -62,7 +62,8 @@ def of(record: Record, now: float, notice: float) -> Iterator[Told]:
         if record.first('late'):
             yield Told('late', 'not all of its servers run, '
                        f'{now - due:.0f} s after its start')
-    if is_to_give_way(record, now, notice) and record.first(f'notice {stay.down}'):
+    if is_to_give_way(record, now, notice) and record.first(
+            f'notice {stay.down}'):
         yield Told('preemption-notice', 'it gives way at '
                    f'{moment(stay.down)}')
     deadline = lease.terms.deadline

@@ -31,7 +31,11 @@ class Kind(enum.StrEnum):
 #: What a failure says where the owner trusts us no longer.
 UNTRUSTED = 'the trust of its owner is lost'
 
-class CloudDown(Exception):
+class Postponed(Exception):
+    """A pass has come to nothing; a later one does what was due."""
+
+
+class CloudDown(Postponed):
     """The cloud cannot be asked at the moment."""
 
 

@@ -1,6 +1,6 @@
 """What Watcher's database says of the operations on servers of leases."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import datetime
 import re
 from typing import Any
@@ -9,8 +9,7 @@ from oslo_log import log
 from oslo_utils import timeutils
 from watcher import objects
 from watcher.applier import rpcapi
-from watcher.common import context
-from watcher.common import utils
+from watcher.common import context, utils
 
 from secondary_scheduler.lease_engine.values import (
     Failure,
@@ -142,13 +141,18 @@ def parameters(order: Order, number: int, batch: str, own: str
     if order.build is not None:
         of = order.build
         found |= {'node': node, 'project': of.project, 'target': order.host,
-                  'trust': of.trust, 'build': {
+                  'trust': of.trust, 'build': _said({
                       'name': of.name, 'flavor': of.flavor, 'image': of.image,
-                      'network': of.network, 'key_name': of.key_name}}
+                      'network': of.network, 'key_name': of.key_name})}
     else:
         found['source'] = order.host
         if order.kind is Kind.RESUME:
             found['target'] = order.host
     if order.text:
         found['text'] = order.text
-    return {name: value for name, value in found.items() if value is not None}
+    return _said(found)
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items()
+            if value is not None}

@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from secondary_scheduler.lease_engine.values import Postponed
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import leader, observer
 
@@ -52,17 +53,12 @@ class LeaseRunner:
                 # Whoever goes on with them will have changed much.
                 self._made[0].forget()
             self._trouble = ''
-        except Exception as exc:
-            self._tell(exc)
-
-    def _tell(self, exc: Exception) -> None:
-        """Log a problem; one that is expected, in one line and once."""
-        why = f'{type(exc).__name__}: {exc}'
-        if type(exc).__name__ not in ('CloudDown', 'Overtaken'):
+        except Postponed as exc:
+            if str(exc) != self._trouble:
+                LOG.warning('Leases wait: %s', exc)
+            self._trouble = str(exc)
+        except Exception:
             LOG.exception('Running leases met a problem.')
-        elif why != self._trouble:
-            LOG.warning('Leases wait: %s', why)
-        self._trouble = why
 
     def _pass(self, switches: list[histories.Switch]) -> None:
         if self._made is None:

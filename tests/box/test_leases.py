@@ -175,7 +175,7 @@ class Leases:
 
 
 @pytest.fixture(scope='module')
-def room_for_leases(cloud, hosts):
+def room_for_leases(cloud, hosts, switch):
     """Empty hosts that may be claimed twice, and an audit for leases."""
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)

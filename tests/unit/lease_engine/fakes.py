@@ -14,6 +14,7 @@ from secondary_scheduler.lease_engine.values import (
     Failure,
     Host,
     Kind,
+    Postponed,
     Server,
     Sight,
     Took,
@@ -204,7 +205,7 @@ class World:
     def step(self, engine=None):
         try:
             (engine or self.engine).run()
-        except CloudDown:
+        except Postponed:
             pass
 
     def until(self, seconds, each=lambda: None, period=2.0):
