@@ -374,14 +374,18 @@ def _connect() -> Cloud:
 
 
 @functools.lru_cache(maxsize=64)
-def _with_trust(trust: str) -> Cloud:
+def _of_owner(trust: str | None) -> Cloud:
+    """Return a cloud with all services, of whoever has given us a trust."""
     # Who is trusted has no project of their own for it.
-    auth = loading.load_auth_from_conf_options(
-        CONF, _AUTH, trust_id=trust, project_id=None, project_name=None,
-        project_domain_id=None, project_domain_name=None)
-    return Cloud(clients.get_sdk_connection(
-        _AUTH, session=loading.load_session_from_conf_options(
-            CONF, _AUTH, auth=auth)))
+    auth = loading.load_auth_from_conf_options(CONF, _AUTH, **({
+        'trust_id': trust, 'project_id': None, 'project_name': None,
+        'project_domain_id': None, 'project_domain_name': None}
+        if trust else {}))
+    session = loading.load_session_from_conf_options(CONF, _AUTH, auth=auth)
+    # Watcher's own connections have the services only that it is told of.
+    return Cloud(connection.Connection(
+        session=session, region_name=CONF.nova.region_name,
+        interface=CONF.nova.valid_interfaces[0]))
 
 
 def as_owner(trust: str | None) -> Cloud:
@@ -389,17 +393,15 @@ def as_owner(trust: str | None) -> Cloud:
 
     :raises Untrusted: if the trust is gone, or its roles.
     """
-    if trust is None:
-        return shared()
     try:
         with _errors():
-            cloud = _with_trust(trust)
+            cloud = _of_owner(trust)
             cloud.open_session()
             return cloud
     except CloudError as exc:
         if isinstance(exc.__cause__, ksa_exceptions.Unauthorized
                       | ksa_exceptions.Forbidden | ksa_exceptions.NotFound):
-            _with_trust.cache_clear()
+            _of_owner.cache_clear()
             raise Untrusted(str(exc)) from exc
         raise
 
