@@ -37,6 +37,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds after which a flavor of a lease should be known.
 _NEW_FLAVOR_S = 90.0
+#: What takes room on a host.
+_COMING = (Kind.BOOT, Kind.RESUME)
 #: Attempts to boot on a host after which others are tried, and for how many
 #: seconds nobody else is sent to that host.
 _ATTEMPTS, _SHUNNED_S = 2, 120.0
@@ -228,6 +230,8 @@ class _Pass:
         self._sight = sight
         self._estimates = estimates
         self._now = now
+        # What secondaries hold of each host, and what is sent there at once.
+        self._there = capacity.taken_by_others(sight, frozenset())
 
     # -- what is seen
 
@@ -316,8 +320,33 @@ class _Pass:
                                  lead, self._expected(record))
             found += dues.notices(record, self._sight, now, lead,
                                   self._options.notice)
-        return sorted(found, key=lambda one: (
-            one.at, one.kind in (Kind.BOOT, Kind.RESUME)))
+        return sorted(
+            (one for one in found if one.at > now or self._has_room(one)),
+            key=lambda one: (one.at, one.kind in _COMING))
+
+    def _has_room(self, order: Order) -> bool:
+        """Tell whether a host has room for what should be there already.
+
+        Who is to leave it may be late as well.
+        """
+        host = self._sight.hosts.get(order.host or '')
+        if order.kind not in _COMING or host is None:
+            return True
+        there = self._there.get(host.name, [0] * len(host.total))
+        both = [held + more for held, more in zip(
+            there, self._needs(order), strict=True)]
+        if any(amount > most for amount, most in zip(
+                both, host.total, strict=True)):
+            return False
+        self._there[host.name] = both
+        return True
+
+    def _needs(self, order: Order) -> tuple[int, ...]:
+        lease, number = order.place
+        record = self._ledger.records[lease]
+        set_ = dict((one, index) for index, one in record.sets())[number]
+        return record.lease.terms.nodes[set_].need
+
 
     def _expected(self, record: Record) -> dict[Kind, float]:
         memory_mb = max(one.need[1] for one in record.lease.terms.nodes)

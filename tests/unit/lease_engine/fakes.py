@@ -107,6 +107,9 @@ class Nova:
             self._boot(time, order)
         elif order.server not in self.servers:
             self._done(time, order, 0)
+        elif order.kind is Kind.NOTICE:
+            self.change(time, order.server, notice=order.text)
+            self._done(time, order, 0)
         elif order.kind is Kind.DELETE:
             self._at(time + self.takes[Kind.DELETE], self._delete, order)
         elif self.servers[order.server].status != BEFORE[order.kind]:
