@@ -33,7 +33,9 @@ def wanted_host(spec: typing.Any) -> str | None:
 
     Nova keeps hints: of one that moves they say where it was.
     """
-    if _get(spec, 'requested_destination') or _get(spec, 'ignore_hosts'):
+    going = _get(spec, 'requested_destination')
+    if (going is not None and _get(going, 'host')) or _get(
+            spec, 'ignore_hosts'):
         return None
     hint = (_get(spec, 'scheduler_hints') or {}).get(vocabulary.HOST_HINT)
     return str(hint[0] if isinstance(hint, list) else hint) if hint else None

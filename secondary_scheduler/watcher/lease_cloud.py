@@ -9,6 +9,7 @@ from secondary_scheduler.lease_engine.values import (
     CloudDown,
     Host,
     Order,
+    Place,
     Server,
     Sight,
 )
@@ -32,6 +33,7 @@ class LeaseCloud:
         self._seen = seen
         self._history = history
         self.switches: list[histories.Switch] = []
+        self._pending: frozenset[Place] = frozenset()
 
     def look(self, known: Collection[str]) -> Sight:
         """Return what there is now.
@@ -45,8 +47,9 @@ class LeaseCloud:
         pending = self._history.pending()
         failures, took = self._history.ended()
         try:
-            if (known or pending) and not seen.in_batch:
+            if known or pending or self._pending:
                 seen.refresh_servers()
+            self._pending = pending
             servers = dict(seen.snapshot.servers)
             cloud = seen.connect()
             servers |= clouds.look_up(cloud, sorted(

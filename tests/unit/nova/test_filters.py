@@ -119,6 +119,10 @@ class AdmissionTest(FilterCase):
             hints = {vocabulary.HOST_HINT: [host]}
             self.assertIs(passes, self.passes(fakes.spec(
                 flavor, scheduler_hints=hints)))
+        # Nova itself puts zones and aggregates there.
+        self.assertFalse(self.passes(fakes.spec(
+            flavor, scheduler_hints=hints,
+            requested_destination=objects.Destination(aggregates=['x']))))
         # One that moves is for where it goes.
         self.assertTrue(self.passes(fakes.spec(
             flavor, scheduler_hints=hints,
