@@ -1,9 +1,12 @@
 """A timeline as text: a row for each lease, a column for a stretch of time.
 
-    2027-01-31 08:00          2027-01-31 12:00
-    |                         |
-    nightly (4)  ..######<<          >>####xx
-    batch (2)                 ########
+                08:00       10:00       12:00
+                |           |           |
+    nightly (4) ..########<<          >>########
+    exam (30)               ##########
+                         ^ now
+    2027-01-31 08:00 to 13:20 UTC, 10 min a column; (nodes)
+    # run, . prepare, > resume, < suspend, x shut-down
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,57 +22,112 @@ SIGNS = {'run': '#', 'prepare': '.', 'resume': '>', 'suspend': '<',
 LEGEND = ', '.join(f'{sign} {what}' for what, sign in SIGNS.items())
 _ORDER = list(SIGNS)
 _LEAST = 20
+#: Stretches of time that people think in, in seconds, with their names.
+_ROUND = [
+    (number * seconds, f'{number} {unit}') for unit, seconds, numbers in (
+        ('s', 1, (1, 2, 5, 10, 15, 30)),
+        ('min', 60, (1, 2, 3, 5, 10, 15, 30)),
+        ('h', 3600, (1, 2, 3, 4, 6, 12)),
+        ('d', 86400, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)))
+    for number in numbers]
+_DAY = 86400
+#: Columns from one mark of the axis to the next, at least.
+_APART = 10
 
 
 def draw(slots: Sequence[Mapping[str, typing.Any]],
-         names: Mapping[str, str], width: int = 80) -> list[str]:
+         names: Mapping[str, str], width: int = 80, *,
+         begin: int | None = None, end: int | None = None,
+         now: int | None = None) -> list[str]:
     """Return the lines of a chart.
 
     :param slots: as the service gives them, the earliest first.
     :param names: what to call leases, by id; others are called by their id.
     :param width: columns of the screen.
+    :param begin: where the chart is to begin and ``end``, in seconds since
+        1970; None: where the slots do.
+    :param now: the present time, which is marked.
     """
     if not slots:
         return ['Nothing is planned.']
-    begin = min(times.seconds(one['begin']) for one in slots)
-    end = max(times.seconds(one['end']) for one in slots)
     rows: dict[str, list[Mapping[str, typing.Any]]] = {}
     for one in slots:
         rows.setdefault(one['lease_id'], []).append(one)
-    labels = {
-        lease: f'{names.get(lease, lease)} '
-               f'({max(one["nodes"] for one in held)})'
-        for lease, held in rows.items()}
-    margin = min(max(map(len, labels.values())), width // 2) + 1
-    columns = max(width - margin, _LEAST)
-    chart = [_row(held, begin, end, columns) for held in rows.values()]
-    return [*_axis(begin, end, margin, columns), *(
-        f'{label[:margin - 1]:{margin}}{row}'.rstrip()
-        for label, row in zip(labels.values(), chart, strict=True)),
-        f'(nodes)  {LEGEND}']
+    labels = [f'{names.get(lease, lease)} '
+              f'({max(one["nodes"] for one in held)})'
+              for lease, held in rows.items()]
+    margin = min(max(map(len, labels)), width // 2) + 1
+    chart = _Chart(
+        begin if begin is not None else min(
+            times.seconds(one['begin']) for one in slots),
+        end if end is not None else max(
+            times.seconds(one['end']) for one in slots),
+        max(width - margin, _LEAST))
+    lines = [*chart.axis(), *map(chart.row, rows.values()), *chart.mark(now)]
+    beside = ['', '', *(label[:margin - 1] for label in labels), '']
+    return [*(f'{left:{margin}}{line}'.rstrip()
+              for left, line in zip(beside, lines, strict=False)),
+            f'{chart.about}; (nodes)', LEGEND]
 
 
-def _row(slots: Sequence[Mapping[str, typing.Any]], begin: int, end: int,
-         columns: int) -> str:
-    row = [' '] * columns
-    scale = columns / max(end - begin, 1)
-    for one in sorted(slots, key=lambda one: _ORDER.index(one['what'])):
-        first = int((times.seconds(one['begin']) - begin) * scale)
-        # What is too short for a column is seen all the same.
-        last = max(int((times.seconds(one['end']) - begin) * scale),
-                   first + 1)
-        for column in range(first, min(last, columns)):
-            row[column] = SIGNS[one['what']]
-    return ''.join(row)
+class _Chart:
+    """Columns that stand for so many seconds each, from a round time on."""
+
+    def __init__(self, begin: int, end: int, columns: int) -> None:
+        self._end = max(end, begin + 1)
+        self._step, self._named = next(
+            (step, name) for step, name in _ROUND
+            if begin // step * step + columns * step >= self._end)
+        self._begin = begin // self._step * self._step
+        self._columns = -((self._begin - self._end) // self._step)
+
+    @property
+    def about(self) -> str:
+        """What is drawn."""
+        begin, end = _utc(self._begin), _utc(self._end)
+        same = begin.date() == end.date()
+        return (f'{begin:%Y-%m-%d %H:%M} to '
+                f'{end:{"%H:%M" if same else "%Y-%m-%d %H:%M"}} UTC, '
+                f'{self._named} a column')
+
+    def row(self, slots: Sequence[Mapping[str, typing.Any]]) -> str:
+        """Return what is planned for a lease."""
+        row = [' '] * self._columns
+        for one in sorted(slots, key=lambda one: _ORDER.index(one['what'])):
+            first = self._column(times.seconds(one['begin']))
+            # What is too short for a column is seen all the same.
+            last = max(self._column(times.seconds(one['end'])), first + 1)
+            for column in range(max(first, 0), min(last, self._columns)):
+                row[column] = SIGNS[one['what']]
+        return ''.join(row)
+
+    def axis(self) -> list[str]:
+        """Return times, and marks below them, at round times."""
+        apart = next((step for step, _ in _ROUND if step % self._step == 0
+                      and step >= _APART * self._step), _ROUND[-1][0])
+        texts = ticks = ''
+        for time in range(-(-self._begin // apart) * apart, self._end, apart):
+            column = self._column(time)
+            # At midnight the date says more.
+            form = '%m-%d' if time % _DAY == 0 else (
+                '%H:%M' if apart >= 60 else '%H:%M:%S')
+            text = f'{_utc(time):{form}}'
+            if column + len(text) <= self._columns:
+                texts = f'{texts:{column}}{text}'
+            ticks = f'{ticks:{column}}|'
+        return [texts, ticks]
+
+    def mark(self, now: int | None) -> list[str]:
+        """Return a mark of the present time, if it is on the chart."""
+        if now is None or not self._begin <= now < self._end:
+            return []
+        column = self._column(now)
+        return [f'{"":{column}}^ now' if column + 5 <= self._columns or (
+            column < 4) else f'{"now ^":>{column + 1}}']
+
+    def _column(self, time: int) -> int:
+        return (time - self._begin) // self._step
 
 
-def _axis(begin: int, end: int, margin: int, columns: int) -> list[str]:
-    marks = [0, columns // 2]
-    texts = ''
-    ticks = ''
-    for mark in marks:
-        when = datetime.datetime.fromtimestamp(
-            begin + (end - begin) * mark / columns, datetime.UTC)
-        texts = f'{texts:{margin + mark}}{when:%Y-%m-%d %H:%M}'
-        ticks = f'{ticks:{margin + mark}}|'
-    return [f'{texts} UTC', ticks]
+def _utc(time: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(time, datetime.UTC)
