@@ -31,12 +31,12 @@ before the service starts. A change needs a restart.
 """),
     cfg.IntOpt(
         'database_pool_size',
-        default=5,
+        default=10,
         min=1,
         help="""
-How many connections to the database one process keeps open. With as many
-threads busy at once as it has connections others wait for one; when more are
-needed for a moment, up to ten times as many are opened and closed again. Keep
+How many connections to the database one process keeps open once it has needed
+them: as many as it has threads. When more are needed for a moment, up to ten
+times as many are opened and closed again; beyond that threads wait. Keep
 processes times connections below what the server allows (``max_connections``).
 SQLite has no use for it.
 """),
@@ -72,6 +72,25 @@ decide. The other bound is ``quota_nodes``.
 How many nodes all leases of a project that are not over may ask for together;
 -1 is unlimited. "secondary-scheduler lease-db quota" sets another number for
 one project.
+"""),
+    cfg.IntOpt(
+        'quota_quotes',
+        default=20,
+        min=-1,
+        mutable=True,
+        help="""
+How many quotes of a project may wait for the scheduler's answer at once; -1 is
+unlimited. Each costs the scheduler about as much as a lease.
+"""),
+    cfg.IntOpt(
+        'quote_lifetime',
+        default=600,
+        min=10,
+        mutable=True,
+        help="""
+Seconds after which a quote is forgotten, answered or not. The later it is read
+the less it is worth: a quote promises nothing, and others ask for leases
+meanwhile.
 """),
     cfg.StrOpt(
         'notification_url',

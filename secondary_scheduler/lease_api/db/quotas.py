@@ -87,16 +87,17 @@ def usage(database: Database, project: str, limits: Limits) -> Usage:
 
 
 def _usage(session: orm.Session, project: str, limits: Limits) -> Usage:
-    own = session.get(Project, project)
+    own = [sa.select(column).where(Project.project_id == project)
+           .scalar_subquery() for column in (Project.leases, Project.nodes)]
     counted = sa.select(
         sa.func.count(sa.distinct(Lease.id)),
-        sa.func.coalesce(sa.func.sum(NodeSet.number), 0),
+        sa.func.coalesce(sa.func.sum(NodeSet.number), 0), *own,
     ).join(NodeSet, NodeSet.lease_id == Lease.id).where(
         Lease.project_id == project, Lease.state.in_(_OPEN))
-    leases, nodes = session.execute(counted).one()
+    leases, nodes, most_leases, most_nodes = session.execute(counted).one()
     return Usage(Limits(
-        limits.leases if own is None or own.leases is None else own.leases,
-        limits.nodes if own is None or own.nodes is None else own.nodes),
+        limits.leases if most_leases is None else most_leases,
+        limits.nodes if most_nodes is None else most_nodes),
         leases, int(nodes))
 
 
