@@ -19,6 +19,14 @@ has to be done before a new version starts, and may be done again.
   secondary-scheduler lease-db sync
 """
 
+DOWNGRADE = """\
+Take the tables back to what an older version of the service needs, before that
+is started. What only newer ones know (quotes, say) is lost; make a copy first.
+The releases' notes tell which version of the tables came with which.
+
+  secondary-scheduler lease-db downgrade 0001
+"""
+
 QUOTA = """\
 Show how many leases that are not over, and nodes of them, a project has and
 may have; with --leases or --nodes first give it limits of its own. -1 is
@@ -28,7 +36,8 @@ quota_nodes.
   secondary-scheduler lease-db quota 7c1f... --leases 20 --nodes default
 """
 
-COMMANDS = frozenset({'lease_db_sync', 'lease_db_version', 'lease_db_quota'})
+COMMANDS = frozenset({'lease_db_sync', 'lease_db_downgrade',
+                      'lease_db_version', 'lease_db_quota'})
 #: The configuration or the database is not right.
 BAD_INPUT = 2
 
@@ -42,11 +51,16 @@ def add_parser(groups: typing.Any) -> None:
     commands = groups.add_parser(
         'lease-db', help='the database of the lease service',
         description=DESCRIPTION, formatter_class=raw).add_subparsers(
-            required=True, metavar='sync|version|quota')
+            required=True, metavar='sync|downgrade|version|quota')
     commands.add_parser(
         'sync', help='make or upgrade the tables', description=SYNC,
         formatter_class=raw, parents=[common]).set_defaults(
             action='lease_db_sync')
+    downgrade = commands.add_parser(
+        'downgrade', help='take the tables back to an older version',
+        description=DOWNGRADE, formatter_class=raw, parents=[common])
+    downgrade.add_argument('version', metavar='VERSION')
+    downgrade.set_defaults(action='lease_db_downgrade')
     commands.add_parser(
         'version', help='show which version the tables have',
         parents=[common]).set_defaults(action='lease_db_version')
@@ -111,6 +125,22 @@ def _lease_db_sync(database: typing.Any, conf: typing.Any) -> int:
     print(f'The tables have version {after}.' if before == after else
           f'The tables have version {after} now, before '
           f'{before or "there were none"}.')
+    return 0
+
+
+def _lease_db_downgrade(database: typing.Any, conf: typing.Any,
+                        version: str) -> int:
+    from alembic.util import CommandError
+
+    from secondary_scheduler.lease_api.db import migration
+    before = migration.version(database.engine)
+    try:
+        migration.downgrade(database.engine, version)
+    except CommandError as exc:
+        print(f'secondary-scheduler: {exc}\nThe tables have version {before};'
+              ' give an older one.', file=sys.stderr)
+        return BAD_INPUT
+    print(f'The tables have version {version} now, before {before}.')
     return 0
 
 

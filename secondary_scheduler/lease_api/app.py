@@ -19,6 +19,7 @@ from secondary_scheduler.lease_api import (
     routing,
     trusts,
 )
+from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
 
@@ -44,7 +45,8 @@ def service(conf: cfg.ConfigOpts) -> routing.Service:
     publisher = f'{PROG}.{socket.gethostname()}'
     return routing.Service(
         conf, database, Store(database, events.announcer(conf, publisher)),
-        policies.enforcer(conf), trusts.Trusts(conf), resources.TABLE)
+        Quotes(database), policies.enforcer(conf), trusts.Trusts(conf),
+        resources.TABLE)
 
 
 def application(found: routing.Service) -> auth.Wsgi:

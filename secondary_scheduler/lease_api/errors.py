@@ -34,11 +34,18 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
-def not_found(uuid: str) -> ApiError:
-    """Return the answer for a lease that is not there, or another's."""
+#: By the collection in the path: what is not there, and what to do then.
+_NOT_FOUND = {
+    'leases': ('lease', '"openstack secondary lease list" (GET /leases) '
+                        'shows those that are there.'),
+    'quotes': ('quote', 'Quotes expire: ask for another (POST /quotes).')}
+
+
+def not_found(collection: str, uuid: str) -> ApiError:
+    """Return the answer for what is not there, or is another project's."""
+    what, advice = _NOT_FOUND[collection]
     return ApiError(404, 'not-found', (
-        f'There is no lease {uuid} in your project. "openstack secondary '
-        'lease list" (GET /leases) shows those that are there.'))
+        f'There is no {what} {uuid} in your project. {advice}'))
 
 
 def invalid(detail: str) -> ApiError:

@@ -3,6 +3,15 @@
 ``OpenStack-API-Version: secondary-lease 1.0``; without it the oldest.
 """
 
+from microversion_parse import Version
+
 SERVICE_TYPE = 'secondary-lease'
+#: Where the middleware leaves the version that a request asks for.
+ENVIRON = f'{SERVICE_TYPE}.microversion'
+
+FIRST = Version(1, 0)
+#: Quotes, and the ``next_start`` of a lease.
+QUOTES = Version(1, 1)
+
 #: From the oldest to the newest; doc/source/lease-api.rst tells each.
-VERSIONS = ['1.0']
+VERSIONS = [str(one) for one in (FIRST, QUOTES)]

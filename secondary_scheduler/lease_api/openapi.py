@@ -52,6 +52,8 @@ def _operation(route: Route) -> dict[str, typing.Any]:
         'security': [] if route.rule is None else [{'token': []}]}
     if route.rule is not None:
         operation['description'] = f'Policy: {route.rule}'
+    if route.since != microversions.FIRST:
+        operation['x-openstack'] = {'min-ver': str(route.since)}
     if route.body is not None:
         operation['requestBody'] = {
             'required': True, 'content': {_JSON: {'schema': route.body}}}
@@ -78,6 +80,8 @@ def _responses(route: Route) -> dict[str, typing.Any]:
     refusals = {*_ALWAYS, *route.refusals}
     if route.rule is not None:
         refusals |= set(_OF_USERS)
+    if route.since != microversions.FIRST:
+        refusals.add(404)
     if route.body is not None:
         refusals |= set(_OF_BODIES)
     return {str(route.status): good} | {

@@ -19,6 +19,8 @@ ACTION = f'{PREFIX}:action'
 TIMELINE = f'{PREFIX}:timeline'
 EVENTS = f'{PREFIX}:events'
 QUOTA = f'{PREFIX}:quota'
+CREATE_QUOTE = f'{PREFIX}:create_quote'
+SHOW_QUOTE = f'{PREFIX}:show_quote'
 ALL_PROJECTS = f'{PREFIX}:all_projects'
 
 
@@ -46,6 +48,10 @@ RULES = [
           'GET /leases/{id}/events'),
     _rule(QUOTA, _READER, 'Show what one\'s project has and may have.',
           'GET /quota'),
+    _rule(CREATE_QUOTE, _MEMBER, (
+        'Ask what a lease would cost and when it would begin.'),
+        'POST /quotes'),
+    _rule(SHOW_QUOTE, _READER, 'Show a quote.', 'GET /quotes/{id}'),
     _rule(ALL_PROJECTS, _ADMIN, (
         'See the leases of all projects, and the names of hosts in the '
         'timeline. Whoever may finds other projects\' leases by their ids '

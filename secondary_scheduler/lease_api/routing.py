@@ -19,7 +19,13 @@ import routes
 import webob
 import webob.dec
 
-from secondary_scheduler.lease_api import errors, policies, schemas
+from secondary_scheduler.lease_api import (
+    errors,
+    microversions,
+    policies,
+    schemas,
+)
+from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
 from secondary_scheduler.lease_api.trusts import Trusts
@@ -34,6 +40,7 @@ class Service:
     conf: cfg.ConfigOpts
     database: Database
     store: Store
+    quotes: Quotes
     enforcer: policy.Enforcer
     trusts: Trusts
     table: Sequence['Route']
@@ -44,12 +51,13 @@ class Call:
     """A request that is well formed, by somebody who may make it.
 
     ``query`` and ``body`` are as their schemas say; ``path`` has what the
-    path names.
+    path names; ``version`` is the microversion that is asked for.
     """
 
     service: Service
     request: webob.Request
     context: oslo_context.RequestContext
+    version: microversions.Version
     path: Mapping[str, str]
     query: Mapping[str, typing.Any]
     body: Mapping[str, typing.Any]
@@ -90,7 +98,7 @@ class Route:
 
     ``rule`` is the policy that allows it, None is for everybody; ``answer``
     names the schema of what it answers with ``status``; ``refusals`` are
-    further statuses.
+    further statuses; ``since`` is the microversion that brought it.
     """
 
     method: str
@@ -104,6 +112,7 @@ class Route:
     query: schemas.Schema = dataclasses.field(
         default_factory=lambda: schemas.NO_QUERY)
     refusals: Sequence[int] = ()
+    since: microversions.Version = microversions.FIRST
     check: typing.Any = dataclasses.field(init=False, repr=False)
     check_query: typing.Any = dataclasses.field(init=False, repr=False)
 
@@ -116,6 +125,11 @@ class Route:
     def name(self) -> str:
         """Its name: the one of the function that answers."""
         return self.answer_by.__name__
+
+    @property
+    def collection(self) -> str:
+        """The first part of its path."""
+        return self.path.split('/')[1]
 
 
 class Application:
@@ -148,6 +162,12 @@ class Application:
 
     def _reply(self, request: webob.Request) -> Reply:
         route, path = self._route(request)
+        version = request.environ[microversions.ENVIRON]
+        if version < route.since:
+            raise errors.ApiError(404, 'no-such-path', (
+                f'This is there since version {route.since}: send '
+                f'"OpenStack-API-Version: {microversions.SERVICE_TYPE} '
+                f'{route.since}".'))
         context = oslo_context.RequestContext.from_environ(
             request.environ,
             request_id=request.environ.get(request_id.ENV_REQUEST_ID))
@@ -155,9 +175,9 @@ class Application:
             self._allow(route, context)
         # A name in a path that is no UUID is one that nobody has.
         if 'id' in path and not schemas.is_uuid(path['id']):
-            raise errors.not_found(path['id'][:255])
+            raise errors.not_found(route.collection, path['id'][:255])
         return route.answer_by(Call(
-            self._service, request, context, path,
+            self._service, request, context, version, path,
             _query(request, route), _body(request, route)))
 
     def _route(self, request: webob.Request) -> tuple[Route, dict[str, str]]:

@@ -72,8 +72,8 @@ _NODES = _object({
     'key_name': nullable(_line('Name of the key pair for them.', 1)),
 }, ('number', 'flavor'))
 
+_NAME = _line('For people; leases may have the same.')
 _TERMS: Schema = {
-    'name': _line('For people; leases may have the same.'),
     'duration': {
         'type': 'integer', 'minimum': 1, 'maximum': _LONGEST,
         'description': 'Seconds for which the nodes are to run.'},
@@ -91,24 +91,32 @@ _TERMS: Schema = {
                        'null: whatever is asked.'},
 }
 
-CREATE = _object({
+_ASKED: Schema = {
     **_TERMS,
     'nodes': _list(_NODES, minItems=1, maxItems=100),
     'immediate': {
         'type': 'boolean', 'default': False,
         'description': 'Now or not at all; without start and deadline.'},
+}
+
+CREATE = _object({
+    'name': _NAME,
+    **_ASKED,
     'client_token': _line(
         'Makes it safe to send the request again: who uses the same token '
         'in a project gets the lease that the first has made.', 1),
 }, ('nodes', 'duration'))
 
+CREATE_QUOTE = _object(_ASKED, ('nodes', 'duration'))
+
 UPDATE = _object({
+    'name': _NAME,
     **_TERMS,
     'revision': {
         'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
         'description': 'The one that you have seen: refused if somebody has '
                        'changed the lease since.'},
-}, anyOf=[{'required': [name]} for name in _TERMS])
+}, anyOf=[{'required': [name]} for name in ('name', *_TERMS)])
 
 ACTION = _object({'action': {
     'type': 'string', 'enum': ['pause', 'unpause', 'cancel']}}, ('action',))
@@ -131,19 +139,13 @@ WINDOW_QUERY = _object(_WINDOW)
 TIMELINE_QUERY = _object({**_WINDOW, 'all_projects': ALL_PROJECTS})
 NO_QUERY = _object({})
 
-_LEASE = _answer({
+#: What leases and quotes show of what was asked for.
+_SHOWN: Schema = {
     'id': UUID,
-    'name': _TERMS['name'],
     'project_id': {'type': 'string'},
     'user_id': {'type': 'string'},
     'kind': {'type': 'string', 'enum': [str(one) for one in Kind],
              'description': 'What is promised; follows from the terms.'},
-    'state': STATE,
-    'paused': {'type': 'boolean', 'description': (
-        'By its owner: it is not scheduled, and suspended if it runs.')},
-    'cancelling': {'type': 'boolean', 'description': (
-        'Its owner wants it to end.')},
-    'reason': {'type': 'string', 'description': 'Why it is in its state.'},
     'nodes': _list(_answer(_NODES['properties'])),
     'duration': _TERMS['duration'],
     'start': nullable(MOMENT),
@@ -151,13 +153,48 @@ _LEASE = _answer({
     'immediate': {'type': 'boolean'},
     'preemptible': {'type': 'boolean'},
     'max_rate': _TERMS['max_rate'],
-    'price': {'type': ['number', 'null'],
-              'description': 'What it is offered at, in all; null: not yet '
-                             'known.'},
-    'servers': _list(UUID),
     'created_at': MOMENT,
+}
+_PRICE: Schema = {
+    'type': ['number', 'null'],
+    'description': 'What it is offered at, in all, even if that was too '
+                   'much; null: not known.'}
+_NEXT_START: Schema = {**nullable(MOMENT), 'description': (
+    'When it could begin instead, if it was refused for want of room.')}
+
+_LEASE_PARTS: Schema = {
+    **_SHOWN,
+    'name': _NAME,
+    'state': STATE,
+    'paused': {'type': 'boolean', 'description': (
+        'By its owner: it is not scheduled, and suspended if it runs.')},
+    'cancelling': {'type': 'boolean', 'description': (
+        'Its owner wants it to end.')},
+    'reason': {'type': 'string', 'description': 'Why it is in its state.'},
+    'price': _PRICE,
+    'servers': _list(UUID),
     'updated_at': MOMENT,
     'revision': {'type': 'integer'},
+}
+# What came later is not in answers to requests of older versions.
+_LEASE = _object({**_LEASE_PARTS, 'next_start': _NEXT_START}, _LEASE_PARTS)
+_OFFER = _answer({
+    'accepted': {'type': 'boolean', 'description': (
+        'Whether a lease with these terms would be accepted now.')},
+    'start': {**nullable(MOMENT), 'description': (
+        'When it would begin; if it would not be accepted, when it could '
+        'instead. null: never.')},
+    'rate': {'type': ['number', 'null'], 'description': (
+        'What is asked for a node and a second; null: not known.')},
+    'price': _PRICE,
+    'reason': {'type': 'string', 'description': (
+        'Why it would not be accepted.')},
+})
+_QUOTE = _answer({
+    **_SHOWN,
+    'expires_at': {**MOMENT, 'description': 'When it is forgotten.'},
+    'offer': {'oneOf': [ref('Offer'), {'type': 'null'}],
+              'description': 'null: not answered yet.'},
 })
 _SLOT = _answer({
     'lease_id': UUID,
@@ -190,6 +227,9 @@ COMPONENTS: dict[str, Schema] = {
                              'leases_links': _list(_LINK)}),
     'TimelineAnswer': _answer({'slots': _list(_SLOT)}),
     'EventsAnswer': _answer({'events': _list(_EVENT)}),
+    'Offer': _OFFER,
+    'Quote': _QUOTE,
+    'QuoteAnswer': _answer({'quote': ref('Quote')}),
     'QuotaAnswer': _answer({'quota': _answer({'leases': _AMOUNT,
                                               'nodes': _AMOUNT})}),
     'VersionsAnswer': _answer({'versions': _list(_answer({

@@ -15,10 +15,11 @@ import uuid
 
 from keystoneauth1 import adapter
 from openstack import exceptions
+import tenacity
 
 SERVICE_TYPE = 'secondary-lease'
 #: The microversion that this client speaks.
-VERSION = '1.0'
+VERSION = '1.1'
 
 Json = dict[str, typing.Any]
 
@@ -132,6 +133,36 @@ class Client:
         """Return what has happened to a lease, the oldest first."""
         return typing.cast(list[Json], self._ask(
             'GET', f'{_path(lease)}/events')['events'])
+
+    def quote(self, nodes: Sequence[Mapping[str, typing.Any]],
+              duration: int, patience: float = 60, **terms: typing.Any
+              ) -> Json:
+        """Ask what a lease would cost and when it would begin.
+
+        :param patience: seconds to wait for the scheduler's answer.
+        :param terms: as of ``create``, without a name.
+        :returns: the quote; its ``offer`` has whether the lease would be
+            ``accepted``, its ``price``, ``rate``, ``start`` (or when it could
+            begin instead), and the ``reason`` if it would not be.
+        :raises LeaseError: "no-answer" if there is none by then.
+        """
+        body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
+                **terms}
+        made = self._ask('POST', '/quotes', json=body)['quote']
+        attempts = tenacity.Retrying(
+            wait=tenacity.wait_exponential(min=0.2, max=2),
+            stop=tenacity.stop_after_delay(patience),
+            retry=tenacity.retry_if_result(
+                lambda quote: quote['offer'] is None))
+        try:
+            return typing.cast(Json, attempts(
+                lambda: self._ask('GET', f'/quotes/{made["id"]}')['quote']))
+        except tenacity.RetryError as exc:
+            raise LeaseError(504, 'no-answer', (
+                f'The scheduler of leases has not answered within '
+                f'{patience:g} s. Ask again with more patience (--timeout); '
+                'if that does not help either, it may not be running: tell '
+                'the operator.')) from exc
 
     def quota(self) -> Json:
         """Return what the project has, and may have."""

@@ -9,6 +9,10 @@ class UnknownLease(StoreError):
     """There is no such lease, or it is another project's."""
 
 
+class UnknownQuote(StoreError):
+    """There is no such quote, or no more, or it is another project's."""
+
+
 class Stale(StoreError):
     """The lease has changed since it was read."""
 

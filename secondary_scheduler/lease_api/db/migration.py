@@ -23,6 +23,12 @@ def sync(engine: sa.Engine, revision: str = 'head') -> None:
         command.upgrade(_configuration(connection), revision)
 
 
+def downgrade(engine: sa.Engine, revision: str) -> None:
+    """Take the tables back to an older version; what is newer is lost."""
+    with engine.begin() as connection:
+        command.downgrade(_configuration(connection), revision)
+
+
 def version(engine: sa.Engine) -> str | None:
     """Return the version that the tables have; None if there are none."""
     with engine.connect() as connection:

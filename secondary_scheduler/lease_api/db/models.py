@@ -4,7 +4,9 @@ Types are those that SQLite, MariaDB and PostgreSQL have in common.  Numbers of
 rows are never shown to a user: they would tell how much others do.
 """
 
+import dataclasses
 import datetime
+import json
 import typing
 
 import sqlalchemy as sa
@@ -41,6 +43,36 @@ class Moment(sa.types.TypeDecorator[int]):
         return int((value - _EPOCH).total_seconds())
 
 
+@dataclasses.dataclass(frozen=True)
+class Nodes:
+    """Nodes that are alike, and what a server of them is made of.
+
+    An ``image`` of None is a flavor's or volume's matter, a ``network`` of
+    None is Nova's to choose.
+    """
+
+    number: int
+    flavor: str
+    image: str | None = None
+    network: str | None = None
+    key_name: str | None = None
+
+
+class AsJson(sa.types.TypeDecorator[tuple[Nodes, ...]]):
+    """Nodes that are kept for a while only, in one column."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Nodes, ...] | None,
+                           dialect: typing.Any) -> str:
+        return json.dumps([dataclasses.asdict(one) for one in value or ()])
+
+    def process_result_value(self, value: str | None, dialect: typing.Any
+                             ) -> tuple[Nodes, ...]:
+        return tuple(Nodes(**one) for one in json.loads(value or '[]'))
+
+
 class Base(orm.DeclarativeBase):
     """What all tables have in common."""
 
@@ -66,14 +98,46 @@ def _of(table: str, **options: typing.Any) -> Mapped[int]:
         Number, sa.ForeignKey(f'{table}.id', ondelete='CASCADE'), **options)
 
 
-class Lease(Base):
+#: What is asked for of a lease, besides its nodes: columns of ``Asked``.
+TERMS = ('start', 'deadline', 'duration', 'immediate', 'preemptible',
+         'max_rate')
+
+
+class Asked:
+    """What somebody has asked for: times in seconds since 1970.
+
+    ``duration`` is in seconds, ``max_rate`` the most that is paid for a node
+    and a second.
+    """
+
+    id: Mapped[int] = _key()
+    uuid: Mapped[str] = mapped_column(sa.String(36), unique=True)
+    project_id: Mapped[str] = mapped_column(sa.String(64))
+    user_id: Mapped[str] = mapped_column(sa.String(64))
+    start: Mapped[int | None] = mapped_column(Moment)
+    deadline: Mapped[int | None] = mapped_column(Moment)
+    duration: Mapped[int] = mapped_column(sa.BigInteger)
+    immediate: Mapped[bool] = mapped_column(sa.Boolean)
+    preemptible: Mapped[bool] = mapped_column(sa.Boolean)
+    max_rate: Mapped[float | None] = mapped_column(sa.Double)
+    created_at: Mapped[int] = mapped_column(Moment)
+
+    @property
+    def kind(self) -> kinds.Kind:
+        """What the terms make of it."""
+        return kinds.derive(self.duration, self.start, self.deadline,
+                            self.immediate)
+
+
+class Lease(Asked, Base):
     """What somebody has asked for, and what has become of it.
 
-    Times in seconds since 1970, ``duration`` in seconds.  The owner writes
-    the terms while the state is "new", and ``hold`` (paused) and
-    ``wanted_end`` (cancelled) until it is over; ``state``, ``reason`` and
-    ``price`` are the scheduler's.  Each change makes ``revision`` one more.
-    ``token`` and ``fingerprint`` tell a request that is sent again.
+    The owner writes the terms while the state is "new", and ``hold`` (paused)
+    and ``wanted_end`` (cancelled) until it is over; ``state``, ``reason``,
+    ``price`` (in all, even if it was too much) and ``next_start`` (when a
+    lease could begin that was refused for want of room) are the scheduler's.
+    Each change makes ``revision`` one more.  ``token`` and ``fingerprint``
+    tell a request that is sent again.
     ``trust_id`` is Keystone's trust by which servers are made in the owner's
     name.
     """
@@ -85,23 +149,13 @@ class Lease(Base):
         sa.Index(None, 'state'),
         OPTIONS)
 
-    id: Mapped[int] = _key()
-    uuid: Mapped[str] = mapped_column(sa.String(36), unique=True)
-    project_id: Mapped[str] = mapped_column(sa.String(64))
-    user_id: Mapped[str] = mapped_column(sa.String(64))
     name: Mapped[str] = mapped_column(sa.String(255))
-    start: Mapped[int | None] = mapped_column(Moment)
-    deadline: Mapped[int | None] = mapped_column(Moment)
-    duration: Mapped[int] = mapped_column(sa.BigInteger)
-    immediate: Mapped[bool] = mapped_column(sa.Boolean)
-    preemptible: Mapped[bool] = mapped_column(sa.Boolean)
-    max_rate: Mapped[float | None] = mapped_column(sa.Double)
     state: Mapped[str] = mapped_column(sa.String(32))
     hold: Mapped[bool] = mapped_column(sa.Boolean)
     wanted_end: Mapped[bool] = mapped_column(sa.Boolean)
     reason: Mapped[str] = mapped_column(sa.Text)
     price: Mapped[float | None] = mapped_column(sa.Double)
-    created_at: Mapped[int] = mapped_column(Moment)
+    next_start: Mapped[int | None] = mapped_column(Moment)
     updated_at: Mapped[int] = mapped_column(Moment)
     revision: Mapped[int] = mapped_column(sa.Integer)
     token: Mapped[str | None] = mapped_column(sa.String(64))
@@ -115,23 +169,35 @@ class Lease(Base):
         cascade='all, delete-orphan')
 
     @property
-    def kind(self) -> kinds.Kind:
-        """What the terms make of it."""
-        return kinds.derive(self.duration, self.start, self.deadline,
-                            self.immediate)
-
-    @property
     def is_new(self) -> bool:
         """Whether the scheduler has not seen it yet."""
         return self.state == State.NEW
 
 
-class NodeSet(Base):
-    """Nodes of a lease that are alike, and what a server of them is made of.
+class Quote(Asked, Base):
+    """What somebody wants to know of a lease that they may ask for.
 
-    An ``image`` of None is a flavor's or volume's matter, a ``network`` of
-    None is Nova's to choose.
+    The scheduler answers: whether it would be ``accepted`` (None: not
+    answered yet), at which ``rate`` for a node and a second and ``price`` in
+    all, when it would ``begin`` or could instead (None: never), and the
+    ``reason`` if it would not be.  It is gone at ``expires_at``.
     """
+
+    __tablename__ = 'quotes'
+    __table_args__ = (sa.Index(None, 'project_id'),
+                      sa.Index(None, 'expires_at'), OPTIONS)
+
+    nodes: Mapped[tuple[Nodes, ...]] = mapped_column(AsJson)
+    expires_at: Mapped[int] = mapped_column(Moment)
+    accepted: Mapped[bool | None] = mapped_column(sa.Boolean)
+    rate: Mapped[float | None] = mapped_column(sa.Double)
+    price: Mapped[float | None] = mapped_column(sa.Double)
+    begin: Mapped[int | None] = mapped_column(Moment)
+    reason: Mapped[str] = mapped_column(sa.Text)
+
+
+class NodeSet(Base):
+    """``Nodes`` of a lease."""
 
     __tablename__ = 'node_sets'
 

@@ -6,8 +6,6 @@ Operations may be called from any thread.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import dataclasses
-import hashlib
-import json
 import time
 import typing
 
@@ -22,6 +20,7 @@ from secondary_scheduler.lease_api.db.models import (
     NodeSet,
     Server,
 )
+from secondary_scheduler.lease_api.db.requests import Request, digest
 from secondary_scheduler.lease_api.db.session import Database, retried
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.states import State
@@ -31,63 +30,6 @@ OPEN = frozenset(State) - states.FINAL
 
 #: Called with a lease and an event of it, once that is in the database.
 Announce = Callable[[Lease, Event], object]
-
-
-@dataclasses.dataclass(frozen=True)
-class Nodes:
-    """Nodes that are alike (``models.NodeSet``)."""
-
-    number: int
-    flavor: str
-    image: str | None = None
-    network: str | None = None
-    key_name: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """A lease that somebody asks for; times as in ``models.Lease``.
-
-    ``token`` is the client's: who asks again with the same one gets the
-    lease that there is.  ``trust_id`` is a trust of the user.
-    """
-
-    uuid: str
-    project_id: str
-    user_id: str
-    nodes: tuple[Nodes, ...]
-    duration: int
-    name: str = ''
-    start: int | None = None
-    deadline: int | None = None
-    immediate: bool = False
-    preemptible: bool = True
-    max_rate: float | None = None
-    token: str | None = None
-    trust_id: str | None = None
-
-    @property
-    def number(self) -> int:
-        """How many nodes it asks for."""
-        return sum(one.number for one in self.nodes)
-
-    @property
-    def terms(self) -> dict[str, typing.Any]:
-        """What is asked for: columns of a lease."""
-        return {name: getattr(self, name) for name in (
-            'name', 'start', 'deadline', 'duration', 'immediate',
-            'preemptible', 'max_rate')}
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells whether another request asks for the same."""
-        return _digest(json.dumps(
-            [self.terms, [dataclasses.astuple(one) for one in self.nodes]],
-            sort_keys=True))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def nothing(lease: Lease, event: Event) -> None:
@@ -141,7 +83,7 @@ class Store:
 
     def _create_locked(self, session: orm.Session, request: Request,
                        limits: quotas.Limits) -> tuple[Lease, Event | None]:
-        token = None if request.token is None else _digest(request.token)
+        token = None if request.token is None else digest(request.token)
         found = None if token is None else session.scalar(
             sa.select(Lease).where(Lease.project_id == request.project_id,
                                    Lease.token == token))
@@ -163,6 +105,7 @@ class Store:
             uuid=request.uuid, project_id=request.project_id,
             user_id=request.user_id, **request.terms, state=State.NEW,
             hold=False, wanted_end=False, reason='', price=None,
+            next_start=None,
             created_at=now, updated_at=now, revision=1, token=token,
             fingerprint=request.fingerprint, trust_id=request.trust_id,
             servers=[],
@@ -184,8 +127,9 @@ class Store:
     def _delete(self, lease: Lease) -> None:
         gone = states.FINAL | {State.NEW}
         with self._database.writer() as session:
+            # Not by its number, which in SQLite another lease may get.
             done = session.execute(sa.delete(Lease).where(
-                Lease.id == lease.id, Lease.state.in_(gone)))
+                Lease.uuid == lease.uuid, Lease.state.in_(gone)))
             if not done.rowcount:
                 found = _find(session, lease.uuid, None)
                 raise errors.WrongState(
@@ -219,7 +163,10 @@ class Store:
         if among is not None:
             query = query.where(Lease.state.in_(among))
         if name is not None:
-            query = query.where(Lease.name == name)
+            # By itself MariaDB takes no notice of spaces at the end.
+            query = query.where(
+                Lease.name == name,
+                sa.func.char_length(Lease.name) == len(name))
         with self._database.reader() as session:
             if marker is not None:
                 query = query.where(

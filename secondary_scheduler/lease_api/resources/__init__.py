@@ -6,9 +6,11 @@ from secondary_scheduler.lease_api.resources import (
     events,
     leases,
     quota,
+    quotes,
     timeline,
     versions,
 )
 
 TABLE = (*versions.ROUTES, *description.ROUTES, *leases.ROUTES,
-         *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES)
+         *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES,
+         *quotes.ROUTES)

@@ -13,7 +13,7 @@ def list_events(call: Call) -> Reply:
             call.path['id'], call.scope, min(call.query.get('limit', most),
                                              most))
     except db_errors.UnknownLease as exc:
-        raise errors.not_found(call.path['id']) from exc
+        raise errors.not_found('leases', call.path['id']) from exc
     return Reply(200, {'events': [
         {'time': schemas.moment(one.time), 'kind': one.kind,
          'state': one.state, 'text': one.text} for one in found]})

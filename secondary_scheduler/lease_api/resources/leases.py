@@ -1,15 +1,22 @@
 """/leases: what is asked for, and what has become of it."""
 
 from collections.abc import Collection, Mapping
+import dataclasses
 import typing
 import urllib.parse
 
 from oslo_utils import uuidutils
 
-from secondary_scheduler.lease_api import errors, policies, schemas
+from secondary_scheduler.lease_api import (
+    errors,
+    microversions,
+    policies,
+    schemas,
+)
 from secondary_scheduler.lease_api.db import errors as db_errors
 from secondary_scheduler.lease_api.db import models, quotas
-from secondary_scheduler.lease_api.db.store import Nodes, Request
+from secondary_scheduler.lease_api.db.models import Nodes
+from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_api.routing import Call, Reply, Route
 from secondary_scheduler.leases.states import State
 
@@ -17,54 +24,54 @@ from secondary_scheduler.leases.states import State
 _TERMS = ('name', 'duration', 'start', 'deadline', 'preemptible', 'max_rate')
 
 
-def shown(lease: models.Lease) -> dict[str, typing.Any]:
-    """Return a lease as its owner sees it."""
+def asked(found: models.Lease | models.Quote) -> dict[str, typing.Any]:
+    """Return what somebody has asked for, as they see it."""
     return {
-        'id': lease.uuid, 'name': lease.name,
-        'project_id': lease.project_id, 'user_id': lease.user_id,
-        'kind': str(lease.kind), 'state': lease.state, 'paused': lease.hold,
-        'cancelling': lease.wanted_end, 'reason': lease.reason,
+        'id': found.uuid, 'project_id': found.project_id,
+        'user_id': found.user_id, 'kind': str(found.kind),
         'nodes': [{'number': one.number, 'flavor': one.flavor,
                    'image': one.image, 'network': one.network,
-                   'key_name': one.key_name} for one in lease.nodes],
-        'duration': lease.duration, 'start': schemas.moment(lease.start),
-        'deadline': schemas.moment(lease.deadline),
-        'immediate': lease.immediate, 'preemptible': lease.preemptible,
-        'max_rate': lease.max_rate, 'price': lease.price,
+                   'key_name': one.key_name} for one in found.nodes],
+        'duration': found.duration, 'start': schemas.moment(found.start),
+        'deadline': schemas.moment(found.deadline),
+        'immediate': found.immediate, 'preemptible': found.preemptible,
+        'max_rate': found.max_rate,
+        'created_at': schemas.moment(found.created_at)}
+
+
+def _shown(call: Call, lease: models.Lease) -> dict[str, typing.Any]:
+    """Return a lease as its owner sees it."""
+    since = {'next_start': schemas.moment(lease.next_start)} if (
+        call.version >= microversions.QUOTES) else {}
+    return {
+        **asked(lease), 'name': lease.name, 'state': lease.state,
+        'paused': lease.hold, 'cancelling': lease.wanted_end,
+        'reason': lease.reason, 'price': lease.price,
         'servers': [one.uuid for one in lease.servers],
-        'created_at': schemas.moment(lease.created_at),
         'updated_at': schemas.moment(lease.updated_at),
-        'revision': lease.revision}
+        'revision': lease.revision, **since}
 
 
 def create_lease(call: Call) -> Reply:
     """Keep a lease; the scheduler sees to it afterwards."""
-    terms = _read(call.body)
-    _check(call, terms, bool(call.body.get('immediate')))
+    wanted = request(call)
     trusts = call.service.trusts
     trust = trusts.give(call.token, call.context.user_id,
                         call.context.project_id)
     lease = None
     try:
-        lease = _create(call, terms, trust)
+        lease = _create(call, dataclasses.replace(wanted, trust_id=trust))
     finally:
         if lease is None or lease.trust_id != trust:
             trusts.take_back(call.token, trust)
-    return Reply(202, {'lease': shown(lease)},
+    return Reply(202, {'lease': _shown(call, lease)},
                  {'Location': call.link(f'/leases/{lease.uuid}')})
 
 
-def _create(call: Call, terms: Mapping[str, typing.Any], trust: str | None
-            ) -> models.Lease:
-    request = Request(
-        uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
-        user_id=call.context.user_id,
-        nodes=tuple(Nodes(**one) for one in call.body['nodes']),
-        immediate=call.body.get('immediate', False),
-        token=call.body.get('client_token'), trust_id=trust, **terms)
+def _create(call: Call, wanted: Request) -> models.Lease:
     try:
         return call.service.store.create(
-            request, quotas.Limits.from_options(call.service.conf))
+            wanted, quotas.Limits.from_options(call.service.conf))
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
             f'Your project would have too many {exc.what}: {exc}. Wait until '
@@ -73,6 +80,21 @@ def _create(call: Call, terms: Mapping[str, typing.Any], trust: str | None
     except db_errors.OtherRequest as exc:
         raise errors.ApiError(409, 'token-used', (
             f'{exc}. Take another client_token for another lease.')) from exc
+
+
+def request(call: Call) -> Request:
+    """Return what the body asks for.
+
+    :raises ApiError: if that contradicts itself or the clock.
+    """
+    terms = _read(call.body)
+    immediate = call.body.get('immediate', False)
+    _check(call, terms, immediate)
+    return Request(
+        uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
+        user_id=call.context.user_id,
+        nodes=tuple(Nodes(**one) for one in call.body['nodes']),
+        immediate=immediate, token=call.body.get('client_token'), **terms)
 
 
 def list_leases(call: Call) -> Reply:
@@ -93,7 +115,7 @@ def list_leases(call: Call) -> Reply:
     if len(found) > limit:
         links.append({'rel': 'next', 'href': _next(call, limit,
                                                    found[limit - 1].uuid)})
-    return Reply(200, {'leases': [shown(one) for one in found[:limit]],
+    return Reply(200, {'leases': [_shown(call, one) for one in found[:limit]],
                        'leases_links': links})
 
 
@@ -110,7 +132,7 @@ def scope(call: Call) -> str | None:
 
 def show_lease(call: Call) -> Reply:
     """Show a lease."""
-    return Reply(200, {'lease': shown(find(call))})
+    return Reply(200, {'lease': _shown(call, find(call))})
 
 
 def find(call: Call) -> models.Lease:
@@ -118,7 +140,7 @@ def find(call: Call) -> models.Lease:
     try:
         return call.service.store.get(call.path['id'], call.scope)
     except db_errors.UnknownLease as exc:
-        raise errors.not_found(call.path['id']) from exc
+        raise errors.not_found('leases', call.path['id']) from exc
 
 
 def update_lease(call: Call) -> Reply:
@@ -141,11 +163,11 @@ def change(call: Call, lease: models.Lease, kind: str,
            revision: int | None = None) -> Reply:
     """Change a lease that is in one of some states; show it."""
     try:
-        return Reply(202, {'lease': shown(call.service.store.change(
+        return Reply(202, {'lease': _shown(call, call.service.store.change(
             lease.uuid, kind, values, project=lease.project_id,
             revision=revision, among=among))})
     except db_errors.UnknownLease as exc:
-        raise errors.not_found(lease.uuid) from exc
+        raise errors.not_found('leases', lease.uuid) from exc
     except db_errors.Stale as exc:
         raise errors.ApiError(409, 'stale', (
             f'{exc}: somebody has changed it. Look at it again, and send '
@@ -163,7 +185,7 @@ def delete_lease(call: Call) -> Reply:
     try:
         call.service.store.delete(call.path['id'], call.scope)
     except db_errors.UnknownLease as exc:
-        raise errors.not_found(call.path['id']) from exc
+        raise errors.not_found('leases', call.path['id']) from exc
     except db_errors.WrongState as exc:
         raise errors.ApiError(409, 'wrong-state', (
             f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '

@@ -1,8 +1,10 @@
 """``openstack secondary lease ...``."""
 
 import argparse
+import collections
 from collections.abc import Iterable, Mapping, Sequence
 import shutil
+import time
 import typing
 
 from osc_lib import exceptions
@@ -10,9 +12,13 @@ from osc_lib.cli import parseractions
 from osc_lib.command import command
 
 from secondary_scheduler.lease_client import client, gantt, times
+from secondary_scheduler.leases.states import FINAL, State
 
 _COLUMNS = ('id', 'name', 'kind', 'state', 'paused', 'nodes', 'duration',
             'start', 'deadline')
+_OPEN = [str(one) for one in State if one not in FINAL]
+#: How many leases a timeline names that it does not show.
+_MOST = 20
 _STATES = ('new', 'pending', 'queued', 'scheduled', 'active', 'done')
 
 
@@ -118,7 +124,36 @@ def _terms(arguments: typing.Any) -> dict[str, typing.Any]:
             if name in given} | {
         name: given[name] for name in (
             'name', 'duration', 'preemptible', 'max_rate')
-        if given[name] is not None}
+        if given.get(name) is not None}
+
+
+def _add_request(parser: typing.Any) -> None:
+    parser.add_argument(
+        '--nodes', required=True, dest='nodes',
+        metavar='number=<n>,flavor=<flavor>[,image=<image>]'
+                '[,network=<network>][,key_name=<key>]',
+        action=parseractions.MultiKeyValueAction,
+        required_keys=['number', 'flavor'],
+        optional_keys=['image', 'network', 'key_name'],
+        help='Nodes that are alike; repeat it for other ones')
+    parser.add_argument('--duration', metavar='<time>', required=True,
+                        type=times.duration,
+                        help='How long they run: 90 (seconds), 2h, 1d12h')
+    parser.add_argument('--immediate', action='store_true',
+                        help='Now or not at all')
+    _add_terms(parser)
+
+
+def _request(arguments: typing.Any) -> dict[str, typing.Any]:
+    """Return what a lease is to be."""
+    try:
+        nodes = [{**one, 'number': int(one['number'])}
+                 for one in arguments.nodes]
+    except ValueError as exc:
+        raise exceptions.CommandError(
+            '--nodes: number is how many, like number=4') from exc
+    return {'nodes': nodes, 'immediate': arguments.immediate,
+            **_terms(arguments)}
 
 
 class CreateLease(_Leases, command.ShowOne):
@@ -141,34 +176,44 @@ class CreateLease(_Leases, command.ShowOne):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument('name', metavar='<name>', help='For people')
-        parser.add_argument(
-            '--nodes', required=True, dest='nodes',
-            metavar='number=<n>,flavor=<flavor>[,image=<image>]'
-                    '[,network=<network>][,key_name=<key>]',
-            action=parseractions.MultiKeyValueAction,
-            required_keys=['number', 'flavor'],
-            optional_keys=['image', 'network', 'key_name'],
-            help='Nodes that are alike; repeat it for other ones')
-        parser.add_argument('--duration', metavar='<time>', required=True,
-                            type=times.duration,
-                            help='How long they run: 90 (seconds), 2h, 1d12h')
-        parser.add_argument('--immediate', action='store_true',
-                            help='Now or not at all')
-        _add_terms(parser)
+        _add_request(parser)
         return parser
 
     def take_action(self, arguments: typing.Any) -> typing.Any:
         """Ask."""
-        try:
-            nodes = [{**one, 'number': int(one['number'])}
-                     for one in arguments.nodes]
-        except ValueError as exc:
-            raise exceptions.CommandError(
-                '--nodes: number is how many, like number=4') from exc
-        terms = _terms(arguments)
-        return _shown(self.leases.create(
-            nodes, terms.pop('duration'), immediate=arguments.immediate,
-            **terms))
+        return _shown(self.leases.create(**_request(arguments)))
+
+
+class QuoteLease(_Leases, command.ShowOne):
+    """Ask what a lease would cost and when it would begin.
+
+    The options are those of "create"; nothing is promised, and no lease is
+    made:
+
+      openstack secondary lease quote --duration 2h \\
+          --nodes number=4,flavor=secondary.small
+
+    If it would not be accepted "reason" says why, and "start" is when it
+    could begin instead (None: never). "rate" is for a node and a second,
+    "price" for all.
+    """
+
+    def get_parser(self, prog_name: str) -> typing.Any:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        _add_request(parser)
+        parser.add_argument('--timeout', metavar='<time>', default=60,
+                            type=times.duration,
+                            help='How long to wait for the answer '
+                                 '(default: 60 s)')
+        return parser
+
+    def take_action(self, arguments: typing.Any) -> typing.Any:
+        """Ask, and wait for the answer."""
+        found = self.leases.quote(**_request(arguments),
+                                  patience=arguments.timeout)
+        return zip(*sorted({'kind': found['kind'], **found['offer']}.items()),
+                   strict=True)
 
 
 class ListLease(_Leases, command.Lister):
@@ -303,6 +348,9 @@ class ShowTimeline(_Leases, command.Command):
 
       openstack secondary lease timeline
       openstack secondary lease timeline --begin +0s --end +1d nightly
+
+    Below the chart are the leases that are not over and hold no hosts in it,
+    with their states; "openstack secondary lease show" tells more of one.
     """
 
     def get_parser(self, prog_name: str) -> typing.Any:
@@ -311,9 +359,11 @@ class ShowTimeline(_Leases, command.Command):
         parser.add_argument('lease', metavar='<lease>', nargs='?',
                             help='Only this one; its id or its name')
         parser.add_argument('--begin', metavar='<time>', type=times.moment,
-                            help='Not what ends by then')
+                            help='Where the chart begins')
         parser.add_argument('--end', metavar='<time>', type=times.moment,
-                            help='Not what begins later')
+                            help='Where the chart ends')
+        parser.add_argument('--all-projects', action='store_true',
+                            help='Leases of all projects (admin)')
         parser.add_argument('--width', metavar='<columns>', type=int,
                             help='(default: of the screen)')
         return parser
@@ -321,16 +371,35 @@ class ShowTimeline(_Leases, command.Command):
     def take_action(self, arguments: typing.Any) -> None:
         """Draw."""
         window = {'begin': arguments.begin, 'end': arguments.end}
+        wide = {'all_projects': arguments.all_projects or None}
         if arguments.lease is None:
-            slots = self.leases.timeline(**window)
-            planned = {one['lease_id'] for one in slots}
-            found: Sequence[client.Json] = [
-                one for one in self.leases.leases()
-                if one['id'] in planned] if planned else []
+            slots = self.leases.timeline(**window, **wide)
+            found = list(self.leases.leases(state=_OPEN, **wide))
         else:
             found = [self.leases.find(arguments.lease)]
             slots = self.leases.timeline(found[0]['id'], **window)
-        names = {one['id']: one['name'] or one['id'] for one in found}
         width = arguments.width or shutil.get_terminal_size().columns
-        for line in gantt.draw(slots, names, width):
+        for line in (*gantt.draw(slots, _labels(found), width, **{
+                name: times.seconds(moment)
+                for name, moment in window.items() if moment is not None},
+                now=int(time.time())), *_elsewhere(found, slots)):
             print(line, file=self.app.stdout)
+
+
+def _labels(leases: Sequence[client.Json]) -> dict[str, str]:
+    """Return what to call leases, by id; each differently."""
+    same = collections.Counter(one['name'] for one in leases)
+    return {one['id']: one['id'] if not one['name'] else
+            one['name'] if same[one['name']] == 1 else
+            f'{one["name"]} {one["id"][:8]}' for one in leases}
+
+
+def _elsewhere(leases: Sequence[client.Json],
+               slots: Sequence[client.Json]) -> list[str]:
+    """Return a line of those leases that a chart does not show."""
+    labels = _labels(leases)
+    shown = {one['lease_id'] for one in slots}
+    rest = [f'{labels[one["id"]]} ({one["state"]})' for one in leases
+            if one['id'] not in shown]
+    more = [f'and {len(rest) - _MOST} more'] if len(rest) > _MOST else []
+    return [f'Not in it: {", ".join(rest[:_MOST] + more)}'] if rest else []

@@ -37,7 +37,18 @@ class LeaseDbTest(unittest.TestCase):
                 '\n'), self.run_it('sync'))
         self.assertEqual((0, 'The tables have version 0002.\n'),
                          self.run_it('sync'))
+        self.assertEqual((0, '0002\n'), self.run_it('version'))
+
+    def test_downgrade(self):
+        self.run_it('sync')
+        self.assertEqual(
+            (0, 'The tables have version 0001 now, before 0002.\n'),
+            self.run_it('downgrade', '0001'))
         self.assertEqual((0, '0001\n'), self.run_it('version'))
+        for version in ('0002', '0000'):
+            code, text = self.run_it('downgrade', version)
+            self.assertEqual(2, code)
+            self.assertIn('have version 0001', text)
 
     def test_quota(self):
         self.run_it('sync')

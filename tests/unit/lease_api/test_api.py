@@ -7,11 +7,18 @@ from unittest import mock
 from oslo_db import exception as db_exception
 import webob
 
-from secondary_scheduler.lease_api.db import plans
+from secondary_scheduler.lease_api.db import plans, quotes
 from secondary_scheduler.lease_api.resources import leases
 from secondary_scheduler.leases.states import State
 from tests.unit.lease_api import services
-from tests.unit.lease_api.services import LEASE, NOBODY, NODES, NOW, stretch
+from tests.unit.lease_api.services import (
+    LEASE,
+    NOBODY,
+    NODES,
+    NOW,
+    QUOTE,
+    stretch,
+)
 
 
 class ApiCase(unittest.TestCase):
@@ -45,7 +52,8 @@ class Create(ApiCase):
             'duration': 3600, 'start': '2027-01-31T09:00:00Z',
             'deadline': '2027-01-31T12:00:00Z', 'immediate': False,
             'preemptible': False, 'max_rate': 0.5, 'price': None,
-            'servers': [], 'created_at': '2027-01-31T08:00:00Z',
+            'next_start': None, 'servers': [],
+            'created_at': '2027-01-31T08:00:00Z',
             'updated_at': '2027-01-31T08:00:00Z', 'revision': 1}
         self.assertEqual(expected, made)
         self.assertEqual({'lease': expected}, self.api.good(
@@ -128,6 +136,66 @@ class Quotas(ApiCase):
         self.api.create()
 
 
+class Quotes(ApiCase):
+
+    options = {'quota_quotes': 2, 'quote_lifetime': 60}
+
+    def ask(self, **changes):
+        return self.api.good('POST', '/quotes', {**QUOTE, **changes})['quote']
+
+    def test_the_scheduler_answers(self):
+        made = self.ask(start='2027-01-31T10:00:00+01:00', max_rate=0.5)
+        self.assertEqual(202, self.api.answer.status_int)
+        path = f'/quotes/{made["id"]}'
+        self.assertEqual(f'http://localhost{path}',
+                         self.api.answer.headers['Location'])
+        self.assertEqual({
+            'id': made['id'], 'project_id': 'p1', 'user_id': 'alice',
+            'kind': 'reservation',
+            'nodes': [{**NODES[0], 'network': None, 'key_name': None}],
+            'duration': 3600, 'start': '2027-01-31T09:00:00Z',
+            'deadline': None, 'immediate': False, 'preemptible': True,
+            'max_rate': 0.5, 'created_at': '2027-01-31T08:00:00Z',
+            'expires_at': '2027-01-31T08:01:00Z', 'offer': None}, made)
+        for one in self.service.quotes.take():
+            self.service.quotes.answer(one.uuid, quotes.Offer(
+                False, NOW + 7200, 1.0, 7200.0, 'there is no room'))
+        self.assertEqual({'quote': {**made, 'offer': {
+            'accepted': False, 'start': '2027-01-31T10:00:00Z', 'rate': 1.0,
+            'price': 7200.0, 'reason': 'there is no room'}}},
+            self.api.good('GET', path, user='reader'))
+        self.service.store._clock.now += 60
+        self.assertIn('POST /quotes', self.api.bad(404, 'GET', path)['detail'])
+
+    def test_no_lease_comes_of_it(self):
+        self.ask()
+        self.assertEqual([], self.api.good('GET', '/leases')['leases'])
+        self.assertEqual(0, self.api.good('GET', '/quota')['quota']['leases'][
+            'used'])
+
+    def test_terms_are_those_of_leases(self):
+        for changes, says in (
+                ({'name': 'x'}, 'name'), ({'client_token': 'x'}, 'token'),
+                ({'nodes': []}, 'nodes'),
+                ({'deadline': '2027-01-31T08:59:59Z'}, 'does not fit'),
+                ({'start': '2027-01-31T07:00:00Z'}, 'later start')):
+            with self.subTest(changes):
+                self.assertIn(says, self.api.bad(
+                    400, 'POST', '/quotes', {**QUOTE, **changes})['detail'])
+        self.api.bad(403, 'POST', '/quotes', QUOTE, user='reader')
+
+    def test_only_so_many_wait_at_once(self):
+        for _ in range(2):
+            self.ask()
+        error = self.api.bad(403, 'POST', '/quotes', QUOTE)
+        self.assertEqual('secondary-lease.over-quota', error['code'])
+        self.assertIn('2 of 2 quotes', error['detail'])
+        self.api.good('POST', '/quotes', QUOTE, project='p2')
+        self.service.quotes.answer(self.service.quotes.take()[0].uuid,
+                                   quotes.Offer(True, NOW))
+        self.ask()
+
+
 class Reading(ApiCase):
 
     options = {'max_limit': 2}
@@ -145,6 +213,17 @@ class Reading(ApiCase):
         self.assertEqual(made, found)
         self.assertEqual(made[:1], [one['id'] for one in self.api.good(
             'GET', '/leases?limit=1')['leases']])
+
+    def test_a_refused_lease_is_told_what_it_could_have(self):
+        dear, early = self.api.create(), self.api.create()
+        self.service.store.change(dear['id'], 'rejected', {
+            'state': State.REJECTED_BY_USER, 'price': 7200.0,
+            'reason': 'too dear'})
+        self.service.store.change(early['id'], 'rejected', {
+            'state': State.REJECTED, 'next_start': NOW + 60})
+        self.assertEqual([(7200.0, None), (None, '2027-01-31T08:01:00Z')], [
+            (one['price'], one['next_start'])
+            for one in self.api.good('GET', '/leases')['leases']])
 
     def test_filters(self):
         one, two = self.api.create(name='one'), self.api.create(name='two')
@@ -272,9 +351,9 @@ class Doors(ApiCase):
 
     def test_versions_are_for_everybody(self):
         found = self.api.good('GET', '/', user=None)['versions']
-        self.assertEqual([('1.0', '1.0')], [
+        self.assertEqual([('1.0', '1.1')], [
             (one['min_version'], one['max_version']) for one in found])
-        self.assertEqual('secondary-lease 1.0', self.api.answer.headers[
+        self.assertEqual('secondary-lease 1.1', self.api.answer.headers[
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 
@@ -285,6 +364,16 @@ class Doors(ApiCase):
                 'OpenStack-API-Version': version})
         self.api.good('GET', '/leases', headers={
             'OpenStack-API-Version': 'compute 2.99, secondary-lease latest'})
+
+    def test_the_first_version_is_as_it_was(self):
+        lease = self.api.create()
+        for headers in ({'OpenStack-API-Version': 'secondary-lease 1.0'},
+                        {'OpenStack-API-Version': 'compute 2.99'}):
+            found = self.api.good('GET', f'/leases/{lease["id"]}',
+                                  headers=headers)['lease']
+            self.assertEqual({'next_start'}, lease.keys() - found.keys())
+            self.assertIn('secondary-lease 1.1', self.api.bad(
+                404, 'GET', f'/quotes/{NOBODY}', headers=headers)['detail'])
 
     def test_who_may_what(self):
         lease = self.api.create()

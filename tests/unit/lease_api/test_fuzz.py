@@ -88,9 +88,11 @@ class Described(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.service = services.on(self, quota_leases=-1, quota_nodes=-1)
+        self.service = services.on(self, quota_leases=-1, quota_nodes=-1,
+                                   quota_quotes=-1)
         self.api = services.Api(self.service)
         self.service.store.create(services.request(1), quotas.Limits(-1, -1))
+        self.service.quotes.create(services.request(1), 600, -1)
 
     def ask(self, method, path, body):
         status, answer = self.api.ask(

@@ -7,11 +7,11 @@ import unittest
 from secondary_scheduler.lease_api import resources
 from secondary_scheduler.lease_api.db import plans
 from tests.unit.lease_api import services
-from tests.unit.lease_api.services import LEASE, NOBODY, stretch
+from tests.unit.lease_api.services import LEASE, NOBODY, QUOTE, stretch
 
 #: A body that each route with one would accept.
 BODIES = {'create_lease': LEASE, 'update_lease': {'name': 'theirs'},
-          'act_on_lease': {'action': 'cancel'}}
+          'act_on_lease': {'action': 'cancel'}, 'create_quote': QUOTE}
 ROUTES = [one for one in resources.TABLE if one.rule is not None]
 
 
@@ -29,12 +29,16 @@ class Isolation(unittest.TestCase):
                                   servers=[self.server])
         plans.write(self.service.database, {
             self.id: [stretch(0, 60, secret_host=2)]})
+        self.quote = self.api.good('POST', '/quotes', QUOTE)['quote']['id']
+        self.ids = {'leases': self.id, 'quotes': self.quote}
         self.before = self.seen()
 
     def seen(self):
-        """Return all that the owner sees of the lease."""
-        return [self.api.good('GET', f'/leases/{self.id}{more}')
-                for more in ('', '/events', '/timeline')]
+        """Return all that the owner sees."""
+        return [self.api.good('GET', path) for path in (
+            f'/quotes/{self.quote}', *(
+                f'/leases/{self.id}{more}'
+                for more in ('', '/events', '/timeline')))]
 
     def ask(self, route, uuid, **more):
         return self.api.ask(route.method, route.path.format(id=uuid),
@@ -44,17 +48,17 @@ class Isolation(unittest.TestCase):
     def test_there_are_routes(self):
         self.assertEqual({'/leases', '/leases/{id}', '/leases/{id}/action',
                           '/leases/{id}/events', '/leases/{id}/timeline',
-                          '/timeline', '/quota'},
+                          '/timeline', '/quota', '/quotes', '/quotes/{id}'},
                          {route.path for route in ROUTES})
 
-    def test_anothers_lease_is_as_one_that_is_not_there(self):
+    def test_what_is_anothers_is_as_what_is_not_there(self):
         routes = [one for one in ROUTES if '{id}' in one.path]
         self.assertTrue(routes)
         for route in routes:
             for user in ('bob', 'reader'):
                 with self.subTest(f'{user}: {route.method} {route.path}'):
                     answers = []
-                    for uuid in (self.id, NOBODY):
+                    for uuid in (self.ids[route.collection], NOBODY):
                         status, answer = self.ask(route, uuid, user=user,
                                                   project='p2')
                         self.assertIn(status, (403, 404))
@@ -73,8 +77,9 @@ class Isolation(unittest.TestCase):
                 status, answer = self.ask(route, '', user='bob',
                                           project='p2')
                 self.assertLess(status, 400)
-                for secret in (self.id, self.server, 'very-private', 'hush',
-                               'secret_host', 'p1', 'alice'):
+                for secret in (*self.ids.values(), self.server,
+                               'very-private', 'hush', 'secret_host', 'p1',
+                               'alice'):
                     self.assertNotIn(secret, json.dumps(answer))
         self.assertEqual(self.before, self.seen())
 

@@ -6,16 +6,20 @@ import unittest
 from unittest import mock
 
 from oslo_db import exception as db_exception
+import sqlalchemy as sa
 
 from secondary_scheduler.lease_api.db import (
     errors,
     migration,
+    models,
     plans,
     quotas,
+    quotes,
     session,
 )
+from secondary_scheduler.lease_api.db.models import Nodes
 from secondary_scheduler.lease_api.db.plans import What
-from secondary_scheduler.lease_api.db.store import OPEN, Nodes
+from secondary_scheduler.lease_api.db.store import OPEN
 from secondary_scheduler.leases.kinds import Kind
 from secondary_scheduler.leases.states import State
 from tests.unit.lease_api import services
@@ -45,6 +49,20 @@ class Cases:
             self.service.database.engine))
         self.assertEqual('0002', migration.version(
             self.service.database.engine))
+
+    def test_tables_go_back_and_forth_with_what_is_in_them(self):
+        engine = self.service.database.engine
+        uuid = self.create(1, nodes=(Nodes(2, 'a'), Nodes(1, 'b'))).uuid
+        migration.downgrade(engine, '0001')
+        self.assertEqual('0001', migration.version(engine))
+        self.assertNotIn('quotes', sa.inspect(engine).get_table_names())
+        migration.sync(engine)
+        self.assertEqual([], migration.differences(engine))
+        self.assertEqual(['a', 'b'], [
+            one.flavor for one in self.store.get(uuid).nodes])
+        migration.downgrade(engine, 'base')
+        self.assertEqual(['alembic_version'],
+                         sa.inspect(engine).get_table_names())
 
     def test_a_lease_comes_back_as_it_was_made(self):
         asked = request(
@@ -218,6 +236,59 @@ class Cases:
         self.assertEqual('nodes', caught.exception.what)
 
 
+    def ask(self, number, most=quotas.UNLIMITED, **changes):
+        return self.service.quotes.create(request(number, **changes), 60,
+                                          most)
+
+    def test_a_quote_waits_until_it_is_answered(self):
+        asked = request(
+            1, start=NOW + 60, deadline=NOW + 9000, preemptible=False,
+            max_rate=0.1, nodes=(Nodes(2, 'ünïcode', 'debian', 'net', 'key'),
+                                 Nodes(1, 'large')))
+        self.service.quotes.create(asked, 60, 1)
+        self.ask(2)
+        for _ in range(2):
+            taken = self.service.quotes.take()
+            self.assertEqual([asked.uuid, request(2).uuid],
+                             [one.uuid for one in taken])
+        self.assertEqual(
+            (asked.nodes, 'p1', 'alice', Kind.DEADLINE, None),
+            (taken[0].nodes, taken[0].project_id, taken[0].user_id,
+             taken[0].kind, taken[0].accepted))
+        self.assertEqual(asked.terms, {'name': '', **{
+            name: getattr(taken[0], name) for name in models.TERMS}})
+        offer = quotes.Offer(False, NOW + 90, 0.5, 0.1 + 0.2, 'wäit')
+        self.assertTrue(self.service.quotes.answer(asked.uuid, offer))
+        self.assertFalse(self.service.quotes.answer(
+            asked.uuid, quotes.Offer(True)))
+        found = self.service.quotes.get(asked.uuid, 'p1')
+        self.assertEqual(offer, quotes.Offer(**{
+            one.name: getattr(found, one.name)
+            for one in dataclasses.fields(quotes.Offer)}))
+        self.assertEqual([request(2).uuid], [
+            one.uuid for one in self.service.quotes.take()])
+
+    def test_a_quote_is_another_projects_or_expires(self):
+        self.ask(1)
+        with self.assertRaises(errors.UnknownQuote):
+            self.service.quotes.get(request(1).uuid, 'p2')
+        self.store._clock.now += 60
+        with self.assertRaises(errors.UnknownQuote):
+            self.service.quotes.get(request(1).uuid)
+        self.assertFalse(self.service.quotes.answer(
+            request(1).uuid, quotes.Offer(True)))
+        self.ask(2, 1)
+        self.assertEqual([request(2).uuid], self.kept())
+        self.store._clock.now += 60
+        self.assertEqual([], self.service.quotes.take())
+        self.assertEqual([], self.kept())
+
+    def kept(self):
+        """Return the quotes that the table has, expired or not."""
+        with self.service.database.reader() as session:
+            return session.scalars(sa.select(models.Quote.uuid)).all()
+
+
 class OnMemory(Cases, unittest.TestCase):
 
     database = 'memory'
@@ -247,6 +318,24 @@ class Crowds:
                                             uuid=f'{name}-{number}'))
             self.assertEqual(5, sum(one is not None for one in got), name)
             self.assertEqual(5, len(self.store.leases(name)))
+
+    def test_nobody_gets_more_quotes(self):
+        def attempt(number):
+            try:
+                return self.ask(number, most=5).uuid
+            except errors.OverQuota:
+                return None
+
+        got = [one for one in self.at_once(attempt) if one is not None]
+        self.assertEqual(sorted(got), sorted(self.kept()))
+        self.assertEqual(5, len(got))
+
+    def test_quotes_expire_while_others_ask(self):
+        for number in range(24):
+            self.ask(number)
+        self.store._clock.now += 60
+        self.at_once(lambda number: self.ask(100 + number))
+        self.assertEqual(24, len(self.kept()))
 
     def test_a_token_makes_one_lease_of_all_attempts(self):
         got = self.at_once(lambda number: self.attempt(

@@ -6,6 +6,7 @@ import io
 import json
 import types
 import unittest
+from unittest import mock
 
 from keystoneauth1 import adapter, session, token_endpoint
 import openstack
@@ -13,7 +14,7 @@ from osc_lib import exceptions
 from wsgi_intercept import interceptor
 
 from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import plans
+from secondary_scheduler.lease_api.db import plans, quotes
 from secondary_scheduler.lease_client import client, gantt, osc, times
 from secondary_scheduler.lease_client.v1 import lease as commands
 from secondary_scheduler.leases.states import State
@@ -90,6 +91,32 @@ class Commands(Case):
         self.run_it(commands.DeleteLease, 'weekly')
         self.assertEqual([], self.json(commands.ListLease))
 
+    def answering(self, *offer):
+        """Let the scheduler answer while a client waits."""
+        return mock.patch('time.sleep', lambda seconds: seconds and [
+            self.service.quotes.answer(one.uuid, quotes.Offer(*offer))
+            for one in self.service.quotes.take()])
+
+    def test_quote(self):
+        arguments = ('--duration', '2h', *NODES, '--start', '+3h',
+                     '--max-rate', '0.5')
+        with self.answering(True, services.NOW, 0.5, 7200.0):
+            self.assertEqual(
+                {'accepted': True, 'kind': 'reservation', 'price': 7200.0,
+                 'rate': 0.5, 'reason': '', 'start': '2027-01-31T08:00:00Z'},
+                self.json(commands.QuoteLease, *arguments))
+        with self.answering(False, None, 1.0, 14400.0, 'too dear'):
+            found = self.json(commands.QuoteLease, *arguments)
+        self.assertEqual((False, None, 'too dear'), tuple(
+            found[name] for name in ('accepted', 'start', 'reason')))
+        self.assertEqual([], list(self.leases.leases()))
+
+    def test_a_quote_that_nobody_answers(self):
+        with self.assertRaisesRegex(client.LeaseError, 'operator') as caught:
+            self.run_it(commands.QuoteLease, '--duration', '60', *NODES,
+                        '--timeout', '0')
+        self.assertEqual('no-answer', caught.exception.code)
+
     def test_two_kinds_of_nodes(self):
         self.run_it(commands.CreateLease, '--duration', '60', *NODES,
                     '--nodes', 'number=1,flavor=large', '--immediate', 'x')
@@ -153,9 +180,31 @@ class Commands(Case):
         self.assertEqual([
             'one (2) ' + '#' * 20, 'two (1) ' + ' ' * 20 + '#' * 20],
             drawn.splitlines()[2:4])
+        self.assertNotIn('Not in it', drawn)
         self.assertNotIn('one', self.run_it(commands.ShowTimeline, 'two'))
-        self.assertIn('Nothing', self.run_it(
-            commands.ShowTimeline, '--begin', '2027-01-31T10:00', 'two'))
+        self.assertEqual('Nothing is planned.\nNot in it: two (new)\n',
+                         self.run_it(commands.ShowTimeline, '--begin',
+                                     '2027-01-31T10:00', 'two'))
+
+    def test_a_timeline_names_what_it_does_not_show(self):
+        for name in ('twin', 'twin', ''):
+            self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                        name)
+        one, two, other = [lease['id'] for lease in self.leases.leases()]
+        plans.write(self.service.database, {one: [stretch(0, 60, node1=1)]})
+        self.service.store.change(two, 'x', {'state': State.QUEUED})
+        lines = self.run_it(commands.ShowTimeline).splitlines()
+        self.assertTrue(lines[2].startswith(f'twin {one[:8]} (1) #'))
+        self.assertEqual(
+            f'Not in it: twin {two[:8]} (queued), {other} (new)', lines[-1])
+        self.service.store.change(two, 'x', {'state': State.DONE})
+        self.assertNotIn('twin', self.run_it(
+            commands.ShowTimeline).splitlines()[-1])
+        with self.assertRaisesRegex(client.LeaseError, 'all_projects'):
+            self.run_it(commands.ShowTimeline, '--all-projects')
+        self.leases = self.of('admin:ops')
+        self.assertIn('twin', self.run_it(commands.ShowTimeline,
+                                          '--all-projects'))
 
     def test_help_teaches_with_an_example(self):
         for name, command in vars(commands).items():
@@ -245,12 +294,42 @@ class Chart(unittest.TestCase):
                  self.slot('a', '08:30', '09:00', nodes=3),
                  self.slot('b', '09:00', '10:00')]
         self.assertEqual([
-            '        2027-01-31 08:00    2027-01-31 09:00 UTC',
-            '        |                   |',
+            '        08:00     08:30     09:00     09:30',
+            '        |         |         |         |',
             'lea (3) ..........##########',
             'b (1)   ' + ' ' * 20 + '#' * 20,
-            '(nodes)  # run, . prepare, > resume, < suspend, x shut-down'],
+            '2027-01-31 08:00 to 10:00 UTC, 3 min a column; (nodes)',
+            '# run, . prepare, > resume, < suspend, x shut-down'],
             gantt.draw(slots, {'a': 'lea'}, 48))
+
+    def test_what_is_asked_for_is_drawn_and_no_more(self):
+        slots = [self.slot('a', '08:00', '23:00'),
+                 self.slot('b', '01:00', '02:00')]
+        lines = gantt.draw(slots, {}, 46, begin=services.NOW + 3600,
+                           end=services.NOW + 5 * 3600)
+        self.assertEqual([
+            '            10:00       12:00'], lines[:1])
+        self.assertEqual('a (1) ' + '#' * 24, lines[2])
+        self.assertEqual('b (1)', lines[3])
+        self.assertIn('09:00 to 13:00 UTC, 10 min a column', lines[4])
+
+    def test_days(self):
+        slots = [{**self.slot('a', '22:00', '23:00'),
+                  'end': '2027-02-02T12:00:00Z'}]
+        lines = gantt.draw(slots, {}, 46)
+        self.assertEqual('        02-01     12:00       02-02'.split(),
+                         lines[0].split())
+        self.assertIn('2027-01-31 22:00 to 2027-02-02 12:00', lines[3])
+
+    def test_now_is_marked(self):
+        slots = [self.slot('a', '08:00', '10:00')]
+        for seconds, mark in ((0, '^ now'), (3600, ' ' * 20 + '^ now'),
+                              (7199, ' ' * 35 + 'now ^')):
+            self.assertEqual(' ' * 6 + mark, gantt.draw(
+                slots, {}, 46, now=services.NOW + seconds)[3])
+        for seconds in (-1, 7200):
+            self.assertNotIn('now', ''.join(gantt.draw(
+                slots, {}, 46, now=services.NOW + seconds)))
 
     def test_what_is_short_is_seen(self):
         slots = [self.slot('a', '08:00', '20:00'),

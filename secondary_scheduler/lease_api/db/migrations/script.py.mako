@@ -13,3 +13,7 @@ down_revision = ${repr(down_revision)}
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
+
+
+def downgrade() -> None:
+    ${downgrades if downgrades else "pass"}

@@ -118,3 +118,9 @@ def upgrade() -> None:
         sa.Column('nodes', sa.Integer()),
         sa.Column('made', sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint('project_id', name='pk_projects'))
+
+
+def downgrade() -> None:
+    for table in ('projects', 'slot_hosts', 'slots', 'hosts', 'events',
+                  'servers', 'node_sets', 'leases'):
+        op.drop_table(table)
