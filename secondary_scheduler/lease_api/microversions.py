@@ -3,7 +3,7 @@
 ``OpenStack-API-Version: secondary-lease 1.0``; without it the oldest.
 """
 
-from microversion_parse import Version
+from microversion_parse import Version as Version
 
 SERVICE_TYPE = 'secondary-lease'
 #: Where the middleware leaves the version that a request asks for.

@@ -5,7 +5,7 @@
     nightly (4) ..########<<          >>########
     exam (30)               ##########
                          ^ now
-    2027-01-31 08:00 to 13:20 UTC, 10 min a column; (nodes)
+    2027-01-31 08:00 to 13:20 UTC, 10 min a column; (n): n nodes
     # run, . prepare, > resume, < suspend, x shut-down
 """
 
@@ -67,7 +67,7 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
     beside = ['', '', *(label[:margin - 1] for label in labels), '']
     return [*(f'{left:{margin}}{line}'.rstrip()
               for left, line in zip(beside, lines, strict=False)),
-            f'{chart.about}; (nodes)', LEGEND]
+            f'{chart.about}; (n): n nodes', LEGEND]
 
 
 class _Chart:
@@ -85,9 +85,9 @@ class _Chart:
     def about(self) -> str:
         """What is drawn."""
         begin, end = _utc(self._begin), _utc(self._end)
-        same = begin.date() == end.date()
-        return (f'{begin:%Y-%m-%d %H:%M} to '
-                f'{end:{"%H:%M" if same else "%Y-%m-%d %H:%M"}} UTC, '
+        time = _clock(self._step)
+        day = '' if begin.date() == end.date() else '%Y-%m-%d '
+        return (f'{begin:%Y-%m-%d {time}} to {end:{day}{time}} UTC, '
                 f'{self._named} a column')
 
     def row(self, slots: Sequence[Mapping[str, typing.Any]]) -> str:
@@ -109,8 +109,7 @@ class _Chart:
         for time in range(-(-self._begin // apart) * apart, self._end, apart):
             column = self._column(time)
             # At midnight the date says more.
-            form = '%m-%d' if time % _DAY == 0 else (
-                '%H:%M' if apart >= 60 else '%H:%M:%S')
+            form = _clock(apart) if time % _DAY else '%m-%d'
             text = f'{_utc(time):{form}}'
             if column + len(text) <= self._columns:
                 texts = f'{texts:{column}}{text}'
@@ -127,6 +126,11 @@ class _Chart:
 
     def _column(self, time: int) -> int:
         return (time - self._begin) // self._step
+
+
+def _clock(step: int) -> str:
+    """Return how times are written that are so many seconds apart."""
+    return '%H:%M' if step >= 60 else '%H:%M:%S'
 
 
 def _utc(time: int) -> datetime.datetime:

@@ -298,7 +298,7 @@ class Chart(unittest.TestCase):
             '        |         |         |         |',
             'lea (3) ..........##########',
             'b (1)   ' + ' ' * 20 + '#' * 20,
-            '2027-01-31 08:00 to 10:00 UTC, 3 min a column; (nodes)',
+            '2027-01-31 08:00 to 10:00 UTC, 3 min a column; (n): n nodes',
             '# run, . prepare, > resume, < suspend, x shut-down'],
             gantt.draw(slots, {'a': 'lea'}, 48))
 
@@ -312,6 +312,13 @@ class Chart(unittest.TestCase):
         self.assertEqual('a (1) ' + '#' * 24, lines[2])
         self.assertEqual('b (1)', lines[3])
         self.assertIn('09:00 to 13:00 UTC, 10 min a column', lines[4])
+
+    def test_seconds(self):
+        lines = gantt.draw([{**self.slot('a', '08:00', '08:00'),
+                             'end': '2027-01-31T08:00:30Z'}], {}, 46)
+        self.assertEqual(['08:00:00', '08:00:10', '08:00:20'],
+                         lines[0].split())
+        self.assertIn('08:00:00 to 08:00:30 UTC, 1 s a', lines[3])
 
     def test_days(self):
         slots = [{**self.slot('a', '22:00', '23:00'),
