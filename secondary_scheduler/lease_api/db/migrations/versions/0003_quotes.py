@@ -1,6 +1,6 @@
 """Quotes, and when a lease that was refused could begin instead.
 
-Revision ID: 0002
+Revision ID: 0003
 """
 
 import typing
@@ -8,7 +8,7 @@ import typing
 from alembic import op
 import sqlalchemy as sa
 
-revision = '0002'
+revision = '0003'
 down_revision = '0001'
 
 _OPTIONS: dict[str, typing.Any] = {
