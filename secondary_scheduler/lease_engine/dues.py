@@ -164,5 +164,5 @@ def _missing(goal: Goal, node: Node, server: Server | None) -> Kind | None:
 def _retry_at(failure: Failure | None) -> float:
     if failure is None:
         return 0.0
-    return failure.last + min(LONGEST_RETRY_S,
-                              FIRST_RETRY_S * 2 ** (failure.count - 1))
+    pause: float = FIRST_RETRY_S * 2 ** (failure.count - 1)
+    return failure.last + min(LONGEST_RETRY_S, pause)

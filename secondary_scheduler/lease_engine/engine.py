@@ -314,7 +314,7 @@ class _Pass:
     def orders(self) -> list[Order]:
         """Return the operations that are due, what frees hosts first."""
         now, lead = self._now, self._options.lead
-        found = []
+        found: list[Order] = []
         for record in self._ledger.records.values():
             found += dues.orders(record, self._sight, self._ledger.hosts, now,
                                  lead, self._expected(record))

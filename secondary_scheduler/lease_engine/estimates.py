@@ -40,16 +40,20 @@ class Estimates:
 
     def fitted(self) -> Durations:
         """Return durations for planning, with the rates that were seen."""
-        found = self.planned
-        for kind, name in ((Kind.SUSPEND, 'suspend_rate'),
-                           (Kind.RESUME, 'resume_rate')):
-            seen = [one for one in self._seen(kind) if one.memory_mb]
-            if len(seen) >= FEWEST:
-                rate = statistics.median(
-                    one.memory_mb / max(0.1, one.seconds - found.command)
-                    for one in seen)
-                found = dataclasses.replace(found, **{name: rate})
-        return found
+        planned = self.planned
+        return dataclasses.replace(
+            planned,
+            suspend_rate=self._rate(Kind.SUSPEND, planned.suspend_rate),
+            resume_rate=self._rate(Kind.RESUME, planned.resume_rate))
+
+    def _rate(self, kind: Kind, otherwise: float) -> float:
+        """Return MB/s beyond what a command takes."""
+        seen = [one for one in self._seen(kind) if one.memory_mb]
+        if len(seen) < FEWEST:
+            return otherwise
+        return statistics.median(
+            one.memory_mb / max(0.1, one.seconds - self.planned.command)
+            for one in seen)
 
     def _seen(self, kind: Kind) -> list[Took]:
         return [one for one in self.took if one.kind is kind][-LATEST:]

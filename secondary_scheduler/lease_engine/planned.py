@@ -22,7 +22,7 @@ def stretches(record: Record, hosts: Sequence[str]) -> list[Stretch]:
 
 def _of(stay: Stay, boot_s: int, hosts: Sequence[str]) -> list[Stretch]:
     there = {hosts[host]: int(stay.on[host])
-             for host in np.flatnonzero(stay.on)}
+             for host in np.flatnonzero(stay.on).tolist()}
     up = min(stay.up + boot_s, stay.down)
     parts = ((stay.begin, up, What.PREPARE if boot_s else What.RESUME),
              (up, stay.down, What.RUN),

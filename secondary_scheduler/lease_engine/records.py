@@ -149,7 +149,8 @@ class Documents:
     def placed(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
         """Return how many VMs of each node set are on which hosts."""
         return [{self._hosts[host]: int(count[host])
-                 for host in np.flatnonzero(count)} for count in vms]
+                 for host in np.flatnonzero(count).tolist()}
+                for count in vms]
 
     def arrays(self, placed: Sequence[Mapping[str, int]]
                ) -> tuple[Ints, ...]:
