@@ -11,13 +11,25 @@ import dataclasses
 from oslo_log import log as logging
 
 from secondary_scheduler.lease_api.db import models, schedules
+from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.schedules import Wish
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
-from secondary_scheduler.lease_engine import capacity, dues, seen, telling
+from secondary_scheduler.lease_engine import (
+    capacity,
+    dues,
+    quoting,
+    seen,
+    telling,
+)
 from secondary_scheduler.lease_engine.estimates import Estimates
 from secondary_scheduler.lease_engine.ledger import Ledger
-from secondary_scheduler.lease_engine.records import Node, Record, terms
+from secondary_scheduler.lease_engine.records import (
+    Node,
+    Record,
+    UnknownFlavorError,
+    terms,
+)
 from secondary_scheduler.lease_engine.values import (
     UNTRUSTED,
     Cloud,
@@ -69,6 +81,7 @@ class Engine:
                  options: Options, clock: Callable[[], float]) -> None:
         self._database = database
         self._store = store
+        self._quotes = Quotes(database, clock)
         self._cloud = cloud
         self._options = options
         self._clock = clock
@@ -130,6 +143,8 @@ class Engine:
         self._take_new(ledger, sight, now, [
             row for row, text in rows if text is None])
         ledger.scheduler.fill()
+        quoting.answer(self._quotes, ledger.scheduler, sight.flavors,
+                       self._options.boot_s)
         orders = one.orders()
         ledger.write(int(now), self._store, anyway=bool(orders))
         if orders:
@@ -144,19 +159,14 @@ class Engine:
                   pending: Sequence[models.Lease]) -> None:
         waiting, self._waiting = self._waiting, []
         for row in [*pending, *waiting, *self._store.take_new()]:
-            needs = [sight.flavors.get(one.flavor) for one in row.nodes]
-            unknown = [one.flavor for one, need in zip(
-                row.nodes, needs, strict=True) if need is None]
-            if unknown and row.created_at > now - _NEW_FLAVOR_S:
-                self._waiting.append(row)
-                continue
-            if unknown:
-                ledger.reject(row, f'{unknown[0]} is no flavor of secondary '
-                              'instances')
-                continue
             try:
-                asked = terms(row, [one for one in needs if one is not None],
-                              self._options.boot_s)
+                asked = terms(row, sight.flavors, self._options.boot_s)
+            except UnknownFlavorError as exc:
+                if row.created_at > now - _NEW_FLAVOR_S:
+                    self._waiting.append(row)
+                else:
+                    ledger.reject(row, str(exc))
+                continue
             except TermsError as exc:
                 ledger.reject(row, str(exc))
                 continue

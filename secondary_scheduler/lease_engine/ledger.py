@@ -15,6 +15,7 @@ from secondary_scheduler.lease_engine import (
     capacity,
     placing,
     planned,
+    quoting,
     seen,
     telling,
 )
@@ -133,6 +134,9 @@ class Ledger:
         self.records[record.uuid] = record
         lease = record.lease
         self.scheduler.submit(lease)
+        if lease.state is State.REJECTED:
+            record.next_start = quoting.next_start(self.scheduler, lease.terms,
+                                                   record.boot_s)
         start = lease.terms.start
         if lease.state is State.REJECTED and start is not None and (
                 start < now):
@@ -305,7 +309,7 @@ class Ledger:
         if shown != record.told:
             record.told = shown
             values |= {'state': shown, 'reason': lease.reason,
-                       'price': lease.price}
+                       'price': lease.price, 'next_start': record.next_start}
             told = [Told(shown, telling.state(record)), *told]
         servers = [node.server for node in record.nodes if node.server]
         same = servers == self._servers.get(record.uuid, [])

@@ -15,7 +15,8 @@ def hosts(record: Record, vms: Sequence[Ints], names: Sequence[str]
     order of the hosts.
     """
     left = [Counter({names[host]: int(count[host])
-                     for host in count.nonzero()[0].tolist()}) for count in vms]
+                     for host in count.nonzero()[0].tolist()})
+            for count in vms]
     found: dict[int, str] = {}
     for index, number in record.sets():
         host = record.nodes[number].host

@@ -10,7 +10,13 @@ import numpy as np
 from secondary_scheduler.lease_api.db import models
 from secondary_scheduler.lease_engine.values import Amounts, Build
 from secondary_scheduler.leases import mapping
-from secondary_scheduler.leases.lease import Lease, NodeSet, Stay, Terms
+from secondary_scheduler.leases.lease import (
+    Lease,
+    NodeSet,
+    Stay,
+    Terms,
+    TermsError,
+)
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.types import Ints
 
@@ -40,7 +46,8 @@ class Record:
 
     ``boot_s`` of its time is what its servers take to boot.  ``told`` is the
     state that its owner was told last, ``heard`` which of the owner's wishes
-    was heard, and ``said`` what has been said of its present stay.
+    was heard, and ``said`` what has been said of its present stay.  If it
+    was refused, it could begin at ``next_start``.
     """
 
     row: models.Lease
@@ -50,6 +57,7 @@ class Record:
     told: str = State.PENDING
     heard: bool = False
     said: set[str] = dataclasses.field(default_factory=set)
+    next_start: int | None = None
 
     @property
     def uuid(self) -> str:
@@ -88,16 +96,26 @@ class Record:
                      of.key_name)
 
 
-def terms(row: models.Lease, needs: Sequence[Amounts], boot_s: int) -> Terms:
+class UnknownFlavorError(TermsError):
+    """A lease is of a flavor that no secondary instance has."""
+
+
+def terms(row: models.Lease | models.Quote, flavors: Mapping[str, Amounts],
+          boot_s: int) -> Terms:
     """Return what the scheduler is asked for on behalf of an owner.
 
     Hosts are held while servers boot: so much sooner does a start begin, and
     so much longer does it all last.
+
+    :raises TermsError: if nothing can be made of it.
     """
+    for one in row.nodes:
+        if one.flavor not in flavors:
+            raise UnknownFlavorError(f'{one.flavor} is no flavor of secondary '
+                                     'instances')
     start = row.start if row.start is None else row.start - boot_s
     return Terms(
-        tuple(NodeSet(one.number, need)
-              for one, need in zip(row.nodes, needs, strict=True)),
+        tuple(NodeSet(one.number, flavors[one.flavor]) for one in row.nodes),
         row.duration + boot_s, start, row.deadline, row.preemptible,
         row.immediate, user=row.project_id, max_rate=row.max_rate)
 

@@ -665,7 +665,7 @@ def up(settings: dict) -> None:
     wait_service('keystone')
     wait_service('rabbitmq')
     once('users and endpoints', seed, 'identity', key='3')
-    once('lease service', _make_lease_service, key=f'0002 {LEASE_API}')
+    once('lease service', _make_lease_service, key=f'0003 {LEASE_API}')
     names = layout.host_names(settings)
     once('broker accounts', make_accounts, names,
          key=f'{names} {PERMISSIONS} {TOPICS}')

@@ -6,7 +6,8 @@ import itertools
 import uuid
 
 from secondary_scheduler.lease_api.db import plans, quotas
-from secondary_scheduler.lease_api.db.store import Nodes, Request
+from secondary_scheduler.lease_api.db.models import Nodes
+from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_engine.engine import Engine, Options
 from secondary_scheduler.lease_engine.values import (
     OFF,
@@ -180,6 +181,7 @@ class World:
     def __init__(self, test, options=OPTIONS, **nova):
         self.service = services.on(test, 'memory')
         self.clock = self.service.store._clock
+        self.service.quotes._clock = self.clock
         self.clock.now = float(NOW)
         self.nova = Nova(self.clock, **nova)
         self.store = self.service.store
@@ -199,11 +201,19 @@ class World:
 
     def ask(self, number, flavor='small', project='p1', **terms):
         """Ask for a lease of so many nodes; return its UUID."""
-        uuid_ = f'{services.NOBODY[:-4]}{next(self._numbers):04x}'
-        self.store.create(Request(
-            uuid_, project, 'alice', (Nodes(number, flavor),), **terms),
-            LIMITS)
-        return uuid_
+        request = self._request(number, flavor, project, terms)
+        self.store.create(request, LIMITS)
+        return request.uuid
+
+    def quote(self, number, flavor='small', project='p1', **terms):
+        """Ask what such a lease would get; return the quote's UUID."""
+        request = self._request(number, flavor, project, terms)
+        self.service.quotes.create(request, 600, 100)
+        return request.uuid
+
+    def _request(self, number, flavor, project, terms):
+        return Request(f'{services.NOBODY[:-4]}{next(self._numbers):04x}',
+                       project, 'alice', (Nodes(number, flavor),), **terms)
 
     def step(self, engine=None):
         try:

@@ -45,6 +45,35 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual(['ACTIVE'], world.nova.statuses(second))
         self.assertEqual([], world.overloads)
 
+    def test_quotes_are_answered_and_nothing_comes_of_them(self):
+        world = fakes.World(self)
+        world.ask(12, duration=30)
+        world.until(4)
+        late, unknown = world.quote(1, duration=30), world.quote(
+            1, 'primary', duration=30)
+        soon = world.quote(1, duration=30, start=NOW + 20)
+        world.until(6)
+        answers = [world.service.quotes.get(one)
+                   for one in (late, unknown, soon)]
+        self.assertEqual([True, False, False],
+                         [one.accepted for one in answers])
+        # The others boot, run, and are shut down before; then it boots.
+        self.assertEqual(NOW + 10 + 30 + 2 + 10, answers[0].begin)
+        self.assertIn('no flavor', answers[1].reason)
+        # A reservation has not to wait for their end, but for their saving.
+        self.assertTrue(NOW + 20 < answers[2].begin < answers[0].begin)
+        world.until(20)
+        self.assertEqual(12, len(world.nova.servers))
+
+    def test_who_is_refused_for_want_of_room_is_told_when_there_is(self):
+        world = fakes.World(self)
+        world.ask(12, duration=30)
+        world.until(4)
+        refused = world.ask(1, duration=30, start=NOW + 20)
+        world.until(8)
+        self.assertEqual('rejected', world.state(refused))
+        self.assertGreater(world.store.get(refused).next_start, NOW + 20)
+
     def test_what_cannot_be_is_rejected(self):
         world = fakes.World(self)
         large = world.ask(13, duration=30)

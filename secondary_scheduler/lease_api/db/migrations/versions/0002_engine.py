@@ -37,3 +37,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint('id', name='pk_engines'),
         **_OPTIONS)
     op.bulk_insert(engines, [{'id': 1, 'passes': 0}])
+
+
+def downgrade() -> None:
+    op.drop_table('engines')
+    op.drop_table('schedules')
+    op.drop_column('leases', 'trust_id')

@@ -9,7 +9,7 @@ from alembic import op
 import sqlalchemy as sa
 
 revision = '0003'
-down_revision = '0001'
+down_revision = '0002'
 
 _OPTIONS: dict[str, typing.Any] = {
     'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4',
