@@ -459,7 +459,7 @@ class StrategyTest(fakes.WatcherTestCase):
             strategy.SecondaryWorkloads.get_schema()]
         text = json.dumps(compared, sort_keys=True, default=str)
         self.assertEqual(
-            '1496db83896c',
+            '5fae3f174e06',
             hashlib.sha256(text.encode()).hexdigest()[:12])
 
     def test_names_and_schema(self):
