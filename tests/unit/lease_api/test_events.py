@@ -1,22 +1,20 @@
 """Notifications, and the service as its entry points make it."""
 
-import http.server
-import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 from unittest import mock
 import urllib.request
 
+from keystoneauth1 import exceptions as ks_exceptions
 from keystonemiddleware import fixture, opts
 import oslo_messaging
 import testtools
 
-from secondary_scheduler.lease_api import events
+from secondary_scheduler.lease_api import events, trusts
 from secondary_scheduler.lease_api.db.models import Event
 from secondary_scheduler.lease_api.db.store import nothing
 from tests.unit.lease_api import services
@@ -106,62 +104,28 @@ class Notifications(unittest.TestCase):
         self.assertEqual(3, notifier.dropped)
 
 
-class Answering(http.server.BaseHTTPRequestHandler):
-    """Keeps what is asked, and answers with the server's ``answers``."""
-
-    def do_POST(self):
-        length = int(self.headers.get('Content-Length') or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
-        self.server.heard.append((self.command, self.path, self.headers,
-                                  body))
-        status, said = self.server.answers[self.command]
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
-
-    do_DELETE = do_POST
-
-    def log_message(self, *arguments):
-        """Say nothing."""
-
-
-class Listener:
-    """An HTTP server for one test."""
-
-    def __init__(self, test, **answers):
-        self.server = http.server.ThreadingHTTPServer(
-            ('127.0.0.1', 0), Answering)
-        self.server.heard = self.heard = []
-        self.server.answers = self.answers = answers
-        threading.Thread(target=self.server.serve_forever, args=(0.02,),
-                         daemon=True).start()
-        test.addCleanup(self.server.server_close)
-        test.addCleanup(self.server.shutdown)
-        self.url = f'http://127.0.0.1:{self.server.server_port}'
-
-    def asked(self, method):
-        return [one for one in self.heard if one[0] == method]
-
-
 class Webhook(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.hook = Listener(self, POST=(200, {}))
-        self.service = services.on(self, webhook_url=f'{self.hook.url}/hook',
+        self.service = services.on(self, webhook_url='http://hook.example/x',
                                    webhook_timeout=2.0)
         self.notifier = self.service.store.announce.__self__
 
     def test_each_event_is_posted(self):
-        services.Api(self.service).create()
-        self.notifier.flush()
-        ((_, path, _, heard),) = self.hook.heard
-        self.assertEqual(('/hook', 'secondary_lease.created', 'nightly'), (
-            path, heard['event_type'], heard['payload']['name']))
+        with mock.patch.object(events.requests, 'post') as post:
+            services.Api(self.service).create()
+            self.notifier.flush()
+        post.assert_called_once_with('http://hook.example/x', json=mock.ANY,
+                                     timeout=2.0)
+        heard = post.call_args.kwargs['json']
+        self.assertEqual(('secondary_lease.created', 'nightly'), (
+            heard['event_type'], heard['payload']['name']))
 
     def test_who_refuses_holds_nobody_up(self):
-        self.hook.answers['POST'] = 500, {}
-        with self.assertLogs(events.__name__, 'WARNING') as logs:
+        with mock.patch.object(events.requests, 'post') as post, \
+                self.assertLogs(events.__name__, 'WARNING') as logs:
+            post.return_value.raise_for_status.side_effect = OSError('500')
             services.Api(self.service).create()
             self.notifier.flush()
         self.assertIn('500', logs.output[0])
@@ -171,46 +135,61 @@ class Trust(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.keystone = Listener(
-            self, POST=(201, {'trust': {'id': 'trust1'}}), DELETE=(200, {}))
         service = services.on(self, trustee_user_id='engine')
         for group, options in opts.list_auth_token_opts():
             service.conf.register_opts(options, group)
         service.conf.set_override('www_authenticate_uri',
-                                  f'{self.keystone.url}/identity',
+                                  'http://keystone.example/identity/',
                                   'keystone_authtoken')
         self.addCleanup(service.conf.clear_override, 'www_authenticate_uri',
                         'keystone_authtoken')
         self.store = service.store
         self.api = services.Api(service)
+        self.heard, self.trust, self.refusal = [], 'trust1', None
+
+        def request(session, path, method, endpoint_override, **more):
+            self.heard.append((method, endpoint_override + path,
+                               session.auth.token, more.get('json')))
+            if self.refusal:
+                raise self.refusal
+            return mock.Mock(json=lambda: {'trust': {'id': self.trust}})
+        patcher = mock.patch.object(trusts.session.Session, 'request',
+                                    request)
+        patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def asked(self, method):
+        return [one for one in self.heard if one[0] == method]
 
     def test_an_owner_gives_one_and_takes_it_back(self):
         lease = self.api.create()
         self.assertEqual('trust1', self.store.get(lease['id']).trust_id)
-        ((_, path, headers, given),) = self.keystone.asked('POST')
-        self.assertEqual('/identity/v3/OS-TRUST/trusts', path)
-        self.assertEqual('alice:p1', headers['X-Auth-Token'])
+        ((_, url, token, given),) = self.asked('POST')
+        self.assertEqual(
+            ('http://keystone.example/identity/v3/OS-TRUST/trusts',
+             'alice:p1'), (url, token))
         self.assertEqual(
             {'trustor_user_id': 'alice', 'trustee_user_id': 'engine',
              'project_id': 'p1', 'impersonation': True,
              'allow_redelegation': False, 'roles': [{'name': 'member'}]},
             given['trust'])
         self.api.good('DELETE', f'/leases/{lease["id"]}')
-        self.assertEqual(1, len(self.keystone.asked('DELETE')))
+        self.assertEqual(1, len(self.asked('DELETE')))
 
     def test_what_makes_no_lease_leaves_no_trust(self):
         self.api.create(client_token='once')
-        self.keystone.answers['POST'] = 201, {'trust': {'id': 'trust2'}}
+        self.trust = 'trust2'
         self.api.create(client_token='once')
-        (taken,) = self.keystone.asked('DELETE')
+        (taken,) = self.asked('DELETE')
         self.assertTrue(taken[1].endswith('/trust2'))
 
     def test_who_may_not_is_told_what_is_needed(self):
-        self.keystone.answers['POST'] = 403, {}
+        self.refusal = ks_exceptions.Forbidden()
         self.assertIn('member', self.api.bad(
             403, 'POST', '/leases', services.LEASE)['detail'])
-        self.keystone.answers['POST'] = 503, {}
-        self.api.bad(503, 'POST', '/leases', services.LEASE)
+        for self.refusal in (ks_exceptions.ServiceUnavailable(),
+                             ks_exceptions.ConnectFailure()):
+            self.api.bad(503, 'POST', '/leases', services.LEASE)
 
 
 class Keystone(testtools.TestCase):
