@@ -107,6 +107,7 @@ while it is away notifications are dropped, and events are found in GET
     cfg.URIOpt(
         'webhook_url',
         schemes=['http', 'https'],
+        secret=True,
         help="""
 Where each event of a lease is sent by a POST request, as JSON:
 ``{"event_type": "secondary_lease.active", "payload": {...}}``, with what a
