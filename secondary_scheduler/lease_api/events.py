@@ -105,10 +105,20 @@ def by_messages(conf: cfg.ConfigOpts, publisher: str) -> Callable[[], Send]:
 
 
 def by_webhook(url: str, timeout: float) -> Callable[[], Send]:
-    """Return what makes a sender of POST requests with JSON to a URL."""
+    """Return what makes a sender of POST requests with JSON to a URL.
+
+    The URL is a secret, which the errors of requests would tell.
+    """
     def send(kind: str, told: dict[str, typing.Any]) -> None:
-        requests.post(url, json={'event_type': kind, 'payload': told},
-                      timeout=timeout).raise_for_status()
+        try:
+            answer = requests.post(
+                url, json={'event_type': kind, 'payload': told},
+                timeout=timeout)
+        except requests.RequestException as exc:
+            raise OSError('the webhook cannot be reached: '
+                          + type(exc).__name__) from None
+        if answer.status_code >= 400:
+            raise OSError(f'the webhook answers {answer.status_code}')
     return lambda: send
 
 

@@ -114,6 +114,7 @@ class Webhook(unittest.TestCase):
 
     def test_each_event_is_posted(self):
         with mock.patch.object(events.requests, 'post') as post:
+            post.return_value.status_code = 204
             services.Api(self.service).create()
             self.notifier.flush()
         post.assert_called_once_with('http://hook.example/x', json=mock.ANY,
@@ -122,13 +123,23 @@ class Webhook(unittest.TestCase):
         self.assertEqual(('secondary_lease.created', 'nightly'), (
             heard['event_type'], heard['payload']['name']))
 
-    def test_who_refuses_holds_nobody_up(self):
-        with mock.patch.object(events.requests, 'post') as post, \
+    def failed(self, **post):
+        """Return what is logged of a request that fails."""
+        with mock.patch.object(events.requests, 'post', **post), \
                 self.assertLogs(events.__name__, 'WARNING') as logs:
-            post.return_value.raise_for_status.side_effect = OSError('500')
             services.Api(self.service).create()
             self.notifier.flush()
-        self.assertIn('500', logs.output[0])
+        return logs.output[0]
+
+    def test_who_refuses_holds_nobody_up(self):
+        self.assertIn('500', self.failed(
+            return_value=mock.Mock(status_code=500)))
+
+    def test_its_url_is_not_logged(self):
+        said = self.failed(side_effect=events.requests.ConnectionError(
+            'Max retries exceeded with url: http://hook.example/x'))
+        self.assertIn('ConnectionError', said)
+        self.assertNotIn('hook.example', said)
 
 
 class Trust(unittest.TestCase):
