@@ -113,6 +113,8 @@ class Actuator:
                       'may keep limits of ours', store.path(STATE))
         #: Who was killed, and needs CPU to end.
         self._ending: set[str] = set()
+        #: Groups of secondaries whose threads are ending.
+        self._left: set[str] = set()
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
         #: CPUs that a guest's emulator and I/O threads may use when it is
         #: not at the floor; None leaves them the limits they had.
@@ -257,19 +259,33 @@ class Actuator:
         """
         keep = {(guest.uuid, guest.pid, guest.started) for guest in alive}
         with self._lock:
-            for key in [key for key in self._grips if key not in keep]:
+            gone = [key for key in self._grips if key not in keep]
+            if gone:
+                self._note_left()
+            for key in gone:
                 self._grips.pop(key).close()
-            gone = [name for name in
+            over = [name for name in
                     set(self._first) - {_key(*key) for key in keep}
                     if not self._lives(name)]
-            if gone:
-                for name in gone:
+            if over:
+                for name in over:
                     del self._first[name]
-                self._ending.difference_update(gone)
+                self._ending.difference_update(over)
                 self._save()
             uuids = {key[0] for key in keep}
             for uuid in set(self._problems) - uuids:
                 del self._problems[uuid]
+
+    def _note_left(self) -> None:
+        """Note in which groups threads of secondaries are ending.
+
+        At the floor that may take seconds, and nobody else is in them.
+        """
+        left = self._left | {grip.scope.path for grip in self._grips.values()
+                             if not self._lives(_key_of(grip.guest))}
+        self._left = {
+            path for path in left if os.path.isdir(path)
+            and not cgroups.is_deserted(path, self._hierarchy.version)}
 
     def _lives(self, name: str) -> bool:
         try:
@@ -498,6 +514,9 @@ class Actuator:
             group = self._hold_slice(path)
             known = {os.path.basename(grip.scope.path) for grip in grips}
             others = set(group.children()) - known
+            if others:
+                self._note_left()
+                others -= set(map(os.path.basename, self._left))
             if not group.read('cgroup.procs') and all(
                     cgroups.is_deserted(f'{path}/{name}',
                                         self._hierarchy.version)

@@ -303,6 +303,38 @@ class Priority(Base):
                          self.actuator.effective)
         self.assertEqual(('1', '0'), (self.idle(0), self.idle(1)))
 
+    def test_a_secondary_that_is_ending_is_no_primary(self):
+        """Its leader is a zombie for as long as its threads take."""
+        self.host.guest(0)
+        self.host.guest(1)
+        guests = self.secondaries()
+        self.actuator.prioritise(guests)
+        staying = [one for one in guests if one.uuid == fakes.UUIDS[0]]
+        self.host.zombie(1001, 78, 3)
+        for _ in range(2):
+            self.actuator.prioritise(staying)
+            self.assertEqual('1', self.control(self.host.slice, 'cpu.idle'))
+            self.assertTrue(self.actuator.effective['service'])
+            self.actuator.forget(staying)
+        # Whoever comes where nobody was left is somebody else.
+        other = self.host.scope('instance-00000001', 2)
+        for people, expected in (((), '1'), ((1002,), '0')):
+            self.host.people(other, *people)
+            self.actuator.prioritise(staying)
+            self.assertEqual(expected, self.control(self.host.slice,
+                                                    'cpu.idle'))
+
+    def test_a_secondary_that_is_none_any_more_frees_the_slice(self):
+        self.host.guest(0)
+        self.host.guest(1)
+        guests = self.secondaries()
+        self.actuator.prioritise(guests)
+        staying = [one for one in guests if one.uuid == fakes.UUIDS[0]]
+        for _ in range(2):
+            self.actuator.prioritise(staying)
+            self.assertEqual('0', self.control(self.host.slice, 'cpu.idle'))
+            self.actuator.forget(staying)
+
     def test_a_deserted_group_keeps_nobody_from_priority(self):
         """A libvirtd that was restarted has left it behind."""
         self.host.guest(0)
