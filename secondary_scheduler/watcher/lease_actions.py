@@ -28,6 +28,26 @@ class _LeaseAction(actions.SecondaryAction):
         """Do nothing: the schedule sees to what is left."""
 
 
+class _ServerAction(_LeaseAction):
+    """What is done to a server, which has to be a secondary."""
+
+    def pre_condition(self) -> None:
+        """Wait until its time has come; nothing is done to a primary.
+
+        :raises ActionSkipped: saying why.
+        :raises ActionExecutionFailure: if Nova cannot be asked.
+        """
+        super().pre_condition()
+        try:
+            server = clouds.shared().server(self.uuid)
+        except clouds.NotFound:
+            return
+        except clouds.CloudError as exc:
+            self._fail(str(exc))
+        if server is None:
+            self._skip('the instance is not a secondary')
+
+
 class Boot(_LeaseAction):
     """Make the server of a lease's node on its host, unless there is one."""
 
@@ -89,7 +109,7 @@ class Boot(_LeaseAction):
             pass
 
 
-class Delete(_LeaseAction):
+class Delete(_ServerAction):
     """Delete a server of a lease that is over."""
 
     KIND = Kind.DELETE  # type: ignore[assignment]
@@ -101,7 +121,7 @@ class Delete(_LeaseAction):
                                 CONF.secondary_watcher.operation_timeout)
 
 
-class Notice(_LeaseAction):
+class Notice(_ServerAction):
     """Tell a server of a lease, by its metadata, when it has to give way."""
 
     KIND = Kind.NOTICE  # type: ignore[assignment]

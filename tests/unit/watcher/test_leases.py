@@ -167,6 +167,14 @@ class ActionsTest(Case):
         self.assertEqual({}, self.cloud.known)
         self.assertTrue(made.execute())
 
+    def test_nothing_is_done_to_a_primary(self):
+        with mock.patch.object(self.cloud, 'server', return_value=None):
+            for kind in (lease_actions.Delete, lease_actions.Notice):
+                made = self.make(kind, resource_id=fakes.uid(1))
+                with self.assertRaisesRegex(exception.ActionSkipped,
+                                            'not a secondary'):
+                    made.pre_condition()
+
     def test_a_notice_is_metadata(self):
         made = self.make(lease_actions.Notice, resource_id=fakes.uid(1),
                          text='2027-01-31T08:00:00Z')
