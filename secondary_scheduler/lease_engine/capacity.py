@@ -16,6 +16,36 @@ from secondary_scheduler.lease_engine.values import (
 )
 from secondary_scheduler.leases.types import Ints
 
+#: Samples of a host that are kept at most; then every other one is.
+_SAMPLES = 128
+_NOTHING: Amounts = (0, 0, 0, 0)
+
+
+class _Samples:
+    """What one host could lend at some times, evenly spread over a window."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Amounts]] = deque()
+        self._apart = 0.0
+        self.counted = _NOTHING
+
+    def push(self, now: float, amounts: Amounts, window: float, risk: float
+             ) -> None:
+        """Take in what there is now, if that is to be a sample."""
+        seen = self._seen
+        if seen and now < seen[-1][0] + self._apart:
+            return
+        seen.append((now, amounts))
+        while seen[0][0] < now - window:
+            seen.popleft()
+        if len(seen) > _SAMPLES:
+            seen = self._seen = deque(list(seen)[::2])
+            self._apart = (now - seen[0][0]) / len(seen)
+        rank = math.floor(risk * (len(seen) - 1))
+        self.counted = tuple(               # type: ignore[assignment]
+            sorted(one[index] for _, one in seen)[rank]
+            for index in range(len(RESOURCES)))
+
 
 class Lendable:
     """What each host can be counted on to lend.
@@ -29,27 +59,20 @@ class Lendable:
     def __init__(self, window: float, risk: float) -> None:
         self._window = window
         self._risk = risk
-        self._seen: dict[str, deque[tuple[float, Amounts]]] = {}
+        self._seen: dict[str, _Samples] = {}
 
     def note(self, hosts: Mapping[str, Host], now: float) -> None:
         """Take in what hosts may lend now; who is not shown lends nothing."""
         for name in [name for name in self._seen if name not in hosts]:
             del self._seen[name]
         for name, host in hosts.items():
-            seen = self._seen.setdefault(name, deque())
-            seen.append((now, host.lendable))
-            while seen[0][0] < now - self._window:
-                seen.popleft()
+            self._seen.setdefault(name, _Samples()).push(
+                now, host.lendable, self._window, self._risk)
 
     def of(self, host: str) -> Amounts:
         """Return what a host can be counted on to lend."""
         seen = self._seen.get(host)
-        if not seen:
-            return (0,) * len(RESOURCES)    # type: ignore[return-value]
-        rank = math.floor(self._risk * (len(seen) - 1))
-        return tuple(                       # type: ignore[return-value]
-            sorted(amounts[index] for _, amounts in seen)[rank]
-            for index in range(len(RESOURCES)))
+        return _NOTHING if seen is None else seen.counted
 
 
 def taken_by_others(sight: Sight, ours: frozenset[str]

@@ -31,6 +31,7 @@ class Kind(enum.StrEnum):
 #: What a failure says where the owner trusts us no longer.
 UNTRUSTED = 'the trust of its owner is lost'
 
+
 class Postponed(Exception):
     """A pass has come to nothing; a later one does what was due."""
 
