@@ -25,11 +25,19 @@ LOG = log.getLogger(__name__)
 
 #: Seconds for which a failure counts, and how many operations are looked at.
 _REMEMBERED_S, _LATEST = 3600, 500
+#: What clocks of appliers may differ by, and a transaction take to be seen.
+_OVERLAP = datetime.timedelta(seconds=60)
 #: Operations of one plan: Watcher's applier has a thread for each of a few.
 _TOGETHER = 8
 _UNFINISHED = ('PENDING', 'ONGOING')
 _KINDS = {histories.PREFIX + kind.value: kind for kind in Kind}
 _TOOK = re.compile(r'Took (\d+\.\d+) s .* for (\d+) MiB')
+
+
+def _updated(action: Any) -> datetime.datetime:
+    """Return when an action was changed last, in UTC."""
+    found: datetime.datetime = timeutils.normalize_time(action.updated_at)
+    return found
 
 
 def place(action: Any) -> Place | None:
@@ -45,22 +53,25 @@ class LeaseHistory:
     def __init__(self, history: histories.History) -> None:
         self._history = history
         self._applier = perprocess.PerProcess(rpcapi.ApplierAPI)
+        #: What has ended and is remembered, by its row.
+        self._ended: dict[int, Any] = {}
 
     @staticmethod
     def _context() -> Any:
         return context.make_context(is_admin=True)
 
-    def _actions(self, **filters: Any) -> list[Any]:
+    def _actions(self, eager: bool = False, **filters: Any) -> list[Any]:
         """Return actions of leases, the newest first."""
         return [action for action in objects.Action.list(
                     self._context(), limit=_LATEST, sort_key='id',
-                    sort_dir='desc', filters=filters, eager=True)
+                    sort_dir='desc', filters=filters, eager=eager)
                 if action.action_type in _KINDS and place(action)]
 
     def pending(self) -> frozenset[Place]:
         """Return where an operation that was ordered has not ended."""
         return frozenset(
-            found for action in self._actions(state__in=_UNFINISHED)
+            found for action in self._actions(eager=True,
+                                        state__in=_UNFINISHED)
             if action.action_plan.state in _UNFINISHED
             and (found := place(action)) is not None)
 
@@ -68,12 +79,10 @@ class LeaseHistory:
         """Return what has failed since it has succeeded, and what took how
         long, the oldest first.
         """
-        since = timeutils.utcnow() - datetime.timedelta(seconds=_REMEMBERED_S)
         failures: dict[tuple[Place, Kind], Failure] = {}
         took = []
-        for action in reversed(self._actions(
-                state__in=('SUCCEEDED', 'FAILED', 'SKIPPED'),
-                updated_at__gt=since)):
+        self._look_for_ended()
+        for _, action in sorted(self._ended.items()):
             kind, where = _KINDS[action.action_type], place(action)
             assert where is not None
             if action.state == 'SUCCEEDED':
@@ -85,11 +94,24 @@ class LeaseHistory:
             before = failures.get((where, kind))
             failures[where, kind] = Failure(
                 1 + (before.count if before else 0),
-                timeutils.normalize_time(action.updated_at).replace(
-                    tzinfo=datetime.UTC).timestamp(),
+                _updated(action).replace(tzinfo=datetime.UTC).timestamp(),
                 action.input_parameters.get('target'),
                 action.status_message or '')
         return failures, took
+
+    def _look_for_ended(self) -> None:
+        """Read what has ended since the last look, and forget the oldest.
+
+        A pass every other second cannot read all of an hour anew.
+        """
+        since = timeutils.utcnow() - datetime.timedelta(seconds=_REMEMBERED_S)
+        kept = {row: action for row, action in self._ended.items()
+                if _updated(action) > since}
+        newest = max(map(_updated, kept.values()), default=since)
+        self._ended = kept | {
+            action.id: action for action in self._actions(
+                state__in=('SUCCEEDED', 'FAILED', 'SKIPPED'),
+                updated_at__gt=max(since, newest - _OVERLAP))}
 
     def order(self, orders: Sequence[Order], switch: str) -> None:
         """Have operations carried out, as plans of the switch's audit.

@@ -1,9 +1,11 @@
 """Leases inside Watcher: actions, history, cloud and runner."""
 
 import dataclasses
+import datetime
 import time
 from unittest import mock
 
+from oslo_utils import timeutils
 from watcher import objects
 from watcher.common import exception
 
@@ -271,6 +273,23 @@ class HistoryTest(Case):
                           self.switch.uuid)
         self.end(self.actions()[-1], 'SUCCEEDED')
         self.assertEqual({}, self.leases.ended()[0])
+
+    def test_what_has_ended_is_read_once(self):
+        self.leases.order([order(Kind.BOOT)], self.switch.uuid)
+        (action,) = self.actions()
+        self.end(action, 'FAILED', 'why')
+        self.assertEqual(1, len(self.leases.ended()[0]))
+        long_ago = timeutils.utcnow() - datetime.timedelta(minutes=50)
+        self.leases._ended[action.id].updated_at = long_ago
+        with mock.patch.object(self.leases, '_actions', return_value=[]
+                               ) as asked:
+            self.assertEqual(1, len(self.leases.ended()[0]))
+            self.assertEqual(
+                datetime.timedelta(minutes=1),
+                long_ago - asked.call_args.kwargs['updated_at__gt'])
+            self.leases._ended[action.id].updated_at = (
+                long_ago - datetime.timedelta(minutes=11))
+            self.assertEqual({}, self.leases.ended()[0])
 
     def test_large_orders_are_several_plans(self):
         self.leases.order([order(Kind.BOOT, node) for node in range(9)],
