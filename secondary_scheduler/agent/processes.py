@@ -97,7 +97,10 @@ def take_memory(pidfd: int) -> None:
     Otherwise its own threads give it back, whenever they run.  Linux 5.15 can
     do that; where it cannot, they do.  A gigabyte takes some 0.2 s.
     """
-    own = os.dup(pidfd)
+    try:
+        own = os.dup(pidfd)
+    except OSError:
+        return      # too many are open
 
     def take() -> None:
         show_thread_name()

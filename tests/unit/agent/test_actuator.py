@@ -282,6 +282,13 @@ class MemoryV2(Memory):
 
 
 class Priority(Base):
+    def prioritised(self):
+        """Return the secondaries, by UUID, all of which have been put last.
+        """
+        guests = sorted(self.secondaries(), key=lambda one: one.uuid)
+        self.actuator.prioritise(guests)
+        return guests
+
     def test_guests_and_slice(self):
         self.host.guest(0)
         self.host.guest(1)
@@ -307,9 +314,7 @@ class Priority(Base):
         """Its leader is a zombie for as long as its threads take."""
         self.host.guest(0)
         self.host.guest(1)
-        guests = self.secondaries()
-        self.actuator.prioritise(guests)
-        staying = [one for one in guests if one.uuid == fakes.UUIDS[0]]
+        staying = self.prioritised()[:1]
         self.host.zombie(1001, 78, 3)
         for _ in range(2):
             self.actuator.prioritise(staying)
@@ -327,9 +332,7 @@ class Priority(Base):
     def test_a_secondary_that_is_none_any_more_frees_the_slice(self):
         self.host.guest(0)
         self.host.guest(1)
-        guests = self.secondaries()
-        self.actuator.prioritise(guests)
-        staying = [one for one in guests if one.uuid == fakes.UUIDS[0]]
+        staying = self.prioritised()[:1]
         for _ in range(2):
             self.actuator.prioritise(staying)
             self.assertEqual('0', self.control(self.host.slice, 'cpu.idle'))

@@ -1,10 +1,12 @@
 """Processes that are killed."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 from secondary_scheduler.agent import processes
 
@@ -28,6 +30,11 @@ def test_memory_of_who_lives_is_left_alone():
         time.sleep(0.2)
         assert _resident(holder.pid) > _HOLDS
         holder.kill()
+
+
+def test_without_a_descriptor_it_gives_its_memory_back_itself():
+    with mock.patch.object(os, 'dup', side_effect=OSError(errno.EMFILE, '')):
+        processes.take_memory(-1)
 
 
 def test_a_killed_process_is_over_soon():
