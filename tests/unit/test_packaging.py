@@ -336,6 +336,20 @@ class ImportTest(unittest.TestCase):
                             self.assertFalse(name.startswith(
                                 f'secondary_scheduler.{later}'))
 
+    def test_who_runs_leases_is_on_the_right_of_their_schedule(self) -> None:
+        """The schedule knows no database, the service no engine."""
+        for package, right in (
+                ('leases', ('lease_api', 'lease_engine', 'watcher')),
+                ('lease_api', ('lease_engine', 'lease_client', 'watcher')),
+                ('lease_engine', ('lease_client', 'watcher', 'nova'))):
+            for path in (PACKAGE / package).rglob('*.py'):
+                for name in imported(path):
+                    with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
+                        self.assertFalse(name.startswith(tuple(
+                            f'secondary_scheduler.{one}' for one in right)))
+                        if package == 'lease_engine':
+                            self.assertNotIn(name.split('.')[0], PLATFORM)
+
     def test_agent_needs_no_solver_and_no_platform(self) -> None:
         for path in (PACKAGE / 'agent').rglob('*.py'):
             for name in imported(path):
