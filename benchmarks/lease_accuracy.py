@@ -103,7 +103,7 @@ def lease(cloud, hosts: Sequence[str], crowd: int, memory_mb: int
         for server in itertools.chain(*made.values()):
             wait(cloud, server, 'ACTIVE')
             deadline = time.monotonic() + BOOT_S
-            while b'TOUCHED ' not in console(server):
+            while b'TOUCHED ' not in guest.said(server):
                 if time.monotonic() > deadline:
                     raise BoxError(
                         f'{server} has not touched its memory in {BOOT_S:g} '
@@ -116,14 +116,6 @@ def lease(cloud, hosts: Sequence[str], crowd: int, memory_mb: int
         for server in itertools.chain(*made.values()):
             while cloud.compute.find_server(server):
                 time.sleep(POLL_S)
-
-
-def console(server: str) -> bytes:
-    """Return what a guest has said."""
-    try:
-        return guest.console(server).read_bytes()
-    except FileNotFoundError:
-        return b''
 
 
 def wait(cloud, server: str, status: str) -> None:

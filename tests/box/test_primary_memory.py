@@ -96,14 +96,6 @@ def host(cloud, empty_cloud, switch, hosts):
         limit.write_text(before)
 
 
-def console(uuid: str) -> bytes:
-    """Return what a guest has said."""
-    try:
-        return guest.console(uuid).read_bytes()
-    except FileNotFoundError:
-        return b''
-
-
 def boot_and_touch(cloud, host: str) -> Run:
     """Boot a primary that touches all its memory, and delete it again."""
     begin = machine.clock()
@@ -111,8 +103,9 @@ def boot_and_touch(cloud, host: str) -> Run:
                                   'worker-touch', FLAVOR)
     try:
         times = [wait_until(
-            lambda word=word: word in console(uuid) and machine.clock(), 120,
-            lambda: f'{uuid} says so: {console(uuid)!r}', 0.02)
+            lambda word=word: word in guest.said(uuid) and machine.clock(),
+            120,
+            lambda: f'{uuid} says so: {guest.said(uuid)!r}', 0.02)
             for word in (b'TOUCHING ', b'TOUCHED ')]
         primaries.wait_active(cloud, uuid)
     finally:
@@ -153,7 +146,7 @@ def holding(host, members) -> int:
     """
     commands = lasting(host, 0.0).values()
     return sum(any(uuid.encode() in command for command in commands)
-               and b'TOUCHED ' in console(uuid) for uuid in members)
+               and b'TOUCHED ' in guest.said(uuid) for uuid in members)
 
 
 @contextlib.contextmanager
@@ -190,8 +183,9 @@ def test_a_primary_has_its_memory_at_once(cloud, owner, host):
     empty = [boot_and_touch(cloud, host) for _ in range(EMPTY_RUNS)]
     print(f'\nempty: {", ".join(map(str, empty))}')
     members = secondaries.boot(owner, MEMBERS, image='worker-touch')
-    wait_until(lambda: all(b'TOUCHED ' in console(uuid) for uuid in members),
-               300, 'the secondaries hold their memory')
+    wait_until(
+        lambda: all(b'TOUCHED ' in guest.said(uuid) for uuid in members), 300,
+        'the secondaries hold their memory')
     full, failures = [], []
     kills = agent_status(host)['counters']['kills']
     before = kernel_kills()
@@ -201,7 +195,7 @@ def test_a_primary_has_its_memory_at_once(cloud, owner, host):
                        300, lambda: str(agent_status(host)), 1)
             # Who was suspended and resumed touches nothing by itself.
             for uuid in members:
-                if b'TOUCHED ' not in console(uuid):
+                if b'TOUCHED ' not in guest.said(uuid):
                     owner.compute.reboot_server(uuid, 'HARD')
             wait_until(lambda: holding(host, members) == len(members), 300,
                        lambda: str(agent_status(host)), 1)

@@ -30,6 +30,14 @@ def console(uuid: str) -> pathlib.Path:
     return layout.SHARED / 'instances' / uuid / 'console.log'
 
 
+def said(uuid: str) -> bytes:
+    """Return what a server has said, nothing if it is not there yet."""
+    try:
+        return console(uuid).read_bytes()
+    except FileNotFoundError:
+        return b''
+
+
 def emulated(work: str, console: pathlib.Path) -> list[str]:
     """Return a command that runs a guest without Nova and libvirt."""
     return ['qemu-system-x86_64', '-nodefaults', '-no-user-config',
