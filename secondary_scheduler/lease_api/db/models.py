@@ -137,9 +137,8 @@ class Lease(Asked, Base):
     ``price`` (in all, even if it was too much) and ``next_start`` (when a
     lease could begin that was refused for want of room) are the scheduler's.
     Each change makes ``revision`` one more.  ``token`` and ``fingerprint``
-    tell a request that is sent again.
-    ``trust_id`` is Keystone's trust by which servers are made in the owner's
-    name.
+    tell a request that is sent again.  ``trust_id`` is Keystone's trust by
+    which servers are made in the owner's name.
     """
 
     __tablename__ = 'leases'

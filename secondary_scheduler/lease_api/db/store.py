@@ -105,10 +105,9 @@ class Store:
             uuid=request.uuid, project_id=request.project_id,
             user_id=request.user_id, **request.terms, state=State.NEW,
             hold=False, wanted_end=False, reason='', price=None,
-            next_start=None,
-            created_at=now, updated_at=now, revision=1, token=token,
-            fingerprint=request.fingerprint, trust_id=request.trust_id,
-            servers=[],
+            next_start=None, created_at=now, updated_at=now, revision=1,
+            token=token, fingerprint=request.fingerprint,
+            trust_id=request.trust_id, servers=[],
             nodes=[NodeSet(**dataclasses.asdict(one))
                    for one in request.nodes])
 
@@ -121,7 +120,7 @@ class Store:
         lease = self.get(uuid, project)
         self._delete(lease)
         self.announce(lease, Event(time=self.now, kind='deleted',
-                                    state=lease.state, text=''))
+                                   state=lease.state, text=''))
 
     @retried
     def _delete(self, lease: Lease) -> None:

@@ -1,5 +1,6 @@
 """``openstack secondary lease ...``."""
 
+import abc
 import argparse
 import collections
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,9 +92,9 @@ class _OfSome(_Leases):
             raise exceptions.CommandError(
                 f'{failed} of {len(arguments.leases)} leases: not done.')
 
+    @abc.abstractmethod
     def act(self, lease: str) -> None:
         """Do it to one."""
-        raise NotImplementedError
 
 
 def _add_terms(parser: typing.Any) -> None:
