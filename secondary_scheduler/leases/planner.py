@@ -102,7 +102,8 @@ class Planner:
         whole = self.whole(work)
         if not self.may_save(work.terms):
             return whole
-        return min(whole, self._worthwhile(work.load_s + work.save_s))
+        overheads = self._worthwhile(work.load_s + work.save_s)
+        return min(whole, max(overheads, 1))
 
     def may_save(self, terms: Terms) -> bool:
         """Tell whether a stay may be planned to end in a suspension."""

@@ -202,43 +202,43 @@ def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
 
 @compiled
 def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
-              duration: int, ready: Ints) -> tuple[Ints, Ints]:
-    """Return when places begin to stand, and when one may begin at the last.
+              duration: int, ready: Ints, until: int
+              ) -> tuple[Ints, Ints, Ints]:
+    """Return when places stand: first and last time to begin, and how many.
 
-    The VMs that fit on a host at once are a pile of places, and each place
-    stands for a stretch of time; those too short for ``duration`` are left
-    out.
+    The VMs that fit on a host at once are a pile of places; those that came
+    last go first, and places that come and go together are one entry.  Left
+    out are places that stand for less than ``duration``, and what comes
+    after ``until``, when all are taken to end.
     """
-    fits = np.empty(lengths.sum(), dtype=np.int64)
-    most, size, at = 0, 0, 0
+    starts, lasts, places = np.empty((3, 2 * lengths.sum()), dtype=np.int64)
+    since, tall = np.empty((2, edges.shape[0]), dtype=np.int64)
+    count = 0
     for host in range(len(lengths)):
-        before = 0
-        for step in range(lengths[host]):
-            vms = _vms(free, host, step, need)
-            most = max(most, vms)
-            size += max(vms - before, 0)
-            before = fits[at] = vms
-            at += 1
-    begun = np.empty(most + 1, dtype=np.int64)
-    starts = np.empty(size, dtype=np.int64)
-    lasts = np.empty(size, dtype=np.int64)
-    count, at = 0, 0
-    for host in range(len(lengths)):
-        before = 0
-        for step in range(lengths[host] + 1):
-            vms, edge = 0, NEVER
-            if step < lengths[host]:
-                vms, edge = fits[at], edges[step, host]
-                at += 1
-            for level in range(vms, before):
-                start = max(begun[level], ready[host])
-                if start <= edge - duration:
-                    starts[count], lasts[count] = start, edge - duration
+        if ready[host] > until - duration:
+            continue
+        step, time, standing, top = 0, 0, 0, -1
+        while time < until:
+            vms, time = 0, until
+            if step < lengths[host] and edges[step, host] < until:
+                vms, time = _vms(free, host, step, need), edges[step, host]
+                step += 1
+            if vms > standing:
+                top += 1
+                since[top], tall[top] = time, vms - standing
+                standing = vms
+            while standing > vms:
+                start = max(since[top], ready[host])
+                gone = min(tall[top], standing - vms)
+                if start <= time - duration:
+                    starts[count], lasts[count] = start, time - duration
+                    places[count] = gone
                     count += 1
-            for level in range(before, vms):
-                begun[level] = edge
-            before = vms
-    return starts[:count], lasts[:count]
+                standing -= gone
+                tall[top] -= gone
+                if tall[top] == 0:
+                    top -= 1
+    return starts[:count], lasts[:count], places[:count]
 
 
 @compiled

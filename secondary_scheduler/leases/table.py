@@ -12,7 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondary_scheduler.leases import steps
-from secondary_scheduler.leases.types import Ints
+from secondary_scheduler.leases.types import NEVER, Ints
+
+#: Most often VMs fit soon, so first only what begins within their duration is
+#: looked at; as often as that does not do, what begins so many times later.
+_FURTHER = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,6 +52,8 @@ class SlotTable:
         self._free = np.zeros((8, hosts, resources), dtype=np.int64)
         self._free[0] = capacity
         self._lengths = np.ones(hosts, dtype=np.int64)
+        # After which nothing changes.
+        self._last = now
 
     @property
     def hosts(self) -> int:
@@ -78,6 +84,7 @@ class SlotTable:
         steps.change(self._edges, self._tenants, self._free, self._lengths,
                      slot.hosts, slot.amounts, start, slot.end, sign,
                      slot.tenants, self.now)
+        self._last = max(self._last, start if slot.end >= NEVER else slot.end)
 
     def _widen(self) -> None:
         """Make room for more steps."""
@@ -148,30 +155,35 @@ class SlotTable:
 
     def earliest(self, need: tuple[int, ...], number: int, duration: int,
                  ready: Ints) -> int | None:
-        """Return when first ``number`` VMs fit for all of ``duration``.
+        """Return when first ``number`` VMs fit for all of ``duration`` >= 1.
 
         ``ready``, shape (hosts,), is from when each host can be used (NEVER:
         not at all).  None if they never fit.
         """
-        starts, lasts = steps.stretches(
-            self._edges, self._free, self._lengths, np.array(need), duration,
-            ready)
-        if number > len(starts):
+        usable = ready[ready < NEVER]
+        if not len(usable):
             return None
-        some = number
+        soonest, last = int(usable.min()), max(int(usable.max()), self._last)
+        ahead = duration
         while True:
-            # Only those that begin first; if they are too few, some more.
-            near = starts <= np.partition(starts, some - 1)[some - 1]
-            begun = np.sort(starts[near])
-            standing = np.arange(1, len(begun) + 1) - np.searchsorted(
-                np.sort(lasts[near]), begun)
-            enough = np.flatnonzero(standing >= number)
-            if len(enough):
-                return int(begun[enough[0]])
-            if some == len(starts):
-                return None
-            some = min(2 * some, len(starts))
+            found = _first(number, *steps.stretches(
+                self._edges, self._free, self._lengths, np.array(need),
+                duration, ready, soonest + ahead + duration))
+            if found is not None or soonest + ahead >= last:
+                return found
+            ahead *= _FURTHER
 
     def next_change(self, time: int) -> int:
         """Return when after a time anything changes on any host, or NEVER."""
         return steps.next_change(self._edges, self._lengths, time)
+
+
+def _first(number: int, starts: Ints, lasts: Ints, places: Ints
+           ) -> int | None:
+    """Return when first so many places stand at once; see ``stretches``."""
+    begun, ended = np.argsort(starts), np.argsort(lasts)
+    gone = np.concatenate(([0], np.cumsum(places[ended])))
+    standing = np.cumsum(places[begun]) - gone[
+        np.searchsorted(lasts[ended], starts[begun])]
+    enough = np.flatnonzero(standing >= number)
+    return int(starts[begun[enough[0]]]) if len(enough) else None

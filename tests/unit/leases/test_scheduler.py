@@ -238,6 +238,16 @@ def test_who_has_run_least_gives_way():
     assert (old.suspends, young.suspends) == (0, 1)
 
 
+@pytest.mark.parametrize('hosts', range(1, 7))
+def test_those_give_way_who_have_run_least(hosts):
+    run = Run(6)
+    running = [run.submit(lease(name, 1, 1000), at=time)
+               for time, name in enumerate('abcdef')]
+    run.submit(lease('r', hosts, 100, start=100, preemptible=False), at=50)
+    run.until(150)
+    assert [one.suspends for one in running] == [0] * (6 - hosts) + [1] * hosts
+
+
 def test_no_more_give_way_than_have_to():
     """The first that would go is too small to be of use."""
     run = Run(3)
@@ -400,6 +410,16 @@ def test_nodes_that_differ_in_one_lease():
     run.submit(one)
     assert one.state is State.ACTIVE
     assert sorted(one.hosts.tolist()) == [0, 1]
+
+
+def test_nodes_without_memory_are_not_put_in_one_place():
+    """Nothing has to be saved of them, but they take time to run."""
+    run = Run(2)
+    one = Lease('a', Terms((NodeSet(1, (100, 0)), NodeSet(1, (100, 0))), 10),
+                0)
+    run.submit(one)
+    assert one.state is State.ACTIVE
+    assert one.hosts.tolist() == [0, 1]
 
 
 def test_nodes_that_differ_wait_until_all_fit():

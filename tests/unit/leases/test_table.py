@@ -99,8 +99,8 @@ def test_at(made, time):
 
 
 @hypothesis.given(tables(), need(), st.integers(1, 9), st.integers(1, 12),
-                  st.lists(st.integers(0, SECONDS), min_size=HOSTS,
-                           max_size=HOSTS))
+                  st.lists(st.integers(0, SECONDS) | st.just(NEVER),
+                           min_size=HOSTS, max_size=HOSTS))
 def test_earliest(made, need, number, duration, ready):
     table, plain, now = made
     ready = np.maximum(ready, now)
