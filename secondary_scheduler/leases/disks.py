@@ -7,20 +7,26 @@ operations exclude each other, since they share a disk or a link (AMB-7).
 import bisect
 from collections.abc import Iterator
 import dataclasses
+import functools
 
 import numpy as np
 
-from secondary_scheduler.leases.types import Bools, Ints
+from secondary_scheduler.leases.steps import compiled
+from secondary_scheduler.leases.types import Ints
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Operation:
-    """Loading or saving in [start, end); ``where``, shape (disks,), is mine.
-    """
+    """Loading or saving in [start, end), on disks in ascending order."""
 
     start: int
     end: int
-    where: Bools
+    disks: Ints
+
+    @functools.cached_property
+    def span(self) -> tuple[int, int]:
+        """The first and the last disk."""
+        return int(self.disks[0]), int(self.disks[-1])
 
 
 class Disks:
@@ -32,12 +38,13 @@ class Disks:
         self._operations: list[Operation] = []
         self._longest = 0
 
-    def operation(self, vms: tuple[Ints, ...], start: int, end: int
-                  ) -> Operation:
-        """Return what it takes to load or save VMs that are so placed."""
-        if self._number == 1:
-            return Operation(start, end, np.ones(1, dtype=np.bool_))
-        return Operation(start, end, np.sum(vms, axis=0) > 0)
+    def operation(self, hosts: Ints, start: int, end: int) -> Operation:
+        """Return what it takes to load or save what is on some hosts.
+
+        These are indices in ascending order.
+        """
+        return Operation(start, end, hosts if self._number > 1
+                         else np.zeros(1, dtype=np.int64))
 
     def take(self, operation: Operation) -> None:
         """Enter an operation."""
@@ -60,33 +67,49 @@ class Disks:
         past = bisect.bisect_right(self._operations, now, key=_end)
         del self._operations[:past]
 
-    def quiet_from(self, vms: tuple[Ints, ...], start: int, length: int
-                   ) -> int:
+    def quiet_from(self, hosts: Ints, start: int, length: int) -> int:
         """Return from when on nobody else loads or saves there."""
         while busy := [one.end for one in self._in_the_way(
-                self.operation(vms, start, start + length))]:
+                self.operation(hosts, start, start + length))]:
             start = max(busy)
         return start
 
-    def quiet_until(self, vms: tuple[Ints, ...], end: int, length: int,
+    def quiet_until(self, hosts: Ints, end: int, length: int,
                     but: Operation | None = None) -> int:
         """Return the last time by which somebody can have saved there.
 
         ``but`` is in nobody's way.
         """
         while busy := [one.start for one in self._in_the_way(
-                self.operation(vms, end - length, end)) if one is not but]:
+                self.operation(hosts, end - length, end)) if one is not but]:
             end = min(busy)
         return end
 
     def _in_the_way(self, wanted: Operation) -> Iterator[Operation]:
         first = bisect.bisect_right(self._operations, wanted.start, key=_end)
+        lowest, highest = wanted.span
         for index in range(first, len(self._operations)):
             other = self._operations[index]
             if other.end >= wanted.end + self._longest:
                 return
-            if other.start < wanted.end and (other.where & wanted.where).any():
+            if (other.start < wanted.end and other.span[0] <= highest
+                    and other.span[1] >= lowest
+                    and _meet(other.disks, wanted.disks)):
                 yield other
+
+
+@compiled
+def _meet(some: Ints, others: Ints) -> bool:
+    """Tell whether two ascending lists have something in common."""
+    one = other = 0
+    while one < len(some) and other < len(others):
+        if some[one] == others[other]:
+            return True
+        if some[one] < others[other]:
+            one += 1
+        else:
+            other += 1
+    return False
 
 
 def _end(operation: Operation) -> int:

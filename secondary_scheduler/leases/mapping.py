@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 
 from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.leases.steps import compiled
 from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import Bools, Ints
 
@@ -17,19 +18,23 @@ Order = Callable[[Ints, Ints, Ints, Ints], Ints]
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """For each node set the VMs on each host, and until when they fit."""
+    """For each node set the VMs on each host, and until when they fit.
+
+    ``slot`` is what they hold for as long as they have to.
+    """
 
     vms: tuple[Ints, ...]
+    slot: Slot
     until: int
 
 
 def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
          ) -> Slot:
     """Return what VMs that are so placed hold of their hosts."""
-    hosts = np.flatnonzero(np.sum(vms, axis=0))
-    amounts = np.sum([np.outer(one.need, count[hosts])
-                      for one, count in zip(nodes, vms, strict=True)], axis=0)
-    return Slot(start, end, hosts, amounts)
+    counts = np.array(vms)
+    hosts = np.flatnonzero(counts.any(axis=0))
+    needs = np.array([one.need for one in nodes])
+    return Slot(start, end, hosts, needs.T @ counts[:, hosts])
 
 
 def place(table: SlotTable, terms: Terms, start: int, duration: int,
@@ -69,7 +74,8 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
             table.give(one_held)
     vms = tuple(placed[index] for index in range(len(terms.nodes)))
     whole = slot(terms.nodes, vms, start, start + least)
-    return Placement(vms, table.until(whole.hosts, whole.amounts, start))
+    return Placement(vms, whole,
+                     table.until(whole.hosts, whole.amounts, start))
 
 
 def stay(table: SlotTable, terms: Terms, start: int, least: int,
@@ -77,7 +83,7 @@ def stay(table: SlotTable, terms: Terms, start: int, least: int,
     """Place all VMs of a lease where they are; None if they do not fit."""
     whole = slot(terms.nodes, vms, start, start + least)
     until = table.until(whole.hosts, whole.amounts, start)
-    return Placement(vms, until) if until >= start + least else None
+    return Placement(vms, whole, until) if until >= start + least else None
 
 
 def _largest_first(nodes: Sequence[NodeSet], table: SlotTable) -> list[int]:
@@ -88,10 +94,13 @@ def _largest_first(nodes: Sequence[NodeSet], table: SlotTable) -> list[int]:
         np.sum(np.array(nodes[index].need) / most)))
 
 
+@compiled
 def _fill(room: Ints, number: int, ranked: Ints) -> Ints:
     """Return how many VMs go on each host, the first in rank being filled."""
-    in_rank = room[ranked]
-    before = np.cumsum(in_rank) - in_rank
     vms = np.zeros_like(room)
-    vms[ranked] = np.clip(number - before, 0, in_rank)
+    for host in ranked:
+        vms[host] = min(room[host], number)
+        number -= vms[host]
+        if number == 0:
+            break
     return vms

@@ -202,6 +202,7 @@ class Planner:
         place = self.place(work, time, self.least(work))
         if place is None:
             return None
+        hosts = place.slot.hosts
         load, up = 0, time
         if work.home is not None:
             moved = durations.migration(work.home, place.vms,
@@ -212,26 +213,25 @@ class Planner:
             if time < soonest:
                 return self.stay(work, soonest)
             load = durations.resume(place.vms, memory)
-            up = holdings.disks.quiet_from(place.vms, time, load) + load
+            up = holdings.disks.quiet_from(hosts, time, load) + load
         down = up + work.remaining
         end = down + durations.shutdown
         saves = end > place.until
         operations = []
         if load:
-            operations.append(holdings.disks.operation(place.vms, up - load,
-                                                       up))
+            operations.append(holdings.disks.operation(hosts, up - load, up))
         if saves:
             if not self.may_save(work.terms):
                 return None
             save = durations.suspend(place.vms, memory)
-            end = holdings.disks.quiet_until(place.vms, place.until, save)
+            end = holdings.disks.quiet_until(hosts, place.until, save)
             down = end - save
             if down <= up or end - time < self._worthwhile(load + save):
                 return None
-            operations.append(holdings.disks.operation(place.vms, down, end))
-        return Stay(time, up, down, end, place.vms, mapping.slot(
-            work.terms.nodes, place.vms, time, end), saves,
-            operations=tuple(operations))
+            operations.append(holdings.disks.operation(hosts, down, end))
+        return Stay(time, up, down, end, place.vms,
+                    dataclasses.replace(place.slot, start=time, end=end),
+                    saves, operations=tuple(operations))
 
     def earliest(self, work: Work, after: int, latest: int = NEVER
                  ) -> Stay | None:

@@ -98,10 +98,8 @@ class Promises:
         if place is None:
             return False
         down = start + work.remaining
-        end = start + self._planner.whole(work)
         self._holdings.settle(lease, Stay(
-            start, start, down, end, place.vms,
-            mapping.slot(work.terms.nodes, place.vms, start, end)))
+            start, start, down, place.slot.end, place.vms, place.slot))
         return True
 
     def _place(self, work: Work, start: int) -> mapping.Placement | None:
@@ -153,9 +151,7 @@ class Promises:
             return None
         place = without(fewest)
         assert place is not None
-        mine = mapping.slot(work.terms.nodes, place.vms, start,
-                            start + self._planner.whole(work))
-        table.take(mine)
+        table.take(place.slot)
         victims = []
         for index in reversed(range(fewest)):
             if table.holds(freed[index]):
@@ -163,7 +159,7 @@ class Promises:
             else:
                 victims.append(index)
         # The table is left as it was.
-        table.give(mine)
+        table.give(place.slot)
         for index in victims:
             table.take(freed[index])
         return [candidates[index] for index in reversed(victims)]
@@ -186,12 +182,13 @@ class Promises:
         if self._settings.suspension:
             save = self._planner.saving(lease.terms, stay.vms)
             end = self._holdings.disks.quiet_until(
-                stay.vms, time, save,
+                stay.slot.hosts, time, save,
                 stay.operations[-1] if stay.saves else None)
             down = end - save
             if down <= max(self._holdings.now, stay.up):
                 return None
-            saving = self._holdings.disks.operation(stay.vms, down, end)
+            saving = self._holdings.disks.operation(
+                stay.slot.hosts, down, end)
             return dataclasses.replace(
                 stay, down=down, end=end, saves=True, loses=False,
                 slot=dataclasses.replace(stay.slot, end=end),
@@ -214,7 +211,7 @@ class Promises:
         save = self._planner.saving(lease.terms, stay.vms)
         begin = max(self._holdings.now, stay.up) + 1
         after = self.left_by(lease, save + self._holdings.disks.quiet_from(
-            stay.vms, begin, save))
+            stay.slot.hosts, begin, save))
         if after is not None and after.end <= stay.end:
             self._holdings.replace(lease, after)
 

@@ -32,7 +32,8 @@ class Repairs:
             dataclasses.replace(stay.slot, start=stay.end, end=until),
             sorted((one for one in self._holdings.staying.values()
                     if one.ahead and _begin(one) >= stay.end), key=_begin))
-        saving = self._holdings.disks.operation(stay.vms, stay.down, until)
+        saving = self._holdings.disks.operation(
+            stay.slot.hosts, stay.down, until)
         self._holdings.replace(lease, dataclasses.replace(
             stay, end=until, slot=dataclasses.replace(stay.slot, end=until),
             operations=(*stay.operations[:-1], saving)))

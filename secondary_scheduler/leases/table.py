@@ -23,7 +23,7 @@ _FURTHER = 8
 class Slot:
     """What one lease holds of some hosts from ``start`` until ``end``.
 
-    ``hosts``, shape (n,), are indices, none of them twice; ``amounts``, shape
+    ``hosts``, shape (n,), are indices in ascending order; ``amounts``, shape
     (resources, n), is held of each.  Times are whole seconds, the end is the
     first that is free again.  ``tenants`` is 0 for what is no lease.
     """

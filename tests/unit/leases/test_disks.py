@@ -5,7 +5,7 @@ import pytest
 
 from secondary_scheduler.leases.disks import Disks
 
-FIRST, SECOND, BOTH = ((np.array(vms),) for vms in ([1, 0], [0, 1], [2, 1]))
+FIRST, SECOND, BOTH = map(np.array, ([0], [1], [0, 1]))
 
 
 @pytest.fixture
@@ -16,18 +16,18 @@ def disks():
     return made
 
 
-@pytest.mark.parametrize('vms, start, expected', (
+@pytest.mark.parametrize('hosts, start, expected', (
     (FIRST, 0, 0), (FIRST, 6, 20), (FIRST, 25, 25), (FIRST, 26, 40),
     (SECOND, 6, 6), (BOTH, 6, 20), (FIRST, 50, 50)))
-def test_quiet_from(disks, vms, start, expected):
-    assert disks.quiet_from(vms, start, 5) == expected
+def test_quiet_from(disks, hosts, start, expected):
+    assert disks.quiet_from(hosts, start, 5) == expected
 
 
-@pytest.mark.parametrize('vms, end, expected', (
+@pytest.mark.parametrize('hosts, end, expected', (
     (FIRST, 10, 10), (FIRST, 11, 10), (FIRST, 35, 30), (FIRST, 24, 10),
     (SECOND, 35, 35), (BOTH, 35, 30), (FIRST, 45, 45)))
-def test_quiet_until(disks, vms, end, expected):
-    assert disks.quiet_until(vms, end, 5) == expected
+def test_quiet_until(disks, hosts, end, expected):
+    assert disks.quiet_until(hosts, end, 5) == expected
 
 
 def test_what_is_to_be_changed_is_in_nobodys_way(disks):
