@@ -1,9 +1,11 @@
 """Who of a long queue need not be tried."""
 
+import numpy as np
+
 from secondary_scheduler.leases.holdings import Holdings
 from secondary_scheduler.leases.lease import Terms
 from secondary_scheduler.leases.planner import Planner
-from secondary_scheduler.leases.queue import Waiting
+from secondary_scheduler.leases.queue import Sort, Waiting
 from secondary_scheduler.leases.types import Ints
 
 
@@ -17,14 +19,24 @@ class Glance:
         self._holdings = holdings
         self._planner = planner
         self._places: dict[tuple[tuple[int, ...], int], Ints] = {}
+        self._lasting: dict[Sort, Ints] = {}
 
     def forget(self) -> None:
         """Something has changed."""
         self._places.clear()
+        self._lasting.clear()
 
-    def room(self, need: tuple[int, ...]) -> int:
-        """Return how many VMs that take so much fit now."""
-        return len(self._until(need, self._holdings.now))
+    def lasting(self, sort: Sort) -> Ints:
+        """Return for how long one VM, two and so on fit, after a delay."""
+        found = self._lasting.get(sort)
+        if found is None:
+            times = [self._holdings.now + delay for delay in sort.delays]
+            each = [self._until(sort.need, time) - time for time in times]
+            found = self._lasting[sort] = np.zeros(max(map(len, each)),
+                                                   dtype=np.int64)
+            for one in each:
+                np.maximum(found[:len(one)], one, out=found[:len(one)])
+        return found
 
     def has_room(self, terms: Terms) -> bool:
         """Tell whether there are places enough now, however briefly."""
@@ -33,16 +45,14 @@ class Glance:
             for one in terms.nodes)
 
     def may_start(self, waiting: Waiting) -> bool:
-        """Tell whether each node set of a lease, by itself, fits now."""
-        for time in self._planner.times(waiting.work):
-            for one in waiting.work.terms.nodes:
-                until = self._until(one.need, time)
-                if (len(until) < one.number
-                        or until[one.number - 1] < time + waiting.least):
-                    break
-            else:
-                return True
-        return False
+        """Tell whether its first node set, by itself, fits for long enough.
+        """
+        sort = waiting.sort
+        if not sort.delays:
+            sort = sort._replace(delays=self._planner.delays(waiting.work))
+        lasting = self.lasting(sort)
+        return (waiting.number <= len(lasting)
+                and int(lasting[waiting.number - 1]) >= waiting.least)
 
     def _until(self, need: tuple[int, ...], time: int) -> Ints:
         """Return until when each place for a VM stands, the longest first."""

@@ -28,7 +28,7 @@ from secondary_scheduler.leases.policies import (
     Preemption,
 )
 from secondary_scheduler.leases.pricing import Pricing
-from secondary_scheduler.leases.queue import Waiting
+from secondary_scheduler.leases.queue import Sort, Waiting
 from secondary_scheduler.leases.selection import HostSelection, Quietest
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.table import SlotTable
@@ -116,7 +116,11 @@ class Planner:
     def waiting(self, lease: Lease) -> Waiting:
         """Return a lease as it waits in the queue."""
         work = lease.work
-        return Waiting(lease, work, self.least(work), self.rank(lease))
+        first = work.terms.nodes[0]
+        sort = Sort(first.need, () if self._images(work) is not None
+                    else self.delays(work))
+        return Waiting(lease, work, self.least(work), self.rank(lease), sort,
+                       first.number)
 
     def rank(self, lease: Lease) -> tuple[float, float, int]:
         """Return a lease's place in the queue, the lowest coming first."""
@@ -187,6 +191,10 @@ class Planner:
             return (now,)
         nearest = self._settings.durations.nearest(self._moving(work.terms))
         return (now, now + nearest) if nearest else (now,)
+
+    def delays(self, work: Work) -> tuple[int, ...]:
+        """Return in how many seconds there are more hosts; see ``times``."""
+        return tuple(time - self._holdings.now for time in self.times(work))
 
     def soonest(self, work: Work, time: int) -> int:
         """Return from when on saved memory can be anywhere, not before a time.

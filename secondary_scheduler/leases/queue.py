@@ -1,16 +1,30 @@
 """The queue of those that wait for hosts.
 
-It can be long, and only few of it can begin at a time: those of few VMs are
-found without looking at the others.
+It can be long, and only few of it can begin at a time: these are found
+without looking at each of the others.
 """
 
 import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 import dataclasses
+import itertools
 import operator
+import typing
 
 from secondary_scheduler.leases.lease import Lease, Work
+from secondary_scheduler.leases.types import Ints
+
+
+class Sort(typing.NamedTuple):
+    """What leases have in common: what each of their VMs takes.
+
+    They could begin in so many seconds, where they are and elsewhere;
+    ``delays`` is empty if that changes.
+    """
+
+    need: tuple[int, ...]
+    delays: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,29 +32,20 @@ class Waiting:
     """A lease in the queue, and what is left to do of it.
 
     ``least`` is for how many seconds hosts must be free for it to be worth
-    it; the lowest ``rank`` is served first.
+    it; the lowest ``rank`` is served first.  ``sort`` and ``number`` are of
+    the VMs of its first node set.
     """
 
     lease: Lease
     work: Work
     least: int
     rank: tuple[float, float, int]
-
-    @property
-    def number(self) -> int:
-        """How many VMs its first node set has."""
-        return self.work.terms.nodes[0].number
-
-    @property
-    def need(self) -> tuple[int, ...] | None:
-        """What each of these takes; None if something has to be sent first.
-        """
-        fresh = self.work.home is None and not self.work.terms.image_mb
-        return self.work.terms.nodes[0].need if fresh else None
+    sort: Sort
+    number: int
 
 
 _rank = operator.attrgetter('rank')
-_number = operator.attrgetter('number')
+_least = operator.attrgetter('least')
 
 
 class Queue:
@@ -49,9 +54,10 @@ class Queue:
     def __init__(self) -> None:
         self._in_order: list[Waiting] = []
         self._of: dict[Lease, Waiting] = {}
-        # Those whose VMs are alike, the fewest first.
-        self._alike: defaultdict[tuple[int, ...] | None, list[Waiting]] = (
-            defaultdict(list))
+        # Those of a sort with so many VMs, who is content with the least
+        # time first.
+        self._alike: defaultdict[Sort, defaultdict[int, list[Waiting]]] = (
+            defaultdict(lambda: defaultdict(list)))
 
     def __iter__(self) -> Iterator[Waiting]:
         return iter(tuple(self._in_order))
@@ -60,25 +66,36 @@ class Queue:
         """Let a lease wait."""
         self._of[waiting.lease] = waiting
         bisect.insort(self._in_order, waiting, key=_rank)
-        bisect.insort(self._alike[waiting.need], waiting, key=_number)
+        bisect.insort(self._alike[waiting.sort][waiting.number], waiting,
+                      key=_least)
 
     def remove(self, lease: Lease) -> Waiting:
         """Let a lease wait no more."""
         waiting = self._of.pop(lease)
         del self._in_order[bisect.bisect_left(
             self._in_order, waiting.rank, key=_rank)]
-        self._alike[waiting.need].remove(waiting)
+        numbers = self._alike[waiting.sort]
+        numbers[waiting.number].remove(waiting)
+        if not numbers[waiting.number]:
+            del numbers[waiting.number]
+        if not numbers:
+            del self._alike[waiting.sort]
         return waiting
 
-    def small(self, room: Callable[[tuple[int, ...]], int]) -> list[Waiting]:
-        """Return those of no more VMs than there is room for now, in order.
+    def fitting(self, lasting: Callable[[Sort], Ints]) -> list[Waiting]:
+        """Return those that could begin now, or after their delays, in order.
 
-        ``room`` tells for how many that take so much.  For who could begin
-        somewhat later that is not asked.
+        ``lasting`` tells of each sort for how long one VM, two and so on fit.
+        Whose delays change is among them in any case.
         """
         found: list[Waiting] = []
-        for need, alike in self._alike.items():
-            if alike:
-                found += (alike if need is None else alike[:bisect.bisect(
-                    alike, room(need), key=_number)])
+        for sort, numbers in self._alike.items():
+            if not sort.delays:
+                found += itertools.chain(*numbers.values())
+                continue
+            fits = lasting(sort)
+            for number, alike in numbers.items():
+                if number <= len(fits):
+                    found += alike[:bisect.bisect(alike, fits[number - 1],
+                                                  key=_least)]
         return sorted(found, key=_rank)

@@ -413,7 +413,7 @@ class Scheduler:
     def _hopeful(self) -> Iterator[Waiting]:
         """Yield who may begin or be promised a time, in order.
 
-        Once no more can be promised a time, only who is small enough.
+        Once no more can be promised a time, only who fits now.
         """
         queue = self._holdings.queue
         tried: tuple[float, ...] = ()
@@ -422,7 +422,7 @@ class Scheduler:
                 break
             tried = waiting.rank
             yield waiting
-        for waiting in queue.small(self._glance.room):
+        for waiting in queue.fitting(self._glance.lasting):
             if waiting.rank > tried:
                 yield waiting
 
