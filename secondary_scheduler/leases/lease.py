@@ -88,9 +88,9 @@ class Stay:
     They are held in [begin, end); its VMs run in [up, down).  Before that
     their memory is loaded, if it was saved; after that it is saved if the
     stay ``saves``, else they are shut down.  ``vms``, one array of shape
-    (hosts,) for each node set, tells how many are where; ``operations`` are
-    those in which memory is loaded and saved.  A stay that ``loses`` ends
-    without its work being kept.
+    (hosts,) for each node set, tells how many are where, and ``save_s`` how
+    long saving them takes there; ``operations`` are those in which memory is
+    loaded and saved.  A stay that ``loses`` ends without its work being kept.
     """
 
     begin: int
@@ -99,6 +99,7 @@ class Stay:
     end: int
     vms: tuple[Ints, ...]
     slot: Slot
+    save_s: int
     saves: bool = False
     loses: bool = False
     operations: tuple[Operation, ...] = ()

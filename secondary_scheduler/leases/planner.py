@@ -206,7 +206,6 @@ class Planner:
     def stay(self, work: Work, time: int) -> Stay | None:
         """Return how a lease could run from a time on, if it is worth it."""
         holdings, durations = self._holdings, self._settings.durations
-        memory = self._site.memory_of(work.terms)
         place = self.place(work, time, self.least(work))
         if place is None:
             return None
@@ -220,10 +219,12 @@ class Planner:
             soonest = max(holdings.now, work.since) + moved
             if time < soonest:
                 return self.stay(work, soonest)
-            load = durations.resume(place.vms, memory)
+            load = durations.resume(place.vms,
+                                    self._site.memory_of(work.terms))
             up = holdings.disks.quiet_from(hosts, time, load) + load
         down = up + work.remaining
         end = down + durations.shutdown
+        save = self.saving(work.terms, place.vms)
         saves = end > place.until
         operations = []
         if load:
@@ -231,7 +232,6 @@ class Planner:
         if saves:
             if not self.may_save(work.terms):
                 return None
-            save = durations.suspend(place.vms, memory)
             end = holdings.disks.quiet_until(hosts, place.until, save)
             down = end - save
             if down <= up or end - time < self._worthwhile(load + save):
@@ -239,7 +239,7 @@ class Planner:
             operations.append(holdings.disks.operation(hosts, down, end))
         return Stay(time, up, down, end, place.vms,
                     dataclasses.replace(place.slot, start=time, end=end),
-                    saves, operations=tuple(operations))
+                    save, saves, operations=tuple(operations))
 
     def earliest(self, work: Work, after: int, latest: int = NEVER
                  ) -> Stay | None:

@@ -3,7 +3,6 @@
 Haizea 4.6 and 4.7, Algorithms 3 to 5.
 """
 
-import bisect
 from collections.abc import Callable
 import contextlib
 import dataclasses
@@ -14,7 +13,7 @@ from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.planner import Planner, Settings
 from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.states import State
-from secondary_scheduler.leases.table import Slot
+from secondary_scheduler.leases.victims import fewest
 
 
 class UnpausableError(Exception):
@@ -76,7 +75,11 @@ class Promises:
             return True
         candidates = self._candidates(lease, work, start)
         while True:
-            victims = self._fewest(work, start, candidates)
+            victims = fewest(
+                self._holdings.table, start,
+                (one for one in candidates
+                 if one.ahead or self._end_by(one, start) is not None),
+                lambda: self._place(work, start))
             if victims is None:
                 return False
             try:
@@ -99,7 +102,8 @@ class Promises:
             return False
         down = start + work.remaining
         self._holdings.settle(lease, Stay(
-            start, start, down, place.slot.end, place.vms, place.slot))
+            start, start, down, place.slot.end, place.vms, place.slot,
+            self._planner.saving(work.terms, place.vms)))
         return True
 
     def _place(self, work: Work, start: int) -> mapping.Placement | None:
@@ -117,87 +121,49 @@ class Promises:
                 continue
             score = self._settings.preemption.score(
                 lease, other, start, self._holdings.now)
-            if score >= 0 and (other.ahead
-                               or self.left_by(other, start) is not None):
+            if score >= 0:
                 scored.append((-score, other.number, other))
         return [other for *_, other in sorted(scored,
                                               key=lambda one: one[:2])]
 
-    def _fewest(self, work: Work, start: int, candidates: list[Lease]
-                ) -> list[Lease] | None:
-        """Return who has to go, the first candidates first (Algorithm 4).
+    # -- giving way
 
-        The more go, the more room there is; who is not in the way of the
-        place that is found need not go.
+    def _end_by(self, lease: Lease, time: int) -> int | None:
+        """Return when a lease that holds hosts leaves to have left by a time.
+
+        None if it cannot.
         """
-        table = self._holdings.table
-        freed = [self._freed(one, start) for one in candidates]
-        gone = 0
-
-        def without(number: int) -> mapping.Placement | None:
-            nonlocal gone
-            for slot in freed[gone:number]:
-                table.give(slot)
-            for slot in freed[number:gone]:
-                table.take(slot)
-            gone = number
-            return self._place(work, start)
-
-        fewest = bisect.bisect_left(
-            range(1, len(candidates) + 1), True,
-            key=lambda number: without(number) is not None) + 1
-        if fewest > len(candidates):
-            without(0)
-            return None
-        place = without(fewest)
-        assert place is not None
-        table.take(place.slot)
-        victims = []
-        for index in reversed(range(fewest)):
-            if table.holds(freed[index]):
-                table.take(freed[index])
-            else:
-                victims.append(index)
-        # The table is left as it was.
-        table.give(place.slot)
-        for index in victims:
-            table.take(freed[index])
-        return [candidates[index] for index in reversed(victims)]
-
-    @staticmethod
-    def _freed(lease: Lease, start: int) -> Slot:
         stay = lease.stay
         assert stay is not None
-        return dataclasses.replace(stay.slot, start=max(start, stay.begin))
-
-    # -- giving way
+        if lease.state is State.SUSPENDING:
+            return None
+        if not self._settings.suspension:
+            return time if time > stay.up else None
+        soonest = max(self._holdings.now, stay.up)
+        if time - stay.save_s <= soonest:
+            return None     # whatever the disks do
+        end = self._holdings.disks.quiet_until(
+            stay.slot.hosts, time, stay.save_s,
+            stay.operations[-1] if stay.saves else None)
+        return end if end - stay.save_s > soonest else None
 
     def left_by(self, lease: Lease, time: int) -> Stay | None:
         """Return how a lease that holds hosts could have left by a time."""
         stay = lease.stay
         assert stay is not None
-        if lease.state is State.SUSPENDING:
+        end = self._end_by(lease, time)
+        if end is None:
             return None
+        slot = dataclasses.replace(stay.slot, end=end)
+        if not self._settings.suspension:
+            return dataclasses.replace(stay, down=end, end=end, loses=True,
+                                       slot=slot)
+        down = end - stay.save_s
         loading = stay.operations[:1] if stay.up > stay.begin else ()
-        if self._settings.suspension:
-            save = self._planner.saving(lease.terms, stay.vms)
-            end = self._holdings.disks.quiet_until(
-                stay.slot.hosts, time, save,
-                stay.operations[-1] if stay.saves else None)
-            down = end - save
-            if down <= max(self._holdings.now, stay.up):
-                return None
-            saving = self._holdings.disks.operation(
-                stay.slot.hosts, down, end)
-            return dataclasses.replace(
-                stay, down=down, end=end, saves=True, loses=False,
-                slot=dataclasses.replace(stay.slot, end=end),
-                operations=(*loading, saving))
-        if time <= stay.up:
-            return None
         return dataclasses.replace(
-            stay, down=time, end=time, loses=True,
-            slot=dataclasses.replace(stay.slot, end=time))
+            stay, down=down, end=end, saves=True, loses=False, slot=slot,
+            operations=(*loading, self._holdings.disks.operation(
+                stay.slot.hosts, down, end)))
 
     def suspend(self, lease: Lease) -> None:
         """Suspend a lease that holds hosts, as soon as that can be."""
@@ -208,10 +174,10 @@ class Promises:
                                   'can be cancelled')
         if stay.saves:
             return
-        save = self._planner.saving(lease.terms, stay.vms)
         begin = max(self._holdings.now, stay.up) + 1
-        after = self.left_by(lease, save + self._holdings.disks.quiet_from(
-            stay.slot.hosts, begin, save))
+        after = self.left_by(
+            lease, stay.save_s + self._holdings.disks.quiet_from(
+                stay.slot.hosts, begin, stay.save_s))
         if after is not None and after.end <= stay.end:
             self._holdings.replace(lease, after)
 
@@ -316,8 +282,7 @@ class Promises:
         times = {start}
         for other in self._holdings.staying.values():
             assert other.stay is not None
-            times |= {other.stay.end, now + 1 + self._planner.saving(
-                other.terms, other.stay.vms)}
+            times |= {other.stay.end, now + 1 + other.stay.save_s}
         for time in sorted(times):
             if start <= time and (sure is None or time < sure.begin):
                 found = self._tried(lease, time)
