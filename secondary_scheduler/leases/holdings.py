@@ -39,11 +39,12 @@ class InfeasibleError(Exception):
 
 
 class _Attempt:
-    """What undoes an attempt, and what is told if it succeeds."""
+    """What undoes an attempt; what is told and is due if it succeeds."""
 
     def __init__(self) -> None:
         self.undo = contextlib.ExitStack()
         self.heard: list[tuple[Lease, State]] = []
+        self.due: list[Due] = []
 
 
 class Holdings:
@@ -246,8 +247,6 @@ class Holdings:
             self.images, self.staying = images, staying
             self.promised, self.coming = promised, coming
             this.undo.close()
-            # What is due of stays that are no more is passed over, and what
-            # was due before still is.
             raise
         finally:
             self._attempt = outer
@@ -257,6 +256,8 @@ class Holdings:
                 self._notify(one, state)
             else:
                 outer.heard.append((one, state))
+        for due in this.due:
+            self._schedule(due)
 
     def _remember(self, lease: Lease) -> None:
         """A lease is about to change."""
@@ -274,8 +275,13 @@ class Holdings:
     def plan(self, lease: Lease, stay: Stay | None, phase: int, time: int
              ) -> None:
         """Let something be due of a stay, or of a lease that is over."""
-        heapq.heappush(self._due, Due(time, phase, next(self._order), stay,
-                                      lease))
+        self._schedule(Due(time, phase, next(self._order), stay, lease))
+
+    def _schedule(self, due: Due) -> None:
+        if self._attempt is None:
+            heapq.heappush(self._due, due)
+        else:
+            self._attempt.due.append(due)
 
     def next_time(self) -> int | None:
         """Return when something is due next."""

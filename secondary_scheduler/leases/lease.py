@@ -69,7 +69,7 @@ class Terms:
                 f'a duration of {self.duration} s does not fit between start '
                 f'and deadline ({self.deadline - self.start} s)')
 
-    @property
+    @functools.cached_property
     def kind(self) -> Kind:
         """The type of lease, derived from the terms (Haizea 2.3)."""
         return kinds.derive(self.duration, self.start, self.deadline,
