@@ -20,8 +20,8 @@ from secondary_scheduler.leases.lease import (
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.types import Ints
 
-#: Disk operations of a stay, from where its VMs are, its start and its end.
-Operate = Callable[[tuple[Ints, ...], int, int], typing.Any]
+#: Disk operations of a stay, from its hosts, its start and its end.
+Operate = Callable[[Ints, int, int], typing.Any]
 
 
 @dataclasses.dataclass
@@ -190,10 +190,10 @@ class Documents:
     def _read_stay(self, wanted: Terms, said: Mapping[str, typing.Any]
                    ) -> Stay:
         vms = self.arrays(said['vms'])
+        slot = mapping.slot(wanted.nodes, vms, said['begin'], said['end'])
         return Stay(
-            **{name: said[name] for name in _TIMES}, vms=vms,
-            slot=mapping.slot(wanted.nodes, vms, said['begin'], said['end']),
-            operations=tuple(self._operate(vms, *times)
+            **{name: said[name] for name in _TIMES}, vms=vms, slot=slot,
+            operations=tuple(self._operate(slot.hosts, *times)
                              for times in said['operations']))
 
 
@@ -208,7 +208,7 @@ def hosts_in(text: str) -> set[str]:
 _PLAIN = ('submitted', 'number', 'started', 'ended', 'served', 'suspends',
           'resumes', 'requeues', 'saved_at', 'suspended_s', 'paused',
           'reason', 'price')
-_TIMES = ('begin', 'up', 'down', 'end', 'saves', 'loses')
+_TIMES = ('begin', 'up', 'down', 'end', 'save_s', 'saves', 'loses')
 
 
 def _write_terms(wanted: Terms) -> dict[str, typing.Any]:

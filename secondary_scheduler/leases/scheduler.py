@@ -202,9 +202,13 @@ class Scheduler:
         self._holdings.tick(now)
         stay = lease.stay
         assert stay is not None
+        slot = mapping.slot(lease.terms.nodes, vms, stay.slot.start,
+                            stay.slot.end)
         self._holdings.replace(lease, dataclasses.replace(
-            stay, vms=vms, slot=mapping.slot(
-                lease.terms.nodes, vms, stay.slot.start, stay.slot.end)))
+            stay, vms=vms, slot=slot,
+            save_s=self._planner.saving(lease.terms, vms),
+            operations=tuple(self._holdings.disks.operation(
+                slot.hosts, one.start, one.end) for one in stay.operations)))
 
     def finish(self, lease: Lease, now: int) -> None:
         """A lease has ended by itself, before it had to."""
