@@ -13,5 +13,8 @@ FIRST = Version(1, 0)
 #: Quotes, and the ``next_start`` of a lease.
 QUOTES = Version(1, 1)
 
+#: Leases without a duration, and slots without an end.
+OPEN = Version(1, 2)
+
 #: From the oldest to the newest; doc/source/lease-api.rst tells each.
-VERSIONS = [str(one) for one in (FIRST, QUOTES)]
+VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN)]

@@ -19,7 +19,7 @@ _UUID = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
 _MOMENT = (r'^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}'
            r'(Z|[+-][0-9]{2}:[0-9]{2})$')
 #: Ten years, in seconds.
-_LONGEST = 315_360_000
+LONGEST = 315_360_000
 _MOST_NODES = 100_000
 
 
@@ -75,7 +75,7 @@ _NODES = _object({
 _NAME = _line('For people; leases may have the same.')
 _TERMS: Schema = {
     'duration': {
-        'type': 'integer', 'minimum': 1, 'maximum': _LONGEST,
+        'type': 'integer', 'minimum': 1, 'maximum': LONGEST,
         'description': 'Seconds for which the nodes are to run.'},
     'start': {**nullable(MOMENT), 'description': (
         'No earlier than this. Without a deadline, or with one that leaves '
@@ -164,6 +164,9 @@ _NEXT_START: Schema = {**nullable(MOMENT), 'description': (
 
 _LEASE_PARTS: Schema = {
     **_SHOWN,
+    'duration': {**nullable(_TERMS['duration']), 'description': (
+        'Seconds for which the nodes are to run; null: as long as their '
+        f'owner likes (before version 1.2 that is {LONGEST}).')},
     'name': _NAME,
     'state': STATE,
     'paused': {'type': 'boolean', 'description': (
@@ -199,7 +202,9 @@ _QUOTE = _answer({
 _SLOT = _answer({
     'lease_id': UUID,
     'begin': MOMENT,
-    'end': MOMENT,
+    'end': {**nullable(MOMENT), 'description': (
+        'null: it has none (before version 1.2 that is '
+        '2099-12-31T23:59:59Z).')},
     'what': {'type': 'string', 'enum': [str(one) for one in What]},
     'nodes': {'type': 'integer'},
     'hosts': {

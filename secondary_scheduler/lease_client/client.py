@@ -19,7 +19,7 @@ import tenacity
 
 SERVICE_TYPE = 'secondary-lease'
 #: The microversion that this client speaks.
-VERSION = '1.1'
+VERSION = '1.2'
 
 Json = dict[str, typing.Any]
 

@@ -31,6 +31,8 @@ _ROUND = [
         ('d', 86400, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)))
     for number in numbers]
 _DAY = 86400
+#: How many seconds are drawn of what has no end.
+_OPEN_S = 3600
 #: Columns from one mark of the axis to the next, at least.
 _APART = 10
 
@@ -61,13 +63,20 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
         begin if begin is not None else min(
             times.seconds(one['begin']) for one in slots),
         end if end is not None else max(
-            times.seconds(one['end']) for one in slots),
+            _end(one, now) for one in slots),
         max(width - margin, _LEAST))
     lines = [*chart.axis(), *map(chart.row, rows.values()), *chart.mark(now)]
     beside = ['', '', *(label[:margin - 1] for label in labels), '']
     return [*(f'{left:{margin}}{line}'.rstrip()
               for left, line in zip(beside, lines, strict=False)),
             f'{chart.about}; (n): n nodes', LEGEND]
+
+
+def _end(slot: Mapping[str, typing.Any], now: int | None) -> int:
+    """Return up to when a slot is drawn, if the chart goes so far."""
+    if slot['end'] is not None:
+        return times.seconds(slot['end'])
+    return max(times.seconds(slot['begin']), now or 0) + _OPEN_S
 
 
 class _Chart:
@@ -96,7 +105,8 @@ class _Chart:
         for one in sorted(slots, key=lambda one: _ORDER.index(one['what'])):
             first = self._column(times.seconds(one['begin']))
             # What is too short for a column is seen all the same.
-            last = max(self._column(times.seconds(one['end'])), first + 1)
+            last = (self._columns if one['end'] is None else max(
+                self._column(times.seconds(one['end'])), first + 1))
             for column in range(max(first, 0), min(last, self._columns)):
                 row[column] = SIGNS[one['what']]
         return ''.join(row)

@@ -105,6 +105,9 @@ def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
                 server is not None and server.busy
                 and kind is not Kind.DELETE):
             continue
+        if record.adopted and kind is Kind.DELETE and (
+                record.lease.state is not State.CANCELLED):
+            continue    # nobody but its owner ends it
         at = max(wanted.at, _retry_at(sight.failures.get((place, kind))))
         if at > now + lead:
             continue

@@ -16,6 +16,7 @@ from secondary_scheduler.lease_api.db.schedules import Wish
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
 from secondary_scheduler.lease_engine import (
+    adopting,
     capacity,
     dues,
     quoting,
@@ -139,6 +140,7 @@ class Engine:
         self._withhold(ledger, sight, now)
         one = _Pass(self._options, ledger, sight, estimates, now)
         one.see(wishes)
+        self._adopt(ledger, sight, now)
         self._look_elsewhere(ledger, sight, now)
         self._take_new(ledger, sight, now, [
             row for row, text in rows if text is None])
@@ -154,6 +156,15 @@ class Engine:
                      'for %(when).1f s from now.', {
                          'lease': order.place[0], 'kind': order.kind,
                          'node': order.place[1], 'when': order.at - now})
+
+    def _adopt(self, ledger: Ledger, sight: Sight, now: float) -> None:
+        """Make servers without a lease leases, if these can be suspended."""
+        found = (adopting.strays(sight, ledger.servers())
+                 if self._options.settings.suspension else [])
+        for server in found:
+            ledger.adopt(adopting.record(server, int(now)), int(now))
+        if found:
+            ledger.withhold(sight, self._lendable, self._shunned, int(now))
 
     def _take_new(self, ledger: Ledger, sight: Sight, now: float,
                   pending: Sequence[models.Lease]) -> None:
@@ -247,12 +258,12 @@ class _Pass:
 
     def see(self, wishes: Mapping[str, Wish]) -> None:
         """Take in what has happened, and let come true what was planned."""
-        labelled = seen.by_lease(self._sight)
         ledger, now = self._ledger, int(self._now)
+        labelled = seen.by_lease(self._sight, ledger.servers())
         for record in ledger.records.values():
             for kind, text in seen.take_in(record, self._sight,
                                            labelled.get(record.uuid, ()),
-                                           self._now):
+                                           self._now, self._options.lead):
                 ledger.tell(record, kind, text)
         self._listen(wishes)
         self._catch_up(now)
@@ -314,7 +325,7 @@ class _Pass:
             self._scheduler.finish(lease, now)
         elif lease.state in states.SAVED and all(
                 node.gone for node in record.nodes):
-            lease.reason = 'its servers have been deleted'
+            lease.reason = lease.reason or 'its servers have been deleted'
             self._scheduler.cancel(lease, now)
         for one in telling.of(record, self._now, self._options.notice):
             self._ledger.tell(record, one.kind, one.text)
@@ -356,7 +367,6 @@ class _Pass:
         record = self._ledger.records[lease]
         set_ = dict((one, index) for index, one in record.sets())[number]
         return record.lease.terms.nodes[set_].need
-
 
     def _expected(self, record: Record) -> dict[Kind, float]:
         memory_mb = max(one.need[1] for one in record.lease.terms.nodes)

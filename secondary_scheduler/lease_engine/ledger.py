@@ -142,10 +142,21 @@ class Ledger:
                 start < now):
             lease.reason = ('its servers take some time to boot: ask for a '
                             f'start that is {record.boot_s} s ahead')
+        assert record.row.duration is not None
         lease.price *= record.row.duration / lease.terms.duration
         if record.row.hold and lease.state is State.QUEUED:
             record.heard = True
             self.scheduler.pause(lease, now)
+
+    def adopt(self, record: Record, now: int) -> None:
+        """Let the scheduler take a lease whose server runs already."""
+        self.records[record.uuid] = record
+        placed = seen.placed(record, self._index)
+        assert placed is not None
+        self.scheduler.adopt(record.lease, self._documents.arrays(placed),
+                             now)
+        self.tell(record, 'adopted', (
+            f'server {record.nodes[0].server} runs without a lease'))
 
     def reject(self, row: models.Lease, reason: str) -> None:
         """Refuse a lease of which nothing can be made."""
@@ -309,7 +320,8 @@ class Ledger:
         if shown != record.told:
             record.told = shown
             values |= {'state': shown, 'reason': lease.reason,
-                       'price': lease.price, 'next_start': record.next_start}
+                       'price': None if record.adopted else lease.price,
+                       'next_start': record.next_start}
             told = [Told(shown, telling.state(record)), *told]
         servers = [node.server for node in record.nodes if node.server]
         same = servers == self._servers.get(record.uuid, [])
@@ -318,8 +330,9 @@ class Ledger:
         if not (values or told) and same and (
                 text == self._written.get(record.uuid)):
             return None
+        made, record.made = record.made, None
         return Change(record.uuid, text, values, None if same else servers,
-                      told)
+                      told, made)
 
 
 def _alike(one: Durations, other: Durations) -> bool:

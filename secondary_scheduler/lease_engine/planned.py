@@ -7,6 +7,7 @@ import numpy as np
 from secondary_scheduler.lease_api.db.plans import Stretch, What
 from secondary_scheduler.lease_engine.records import Record
 from secondary_scheduler.leases.lease import Stay
+from secondary_scheduler.leases.types import NEVER
 
 
 def stretches(record: Record, hosts: Sequence[str]) -> list[Stretch]:
@@ -28,5 +29,5 @@ def _of(stay: Stay, boot_s: int, hosts: Sequence[str]) -> list[Stretch]:
              (up, stay.down, What.RUN),
              (stay.down, stay.end,
               What.SUSPEND if stay.saves else What.SHUT_DOWN))
-    return [Stretch(begin, end, what, there) for begin, end, what in parts
-            if end > begin]
+    return [Stretch(begin, end if end < NEVER else None, what, there)
+            for begin, end, what in parts if end > begin]

@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from secondary_scheduler.lease_api.db import models
+from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_engine.values import Amounts, Build
 from secondary_scheduler.leases import mapping
 from secondary_scheduler.leases.lease import (
@@ -47,7 +48,8 @@ class Record:
     ``boot_s`` of its time is what its servers take to boot.  ``told`` is the
     state that its owner was told last, ``heard`` which of the owner's wishes
     was heard, and ``said`` what has been said of its present stay.  If it
-    was refused, it could begin at ``next_start``.
+    was refused, it could begin at ``next_start``.  What it is ``made`` of is
+    not in the database yet.
     """
 
     row: models.Lease
@@ -58,6 +60,12 @@ class Record:
     heard: bool = False
     said: set[str] = dataclasses.field(default_factory=set)
     next_start: int | None = None
+    made: Request | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether its server was there before it: see ``adopting``."""
+        return self.row.duration is None
 
     @property
     def uuid(self) -> str:
@@ -113,6 +121,7 @@ def terms(row: models.Lease | models.Quote, flavors: Mapping[str, Amounts],
         if one.flavor not in flavors:
             raise UnknownFlavorError(f'{one.flavor} is no flavor of secondary '
                                      'instances')
+    assert row.duration is not None
     start = row.start if row.start is None else row.start - boot_s
     return Terms(
         tuple(NodeSet(one.number, flavors[one.flavor]) for one in row.nodes),

@@ -1,8 +1,9 @@
 """What is seen of the servers of a lease, taken into its record."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
+from secondary_scheduler.lease_engine import adopting
 from secondary_scheduler.lease_engine.records import Record
 from secondary_scheduler.lease_engine.values import (
     OFF,
@@ -16,20 +17,24 @@ from secondary_scheduler.leases.states import SAVED as SUSPENDED
 _ALIVE = HOLDING | SUSPENDED | {State.SUSPENDING}
 
 
-def by_lease(sight: Sight) -> dict[str, list[Server]]:
-    """Return the servers that say to belong to a lease, by its UUID."""
+def by_lease(sight: Sight, known: Container[str]) -> dict[str, list[Server]]:
+    """Return the servers that say to belong to a lease, by its UUID.
+
+    Those that are ``known`` to belong to one are none of them.
+    """
     found = defaultdict(list)
     for server in sight.servers.values():
-        if server.lease:
+        if server.lease and server.uuid not in known:
             found[server.lease].append(server)
     return found
 
 
 def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
-            now: float) -> Iterator[tuple[str, str]]:
+            now: float, lead: float) -> Iterator[tuple[str, str]]:
     """Note what has become of a lease's servers; yield what is to be said.
 
-    That is the kind of an event, and its text.
+    That is the kind of an event, and its text.  Operations are ordered
+    ``lead`` seconds ahead.
     """
     state, stay = record.lease.state, record.lease.stay
     over = stay is not None and stay.down <= now and not stay.saves
@@ -41,10 +46,17 @@ def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
             node.gone = True
             yield 'server-deleted', f'server {node.server} has been deleted'
         node.server, node.host, node.ran = None, None, False
-    _adopt(record, labelled)
+    if not record.adopted:
+        _find(record, labelled)
     for node in record.nodes:
         server = sight.servers.get(node.server or '')
         if server is None:
+            continue
+        if record.adopted and state in _ALIVE and adopting.has_left(
+                record, server, sight, now + lead):
+            record.lease.reason = (f'server {server.uuid} is its owner\'s to '
+                                   f'start: it is {server.status}')
+            node.server, node.gone = None, True
             continue
         node.host = server.host or node.host
         if state in HOLDING and server.status == RUNNING and not server.busy:
@@ -55,17 +67,15 @@ def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
                                     'hard reboot may help')
 
 
-def _adopt(record: Record, labelled: Sequence[Server]) -> None:
+def _find(record: Record, labelled: Sequence[Server]) -> None:
     """Find the servers of nodes by their labels.
 
     A label is the owner's to write: it counts within the lease's project, and
     for a node whose server is not known yet.
     """
-    known = {node.server for node in record.nodes}
     for server in labelled:
         if (server.node is not None and server.node < len(record.nodes)
                 and server.project == record.row.project_id
-                and server.uuid not in known
                 and record.nodes[server.node].server is None):
             record.nodes[server.node].server = server.uuid
 

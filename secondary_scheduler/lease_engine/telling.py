@@ -9,6 +9,7 @@ from secondary_scheduler.lease_engine.records import Record
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.kinds import Kind
 from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.types import NEVER
 
 #: Seconds after its start from which on a reservation is late.
 _LATE_S = 3
@@ -31,6 +32,8 @@ def state(record: Record) -> str:
         return f'from {moment(max(stay.begin, record.boots_until))} on'
     if lease.state is State.SUSPENDING:
         return f'until about {moment(stay.end)}'
+    if stay.down == NEVER:
+        return 'as long as its owner likes'
     if lease.state in states.HOLDING:
         return (f'until {moment(stay.down)}'
                 + (', when it gives way' if stay.saves or stay.loses else ''))

@@ -47,7 +47,8 @@ class Server:
     ``lease`` is the UUID of the lease that it says to belong to, and ``node``
     its number there, None if it says none; ``busy`` tells that somebody works
     on it, ``preempted`` that it gave way to a primary; ``notice`` is when it
-    was told that it will have to give way.
+    was told that it will have to give way.  One without a lease may be
+    suspended for leases if it is ``suspendable``.
     """
 
     uuid: str
@@ -60,6 +61,10 @@ class Server:
     busy: bool = False
     preempted: bool = False
     notice: str = ''
+    suspendable: bool = True
+    name: str = ''
+    user: str = ''
+    flavor: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

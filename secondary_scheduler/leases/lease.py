@@ -39,7 +39,8 @@ class Terms:
     when all of ``duration`` is to be delivered; a start is exact if the
     deadline leaves no choice, or if there is none.  ``max_rate`` is the most
     that is paid for a node and a second (None: whatever is asked).  The
-    higher the ``priority`` the sooner it is served, where that counts.
+    higher the ``priority`` the sooner it is served, where that counts.  With
+    a duration of NEVER it lasts until its owner ends it.
     """
 
     nodes: tuple[NodeSet, ...]

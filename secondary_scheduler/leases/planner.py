@@ -97,6 +97,14 @@ class Planner:
         return (work.load_s + work.remaining
                 + self._settings.durations.shutdown)
 
+    def ends(self, work: Work, up: int) -> tuple[int, int]:
+        """Return when VMs that run from ``up`` on have done all that is left.
+
+        And when hosts are free then.
+        """
+        down = min(up + work.remaining, NEVER)
+        return down, min(down + self._settings.durations.shutdown, NEVER)
+
     def least(self, work: Work) -> int:
         """Return for how long hosts must be free for it to be worth it."""
         whole = self.whole(work)
@@ -222,8 +230,7 @@ class Planner:
             load = durations.resume(place.vms,
                                     self._site.memory_of(work.terms))
             up = holdings.disks.quiet_from(hosts, time, load) + load
-        down = up + work.remaining
-        end = down + durations.shutdown
+        down, end = self.ends(work, up)
         save = self.saving(work.terms, place.vms)
         saves = end > place.until
         operations = []

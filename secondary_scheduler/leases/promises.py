@@ -13,6 +13,7 @@ from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.planner import Planner, Settings
 from secondary_scheduler.leases.queue import Waiting
 from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.types import NEVER
 from secondary_scheduler.leases.victims import fewest
 
 
@@ -138,7 +139,9 @@ class Promises:
         if lease.state is State.SUSPENDING:
             return None
         if not self._settings.suspension:
-            return time if time > stay.up else None
+            # Whoever has no end would begin anew for nothing.
+            return (time if time > stay.up and lease.terms.duration < NEVER
+                    else None)
         soonest = max(self._holdings.now, stay.up)
         if time - stay.save_s <= soonest:
             return None     # whatever the disks do
@@ -283,8 +286,9 @@ class Promises:
         for other in self._holdings.staying.values():
             assert other.stay is not None
             times |= {other.stay.end, now + 1 + other.stay.save_s}
+        last = NEVER if sure is None else sure.begin
         for time in sorted(times):
-            if start <= time and (sure is None or time < sure.begin):
+            if start <= time < last:
                 found = self._tried(lease, time)
                 if found is not None:
                     return found

@@ -82,10 +82,10 @@ class Repairs:
                     self._holdings.dequeue(other)
                     late.append(other)
             elif best_effort:
-                self._leave(other, slot.start)
+                self.leave(other, slot.start)
         return late
 
-    def _leave(self, lease: Lease, time: int) -> None:
+    def leave(self, lease: Lease, time: int) -> None:
         """Suspend a lease by a time, or as soon as that can be."""
         after = self._promises.left_by(lease, time)
         if after is not None:

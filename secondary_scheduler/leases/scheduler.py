@@ -183,6 +183,30 @@ class Scheduler:
         self._numbers = itertools.count(
             1 + max((one.number for one in leases), default=-1))
 
+    def adopt(self, lease: Lease, vms: tuple[Ints, ...], now: int) -> None:
+        """Take a best-effort lease whose VMs run already, where they are.
+
+        Each array of ``vms``, one for a node set, has the shape (hosts,).  It
+        leaves before what was promised there.  What is withheld is not in its
+        way: it is withheld anew with the lease in the table.
+        """
+        self._holdings.tick(now)
+        lease.number = next(self._numbers)
+        lease.load_s, lease.save_s = self._planner.overheads(lease.terms)
+        self._holdings.become(lease, State.PENDING)
+        self._holdings.enqueue(self._planner.waiting(lease))
+        down, end = self._planner.ends(lease.work, now)
+        slot = mapping.slot(lease.terms.nodes, vms, now, end)
+        for one in self._withheld:
+            self.table.give(one)
+        until = self.table.until(slot.hosts, slot.amounts, now)
+        for one in self._withheld:
+            self.table.take(one)
+        self._settle(lease, Stay(now, now, down, end, vms, slot,
+                                 self._planner.saving(lease.terms, vms)))
+        if until < end:
+            self._repairs.leave(lease, until)
+
     def lost(self, lease: Lease, now: int) -> None:
         """A lease's VMs do not run where they should, and cannot be saved.
 

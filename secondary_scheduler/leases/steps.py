@@ -174,14 +174,17 @@ def places(edges: Ints, free: Ints, lengths: Ints, need: Ints, time: int
 @compiled
 def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
           start: int) -> int:
-    """Return until when all hosts hold amounts, shape (resources, hosts)."""
+    """Return until when all hosts hold amounts, shape (resources, hosts).
+
+    Who takes nothing of a resource may be where it is overdrawn.
+    """
     latest = NEVER
     for index in range(len(hosts)):
         host = hosts[index]
         step = _at(edges, lengths, host, start)
         while step < lengths[host] and edges[step, host] < latest:
             for resource in range(free.shape[2]):
-                if free[step, host, resource] < amounts[resource, index]:
+                if 0 < amounts[resource, index] > free[step, host, resource]:
                     latest = min(latest, edges[step, host])
             step += 1
     return max(latest, start)

@@ -57,24 +57,24 @@ class LeaseCloud:
             sizes = cloud.sizes()
         except clouds.CloudError as exc:
             raise CloudDown(str(exc)) from exc
-        hosts = self._hosts()
+        resolved = [scopes.resolve(one.scope, seen.snapshot.places)
+                    for one in self.switches]
+        hosts = self._hosts(resolved)
         if not hosts:
             raise CloudDown('no host on which leases may run is up')
         return Sight(
-            {uuid: _server(one) for uuid, one in servers.items()},
+            {uuid: _server(one, resolved) for uuid, one in servers.items()},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, failures, tuple(took))
 
-    def _hosts(self) -> dict[str, Host]:
-        snapshot = self._seen.snapshot
+    def _hosts(self, resolved: Sequence[scopes.Resolved]) -> dict[str, Host]:
         inside: frozenset[str] = frozenset().union(*(
-            scopes.resolve(one.scope, snapshot.places).hosts
-            for one in self.switches))
+            one.hosts for one in resolved))
         return {
             name: Host(name, _amounts(host, host.total), _amounts(host, {
                 of: total - host.reserved.get(of, 0)
                 for of, total in host.total.items()}))
-            for name, host in snapshot.hosts.items()
+            for name, host in self._seen.snapshot.hosts.items()
             if name in inside and host.up and host.total
             and not (host.disabled or host.switched_off)}
 
@@ -95,10 +95,16 @@ def _amounts(host: snapshots.ComputeHost, of: Any
         int(of.get(name, 0)) for name in vocabulary.RESOURCE_CLASSES)
 
 
-def _server(one: snapshots.Server) -> Server:
+def _server(one: snapshots.Server, resolved: Sequence[scopes.Resolved]
+            ) -> Server:
+    """Return a server; who is excluded from a scope is left alone."""
+    policy = one.mark.preempt_policy
     lease, node = snapshots.node_of(one.metadata) or ('', None)
     return Server(
         one.uuid, one.project, one.host, one.status,
         (one.vcpus, one.memory_mb, one.disk_gb, 1), lease, node,
         busy=one.state is cluster.State.BUSY, preempted=one.preempted,
-        notice=one.metadata.get(snapshots.NOTICE, ''))
+        notice=one.metadata.get(snapshots.NOTICE, ''),
+        suspendable=policy is vocabulary.PreemptPolicy.SUSPEND and not any(
+            scope.excludes(one.uuid, one.project) for scope in resolved),
+        name=one.name, user=one.user, flavor=one.flavor)

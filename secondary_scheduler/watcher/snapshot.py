@@ -65,6 +65,9 @@ class Server:
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     updated: datetime.datetime | None = None
+    name: str = ''
+    user: str = ''
+    flavor: str = ''
 
     @classmethod
     def from_sdk(cls, server: Any) -> 'Server | None':
@@ -86,7 +89,9 @@ class Server:
             mark=mark, metadata=dict(server.metadata or {}),
             hints=dict(server.scheduler_hints or {}),
             updated=(timeutils.parse_isotime(server.updated_at)
-                     if server.updated_at else None))
+                     if server.updated_at else None),
+            name=server.name or '', user=server.user_id or '',
+            flavor=flavor.original_name or '')
 
     def _label(self, metadata_key: str, hint: str) -> str | None:
         value = self.metadata.get(metadata_key) or self.hints.get(hint)

@@ -136,9 +136,11 @@ class Lease(Asked, Base):
     and ``wanted_end`` (cancelled) until it is over; ``state``, ``reason``,
     ``price`` (in all, even if it was too much) and ``next_start`` (when a
     lease could begin that was refused for want of room) are the scheduler's.
-    Each change makes ``revision`` one more.  ``token`` and ``fingerprint``
-    tell a request that is sent again.  ``trust_id`` is Keystone's trust by
-    which servers are made in the owner's name.
+    Nobody has asked for a lease whose ``duration`` is None: its server was
+    there, and it lasts as long as its owner likes.  Each change makes
+    ``revision`` one more.  ``token`` and ``fingerprint`` tell a request that
+    is sent again.  ``trust_id`` is Keystone's trust by which servers are made
+    in the owner's name.
     """
 
     __tablename__ = 'leases'
@@ -148,6 +150,8 @@ class Lease(Asked, Base):
         sa.Index(None, 'state'),
         OPTIONS)
 
+    duration: Mapped[int | None] = mapped_column(   # type: ignore[assignment]
+        sa.BigInteger)
     name: Mapped[str] = mapped_column(sa.String(255))
     state: Mapped[str] = mapped_column(sa.String(32))
     hold: Mapped[bool] = mapped_column(sa.Boolean)
@@ -264,14 +268,17 @@ class Host(Base):
 
 
 class Slot(Base):
-    """A stretch of time in which a lease holds hosts, for ``what``."""
+    """A stretch of time in which a lease holds hosts, for ``what``.
+
+    Without an end it is for ever.
+    """
 
     __tablename__ = 'slots'
 
     id: Mapped[int] = _key()
     lease_id: Mapped[int] = _of('leases', index=True)
     begin: Mapped[int] = mapped_column(Moment)
-    end: Mapped[int] = mapped_column(Moment)
+    end: Mapped[int | None] = mapped_column(Moment)
     what: Mapped[str] = mapped_column(sa.String(32))
 
 

@@ -31,11 +31,12 @@ class What(enum.StrEnum):
 class Stretch:
     """Hosts that are held in [begin, end), seconds since 1970.
 
-    ``hosts`` is how many nodes are on each.
+    Without an end they are held for ever; ``hosts`` is how many nodes are on
+    each.
     """
 
     begin: int
-    end: int
+    end: int | None
     what: What
     hosts: Mapping[str, int]
 
@@ -102,7 +103,7 @@ def read(database: Database, project: str | None = None,
     if lease is not None:
         query = query.where(Lease.uuid == lease)
     if begin is not None:
-        query = query.where(Slot.end > begin)
+        query = query.where(sa.or_(Slot.end > begin, Slot.end.is_(None)))
     if end is not None:
         query = query.where(Slot.begin < end)
     with database.reader() as session:

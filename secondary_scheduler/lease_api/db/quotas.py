@@ -93,7 +93,9 @@ def _usage(session: orm.Session, project: str, limits: Limits) -> Usage:
         sa.func.count(sa.distinct(Lease.id)),
         sa.func.coalesce(sa.func.sum(NodeSet.number), 0), *own,
     ).join(NodeSet, NodeSet.lease_id == Lease.id).where(
-        Lease.project_id == project, Lease.state.in_(_OPEN))
+        Lease.project_id == project, Lease.state.in_(_OPEN),
+        # Nobody has asked for those that have none.
+        Lease.duration.is_not(None))
     leases, nodes, most_leases, most_nodes = session.execute(counted).one()
     return Usage(Limits(
         limits.leases if most_leases is None else most_leases,

@@ -18,6 +18,7 @@ from secondary_scheduler.lease_api.db.models import (
     Schedule,
     Server,
 )
+from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_api.db.session import Database, retried
 from secondary_scheduler.lease_api.db.store import OPEN
 from secondary_scheduler.leases.states import State
@@ -43,7 +44,8 @@ class Change:
     """What a pass has changed of a lease.
 
     ``document`` is kept unless it is None, ``values`` are columns of the
-    lease; ``servers`` the UUIDs of all that it has (None: as before).
+    lease; ``servers`` the UUIDs of all that it has (None: as before).  A
+    lease that is ``made`` is not there yet.
     """
 
     uuid: str
@@ -51,6 +53,7 @@ class Change:
     values: Mapping[str, typing.Any] = dataclasses.field(default_factory=dict)
     servers: Sequence[str] | None = None
     told: Sequence[Told] = ()
+    made: Request | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +112,8 @@ def write(database: Database, passes: int, changes: Sequence[Change],
 
 def _apply(session: orm.Session, change: Change, now: int
            ) -> list[tuple[Lease, Event]]:
+    if change.made is not None:
+        session.add(change.made.lease(now))
     lease = session.scalar(sa.select(Lease).where(Lease.uuid == change.uuid))
     if lease is None:       # it was over, and its owner has deleted it
         return []

@@ -5,7 +5,6 @@ Operations may be called from any thread.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-import dataclasses
 import time
 import typing
 
@@ -14,12 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from secondary_scheduler.lease_api.db import errors, quotas
-from secondary_scheduler.lease_api.db.models import (
-    Event,
-    Lease,
-    NodeSet,
-    Server,
-)
+from secondary_scheduler.lease_api.db.models import Event, Lease, Server
 from secondary_scheduler.lease_api.db.requests import Request, digest
 from secondary_scheduler.lease_api.db.session import Database, retried
 from secondary_scheduler.leases import states
@@ -94,22 +88,10 @@ class Store:
                     'with other terms')
             return found, None
         quotas.check(session, request.project_id, limits, request.number)
-        lease = self._new(request, token)
+        lease = request.lease(self.now, token)
         session.add(lease)
         session.flush()
         return lease, self._record(session, lease, 'created')
-
-    def _new(self, request: Request, token: str | None) -> Lease:
-        now = self.now
-        return Lease(
-            uuid=request.uuid, project_id=request.project_id,
-            user_id=request.user_id, **request.terms, state=State.NEW,
-            hold=False, wanted_end=False, reason='', price=None,
-            next_start=None, created_at=now, updated_at=now, revision=1,
-            token=token, fingerprint=request.fingerprint,
-            trust_id=request.trust_id, servers=[],
-            nodes=[NodeSet(**dataclasses.asdict(one))
-                   for one in request.nodes])
 
     def delete(self, uuid: str, project: str | None = None) -> None:
         """Forget a lease that is over, or that nobody has seen yet.

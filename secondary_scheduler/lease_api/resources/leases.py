@@ -41,8 +41,11 @@ def asked(found: models.Lease | models.Quote) -> dict[str, typing.Any]:
 
 def _shown(call: Call, lease: models.Lease) -> dict[str, typing.Any]:
     """Return a lease as its owner sees it."""
-    since = {'next_start': schemas.moment(lease.next_start)} if (
-        call.version >= microversions.QUOTES) else {}
+    since: dict[str, typing.Any] = {}
+    if call.version >= microversions.QUOTES:
+        since['next_start'] = schemas.moment(lease.next_start)
+    if call.version < microversions.OPEN and lease.duration is None:
+        since['duration'] = schemas.LONGEST
     return {
         **asked(lease), 'name': lease.name, 'state': lease.state,
         'paused': lease.hold, 'cancelling': lease.wanted_end,
@@ -152,7 +155,8 @@ def update_lease(call: Call) -> Reply:
     seen = call.body.get('revision')
     if changes.keys() <= {'name'}:
         return change(call, lease, 'changed', changes, set(State), seen)
-    _check(call, terms, lease.immediate)
+    if lease.is_new:
+        _check(call, terms, lease.immediate)
     # What was checked is what the terms become, or nothing is changed.
     return change(call, lease, 'changed', changes, {State.NEW},
                   lease.revision if seen is None else seen)

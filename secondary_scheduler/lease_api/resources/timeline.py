@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 import typing
 
-from secondary_scheduler.lease_api import policies, schemas
+from secondary_scheduler.lease_api import microversions, policies, schemas
 from secondary_scheduler.lease_api.db import plans
 from secondary_scheduler.lease_api.resources import leases
 from secondary_scheduler.lease_api.routing import Call, Reply, Route
+
+#: What older versions show of what has no end.
+_NEVER = '2099-12-31T23:59:59Z'
 
 
 def show_timeline(call: Call) -> Reply:
@@ -22,9 +25,10 @@ def show_lease_timeline(call: Call) -> Reply:
 
 def _planned(call: Call, project: str | None, lease: str | None) -> Reply:
     with_hosts = call.sees_all
+    never = None if call.version >= microversions.OPEN else _NEVER
     return Reply(200, {'slots': [
         {'lease_id': uuid, 'begin': schemas.moment(one.begin),
-         'end': schemas.moment(one.end), 'what': str(one.what),
+         'end': schemas.moment(one.end) or never, 'what': str(one.what),
          'nodes': sum(one.hosts.values()),
          'hosts': dict(one.hosts) if with_hosts else None}
         for uuid, one in plans.read(

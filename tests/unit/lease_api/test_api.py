@@ -351,9 +351,9 @@ class Doors(ApiCase):
 
     def test_versions_are_for_everybody(self):
         found = self.api.good('GET', '/', user=None)['versions']
-        self.assertEqual([('1.0', '1.1')], [
+        self.assertEqual([('1.0', '1.2')], [
             (one['min_version'], one['max_version']) for one in found])
-        self.assertEqual('secondary-lease 1.1', self.api.answer.headers[
+        self.assertEqual('secondary-lease 1.2', self.api.answer.headers[
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 

@@ -47,7 +47,7 @@ class Cases:
     def test_tables_are_as_the_models_say(self):
         self.assertEqual([], migration.differences(
             self.service.database.engine))
-        self.assertEqual('0003', migration.version(
+        self.assertEqual('0004', migration.version(
             self.service.database.engine))
 
     def test_tables_go_back_and_forth_with_what_is_in_them(self):
@@ -63,6 +63,28 @@ class Cases:
         migration.downgrade(engine, 'base')
         self.assertEqual(['alembic_version'],
                          sa.inspect(engine).get_table_names())
+
+    def test_what_has_no_end_is_forgotten_by_an_older_version(self):
+        engine = self.service.database.engine
+        asked = self.create(1).uuid
+        open_ = self.create(2, duration=None).uuid
+        plans.write(self.service.database, {
+            asked: [stretch(0, 60, h1=1)],
+            open_: [dataclasses.replace(stretch(0, 0, h1=1), end=None)]})
+        planned = plans.read(self.service.database, begin=NOW + 90)
+        self.assertEqual([(open_, None)], [
+            (uuid, one.end) for uuid, one in planned])
+        self.assertEqual(Kind.BEST_EFFORT, self.store.get(open_).kind)
+        # It is not what the project has asked for.
+        self.assertEqual(1, quotas.usage(
+            self.service.database, 'p1', LIMITS).leases)
+        migration.downgrade(engine, '0003')
+        migration.sync(engine)
+        self.assertEqual([], migration.differences(engine))
+        self.assertEqual([(asked, 3600)], [
+            (one.uuid, one.duration) for one in self.store.leases('p1')])
+        self.assertEqual([(asked, stretch(0, 60, h1=1))],
+                         plans.read(self.service.database))
 
     def test_a_lease_comes_back_as_it_was_made(self):
         asked = request(

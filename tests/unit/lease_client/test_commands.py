@@ -338,6 +338,15 @@ class Chart(unittest.TestCase):
             self.assertNotIn('now', ''.join(gantt.draw(
                 slots, {}, 46, now=services.NOW + seconds)))
 
+    def test_what_has_no_end_is_drawn_to_the_end_of_the_chart(self):
+        open_ = {**self.slot('a', '08:00', '08:00'), 'end': None}
+        self.assertEqual('a (1) ' + '#' * 40, gantt.draw(
+            [open_, self.slot('b', '08:00', '10:00')], {}, 46)[2])
+        for now, until in ((None, '09:00'), (services.NOW + 7200, '11:00')):
+            lines = gantt.draw([open_], {}, 46, now=now)
+            self.assertEqual(1, len(lines[2].split('(1) ')[1].split()))
+            self.assertIn(f'08:00 to {until} UTC', ''.join(lines))
+
     def test_what_is_short_is_seen(self):
         slots = [self.slot('a', '08:00', '20:00'),
                  self.slot('a', '12:00', '12:01', 'suspend')]

@@ -154,6 +154,14 @@ class Nova:
         if seconds:
             self.took.append(Took(order.kind, 128, seconds))
 
+    def stray(self, host='h1', need=(2, 128, 1, 1), project='p1', **changes):
+        """Let an owner have a server without a lease; return its UUID."""
+        key = str(uuid.uuid5(uuid.UUID(int=2), str(next(self._count))))
+        self.servers[key] = dataclasses.replace(Server(
+            key, project, host, 'ACTIVE', need, name='mine', user='alice',
+            flavor='medium'), **changes)
+        return key
+
     # -- what can be asked in tests
 
     def of(self, lease):
@@ -243,6 +251,6 @@ class World:
         return [one.kind for one in self.store.events(lease)]
 
     def plan(self, lease):
-        return [(one.begin - NOW, one.end - NOW, str(one.what),
+        return [(one.begin - NOW, one.end and one.end - NOW, str(one.what),
                  dict(one.hosts)) for _, one in plans.read(
                      self.service.database, lease=lease)]

@@ -240,9 +240,10 @@ def sdk_server(number, extra_specs=None, **changes):
     values = {
         'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
-        'scheduler_hints': None, 'updated_at': None,
+        'scheduler_hints': None, 'updated_at': None, 'name': 'x',
+        'user_id': 'alice',
         'flavor': types.SimpleNamespace(
-            vcpus=2, ram=512, disk=1, ephemeral=1,
+            original_name='secondary', vcpus=2, ram=512, disk=1, ephemeral=1,
             extra_specs={vocabulary.MARKER: 'true'}
             if extra_specs is None else extra_specs)}
     values.update(changes)

@@ -1,0 +1,43 @@
+"""Leases and slots that have no end.
+
+Revision ID: 0004
+"""
+
+from alembic import op
+import sqlalchemy as sa
+from sqlalchemy.sql.type_api import TypeEngine
+
+revision = '0004'
+down_revision = '0003'
+
+
+def _make_anew(table: str, column: str, type_: TypeEngine[object],
+               default: str | None) -> None:
+    """Let a column be null, or have a default instead.
+
+    SQLite cannot change a column.  A batch of Alembic's would make the table
+    anew, and with the old one all would go that refers to its rows.
+    """
+    other = f'{column}_0004'
+    op.add_column(table, sa.Column(other, type_, nullable=default is None,
+                                   server_default=default))
+    rows = sa.table(table, sa.column(column), sa.column(other))
+    op.execute(rows.update().values({other: rows.c[column]}))
+    op.drop_column(table, column)
+    op.alter_column(table, other, new_column_name=column,
+                    existing_type=type_, existing_nullable=default is None,
+                    existing_server_default=default)
+
+
+def upgrade() -> None:
+    _make_anew('leases', 'duration', sa.BigInteger(), None)
+    _make_anew('slots', 'end', sa.DateTime(), None)
+
+
+def downgrade() -> None:
+    """Forget the leases that have no end; their servers are left alone."""
+    for table, column in (('leases', 'duration'), ('slots', 'end')):
+        rows = sa.table(table, sa.column(column))
+        op.execute(rows.delete().where(rows.c[column].is_(None)))
+    _make_anew('slots', 'end', sa.DateTime(), '1970-01-01 00:00:00')
+    _make_anew('leases', 'duration', sa.BigInteger(), '0')
