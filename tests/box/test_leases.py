@@ -23,7 +23,7 @@ from secondary_scheduler.model import vocabulary
 import seed
 import shell
 from tests.box import fleet as fleets
-from tests.box import services
+from tests.box import primaries, services
 from tests.box.services import wait_until
 
 PAIR = ('test-pair-1', 'test-pair-2')
@@ -73,6 +73,9 @@ def test_half_a_lease_goes_down_again_until_the_other_half_can_run(
 
 #: What a reservation's server takes: more than is left beside two others.
 WIDE = 'test-wide'
+#: What a server without a lease takes: a reservation's does not fit beside it.
+HALF = 'test-half'
+_VCPUS = {WIDE: 3, HALF: 2}
 #: Seconds until a reservation begins, and for how long it and the other run.
 AHEAD_S, RESERVED_S, WORKS_S = 120, 45, 900
 #: By how many seconds servers may run after the second that was reserved.
@@ -180,11 +183,14 @@ def room_for_leases(cloud, hosts, switch):
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)
     control.forget_orphans()
-    flavor = cloud.compute.find_flavor(WIDE) or cloud.compute.create_flavor(
-        name=WIDE, vcpus=3, ram=128, disk=1)
-    cloud.compute.create_flavor_extra_specs(
-        flavor, vocabulary.secondary_extra_specs(
-            3, 128, 1, vocabulary.SecondaryMark()))
+    flavors = []
+    for name, vcpus in _VCPUS.items():
+        flavors.append(cloud.compute.find_flavor(name)
+                       or cloud.compute.create_flavor(
+                           name=name, vcpus=vcpus, ram=128, disk=1))
+        cloud.compute.create_flavor_extra_specs(
+            flavors[-1], vocabulary.secondary_extra_specs(
+                vcpus, 128, 1, vocabulary.SecondaryMark()))
 
     def claims(factor):
         for host in hosts:
@@ -204,7 +210,8 @@ def room_for_leases(cloud, hosts, switch):
         {'op': 'replace', 'path': '/state', 'value': 'CANCELLED'}])
     api.delete(f"/audits/{audit['uuid']}")
     claims('1')
-    cloud.compute.delete_flavor(flavor)
+    for flavor in flavors:
+        cloud.compute.delete_flavor(flavor)
 
 
 @pytest.fixture
@@ -300,6 +307,83 @@ def test_a_reservation_begins_on_its_second(cloud, leases, seen, fault,
     assert all(when is not None and when <= start
                for when in left.values()), left
     assert seen.units.lost == 0
+
+
+@pytest.fixture
+def booted(cloud, owner, leases):
+    """Two servers that their owner has booted, without a lease."""
+    found = secondaries.boot(owner, [
+        (f'test-alone-{number}', HALF, None) for number in (1, 2)])
+    yield found
+    primaries.delete(cloud, *found)
+
+
+@pytest.mark.soak
+def test_who_has_no_lease_gives_way_to_one(cloud, leases, booted, seen):
+    """And comes back with its memory, and is left alone when it is stopped.
+    """
+    began = time.time()
+    demo_leases = leases.owners['demo']
+
+    def adopted():
+        """Return the leases of the two servers, by server."""
+        with contextlib.suppress(*fleets.AWAY, client.LeaseError):
+            return {server: lease for lease in demo_leases.leases(
+                        state=['active', 'suspended-queued'])
+                    for server in lease['servers'] if server in booted}
+        return {}
+
+    found = wait_until(
+        lambda: (now := adopted()).keys() == booted.keys() and now, 120,
+        lambda: f'both have a lease: {adopted()}')
+    for server, lease in found.items():
+        leases.made.append(('demo', lease['id']))
+        assert (lease['kind'], lease['duration'], lease['name']) == (
+            'best-effort', None, booted[server]), lease
+    seen.units = secondaries.Units(list(booted))
+    wait_until(lambda: all(seen.units.count.values()), 120,
+               lambda: f'both work: {seen.units.count}')
+    start = int(time.time()) + AHEAD_S
+    exact = leases.ask(
+        'other', 3, WIDE, 'worker-idle', RESERVED_S, name='exact',
+        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
+            '%Y-%m-%dT%H:%M:%SZ'))
+    leases.wait(exact, ('scheduled', 'ready'), 30)
+    time.sleep(max(0.0, start + 15 - time.time()))
+    reserved = leases.show(exact)['servers']
+    came = {one: seen.first(one, 'ACTIVE') for one in reserved}
+    left = {one: seen.first(one, 'SUSPENDED') for one in booted}
+    for name, when in (('running', came), ('suspended', left)):
+        print(f'  {name}, s from the start that was reserved: '
+              + ', '.join('never' if one is None else f'{one - start:+.1f}'
+                          for one in when.values()))
+    leases.wait(exact, ('done',), RESERVED_S + 60)
+    wait_until(lambda: all(
+        cloud.compute.get_server(one).status == 'ACTIVE' for one in booted),
+        180, lambda: 'both run again: ' + '\n'.join(
+            leases.tell(one['id']) for one in found.values()))
+    time.sleep(5)
+    for one in found.values():
+        print(f"  {one['name']}:\n" + leases.tell(one['id']))
+    for one in operations(cloud, began):
+        print('  operation:', *one)
+    print(f'  units: {seen.units.count}, lost {seen.units.lost}')
+    assert len(reserved) == 3, leases.show(exact)
+    assert all(when is not None and when - start <= LATE_S
+               for when in came.values()), came
+    assert all(when is not None and when <= start
+               for when in left.values()), left
+    assert seen.units.lost == 0
+    # What its owner stops is its owner's: the lease is over, it stays.
+    stopped, lease = next(iter(found.items()))
+    cloud.compute.stop_server(stopped)
+    leases.wait(lease['id'], ('done',), 60)
+    time.sleep(15)
+    assert cloud.compute.get_server(stopped).status == 'SHUTOFF'
+    cloud.compute.start_server(stopped)
+    again = wait_until(lambda: adopted().get(stopped), 60,
+                       lambda: f'it has a new lease: {adopted()}')
+    assert again['id'] != lease['id']
 
 
 @pytest.mark.soak

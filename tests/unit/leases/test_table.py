@@ -129,7 +129,8 @@ def test_until_and_holds(made, slot):
     start = max(slot.start, now)
     hypothesis.assume(start < slot.end)
     wanted = Slot(start, slot.end, slot.hosts, slot.amounts)
-    short = (plain.free[slot.hosts] < slot.amounts.T[:, :, None]).any(axis=1)
+    amounts = slot.amounts.T[:, :, None]
+    short = ((amounts > 0) & (plain.free[slot.hosts] < amounts)).any(axis=1)
     times = np.flatnonzero(short[:, start:].any(axis=0)) + start
     until = int(times[0]) if len(times) else NEVER
     assert table.until(slot.hosts, slot.amounts, start) == until

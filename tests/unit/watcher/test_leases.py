@@ -331,6 +331,21 @@ class CloudTest(Case):
         self.assertEqual((LEASE, 1, 'SUSPENDED', False),
                          (one.lease, one.node, one.status, one.busy))
 
+    def test_who_may_be_suspended_for_leases(self):
+        self.cloud.known |= {one.uuid: one for one in (
+            fakes.server(2, mark=vocabulary.SecondaryMark(
+                preempt_policy=vocabulary.PreemptPolicy.STOP)),
+            fakes.server(3), fakes.server(4, project='p4'))}
+        self.found.switches = [dataclasses.replace(
+            self.found.switches[0], scope=[{'compute': [{'exclude': [
+                {'instances': [{'uuid': fakes.uid(3)}]},
+                {'projects': [{'uuid': 'p4'}]}]}]}])]
+        self.seen.refresh()
+        servers = self.found.look(()).servers
+        self.assertEqual([True, False, False, False], [
+            servers[fakes.uid(number)].suspendable
+            for number in (1, 2, 3, 4)])
+
     def test_without_nova(self):
         self.seen.refresh()
         self.cloud.down = True

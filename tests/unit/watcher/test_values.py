@@ -83,6 +83,8 @@ class ServerTest(TestCase):
         found = self.read()
         self.assertEqual((2, 512, 2), (found.vcpus, found.memory_mb,
                                        found.disk_gb))
+        self.assertEqual(('x', 'alice', 'secondary'),
+                         (found.name, found.user, found.flavor))
 
     def test_lease_and_priority(self):
         self.assertEqual(fakes.uid(1), self.read().lease)
