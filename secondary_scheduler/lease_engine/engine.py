@@ -19,6 +19,7 @@ from secondary_scheduler.lease_engine import (
     adopting,
     capacity,
     dues,
+    holding,
     quoting,
     seen,
     telling,
@@ -45,6 +46,7 @@ from secondary_scheduler.leases.lease import Lease, TermsError
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.promises import UnpausableError
 from secondary_scheduler.leases.states import State
+from secondary_scheduler.model.holds import Hold
 
 LOG = logging.getLogger(__name__)
 
@@ -90,6 +92,8 @@ class Engine:
         self._shunned: dict[str, float] = {}
         self._waiting: list[models.Lease] = []
         self._ledger: Ledger | None = None
+        #: What is held for servers of leases, as of the last pass.
+        self.holds: dict[str, Hold] = {}
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -149,6 +153,10 @@ class Engine:
                        self._options.boot_s)
         orders = one.orders()
         ledger.write(int(now), self._store, anyway=bool(orders))
+        # Who is admitted now boots as long as those of leases do.
+        self.holds = holding.holds(
+            ledger.records.values(), sight, ledger.hosts,
+            now + self._options.lead + self._options.boot_s)
         if orders:
             self._cloud.order(orders)
         for order in orders:

@@ -15,6 +15,7 @@ from nova.scheduler import filters, utils
 from oslo_log import log as logging
 from stevedore import extension
 
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.nova import request, settings, snapshot
 from secondary_scheduler.nova.guard import COMPLAINTS
 from secondary_scheduler.policies import language
@@ -51,8 +52,9 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
     policies cannot be read or the host's agent has others, when the host's
     report is missing, stale, closed or tells a violation, and when as many
     run in one of its aggregates as a policy allows there together.  A new
-    server of a lease is for one host, which its schedule has chosen.  Any
-    failure of ours closes it for secondaries and opens it for primaries.
+    server of a lease is for one host, which its schedule has chosen, and
+    others get no room there that leases are about to take.  Any failure of
+    ours closes it for secondaries and opens it for primaries.
     """
 
     RUN_ON_REBUILD = False
@@ -71,7 +73,7 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
                          {'uuid': spec_obj.instance_uuid,
                           'why': '; '.join(wrong)})
                 return []
-            admission = _Admission(spec_obj.instance_uuid)
+            admission = _Admission(spec_obj)
             only = request.wanted_host(spec_obj)
             return [host for host in filter_obj_list
                     if only in (None, host.host) and admission.admits(host)]
@@ -101,13 +103,14 @@ def _concerns_us(spec: typing.Any) -> bool:
 class _Admission:
     """What policies and reports say while one request is looked at."""
 
-    def __init__(self, instance: str) -> None:
-        self._instance = instance
+    def __init__(self, spec: typing.Any) -> None:
+        self._spec = spec
         policies = settings.policies()
         self._fingerprint = (language.fingerprint(policies) if policies
                              else None)
         self._totals = [policy for policy in policies if policy.total]
         self._book = snapshot.book()
+        self._holds = snapshot.holds()
         self._full: dict[str, bool] = {}
 
     def admits(self, host_state: typing.Any) -> bool:
@@ -132,9 +135,22 @@ class _Admission:
             return report.reason or 'its agent has closed it'
         if report.violated:
             return f'it violates {report.violated[0].policy}'
+        if self._is_held(host_state.host):
+            return 'it is held for leases'
         return next((f'no more are allowed by {policy.text}'
                      for policy in self._totals
                      if self._is_full(policy, host_state)), None)
+
+    def _is_held(self, host: str) -> bool:
+        """Tell whether leases are to have what a new server would take.
+
+        Who moves does so to help a primary.
+        """
+        hold = self._holds.get(host)
+        return hold is not None and not request.moves(
+            self._spec) and not hold.admits(
+                request.needs(self._spec.flavor),
+                request.hint(self._spec, vocabulary.LEASE_HINT))
 
     def _is_full(self, policy: language.Policy,
                  host_state: typing.Any) -> bool:
@@ -145,6 +161,6 @@ class _Admission:
             running = self._book.running(
                 hosts.get(policy.scope_name, [host_state.host]))
             # One that moves among these hosts is no more than there are.
-            self._full[policy.text] = (self._instance not in running
+            self._full[policy.text] = (self._spec.instance_uuid not in running
                                        and policy.threshold <= len(running))
         return self._full[policy.text]

@@ -28,17 +28,32 @@ def is_secondary(spec: typing.Any) -> bool:
             or vocabulary.uses_secondary_resources(specs))
 
 
+def moves(spec: typing.Any) -> bool:
+    """Tell whether a server that runs somewhere is to go elsewhere."""
+    going = _get(spec, 'requested_destination')
+    return bool((going is not None and _get(going, 'host'))
+                or _get(spec, 'ignore_hosts'))
+
+
 def wanted_host(spec: typing.Any) -> str | None:
     """Return the only host that a new server is for, if there is one.
 
     Nova keeps hints: of one that moves they say where it was.
     """
-    going = _get(spec, 'requested_destination')
-    if (going is not None and _get(going, 'host')) or _get(
-            spec, 'ignore_hosts'):
-        return None
-    hint = (_get(spec, 'scheduler_hints') or {}).get(vocabulary.HOST_HINT)
-    return str(hint[0] if isinstance(hint, list) else hint) if hint else None
+    return None if moves(spec) else hint(spec, vocabulary.HOST_HINT)
+
+
+def hint(spec: typing.Any, name: str) -> str | None:
+    """Return one of a request's hints."""
+    found = (_get(spec, 'scheduler_hints') or {}).get(name)
+    return str(found[0] if isinstance(found, list) else found
+               ) if found else None
+
+
+def needs(flavor: typing.Any) -> dict[str, int]:
+    """Return what a secondary of a flavor takes, by resource class."""
+    return dict(zip(vocabulary.RESOURCE_CLASSES, (
+        flavor.vcpus, flavor.memory_mb, disk_gb(flavor), 1), strict=True))
 
 
 def disk_gb(flavor: typing.Any) -> int:

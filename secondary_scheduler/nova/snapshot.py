@@ -1,4 +1,4 @@
-"""The agents' last reports in this scheduler process.
+"""The last reports, of agents and of leases, in this scheduler process.
 
 nova-scheduler builds filters in its parent process and forks workers after
 that; a thread or a connection made in the parent would die or be shared
@@ -13,7 +13,7 @@ import uuid
 
 from secondary_scheduler.nova.guard import COMPLAINTS
 from secondary_scheduler.nova.settings import CONF
-from secondary_scheduler.reports.book import HostBook
+from secondary_scheduler.reports.book import HoldBook, HostBook
 from secondary_scheduler.reports.bus import ReportListener
 
 
@@ -22,10 +22,11 @@ def _stale_after() -> float:
 
 
 class Snapshot:
-    """The book of this process and the listener that fills it."""
+    """The books of this process and the listener that fills them."""
 
     def __init__(self) -> None:
         self.book = HostBook(_stale_after)
+        self.holds = HoldBook(_stale_after)
         self._lock = threading.Lock()
         self._listener: ReportListener | None = None
 
@@ -42,7 +43,8 @@ class Snapshot:
 
     def _listen(self) -> ReportListener | None:
         try:
-            listener = ReportListener(CONF, self.book.accept, server_name())
+            listener = ReportListener(CONF, self.book.accept, server_name(),
+                                      hold=self.holds.accept)
             listener.start()
         except Exception:
             COMPLAINTS.exception('listener', 'No reports from agents; no '
@@ -62,6 +64,11 @@ _snapshot = Snapshot()
 def book() -> HostBook:
     """Return the reports of the hosts, from whatever process asks."""
     return _snapshot.start()
+
+
+def holds() -> HoldBook:
+    """Return what is held for leases; filled with ``book``."""
+    return _snapshot.holds
 
 
 def _start_in_child() -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable
 import dataclasses
 import threading
 import time
+import typing
 
+from secondary_scheduler.model.holds import Hold, Holds
 from secondary_scheduler.model.reports import HostReport
 
 #: How far (s) an agent's clock may be ahead of ours.
@@ -15,10 +17,38 @@ FUTURE_TOLERANCE = 5.0
 LINGER_S = 300.0
 
 
+Report = typing.TypeVar('Report', HostReport, Holds)
+
+
 @dataclasses.dataclass(frozen=True)
-class _Entry:
-    report: HostReport
+class _Entry(typing.Generic[Report]):
+    report: Report
     received: float
+
+    def fresh(self, now: float, stale_after: float) -> bool:
+        # Both clocks must agree that it is young: the sender's, so that a
+        # delayed report is old, and ours, so that one from a clock that is
+        # ahead does not live longer.
+        oldest = now - stale_after
+        return (oldest <= self.report.time
+                and oldest <= self.received <= now + FUTURE_TOLERANCE)
+
+
+def _judge(report: Report, last: _Entry[Report] | None, now: float,
+           stale_after: float) -> str:
+    """Return "accepted", or why a report is not."""
+    if report.time > now + FUTURE_TOLERANCE:
+        return 'future'
+    if report.time < now - stale_after:
+        return 'stale'
+    if last is None or not last.fresh(now, stale_after):
+        return 'accepted'
+    if report.incarnation == last.report.incarnation:
+        newer = report.seq > last.report.seq
+    else:
+        # Sequence numbers of two lives of a sender cannot be compared.
+        newer = report.time > last.report.time
+    return 'accepted' if newer else 'replayed'
 
 
 class HostBook:
@@ -38,7 +68,7 @@ class HostBook:
         self._stale_after = stale_after
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _Entry[HostReport]] = {}
         self.counters: collections.Counter[str] = collections.Counter()
 
     @property
@@ -50,7 +80,8 @@ class HostBook:
         """Take a report if it is newer than what is known of its host."""
         now = self._clock()
         with self._lock:
-            verdict = self._judge(report, now)
+            verdict = _judge(report, self._entries.get(report.host), now,
+                             self.stale_after)
             self.counters[verdict] += 1
             if verdict != 'accepted':
                 return False
@@ -64,7 +95,8 @@ class HostBook:
         """Return the last report of a host, None if there is no fresh one."""
         with self._lock:
             entry = self._entries.get(host)
-            if entry is None or not self._fresh(entry, self._clock()):
+            if entry is None or not entry.fresh(self._clock(),
+                                                self.stale_after):
                 return None
             return entry.report
 
@@ -74,7 +106,7 @@ class HostBook:
         with self._lock:
             return {host: entry.report
                     for host, entry in self._entries.items()
-                    if self._fresh(entry, now)}
+                    if entry.fresh(now, self.stale_after)}
 
     def running(self, hosts: Iterable[str]) -> set[str]:
         """Return the secondaries (UUIDs) that run on some hosts together.
@@ -89,31 +121,40 @@ class HostBook:
         return {one.uuid for entry in entries if entry.received >= oldest
                 for one in entry.report.instances}
 
-    def _judge(self, report: HostReport, now: float) -> str:
-        if report.time > now + FUTURE_TOLERANCE:
-            return 'future'
-        if report.time < now - self.stale_after:
-            return 'stale'
-        last = self._entries.get(report.host)
-        if last is None or not self._fresh(last, now):
-            return 'accepted'
-        if report.incarnation == last.report.incarnation:
-            newer = report.seq > last.report.seq
-        else:
-            # Sequence numbers of two lives of an agent cannot be compared.
-            newer = report.time > last.report.time
-        return 'accepted' if newer else 'replayed'
-
-    def _fresh(self, entry: _Entry, now: float) -> bool:
-        # Both clocks must agree that it is young: the sender's, so that a
-        # delayed report is old, and ours, so that one from a clock that is
-        # ahead does not live longer.
-        oldest = now - self.stale_after
-        return (oldest <= entry.report.time
-                and oldest <= entry.received <= now + FUTURE_TOLERANCE)
-
     def _purge(self, now: float) -> None:
         # What is stale needs no memory: its replays are stale as well.
         self._entries = {host: entry for host, entry in self._entries.items()
                          if entry.received >= now - LINGER_S
-                         or self._fresh(entry, now)}
+                         or entry.fresh(now, self.stale_after)}
+
+
+class HoldBook:
+    """Keeps what is held for leases, and forgets it when it is stale.
+
+    Parameters as of ``HostBook``; all methods may be called from any thread.
+    """
+
+    def __init__(self, stale_after: Callable[[], float],
+                 clock: Callable[[], float] = time.time) -> None:
+        self._stale_after = stale_after
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entry: _Entry[Holds] | None = None
+
+    def accept(self, holds: Holds) -> bool:
+        """Take what is held if that is newer than what is known."""
+        now = self._clock()
+        with self._lock:
+            if _judge(holds, self._entry, now,
+                      self._stale_after()) != 'accepted':
+                return False
+            self._entry = _Entry(holds, now)
+            return True
+
+    def get(self, host: str) -> Hold | None:
+        """Return what is held of a host; None if nothing is known to be."""
+        entry = self._entry
+        if entry is None or not entry.fresh(self._clock(),
+                                            self._stale_after()):
+            return None
+        return entry.report.hosts.get(host)

@@ -18,6 +18,7 @@ from oslo_log import log as logging
 import oslo_messaging as messaging
 import tenacity
 
+from secondary_scheduler.model.holds import Holds
 from secondary_scheduler.model.reports import HostReport
 
 LOG = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ TOPIC = 'secondary_scheduler'
 #: of them to schedulers, which cannot answer.
 DESCRIBE_TOPIC = 'secondary_scheduler_describe'
 AGENT_TOPIC = 'secondary_agent'
+#: What is held for leases.  Not TOPIC, on which agents report.
+HOLDS_TOPIC = 'secondary_scheduler_holds'
 
 #: Per-queue settings of our own queues (seconds; RabbitMQ).  A listener that
 #: dies leaves a fanout queue, which by default would fill for half an hour.
@@ -159,27 +162,29 @@ def _close(server: typing.Any) -> None:
         LOG.exception('An RPC server did not stop in order.')
 
 
-class ReportSender:
-    """The agent's side of the report channel.
+class _Sender:
+    """Tells all listeners of a topic the newest of something.
 
-    The control loop hands a report over and goes on; a thread sends it.  If
-    the broker is slow only the newest report waits: an older one is of no
-    use to anybody.
+    Whoever hands a report over goes on; a thread sends it.  If the broker is
+    slow only the newest report waits: an older one is of no use to anybody.
+
+    :param method: what is called with it, by the same name.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
-        self.host = host
-        self._reports = _Client(conf, TOPIC)
-        self._questions = _Client(conf, DESCRIBE_TOPIC)
+    WHAT = ''
+
+    def __init__(self, conf: cfg.ConfigOpts, topic: str, method: str) -> None:
+        self._clients = [_Client(conf, topic)]
+        self._method = method
         self._changed = threading.Condition()
-        self._waiting: HostReport | None = None
+        self._waiting: HostReport | Holds | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._reached = True
         self.sent = 0
         self.failed = 0
 
-    def send(self, report: HostReport) -> bool:
+    def send(self, report: HostReport | Holds) -> bool:
         """Hand over a report; never blocks, never raises.
 
         :returns: False if the report before it did not reach the broker, or
@@ -191,24 +196,11 @@ class ReportSender:
             self._waiting = report
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, daemon=True, name='secondary-reports')
+                    target=self._run, daemon=True,
+                    name=f'secondary-{self._method}')
                 self._thread.start()
             self._changed.notify()
             return self._reached
-
-    def describe_host(self, timeout: float = 5.0
-                      ) -> dict[str, typing.Any] | None:
-        """Ask Watcher's collector who this host is; None without answer.
-
-        :returns: ``{'aggregates': [names], 'total': {resource: amount}}``.
-        """
-        try:
-            answer = self._questions.prepare(timeout=timeout).call(
-                {}, 'describe_host', host=self.host)
-        except Exception as exc:
-            LOG.debug('Nobody describes host %s: %s', self.host, exc)
-            return None
-        return answer if isinstance(answer, dict) else None
 
     def stop(self) -> None:
         """End the thread; a report that still waits is dropped."""
@@ -230,38 +222,76 @@ class ReportSender:
             reached = self._cast(report)
             with self._changed:
                 self._reached = reached
-        self._reports.close()
-        self._questions.close()
+        for client in self._clients:
+            client.close()
 
-    def _cast(self, report: HostReport | None) -> bool:
+    def _cast(self, report: HostReport | Holds | None) -> bool:
         if report is None:
             return self._reached
         try:
-            self._reports.prepare(fanout=True).cast(
-                {}, 'report', report=report.to_dict())
+            self._clients[0].prepare(fanout=True).cast(
+                {}, self._method, **{self._method: report.to_dict()})
         except Exception as exc:
             self.failed += 1
             if self._reached:
-                LOG.warning('Reports do not reach the broker: %s', exc)
+                LOG.warning('%(what)s do not reach the broker: %(why)s',
+                            {'what': self.WHAT, 'why': exc})
             return False
         self.sent += 1
         if not self._reached:
-            LOG.info('Reports reach the broker again.')
+            LOG.info('%s reach the broker again.', self.WHAT)
         return True
 
 
-class _ReportEndpoint:
-    """Reads reports; what is not one is counted and dropped."""
+class ReportSender(_Sender):
+    """The agent's side of the report channel."""
 
-    def __init__(self, callback: Callable[[HostReport], object]) -> None:
+    WHAT = 'Reports'
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        super().__init__(conf, TOPIC, 'report')
+        self.host = host
+        self._questions = _Client(conf, DESCRIBE_TOPIC)
+        self._clients.append(self._questions)
+
+    def describe_host(self, timeout: float = 5.0
+                      ) -> dict[str, typing.Any] | None:
+        """Ask Watcher's collector who this host is; None without answer.
+
+        :returns: ``{'aggregates': [names], 'total': {resource: amount}}``.
+        """
+        try:
+            answer = self._questions.prepare(timeout=timeout).call(
+                {}, 'describe_host', host=self.host)
+        except Exception as exc:
+            LOG.debug('Nobody describes host %s: %s', self.host, exc)
+            return None
+        return answer if isinstance(answer, dict) else None
+
+
+class HoldSender(_Sender):
+    """The side of leases' engine: tells schedulers what is held."""
+
+    WHAT = 'Hosts that are held for leases'
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf, HOLDS_TOPIC, 'holds')
+
+
+class _Reader:
+    """Reads what came over the bus; what is nonsense is counted and dropped.
+    """
+
+    def __init__(self, read: Callable[[typing.Any], typing.Any],
+                 callback: Callable[[typing.Any], object]) -> None:
+        self._read = read
         self._callback = callback
         self.received = 0
         self.dropped = 0
 
-    def report(self, ctxt: Mapping[str, typing.Any], report: object) -> None:
+    def _take(self, message: object) -> None:
         try:
-            read = HostReport.from_dict(
-                typing.cast(Mapping[str, typing.Any], report))
+            read = self._read(message)
         except Exception as exc:
             self.dropped += 1
             # Whoever sends nonsense does not fill the log: told are the
@@ -276,7 +306,23 @@ class _ReportEndpoint:
         try:
             self._callback(read)
         except Exception:
-            LOG.exception('A report of %s was not processed.', read.host)
+            LOG.exception('What came over the bus was not processed.')
+
+
+class _ReportEndpoint(_Reader):
+    def __init__(self, callback: Callable[[HostReport], object]) -> None:
+        super().__init__(HostReport.from_dict, callback)
+
+    def report(self, ctxt: Mapping[str, typing.Any], report: object) -> None:
+        self._take(report)
+
+
+class _HoldEndpoint(_Reader):
+    def __init__(self, callback: Callable[[Holds], object]) -> None:
+        super().__init__(Holds.from_dict, callback)
+
+    def holds(self, ctxt: Mapping[str, typing.Any], holds: object) -> None:
+        self._take(holds)
 
 
 class _DescribeEndpoint:
@@ -301,6 +347,8 @@ class ReportListener:
     :param server: name of this listener, only to tell queues apart.
     :param describe: if given, ``describe(host)`` answers agents that ask for
         their host's aggregates and totals (see ``ReportSender``).
+    :param hold: if given, ``hold(Holds)`` is called with what is held for
+        leases.
 
     ``start`` returns at once and never raises; ``listening`` is set when
     reports can arrive.  Start it after the last fork (risks.md F9).
@@ -309,13 +357,17 @@ class ReportListener:
     def __init__(self, conf: cfg.ConfigOpts,
                  callback: Callable[[HostReport], object], server: str,
                  describe: Callable[[str], Mapping[str, typing.Any]]
-                 | None = None) -> None:
+                 | None = None,
+                 hold: Callable[[Holds], object] | None = None) -> None:
         self._endpoint = _ReportEndpoint(callback)
         self._reports = _Server(conf, TOPIC, server, self._endpoint)
         self._servers = [self._reports]
         if describe is not None:
             self._servers.append(_Server(conf, DESCRIBE_TOPIC, server,
                                          _DescribeEndpoint(describe)))
+        if hold is not None:
+            self._servers.append(_Server(conf, HOLDS_TOPIC, server,
+                                         _HoldEndpoint(hold)))
 
     @property
     def listening(self) -> bool:

@@ -6,8 +6,11 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_utils import uuidutils
 
 from secondary_scheduler.lease_engine.values import Postponed
+from secondary_scheduler.model import holds
+from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import leader, observer
 
@@ -28,6 +31,10 @@ class LeaseRunner:
         self._coordination = coordination
         self._made: tuple[Any, Any] | None = None
         self._trouble = ''
+        self._sender = bus.HoldSender(conf)
+        self._incarnation = uuidutils.generate_uuid()
+        self._seq = 0
+        self._held = False
 
     def start(self) -> None:
         """Run for the rest of the process's life."""
@@ -66,6 +73,15 @@ class LeaseRunner:
         engine, cloud = self._made
         cloud.switches = switches
         engine.run()
+        self._tell(engine.holds)
+
+    def _tell(self, hosts: dict[str, holds.Hold]) -> None:
+        """Let schedulers know what is held; once if nothing is any more."""
+        if hosts or self._held:
+            self._seq += 1
+            self._sender.send(holds.Holds(self._incarnation, self._seq,
+                                          time.time(), hosts))
+        self._held = bool(hosts)
 
     def _make(self) -> tuple[Any, Any]:
         from secondary_scheduler.lease_engine import making

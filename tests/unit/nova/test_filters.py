@@ -1,12 +1,13 @@
 """Who may pass, and that primaries always do."""
 
+import time
 import unittest
 from unittest import mock
 
 from nova import objects
 from nova.scheduler import filters as nova_filters
 
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.nova import (
     filters,
@@ -129,6 +130,43 @@ class AdmissionTest(FilterCase):
             requested_destination=objects.Destination(host='node1'))))
         self.assertTrue(self.passes(fakes.spec(
             flavor, scheduler_hints=hints, ignore_hosts=['node2'])))
+
+    def hold(self, *room, leases=(), host='node1'):
+        self.seq += 1
+        self.assertTrue(self.snapshot.holds.accept(holds.Holds(
+            'a', self.seq, time.time(), {host: holds.Hold(
+                dict(zip(vocabulary.RESOURCE_CLASSES, room, strict=True)),
+                leases)})))
+
+    def test_what_is_held_for_leases_is_theirs(self):
+        self.accept()
+        flavor = fakes.secondary_flavor(2, 512, 10)
+        for room, passes in (((2, 512, 10, 1), True), ((1, 512, 10, 1), False),
+                             ((2, 511, 10, 1), False), ((2, 512, 9, 1), False),
+                             ((2, 512, 10, 0), False)):
+            self.hold(*room)
+            self.assertIs(passes, self.passes(fakes.spec(flavor)), room)
+        self.hold(0, 0, 0, 0, leases={'coming'})
+        for lease, passes in (('coming', True), ('another', False)):
+            self.assertIs(passes, self.passes(fakes.spec(
+                flavor, scheduler_hints={
+                    vocabulary.LEASE_HINT: [lease],
+                    vocabulary.HOST_HINT: ['node1']})))
+        # Whoever makes way for a primary, and primaries, go where they go.
+        self.assertTrue(self.passes(fakes.spec(
+            flavor, requested_destination=objects.Destination(
+                host='node1'))))
+        self.assertTrue(self.passes(fakes.spec(fakes.flavor())))
+
+    def test_what_is_held_elsewhere_or_was_once_is_nobodys(self):
+        self.accept()
+        self.hold(0, 0, 0, 0, host='node2')
+        self.assertTrue(self.passes())
+        self.hold(0, 0, 0, 0)
+        self.assertFalse(self.passes())
+        with mock.patch.object(self.snapshot.holds, '_clock',
+                               return_value=4e9):
+            self.assertTrue(self.passes())
 
     def test_a_rebuild_stays_where_it_is(self):
         spec = fakes.spec(fakes.secondary_flavor(),

@@ -1,9 +1,11 @@
 """The listener starts in the right process, once, and harms nobody."""
 
 import os
+import time
 import unittest
 from unittest import mock
 
+from secondary_scheduler.model import holds
 from secondary_scheduler.nova import snapshot
 from tests.unit.nova import fakes
 
@@ -30,6 +32,13 @@ class SnapshotTest(unittest.TestCase):
         book = snapshot.book()
         self.listener.call_args.args[1](fakes.report())
         self.assertEqual({'node1'}, set(book.hosts()))
+
+    def test_so_does_what_is_held_for_leases(self):
+        snapshot.book()
+        hold = holds.Hold({}, ())
+        self.listener.call_args.kwargs['hold'](
+            holds.Holds('a', 1, time.time(), {'node1': hold}))
+        self.assertEqual(hold, snapshot.holds().get('node1'))
 
     def test_staleness_is_an_option(self):
         book = snapshot.book()

@@ -3,8 +3,9 @@
 import dataclasses
 import unittest
 
+from secondary_scheduler.model.holds import Hold, Holds
 from secondary_scheduler.model.reports import HostReport, InstanceReport
-from secondary_scheduler.reports.book import HostBook
+from secondary_scheduler.reports.book import HoldBook, HostBook
 
 
 def report(host='node1', incarnation='a', seq=1, time=1000.0):
@@ -107,3 +108,30 @@ class BookTest(unittest.TestCase):
         self.now = 1320.0
         self.book.accept(report(time=1320))
         self.assertEqual(1, len(self.book._entries))
+
+
+class HoldBookTest(unittest.TestCase):
+
+    def setUp(self):
+        self.now = 1000.0
+        self.book = HoldBook(lambda: 15, clock=lambda: self.now)
+
+    def holds(self, incarnation='a', seq=1, time=1000.0, *hosts):
+        return Holds(incarnation, seq, time,
+                     dict.fromkeys(hosts, Hold({}, ())))
+
+    def test_the_newest_counts_while_it_is_fresh(self):
+        self.assertIsNone(self.book.get('node1'))
+        self.assertTrue(self.book.accept(
+            self.holds('a', 5, 1000.0, 'node1')))
+        self.assertFalse(self.book.accept(self.holds('a', 4, 1001.0)))
+        self.assertFalse(self.book.accept(self.holds('b', 9, 999.0)))
+        self.assertFalse(self.book.accept(self.holds('b', 9, 1006.0)))
+        self.assertIsNotNone(self.book.get('node1'))
+        self.assertIsNone(self.book.get('node2'))
+        self.assertTrue(self.book.accept(
+            self.holds('b', 1, 1001.0, 'node2')))
+        self.assertIsNone(self.book.get('node1'))
+        self.now = 1017.0
+        self.assertIsNone(self.book.get('node2'))
+        self.assertFalse(self.book.accept(self.holds('b', 2, 1001.5)))

@@ -11,6 +11,7 @@ import oslo_messaging as messaging
 
 from secondary_scheduler.conf import policy
 from secondary_scheduler.reports import bus
+from tests.unit.model.test_holds import HOLDS
 from tests.unit.reports.test_book import report
 
 
@@ -113,6 +114,18 @@ class ReportsTest(BusCase):
         self.sender().send(report())
         wait_for(lambda: got)
         self.assertEqual({'received': 1, 'dropped': 4}, listener.counters)
+
+    def test_what_is_held_for_leases(self):
+        held = []
+        listener, reports = self.listen(hold=held.append)
+        self.listen()   # who wants to know nothing of that
+        sender = bus.HoldSender(self.conf)
+        self.addCleanup(sender.stop)
+        self.assertTrue(sender.send(HOLDS))
+        wait_for(lambda: held)
+        self.assertEqual([HOLDS], held)
+        self.assertEqual([], reports)
+        self.assertEqual({'received': 0, 'dropped': 0}, listener.counters)
 
     def test_a_failing_callback_does_not_end_the_listener(self):
         got = []

@@ -1,5 +1,6 @@
 """Whoever has an account of the broker may send anything."""
 
+import dataclasses
 import json
 import unittest
 from unittest import mock
@@ -13,6 +14,7 @@ from secondary_scheduler.reports import book, bus
 from secondary_scheduler.watcher import violations
 from tests.unit import fuzzing
 from tests.unit.agent import fakes, test_service
+from tests.unit.model.test_holds import HOLDS
 from tests.unit.model.test_reports import report
 
 NOW = 1000.0
@@ -60,6 +62,33 @@ class Reports(unittest.TestCase):
             max((one.threshold for one in read.policies), default=0.0)
         window.relief(60.0, NOW)
         window.due(1.0, NOW)
+
+
+class Held(unittest.TestCase):
+    """What is held for leases, as anybody may say."""
+
+    SAID = json.loads(json.dumps(
+        dataclasses.replace(HOLDS, time=NOW).to_dict()))
+
+    def setUp(self):
+        self.log = fuzzing.Log(self)
+
+    @fuzzing.fuzzed
+    @given(fuzzing.values | fuzzing.changed(SAID))
+    @example({**SAID, 'time': HUGE})
+    @example({**SAID, 'hosts': {'node1': {'room': {}, 'leases': []}}})
+    def test_what_is_taken_in_can_be_asked(self, data):
+        heard = book.HoldBook(lambda: 30.0, lambda: NOW)
+        endpoint = bus._HoldEndpoint(heard.accept)
+        self.log.lines.clear()
+        endpoint.holds({}, data)
+        self.assertEqual(1, endpoint.received + endpoint.dropped)
+        self.assertEqual(endpoint.dropped, len(self.log.lines))
+        for name in ('node1', 'node2'):
+            hold = heard.get(name)
+            if hold is not None:
+                self.assertIn(hold.admits(dict.fromkeys(hold.room, 1), None),
+                              (True, False))
 
 
 class Calls(test_service.Base):

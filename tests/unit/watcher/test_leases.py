@@ -16,7 +16,7 @@ from secondary_scheduler.lease_engine.values import (
     Kind,
     Order,
 )
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.watcher import (
     actions,
     cloud,
@@ -368,7 +368,8 @@ class RunnerTest(Case):
         self.coordination.am_i_leader.return_value = True
         self.runner = lease_runner.LeaseRunner(
             settings.CONF, seen, self.coordination)
-        self.engine, self.made = mock.Mock(), mock.Mock()
+        self.engine, self.made = mock.Mock(holds={}), mock.Mock()
+        self.patch(self.runner, '_sender', mock.Mock())
         self.patch(self.runner, '_make', lambda: (self.engine, self.made))
 
     def test_the_leader_runs_leases_where_an_audit_says_so(self):
@@ -377,6 +378,17 @@ class RunnerTest(Case):
         self.engine.run.assert_called_once_with()
         self.assertEqual([self.switch.uuid],
                          [one.uuid for one in self.made.switches])
+
+    def test_schedulers_are_told_what_is_held(self):
+        hold = holds.Hold({}, ())
+        for held in ({}, {'h1': hold}, {'h1': hold}, {}, {}):
+            self.engine.holds = held
+            self.runner.tick()
+        said = [call.args[0] for call
+                in self.runner._sender.send.call_args_list]
+        self.assertEqual([{'h1': hold}, {'h1': hold}, {}],
+                         [one.hosts for one in said])
+        self.assertEqual([1, 2, 3], [one.seq for one in said])
 
     def test_nobody_else_does(self):
         self.coordination.am_i_leader.return_value = False
