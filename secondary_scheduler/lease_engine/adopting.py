@@ -5,7 +5,7 @@ does not run any more by anybody else's will, and the server is its owner's to
 start, resume or delete; when it runs again it is a new lease.
 """
 
-from collections.abc import Container
+from collections.abc import Mapping
 
 from oslo_utils import uuidutils
 
@@ -25,15 +25,18 @@ from secondary_scheduler.leases.types import NEVER
 _MOST = 100
 
 
-def strays(sight: Sight, known: Container[str]) -> list[Server]:
+def strays(sight: Sight, records: Mapping[str, Record]) -> list[Server]:
     """Return the servers that are to become leases now.
 
-    :param known: those of leases.  A label is the owner's to write: what a
-        server that is none of them says of itself does not count.
+    They are no lease's, nor can be what they say to be.
     """
+    known = {node.server for record in records.values()
+             for node in record.nodes}
     found = [one for one in sight.servers.values()
              if one.uuid not in known and one.host in sight.hosts
-             and one.suspendable and one.status == RUNNING and not one.busy]
+             and one.suspendable and one.status == RUNNING and not one.busy
+             and (one.lease not in records or records[one.lease].node_of(
+                 one, sight.servers) is None)]
     return sorted(found, key=lambda one: one.uuid)[:_MOST]
 
 

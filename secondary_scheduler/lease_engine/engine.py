@@ -167,7 +167,7 @@ class Engine:
 
     def _adopt(self, ledger: Ledger, sight: Sight, now: float) -> None:
         """Make servers without a lease leases, if these can be suspended."""
-        found = (adopting.strays(sight, ledger.servers())
+        found = (adopting.strays(sight, ledger.records)
                  if self._options.settings.suspension else [])
         for server in found:
             ledger.adopt(adopting.record(server, int(now)), int(now))

@@ -1,6 +1,12 @@
 """What the engine knows of a lease, and the document in which it is kept."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 import dataclasses
 import json
 import typing
@@ -9,8 +15,8 @@ import numpy as np
 
 from secondary_scheduler.lease_api.db import models
 from secondary_scheduler.lease_api.db.requests import Request
-from secondary_scheduler.lease_engine.values import Amounts, Build
-from secondary_scheduler.leases import mapping
+from secondary_scheduler.lease_engine.values import Amounts, Build, Server
+from secondary_scheduler.leases import mapping, states
 from secondary_scheduler.leases.lease import (
     Lease,
     NodeSet,
@@ -71,6 +77,21 @@ class Record:
     def uuid(self) -> str:
         """The lease's UUID."""
         return self.lease.id
+
+    def node_of(self, server: Server, there: Container[str]) -> Node | None:
+        """Return the node that a server says to be, if it can be that.
+
+        A label is the owner's to write: it counts within the lease's project,
+        and for a node whose server is not known yet, or is none of those that
+        are ``there``.
+        """
+        if (self.adopted or server.node is None
+                or server.node >= len(self.nodes)
+                or server.project != self.row.project_id):
+            return None
+        node = self.nodes[server.node]
+        over = node.lived and self.lease.state in states.FINAL
+        return None if over or node.server in there else node
 
     def first(self, what: str) -> bool:
         """Tell whether something is to be said, which is said once a stay."""

@@ -46,16 +46,18 @@ def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
             node.gone = True
             yield 'server-deleted', f'server {node.server} has been deleted'
         node.server, node.host, node.ran = None, None, False
-    if not record.adopted:
-        _find(record, labelled)
+    for one in labelled:
+        found = record.node_of(one, sight.servers)
+        if found is not None and found.server is None:
+            found.server = one.uuid
     for node in record.nodes:
         server = sight.servers.get(node.server or '')
         if server is None:
             continue
         if record.adopted and state in _ALIVE and adopting.has_left(
                 record, server, sight, now + lead):
-            record.lease.reason = (f'server {server.uuid} is its owner\'s to '
-                                   f'start: it is {server.status}')
+            record.lease.reason = (f'server {server.uuid} is left to its '
+                                   f'owner: it is {server.status}')
             node.server, node.gone = None, True
             continue
         node.host = server.host or node.host
@@ -65,19 +67,6 @@ def take_in(record: Record, sight: Sight, labelled: Sequence[Server],
                 f'error {server.uuid}'):
             yield 'server-failed', (f'server {server.uuid} is in ERROR; a '
                                     'hard reboot may help')
-
-
-def _find(record: Record, labelled: Sequence[Server]) -> None:
-    """Find the servers of nodes by their labels.
-
-    A label is the owner's to write: it counts within the lease's project, and
-    for a node whose server is not known yet.
-    """
-    for server in labelled:
-        if (server.node is not None and server.node < len(record.nodes)
-                and server.project == record.row.project_id
-                and record.nodes[server.node].server is None):
-            record.nodes[server.node].server = server.uuid
 
 
 def is_off(record: Record, sight: Sight) -> bool:

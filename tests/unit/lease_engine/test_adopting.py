@@ -350,6 +350,31 @@ class NobodysTest(Case):
         self.assertEqual([first], [one.uuid for one in self.of(server.uuid)])
         self.assertEqual(['active'], [one.state for one in self.of(key)])
 
+    def test_a_server_that_a_boot_has_made_anew_is_the_lease_s(self):
+        lease = self.world.ask(1, duration=60)
+        self.world.until(4)
+        (old,) = self.nova.of(lease).values()
+        self.world.step()
+        new = self.nova.stray(old.host, old.need, lease=lease, node=0)
+        self.nova.servers.pop(old.uuid)
+        self.assertIn((lease, 0), self.nova.pending)
+        self.world.until(20)
+        self.assertEqual([lease], [one.uuid for one in self.leases()])
+        self.assertEqual([lease], [one.uuid for one in self.of(new)])
+
+    def test_who_says_to_be_of_a_lease_that_is_ending_is_not_deleted(self):
+        lease = self.world.ask(1, duration=30)
+        self.world.until(20)
+        self.nova.takes[Kind.DELETE] = 8
+        self.world.until(42)
+        self.assertEqual(1, len(self.nova.of(lease)))
+        for _ in range(5):
+            self.stray(need=(1, 1, 1, 1), lease=lease, node=0)
+            self.world.until(self.world.clock.now - NOW + 2)
+        self.world.until(60)
+        self.assertEqual('done', self.world.state(lease))
+        self.assertEqual(5, len(self.nova.servers))
+
     def test_only_its_owner_ends_it(self):
         server = self.nova.servers[self.nova.stray()]
         record = adopting.record(server, NOW)
