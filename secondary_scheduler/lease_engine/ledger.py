@@ -98,8 +98,8 @@ class Ledger:
             [known[name].total if name in known else (0,) * len(RESOURCES)
              for name in hosts],
             dtype=np.int64).reshape(len(hosts), len(RESOURCES))
-        # Nova resumes a server where it was suspended, and its hosts fetch
-        # images by themselves.
+        # Nova resumes a server where it was suspended, and its hosts can
+        # fetch images by themselves.
         durations = dataclasses.replace(self._durations, migration_rate=None)
         self._documents = Documents(hosts, Disks(
             1 if durations.shared else len(hosts)).operation)
