@@ -80,14 +80,13 @@ class Copies:
 
     def lets_begin(self, order: Order) -> bool:
         """Tell whether no server would boot while its image is fetched."""
-        coming = self._coming.get(order.host or '')
-        image = order.build and order.build.image
+        host, image = order.host or '', order.build and order.build.image
+        coming = self._coming.get(host)
         if order.kind is not Kind.BOOT or not (
                 coming and image and _may_be_same(coming, image)):
             return True
-        there = self._since.get((order.host or '', image), math.inf)
-        return order.at >= min(
-            there, self._since[order.host or '', coming])
+        there = self._since.get((host, image), math.inf)
+        return order.at >= min(there, self._since[host, coming])
 
     def orders(self, hosts: Sequence[str]) -> Iterator[Order]:
         """Yield which images are to be fetched now, the most urgent first.

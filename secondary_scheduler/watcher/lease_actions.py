@@ -1,4 +1,4 @@
-"""The actions that make servers of leases, ahead of that, and delete them."""
+"""The actions that make servers of leases, and delete them."""
 
 import time
 from typing import Any

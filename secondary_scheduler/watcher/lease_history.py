@@ -49,10 +49,14 @@ def _seconds(moment: datetime.datetime) -> float:
 
 
 def _copy(action: Any) -> Copy:
-    """Return which copy of an image an action is about, '' if of none."""
+    """Return which copy of an image is asked for, or booted from.
+
+    The image is '' if a server boots from none.
+    """
     said = action.input_parameters
-    return (said.get('host') or said.get('target') or '',
-            said.get('image') or said.get('build', {}).get('image') or '')
+    if 'build' in said:
+        return said['target'], said['build'].get('image', '')
+    return said['host'], said['image']
 
 
 def place(action: Any) -> Place | None:
@@ -128,7 +132,7 @@ class LeaseHistory:
                         Took(kind, int(said[2]), float(said[1])))
                 if kind is Kind.CACHE_IMAGE:
                     found.asked[_copy(action)] = _seconds(action.updated_at)
-                elif kind is Kind.BOOT:
+                elif kind is Kind.BOOT and _copy(action)[1]:
                     found.used.add(_copy(action))
                 continue
             before = failures.get((where, kind))

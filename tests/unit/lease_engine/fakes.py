@@ -166,7 +166,7 @@ class Nova:
             self._done(time, order, 0)
             return
         self.change(time, order.server, status=AFTER[order.kind], busy=False)
-        if order.kind is Kind.BOOT:
+        if order.kind is Kind.BOOT and order.build.image:
             self.used.add((order.host, order.build.image))
         self._done(time, order, time - began)
 

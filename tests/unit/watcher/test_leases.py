@@ -334,8 +334,12 @@ class HistoryTest(Case):
         self.assertEqual(set(), ended.used)
         self.assertAlmostEqual(time.time(), ended.asked['h1', 'debian'],
                                delta=30)
-        self.leases.order([order(Kind.BOOT, 1, host='h2')], self.switch.uuid)
-        self.end(self.actions()[-1], 'SUCCEEDED')
+        without = dataclasses.replace(
+            order(Kind.BOOT, 2), build=dataclasses.replace(SPEC, image=None))
+        self.leases.order([order(Kind.BOOT, 1, host='h2'), without],
+                          self.switch.uuid)
+        for one in self.actions()[-2:]:
+            self.end(one, 'SUCCEEDED')
         self.assertEqual({('h2', 'debian')}, self.leases.ended().used)
 
     def test_large_orders_are_several_plans(self):
