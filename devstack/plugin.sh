@@ -3,10 +3,11 @@
 # DevStack plug-in of secondary_scheduler.
 #
 #   stack install      our package, beside Nova and Watcher
-#   stack post-config  nova.conf, watcher.conf, our own files, the account
-#   stack extra        the agent is started
+#   stack post-config  nova.conf, watcher.conf, our own files, the accounts,
+#                      the database of leases
+#   stack extra        the agent and the lease service are started
 #   stack test-config  hosts enabled, a flavor, the switch
-#   unstack            the agent is stopped, limits are lifted
+#   unstack            both are stopped, limits are lifted
 #   clean              files and state are removed
 #
 # Contract: https://docs.openstack.org/devstack/latest/plugins.html
@@ -30,22 +31,31 @@ function _secondary_bin {
 
 # install_secondary_scheduler - Install the package where Nova and Watcher are
 function install_secondary_scheduler {
-    setup_develop "$SECONDARY_DIR"
+    setup_develop "$SECONDARY_DIR" lease-api,lease-client,lease-engine
     if is_service_enabled secondary-agent; then
         # DevStack installs libvirt's headers with its libvirt driver.
         pip_install_gr libvirt-python
     fi
 }
 
-# create_secondary_accounts - The agent's account; it needs Placement only
+# create_secondary_accounts - The agent's account; it needs Placement only.
+# The lease service's, which checks tokens, and its endpoint.
 #
 # Project              User             Roles
 # ------------------------------------------------------------------
 # SERVICE_PROJECT_NAME secondary-agent  secondary_agent
+# SERVICE_PROJECT_NAME secondary-lease  service
 #
-# The role service, which create_service_user gives, would let it do there
-# whatever Nova does.
+# The role service, which create_service_user gives, would let the agent do
+# there whatever Nova does.
 function create_secondary_accounts {
+    if is_service_enabled secondary-lease-api; then
+        create_service_user secondary-lease
+        get_or_create_service secondary-lease secondary-lease \
+            "Leases of secondary capacity"
+        get_or_create_endpoint secondary-lease "$REGION_NAME" \
+            "$SERVICE_PROTOCOL://$SERVICE_HOST/secondary-lease"
+    fi
     get_or_create_role secondary_agent
     get_or_create_user secondary-agent "$SERVICE_PASSWORD" \
         "$SERVICE_DOMAIN_NAME"
@@ -85,6 +95,34 @@ function configure_secondary_agent {
     iniset "$SECONDARY_AGENT_CONF" placement region_name "$REGION_NAME"
     # The agent is root, since it writes cgroup files.
     sudo install -d -m 700 "$SECONDARY_STATE_PATH"
+}
+
+# configure_secondary_lease_api - The lease service's file, its database, and
+# how it is served
+function configure_secondary_lease_api {
+    local trustee
+
+    install -m 600 \
+        "$SECONDARY_DIR/etc/secondary_scheduler/secondary-lease-api.conf.sample" \
+        "$SECONDARY_LEASE_CONF"
+    iniset "$SECONDARY_LEASE_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
+    iniset "$SECONDARY_LEASE_CONF" secondary_lease_api database_url \
+        "$(database_connection_url secondary_lease)"
+    # Owners let Watcher make their leases' servers.
+    trustee=$(get_or_create_user watcher "$SERVICE_PASSWORD" \
+        "$SERVICE_DOMAIN_NAME")
+    iniset "$SECONDARY_LEASE_CONF" secondary_lease_api trustee_user_id \
+        "$trustee"
+    configure_keystone_authtoken_middleware "$SECONDARY_LEASE_CONF" \
+        secondary-lease
+    iniset "$SECONDARY_LEASE_CONF" oslo_middleware \
+        enable_proxy_headers_parsing true
+    recreate_database secondary_lease
+    "$(_secondary_bin)/secondary-scheduler" lease-db sync \
+        --config-file "$SECONDARY_LEASE_CONF"
+    write_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" \
+        secondary_scheduler.lease_api.wsgi:application /secondary-lease "" \
+        secondary-lease-api
 }
 
 # _secondary_share DIR - Have a service read the shared file.
@@ -131,20 +169,32 @@ function configure_secondary_watcher {
     iniset "$WATCHER_CONF" watcher_workflow_engines.secondary max_workers 8
     iniset "$WATCHER_CONF" watcher_decision_engine \
         continuous_audit_interval 5
+    if is_service_enabled secondary-lease-api; then
+        iniset "$WATCHER_CONF" secondary_lease_api database_url \
+            "$(database_connection_url secondary_lease)"
+    fi
     _secondary_share "$WATCHER_CONF_DIR/watcher.conf.d"
 }
 
-# start_secondary_scheduler - Start the agent, as root
+# start_secondary_scheduler - Start the agent, as root, and the lease service
 function start_secondary_scheduler {
     local files="--config-file $SECONDARY_CONF"
 
     files+=" --config-file $SECONDARY_AGENT_CONF"
-    run_process secondary-agent \
-        "$(_secondary_bin)/secondary-agent run $files" root root
+    if is_service_enabled secondary-agent; then
+        run_process secondary-agent \
+            "$(_secondary_bin)/secondary-agent run $files" root root
+    fi
+    if is_service_enabled secondary-lease-api; then
+        run_process secondary-lease-api "$(which uwsgi) \
+            --procname-prefix secondary-lease \
+            --ini $SECONDARY_LEASE_UWSGI_CONF"
+    fi
 }
 
-# stop_secondary_scheduler - Stop the agent and lift its limits
+# stop_secondary_scheduler - Stop both, and lift the agent's limits
 function stop_secondary_scheduler {
+    stop_process secondary-lease-api
     if ! is_service_enabled secondary-agent; then
         return
     fi
@@ -160,7 +210,14 @@ function stop_secondary_scheduler {
 function init_secondary_cloud {
     local bin
     local host
+    local claims=1
+    local leases=()
 
+    if is_service_enabled secondary-lease-api; then
+        # A server that is suspended keeps its claims.
+        claims=2
+        leases=(-p leases=true)
+    fi
     bin=$(_secondary_bin)
     export OS_CLOUD=${OS_CLOUD:-devstack-admin}
     openstack aggregate show "$SECONDARY_AGGREGATE" >/dev/null 2>&1 ||
@@ -169,7 +226,7 @@ function init_secondary_cloud {
             -f value -c Host); do
         openstack aggregate add host "$SECONDARY_AGGREGATE" "$host" \
             >/dev/null 2>&1 || true
-        "$bin/secondary-scheduler" host enable "$host"
+        "$bin/secondary-scheduler" host enable "$host" --claims "$claims"
     done
     openstack flavor show "$SECONDARY_FLAVOR" >/dev/null 2>&1 ||
         "$bin/secondary-scheduler" flavor create "$SECONDARY_FLAVOR" \
@@ -181,13 +238,17 @@ function init_secondary_cloud {
         openstack --os-infra-optim-api-version latest optimize audit create \
             --name "$SECONDARY_SWITCH" --audit_type CONTINUOUS \
             --goal secondary --strategy secondary_workloads \
-            --interval "$SECONDARY_AUDIT_INTERVAL" --auto-trigger --force
+            --interval "$SECONDARY_AUDIT_INTERVAL" --auto-trigger --force \
+            "${leases[@]}"
     fi
 }
 
 # cleanup_secondary_scheduler - Remove what we wrote outside other services'
 # files, which DevStack writes anew
 function cleanup_secondary_scheduler {
+    if is_service_enabled secondary-lease-api; then
+        remove_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" secondary-lease-api
+    fi
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
     sudo rm -f \
         "$NOVA_CONF_DIR/nova-scheduler.conf.d/secondary_scheduler.conf" \
@@ -217,12 +278,13 @@ if is_service_enabled secondary_scheduler; then
         if is_service_enabled secondary-agent; then
             configure_secondary_agent
         fi
+        if is_service_enabled secondary-lease-api; then
+            configure_secondary_lease_api
+        fi
 
     elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
-        if is_service_enabled secondary-agent; then
-            echo_summary "Starting secondary-agent"
-            start_secondary_scheduler
-        fi
+        echo_summary "Starting secondary_scheduler"
+        start_secondary_scheduler
 
     elif [[ "$1" == "stack" && "$2" == "test-config" ]]; then
         if is_service_enabled n-api placement-api; then

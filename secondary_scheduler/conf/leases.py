@@ -318,6 +318,21 @@ since its servers take as long to boot, at most. A reservation's servers begin
 to boot as long before its start as boots have taken lately, but never before
 that. A reservation with a start that is nearer than this is refused.
 """),
+    cfg.IntOpt(
+        'image_fetch_time',
+        default=0,
+        min=0,
+        help="""
+Seconds in which a host has fetched the largest image of leases and converted
+it, at most. With it, Nova is asked to have the images of leases on their hosts
+before servers boot: of those that are scheduled and begin later than that, up
+to 50 minutes ahead, one image at a time on each host and each image on one
+host at a time. A server whose image is on its way to its host boots when these
+seconds are over. 0: images are fetched when servers boot. Nova does not keep
+others, primaries for instance, from booting from the same image on the same
+host meanwhile, both of which then write one file (see the documentation of
+leases).
+"""),
     cfg.FloatOpt(
         'capacity_window',
         default=3600.0,

@@ -108,7 +108,7 @@ def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
         if record.adopted and kind is Kind.DELETE and (
                 record.lease.state is not State.CANCELLED):
             continue    # nobody but its owner ends it
-        at = max(wanted.at, _retry_at(sight.failures.get((place, kind))))
+        at = max(wanted.at, retry_at(sight.failures.get((place, kind))))
         if at > now + lead:
             continue
         yield Order(
@@ -135,7 +135,7 @@ def notices(record: Record, sight: Sight, now: float, lead: float,
             record.uuid, number)
         if (server is not None and server.notice != text
                 and place not in sight.pending
-                and _retry_at(sight.failures.get((place, Kind.NOTICE))
+                and retry_at(sight.failures.get((place, Kind.NOTICE))
                               ) <= now):
             yield Order(Kind.NOTICE, place, record.row.project_id, node.host,
                         now, float(stay.down), server.uuid, text=text)
@@ -164,7 +164,8 @@ def _missing(goal: Goal, node: Node, server: Server | None) -> Kind | None:
     return None
 
 
-def _retry_at(failure: Failure | None) -> float:
+def retry_at(failure: Failure | None) -> float:
+    """Return from when on what has failed may be tried again."""
     if failure is None:
         return 0.0
     pause: float = FIRST_RETRY_S * 2 ** (failure.count - 1)

@@ -17,6 +17,7 @@ from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
 from secondary_scheduler.lease_engine import (
     adopting,
+    caching,
     capacity,
     dues,
     holding,
@@ -66,7 +67,8 @@ class Options:
     ``boot_s`` is how long hosts are held for servers that boot, ``lead`` how
     long before their time operations are ordered, ``notice`` how long before
     a preemption its servers are told.  ``window`` and ``risk`` are those of
-    ``capacity.Lendable``.
+    ``capacity.Lendable``.  A host fetches an image in ``fetch_s``; 0: it is
+    not asked to before servers boot.
     """
 
     settings: Settings
@@ -75,6 +77,7 @@ class Options:
     notice: float = 0.0
     window: float = 3600.0
     risk: float = 0.5
+    fetch_s: int = 0
 
 
 class Engine:
@@ -145,13 +148,16 @@ class Engine:
         one = _Pass(self._options, ledger, sight, estimates, now)
         one.see(wishes)
         self._adopt(ledger, sight, now)
+        copies = caching.Copies(ledger.records.values(), sight, now,
+                                self._options.fetch_s)
+        ledger.scheduler.away = copies.away(ledger.hosts)
         self._look_elsewhere(ledger, sight, now)
         self._take_new(ledger, sight, now, [
             row for row, text in rows if text is None])
         ledger.scheduler.fill()
         quoting.answer(self._quotes, ledger.scheduler, sight.flavors,
                        self._options.boot_s)
-        orders = one.orders()
+        orders = one.orders(copies)
         ledger.write(int(now), self._store, anyway=bool(orders))
         # Who is admitted now boots as long as those of leases do.
         self.holds = holding.holds(
@@ -340,7 +346,7 @@ class _Pass:
 
     # -- what is due
 
-    def orders(self) -> list[Order]:
+    def orders(self, copies: caching.Copies) -> list[Order]:
         """Return the operations that are due, what frees hosts first."""
         now, lead = self._now, self._options.lead
         found: list[Order] = []
@@ -349,8 +355,12 @@ class _Pass:
                                  lead, self._expected(record))
             found += dues.notices(record, self._sight, now, lead,
                                   self._options.notice)
+        if self._options.fetch_s:
+            found += copies.orders(self._ledger.hosts)
         return sorted(
-            (one for one in found if one.at > now or self._has_room(one)),
+            (one for one in found
+             if copies.lets_begin(one)
+             and (one.at > now or self._has_room(one))),
             key=lambda one: (one.at, one.kind in _COMING))
 
     def _has_room(self, order: Order) -> bool:

@@ -32,6 +32,7 @@ from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.kinds import Kind
 from secondary_scheduler.leases.lease import Lease, Stay
 from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.pricing import Pricing
 from secondary_scheduler.leases.scheduler import Scheduler
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import HOLDING, State
@@ -64,6 +65,7 @@ class Ledger:
         self._rejected: list[Change] = []
         self._held: set[str] = set()
         self._written: dict[str, str] = {}
+        self._learned: str | None = None
         self._servers: dict[str, list[str]] = {}
         self._plans: dict[str, list[Stretch]] = {}
 
@@ -77,7 +79,7 @@ class Ledger:
             for node in json.loads(text)['nodes'] if node[0])
 
     def restore(self, rows: Sequence[Row]) -> None:
-        """Take all leases that have a document."""
+        """Take all leases that have a document, and what was learned."""
         kept = [(row, text) for row, text in rows if text is not None]
         self._make(sorted(set(self._sight.hosts).union(*(
             hosts_in(text) for _, text in kept))))
@@ -89,6 +91,10 @@ class Ledger:
         self.scheduler.restore([
             one.lease for one in self.records.values()
             if one.lease.state not in states.FINAL])
+        pricing = self._settings.pricing
+        if pricing is not None:
+            self._learned = schedules.learned(self._database, _name(pricing))
+            pricing.recall(json.loads(self._learned or 'null'))
 
     def _make(self, hosts: list[str]) -> None:
         known = self._sight.hosts
@@ -98,8 +104,8 @@ class Ledger:
             [known[name].total if name in known else (0,) * len(RESOURCES)
              for name in hosts],
             dtype=np.int64).reshape(len(hosts), len(RESOURCES))
-        # Nova resumes a server where it was suspended, and its hosts fetch
-        # images by themselves.
+        # Nova resumes a server where it was suspended, and its hosts can
+        # fetch images by themselves.
         durations = dataclasses.replace(self._durations, migration_rate=None)
         self._documents = Documents(hosts, Disks(
             1 if durations.shared else len(hosts)).operation)
@@ -278,7 +284,8 @@ class Ledger:
             if found != self._plans.get(uuid):
                 self._plans[uuid] = stretches[uuid] = found
         if changes or anyway:
-            told = schedules.write(self._database, self._passes, changes, now)
+            told = schedules.write(self._database, self._passes, changes, now,
+                                   self._new_lessons())
             self._passes += 1
             for lease, event in told:
                 store.announce(lease, event)
@@ -293,6 +300,18 @@ class Ledger:
         self._told.clear()
         self._rejected.clear()
         self._held.clear()
+
+    def _new_lessons(self) -> dict[str, str]:
+        """Return what has been learned since it was written last."""
+        pricing = self._settings.pricing
+        known = None if pricing is None else pricing.learned()
+        if pricing is None or known is None:
+            return {}
+        text = json.dumps(known, separators=(',', ':'))
+        if text == self._learned:
+            return {}
+        self._learned = text
+        return {_name(pricing): text}
 
     def _shown(self, record: Record, now: int) -> str:
         """Return the state as its owner sees it.
@@ -333,6 +352,11 @@ class Ledger:
         made, record.made = record.made, None
         return Change(record.uuid, text, values, None if same else servers,
                       told, made)
+
+
+def _name(pricing: Pricing) -> str:
+    """Return under which name it is kept what a driver has learned."""
+    return f'pricing.{type(pricing).__name__}'
 
 
 def _alike(one: Durations, other: Durations) -> bool:

@@ -23,5 +23,6 @@ def engine(conf: cfg.ConfigOpts, cloud: Cloud) -> Engine:
         database, Store(database, announce), cloud, Options(
             settings.from_options(options), boot_s=options.boot_time,
             lead=options.order_lead, notice=options.notice,
-            window=options.capacity_window, risk=options.capacity_risk),
+            window=options.capacity_window, risk=options.capacity_risk,
+            fetch_s=options.image_fetch_time),
         time.time)

@@ -144,10 +144,13 @@ def terms(row: models.Lease | models.Quote, flavors: Mapping[str, Amounts],
                                      'instances')
     assert row.duration is not None
     start = row.start if row.start is None else row.start - boot_s
+    images = {one.image for one in row.nodes}
     return Terms(
         tuple(NodeSet(one.number, flavors[one.flavor]) for one in row.nodes),
         row.duration + boot_s, start, row.deadline, row.preemptible,
-        row.immediate, user=row.project_id, max_rate=row.max_rate)
+        row.immediate, user=row.project_id,
+        image=images.pop() if len(images) == 1 else None,
+        max_rate=row.max_rate)
 
 
 class Documents:

@@ -19,13 +19,14 @@ OFF = frozenset({SAVED, 'SHUTOFF', 'SHELVED', 'SHELVED_OFFLOADED', 'ERROR'})
 
 
 class Kind(enum.StrEnum):
-    """An operation on one server of a lease."""
+    """An operation on one server of a lease, or ahead of it."""
 
     BOOT = 'boot'
     SUSPEND = 'suspend'
     RESUME = 'resume'
     DELETE = 'delete'
     NOTICE = 'notice'
+    CACHE_IMAGE = 'cache_image'
 
 
 #: What a failure says where the owner trusts us no longer.
@@ -104,6 +105,8 @@ class Took:
 
 #: A server of a lease: the lease's UUID, and the number of the node.
 Place = tuple[str, int]
+#: A copy of an image: its host, and the image as leases name it.
+Copy = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +116,8 @@ class Sight:
     ``flavors`` is what a server of each secondary flavor takes, by name and
     by id.  ``pending`` is where an operation that was ordered has not ended;
     ``failures`` where some have failed since one has succeeded, by place and
-    kind.
+    kind.  ``asked`` are copies of images that hosts were asked to fetch
+    lately, and when, and ``used`` those from which servers have booted.
     """
 
     servers: Mapping[str, Server] = dataclasses.field(default_factory=dict)
@@ -123,6 +127,8 @@ class Sight:
     failures: Mapping[tuple[Place, Kind], Failure] = dataclasses.field(
         default_factory=dict)
     took: Sequence[Took] = ()
+    asked: Mapping[Copy, float] = dataclasses.field(default_factory=dict)
+    used: frozenset[Copy] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)

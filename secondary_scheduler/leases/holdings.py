@@ -1,6 +1,6 @@
 """Who holds which hosts and when, who waits for them, and what is due."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import dataclasses
 import heapq
@@ -15,6 +15,7 @@ from secondary_scheduler.leases.queue import Queue, Waiting
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.table import SlotTable
+from secondary_scheduler.leases.types import Ints
 
 #: What is due of a stay.  Of what is due at once, ends come first.
 DOWN, END, FREE, BEGIN, UP = range(5)
@@ -51,7 +52,9 @@ class Holdings:
     """The hosts of a site, and the leases that hold or await them.
 
     ``shared`` tells that memory is saved in one place for the whole site;
-    without ``preparation`` images are on all hosts.
+    without ``preparation`` images need not be sent, and ``away`` tells how
+    far some are from each host, shape (hosts,): 0 there, 1 on its way, 2
+    elsewhere.
     ``notify`` is told of each lease that entered a state, and which it was in.
     """
 
@@ -63,6 +66,7 @@ class Holdings:
         self.disks = Disks(1 if shared else self.table.hosts)
         self.images = (None if preparation is None else
                        Images(preparation, self.table.hosts, now))
+        self.away: Mapping[str, Ints] = {}
         self.queue = Queue()
         self.staying: dict[int, Lease] = {}
         # Of those that waited, who was promised a time.

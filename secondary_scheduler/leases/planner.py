@@ -46,7 +46,7 @@ class Settings:
     and ``worthwhile`` times these.  A deadline lease with no more ``slack``
     than this may make others give way; ``rearranging`` names the orders in
     which what has not begun is then planned anew.  Without ``pricing`` all is
-    free, and without ``preparation`` images are on all hosts.
+    free, and without ``preparation`` images need not be sent.
     """
 
     reservations: int | None = 1
@@ -161,8 +161,9 @@ class Planner:
 
     def _distance(self, work: Work, time: int) -> Ints:
         images = self._images(work)
-        return (self._nearby() if images is None
-                else images.distance(work, time))
+        if images is not None:
+            return images.distance(work, time)
+        return self._holdings.away.get(work.terms.image or '', self._nearby())
 
     def _nearby(self) -> Ints:
         return np.zeros(self._holdings.table.hosts, dtype=np.int64)

@@ -25,6 +25,12 @@ class Pricing(typing.Protocol):
         A lease that there is no room for says nothing of prices.
         """
 
+    def learned(self) -> typing.Any:
+        """Return what was learned so far, as JSON has it; None: nothing."""
+
+    def recall(self, learned: typing.Any) -> None:
+        """Know what was learned before, and nothing else; None: nothing."""
+
 
 def price(terms: Terms, rate: float) -> float:
     """Return what a lease costs at a rate."""
@@ -36,6 +42,12 @@ class _Deaf:
 
     def hear(self, user: str, rate: float, accepted: bool) -> None:
         """Learn nothing."""
+
+    def learned(self) -> typing.Any:
+        """Return that nothing was learned."""
+
+    def recall(self, learned: typing.Any) -> None:
+        """Know nothing."""
 
 
 class Constant(_Deaf):
@@ -99,7 +111,7 @@ class Adaptive:
 
     def __init__(self, rate: float = 1.0, up: float = 1.5, down: float = 0.5,
                  quantile: float = 0.5) -> None:
-        self._rate = rate
+        self._first = self._rate = rate
         self._up, self._down, self._quantile = up, down, quantile
         self._users: dict[str, _Known] = {}
 
@@ -125,6 +137,21 @@ class Adaptive:
         estimates = sorted(one.estimate for one in self._users.values())
         self._rate = estimates[min(int(len(estimates) * self._quantile),
                                    len(estimates) - 1)]
+
+    def learned(self) -> typing.Any:
+        """Return the present rate, and what is known of users."""
+        if not self._users:
+            return None
+        return {'rate': self._rate, 'users': {
+            user: dataclasses.asdict(known)
+            for user, known in self._users.items()}}
+
+    def recall(self, learned: typing.Any) -> None:
+        """Go on with what was learned; None: begin anew."""
+        said = learned or {'rate': self._first, 'users': {}}
+        self._rate = said['rate']
+        self._users = {user: _Known(**known)
+                       for user, known in said['users'].items()}
 
 
 # The drivers: what each makes of the options of [secondary_leases].

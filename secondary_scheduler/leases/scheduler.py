@@ -5,7 +5,7 @@ What is planned comes true by itself in ``advance`` unless something else is
 reported before: that a lease ended early (``finish``), say.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -90,6 +90,15 @@ class Scheduler:
     def queue(self) -> tuple[Lease, ...]:
         """The leases that wait for hosts, in order."""
         return tuple(one.lease for one in self._holdings.queue)
+
+    @property
+    def away(self) -> Mapping[str, Ints]:
+        """How far images are that need not be sent; see ``Holdings``."""
+        return self._holdings.away
+
+    @away.setter
+    def away(self, away: Mapping[str, Ints]) -> None:
+        self._holdings.away = away
 
     def next_time(self) -> int | None:
         """Return when something is due next."""

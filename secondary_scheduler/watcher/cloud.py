@@ -25,6 +25,8 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
+#: The aggregate that has one host, by which images are fetched to it.
+_CACHE = 'secondary-image-cache-'
 _ABORTABLE = ('queued', 'preparing', 'running')
 #: Seconds for which the list of secondary flavors is not asked for again; a
 #: server of a newer one is found through its agent's report.
@@ -236,11 +238,36 @@ class Cloud:
                 flavor_id=self._compute.find_flavor(
                     build['flavor'], ignore_missing=False).id,
                 metadata=dict(metadata), scheduler_hints=dict(hints),
-                **({} if image is None else {
-                    'image_id': self._conn.image.find_image(
-                        image, ignore_missing=False).id}),
+                **({} if image is None else {'image_id': self.image(image)}),
                 **({'key_name': build['key_name']}
                    if build.get('key_name') else {})).id)
+
+    def image(self, name: str) -> str:
+        """Return the id of an image, by its name or id.
+
+        :raises NotFound: if whose connection this is may not use it.
+        """
+        with _errors():
+            return str(self._conn.image.find_image(
+                name, ignore_missing=False).id)
+
+    @_conflicts_retried
+    def cache_image(self, host: str, image: str) -> None:
+        """Have Nova fetch an image to a host, which it does when it can.
+
+        It takes no hosts but aggregates; one that has the host alone and no
+        metadata means nothing to anybody else.  It is made for the first
+        image; a conflict tells that somebody else does so too.
+        """
+        name = _CACHE + host
+        with _errors():
+            aggregate = next((one for one in self._compute.aggregates()
+                              if one.name == name), None)
+            if aggregate is None:
+                aggregate = self._compute.create_aggregate(name=name)
+            if host not in (aggregate.hosts or ()):
+                self._compute.add_host_to_aggregate(aggregate, host)
+            self._compute.aggregate_precache_images(aggregate, image)
 
     def fault(self, uuid: str) -> str:
         """Return why a server is in ERROR, as Nova tells it."""

@@ -44,8 +44,8 @@ class LeaseCloud:
         if seen.snapshot.hosts_time is None:
             raise CloudDown('the collector has not looked at the cloud yet')
         # Before the servers: what ends in between is seen with the next look.
-        pending = self._history.pending()
-        failures, took = self._history.ended()
+        pending, asked = self._history.pending()
+        ended = self._history.ended()
         try:
             if known or pending or self._pending:
                 seen.refresh_servers()
@@ -65,7 +65,8 @@ class LeaseCloud:
         return Sight(
             {uuid: _server(one, resolved) for uuid, one in servers.items()},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
-            pending, failures, tuple(took))
+            pending, ended.failures, tuple(ended.took),
+            {**ended.asked, **asked}, frozenset(ended.used))
 
     def _hosts(self, resolved: Sequence[scopes.Resolved]) -> dict[str, Host]:
         inside: frozenset[str] = frozenset().union(*(

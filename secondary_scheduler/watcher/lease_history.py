@@ -1,6 +1,7 @@
 """What Watcher's database says of the operations on servers of leases."""
 
 from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
 import datetime
 import re
 from typing import Any
@@ -12,6 +13,7 @@ from watcher.applier import rpcapi
 from watcher.common import context, utils
 
 from secondary_scheduler.lease_engine.values import (
+    Copy,
     Failure,
     Kind,
     Order,
@@ -40,11 +42,39 @@ def _updated(action: Any) -> datetime.datetime:
     return found
 
 
+def _seconds(moment: datetime.datetime) -> float:
+    """Return a time of the database (UTC) in seconds since 1970."""
+    found: datetime.datetime = timeutils.normalize_time(moment)
+    return found.replace(tzinfo=datetime.UTC).timestamp()
+
+
+def _copy(action: Any) -> Copy:
+    """Return which copy of an image is asked for, or booted from.
+
+    The image is '' if a server boots from none.
+    """
+    said = action.input_parameters
+    if 'build' in said:
+        return said['target'], said['build'].get('image', '')
+    return said['host'], said['image']
+
+
 def place(action: Any) -> Place | None:
     """Return which server of which lease an action is about."""
     lease, _, node = (action.input_parameters or {}).get(
         'place', '').partition(':')
     return (lease, int(node)) if node else None
+
+
+@dataclasses.dataclass
+class Ended:
+    """What has become of operations lately; see ``values.Sight``."""
+
+    failures: dict[tuple[Place, Kind], Failure] = dataclasses.field(
+        default_factory=dict)
+    took: list[Took] = dataclasses.field(default_factory=list)
+    asked: dict[Copy, float] = dataclasses.field(default_factory=dict)
+    used: set[Copy] = dataclasses.field(default_factory=set)
 
 
 class LeaseHistory:
@@ -67,20 +97,29 @@ class LeaseHistory:
                     sort_dir='desc', filters=filters, eager=eager)
                 if action.action_type in _KINDS and place(action)]
 
-    def pending(self) -> frozenset[Place]:
-        """Return where an operation that was ordered has not ended."""
-        return frozenset(
-            found for action in self._actions(eager=True,
-                                        state__in=_UNFINISHED)
-            if action.action_plan.state in _UNFINISHED
-            and (found := place(action)) is not None)
+    def pending(self) -> tuple[frozenset[Place], dict[Copy, float]]:
+        """Return where an operation on a server has not ended.
 
-    def ended(self) -> tuple[dict[tuple[Place, Kind], Failure], list[Took]]:
+        And which copies of images are about to be asked for, since when.
+        """
+        places, asked = set(), {}
+        for action in self._actions(eager=True, state__in=_UNFINISHED):
+            where = place(action)
+            if where is None or (
+                    action.action_plan.state not in _UNFINISHED):
+                continue
+            if _KINDS[action.action_type] is Kind.CACHE_IMAGE:
+                asked[_copy(action)] = _seconds(action.created_at)
+            else:
+                places.add(where)
+        return frozenset(places), asked
+
+    def ended(self) -> Ended:
         """Return what has failed since it has succeeded, and what took how
         long, the oldest first.
         """
-        failures: dict[tuple[Place, Kind], Failure] = {}
-        took = []
+        found = Ended()
+        failures = found.failures
         self._look_for_ended()
         for _, action in sorted(self._ended.items()):
             kind, where = _KINDS[action.action_type], place(action)
@@ -89,15 +128,20 @@ class LeaseHistory:
                 failures.pop((where, kind), None)
                 said = _TOOK.match(action.status_message or '')
                 if said:
-                    took.append(Took(kind, int(said[2]), float(said[1])))
+                    found.took.append(
+                        Took(kind, int(said[2]), float(said[1])))
+                if kind is Kind.CACHE_IMAGE:
+                    found.asked[_copy(action)] = _seconds(action.updated_at)
+                elif kind is Kind.BOOT and _copy(action)[1]:
+                    found.used.add(_copy(action))
                 continue
             before = failures.get((where, kind))
             failures[where, kind] = Failure(
                 1 + (before.count if before else 0),
-                _updated(action).replace(tzinfo=datetime.UTC).timestamp(),
+                _seconds(action.updated_at),
                 action.input_parameters.get('target'),
                 action.status_message or '')
-        return failures, took
+        return found
 
     def _look_for_ended(self) -> None:
         """Read what has ended since the last look, and forget the oldest.
@@ -160,7 +204,11 @@ def parameters(order: Order, number: int, batch: str, own: str
         'request': histories.LEASES, 'batch': batch, 'action': own,
         'not_before': order.at, 'not_after': order.until,
         'expected': round(order.expected, 2)}
-    if order.build is not None:
+    if order.kind is Kind.CACHE_IMAGE and order.build is not None:
+        # What is the target of an operation would be left alone for a while.
+        found |= {'host': order.host, 'image': order.build.image,
+                  'trust': order.build.trust}
+    elif order.build is not None:
         of = order.build
         found |= {'node': node, 'project': of.project, 'target': order.host,
                   'trust': of.trust, 'build': _said({

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from oslo_config import cfg
+from oslo_db import exception as db_exception
 from oslo_log import log
 from oslo_utils import uuidutils
 
@@ -60,10 +61,12 @@ class LeaseRunner:
                 # Whoever goes on with them will have changed much.
                 self._made[0].forget()
             self._trouble = ''
-        except Postponed as exc:
-            if str(exc) != self._trouble:
-                LOG.warning('Leases wait: %s', exc)
-            self._trouble = str(exc)
+        except (Postponed, db_exception.DBConnectionError) as exc:
+            # What a database says goes on with where to read about it.
+            trouble = str(exc).partition('\n')[0]
+            if trouble != self._trouble:
+                LOG.warning('Leases wait: %s', trouble)
+            self._trouble = trouble
         except Exception:
             LOG.exception('Running leases met a problem.')
 

@@ -6,6 +6,7 @@ And that one runs as a whole or not at all, whatever Nova makes of a member.
 import collections
 import contextlib
 import datetime
+import hashlib
 import re
 import statistics
 import threading
@@ -76,6 +77,8 @@ WIDE = 'test-wide'
 #: What a server without a lease takes: a reservation's does not fit beside it.
 HALF = 'test-half'
 _VCPUS = {WIDE: 3, HALF: 2}
+#: An image that no host has seen.
+FRESH = 'test-fresh'
 #: Seconds until a reservation begins, and for how long it and the other run.
 AHEAD_S, RESERVED_S, WORKS_S = 120, 45, 900
 #: By how many seconds servers may run after the second that was reserved.
@@ -384,6 +387,47 @@ def test_who_has_no_lease_gives_way_to_one(cloud, leases, booted, seen):
     again = wait_until(lambda: adopted().get(stopped), 60,
                        lambda: f'it has a new lease: {adopted()}')
     assert again['id'] != lease['id']
+
+
+@pytest.fixture
+def fresh_image(cloud):
+    """Another image of what ``worker-idle`` has."""
+    like = cloud.image.find_image('worker-idle', ignore_missing=False)
+    image = cloud.create_image(
+        FRESH, filename=str(layout.GUEST / 'disk.raw'), disk_format='raw',
+        container_format='bare', visibility='public', wait=True,
+        allow_duplicates=True, kernel_id=like.kernel_id,
+        ramdisk_id=like.ramdisk_id, os_command_line=like.os_command_line)
+    yield image.id
+    cloud.image.delete_image(image.id)
+
+
+@pytest.mark.soak
+def test_hosts_have_an_image_before_servers_boot_from_it(
+        cloud, leases, hosts, fresh_image):
+    began = time.time()
+    # The hosts of the box keep images in one place.
+    file = layout.SHARED / 'instances/_base' / hashlib.sha1(
+        fresh_image.encode()).hexdigest()
+    start = int(began) + AHEAD_S
+    exact = leases.ask(
+        'other', 3, WIDE, FRESH, RESERVED_S, name='exact',
+        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
+            '%Y-%m-%dT%H:%M:%SZ'))
+    leases.wait(exact, ('scheduled', 'ready'), 30)
+    wait_until(file.exists, start - 30 - time.time(),
+               lambda: f'{file} is there:\n{operations(cloud, began)}\n'
+               + leases.tell(exact))
+    print(f'\nthe image is there {start - time.time():.0f} s before the start')
+    assert not leases.show(exact)['servers']
+    leases.wait_running(exact, start + 60 - time.time())
+    asked = [(one['parameters']['host'], one['state'])
+             for one in secondaries.operations(cloud, began)
+             if one['kind'] == 'cache_image']
+    print(f'  asked for: {asked}\n' + leases.tell(exact))
+    assert len(dict(asked)) == len(asked) > 0, 'once on each host'
+    assert {host for host, _ in asked} <= set(hosts)
+    assert {state for _, state in asked} == {'SUCCEEDED'}
 
 
 @pytest.mark.soak

@@ -245,6 +245,16 @@ class Engine(Base):
     passes: Mapped[int] = mapped_column(sa.BigInteger)
 
 
+class Learned(Base):
+    """What a driver of the engine has learned, as JSON; it is the driver's.
+    """
+
+    __tablename__ = 'learned'
+
+    name: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    document: Mapped[str] = mapped_column(Document)
+
+
 class Event(Base):
     """What happened to a lease, and the state that it was in then."""
 

@@ -6,6 +6,7 @@ else has written one since it was read: so two engines cannot both go on.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import types
 import typing
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from sqlalchemy import orm
 from secondary_scheduler.lease_api.db.models import (
     Engine,
     Event,
+    Learned,
     Lease,
     Schedule,
     Server,
@@ -83,6 +85,17 @@ def read(database: Database) -> tuple[int, list[tuple[Lease, str | None]]]:
 
 
 @retried
+def learned(database: Database, name: str) -> str | None:
+    """Return what a driver has learned, None if nothing yet.
+
+    It is no older than what ``read`` has returned before.
+    """
+    with database.reader() as session:
+        return session.scalar(
+            sa.select(Learned.document).where(Learned.name == name))
+
+
+@retried
 def wishes(database: Database) -> dict[str, Wish]:
     """Return what is wanted of leases, by UUID: of those of ``read``."""
     with database.reader() as session:
@@ -93,10 +106,12 @@ def wishes(database: Database) -> dict[str, Wish]:
 
 @retried
 def write(database: Database, passes: int, changes: Sequence[Change],
-          now: int) -> list[tuple[Lease, Event]]:
+          now: int, learned: Mapping[str, str] = types.MappingProxyType({})
+          ) -> list[tuple[Lease, Event]]:
     """Write a pass; return the events that it led to.
 
     :param passes: as ``read`` returned it, and one more after each write.
+    :param learned: what drivers have learned since, by their names.
     :raises Overtaken: if it is another one; nothing is written then.
     """
     with database.writer() as session:
@@ -106,6 +121,8 @@ def write(database: Database, passes: int, changes: Sequence[Change],
             .values(passes=passes + 1)).rowcount
         if not mine:
             raise Overtaken('another engine has written a pass since')
+        for name, document in learned.items():
+            session.merge(Learned(name=name, document=document))
         return [event for change in changes
                 for event in _apply(session, change, now)]
 

@@ -40,7 +40,9 @@ BEFORE = {Kind.RESUME: 'SUSPENDED', Kind.SUSPEND: 'ACTIVE'}
 class Nova:
     """``values.Cloud`` with operations that take ``takes[kind]`` seconds.
 
-    ``story`` has each change of a server: (time, server, status).
+    ``story`` has each change of a server: (time, server, status).  A host
+    takes ``fetch`` seconds for an image, when it is asked to have it or when
+    a server boots from it first; ``spoilt`` is where both was at once.
     """
 
     def __init__(self, clock, hosts=('h1', 'h2', 'h3')):
@@ -52,6 +54,11 @@ class Nova:
         self.latency = 1.5
         self.down = False
         self.refuses = set()    # hosts on which nothing boots
+        self.fetch = 0
+        self.keeps_images = True
+        self.asked, self.used = {}, set()
+        self.there = {}         # (host, image): from when on
+        self.spoilt = []
         self.pending = {}
         self.failures = {}
         self.took = []
@@ -67,7 +74,7 @@ class Nova:
             raise CloudDown('nova-api is away')
         return Sight(dict(self.servers), dict(self.hosts), FLAVORS,
                      frozenset(self.pending), dict(self.failures),
-                     tuple(self.took))
+                     tuple(self.took), dict(self.asked), frozenset(self.used))
 
     def order(self, orders):
         if self.down:
@@ -75,7 +82,10 @@ class Nova:
         for one in orders:
             assert one.place not in self.pending
             self.ordered.append((self.clock.now, one))
-            self.pending[one.place] = one
+            if one.kind is Kind.CACHE_IMAGE:
+                self.asked[one.host, one.build.image] = self.clock.now
+            else:
+                self.pending[one.place] = one
             self._at(max(one.at, self.clock.now + self.latency),
                      self._begin, one)
 
@@ -106,6 +116,8 @@ class Nova:
             self._fail(time, order, 'nova-api is away')
         elif order.kind is Kind.BOOT:
             self._boot(time, order)
+        elif order.kind is Kind.CACHE_IMAGE:
+            self._cache(time, order)
         elif order.server not in self.servers:
             self._done(time, order, 0)
         elif order.kind is Kind.NOTICE:
@@ -118,6 +130,15 @@ class Nova:
         else:
             self.change(time, order.server, busy=True)
             self._at(time + self.takes[order.kind], self._end, order, time)
+
+    def _cache(self, time, order):
+        copy = order.host, order.build.image
+        if self.keeps_images:
+            self.there.setdefault(copy, time + self.fetch)
+            self._done(time, order, 0)
+        else:
+            del self.asked[copy]
+            self._fail(time, order, 'not allowed')
 
     def _boot(self, time, order):
         if order.host in self.refuses:
@@ -133,7 +154,11 @@ class Nova:
         self.servers[key] = Server(
             key, order.project, order.host, 'BUILD',
             FLAVORS[order.build.flavor], *order.place, busy=True)
-        self._at(time + self.takes[Kind.BOOT], self._end,
+        copy = order.host, order.build.image
+        fetched = self.there.setdefault(copy, time + self.fetch)
+        if copy in self.asked and time < fetched:
+            self.spoilt.append((time, *copy))
+        self._at(max(time, fetched) + self.takes[Kind.BOOT], self._end,
                  dataclasses.replace(order, server=key), time)
 
     def _end(self, time, order, began):
@@ -141,6 +166,8 @@ class Nova:
             self._done(time, order, 0)
             return
         self.change(time, order.server, status=AFTER[order.kind], busy=False)
+        if order.kind is Kind.BOOT and order.build.image:
+            self.used.add((order.host, order.build.image))
         self._done(time, order, time - began)
 
     def _delete(self, time, order):
@@ -221,7 +248,9 @@ class World:
 
     def _request(self, number, flavor, project, terms):
         return Request(f'{services.NOBODY[:-4]}{next(self._numbers):04x}',
-                       project, 'alice', (Nodes(number, flavor),), **terms)
+                       project, 'alice',
+                       (Nodes(number, flavor, terms.pop('image', None)),),
+                       **terms)
 
     def step(self, engine=None):
         try:

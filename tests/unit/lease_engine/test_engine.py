@@ -3,8 +3,11 @@
 import dataclasses
 import os
 import unittest
+from unittest import mock
 
+from secondary_scheduler.lease_api.db import schedules
 from secondary_scheduler.lease_engine.values import RUNNING, Kind, Postponed
+from secondary_scheduler.leases.pricing import Adaptive
 from tests.unit.lease_api.services import NOW
 from tests.unit.lease_engine import fakes
 
@@ -340,6 +343,40 @@ class TwoEnginesTest(Reserved, unittest.TestCase):
         self.assertEqual('done', world.state(self.patient))
         self.assertEqual(3, len(self.keys[self.exact]))
         self.assertEqual(2, len(self.keys[self.patient]))
+
+
+class PricingTest(unittest.TestCase):
+
+    def setUp(self):
+        self.world = fakes.World(self, self.options())
+
+    def options(self):
+        return dataclasses.replace(fakes.OPTIONS, settings=(
+            dataclasses.replace(fakes.OPTIONS.settings, pricing=Adaptive())))
+
+    def rate(self):
+        """Return at which rate a lease is quoted with the next pass."""
+        quote = self.world.quote(1, duration=30)
+        self.world.step()
+        return self.world.service.quotes.get(quote).rate
+
+    def test_what_was_learned_outlives_the_engine(self):
+        self.world.ask(1, duration=30, max_rate=0.2)
+        self.world.step()
+        self.assertEqual(0.5, self.rate())
+        self.world.options = self.options()
+        self.world.restart()
+        self.assertEqual(0.5, self.rate())
+
+    def test_what_is_not_written_was_not_learned(self):
+        other = self.world.another()
+        other.run()
+        self.world.ask(1, duration=30, max_rate=0.2)
+        with mock.patch.object(
+                schedules, 'write', side_effect=schedules.Overtaken('test')):
+            with self.assertRaises(Postponed):
+                other.run()
+        self.assertEqual(0.5, self.rate())
 
 
 class OthersTest(unittest.TestCase):

@@ -1,5 +1,7 @@
 """Prices, and how one is learned."""
 
+import json
+
 import pytest
 
 from secondary_scheduler.leases.pricing import (
@@ -52,6 +54,23 @@ def test_it_converges_for_one_user():
         rate = pricing.rate(terms(1, 10))
         pricing.hear('A', rate, rate <= acceptable)
     assert 0.6 * acceptable < pricing.rate(terms(1, 10)) <= acceptable
+
+
+def test_what_was_learned_is_recalled():
+    pricing, other, asked = Adaptive(), Adaptive(rate=9.0), terms(1, 10)
+    assert pricing.learned() is None
+    for user, rate, accepted in (('A', 1.0, True), ('A', 1.5, False),
+                                 ('A', 1.25, True), ('B', 3.0, False)):
+        pricing.hear(user, rate, accepted)
+    other.hear('C', 9.0, True)
+    other.recall(json.loads(json.dumps(pricing.learned())))
+    assert other.rate(asked) == pricing.rate(asked) == 1.5
+    for one in (pricing, other):
+        one.hear('A', 0.5, False)
+        one.hear('B', 2.0, False)
+    assert other.rate(asked) == pricing.rate(asked) == 1.25
+    other.recall(None)
+    assert (other.rate(asked), other.learned()) == (9.0, None)
 
 
 def test_a_price():

@@ -128,6 +128,34 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({fakes.uid(1)}, set(cloud.look_up(
             self.cloud, [fakes.uid(i) for i in (1, 2, 3)])))
 
+    def test_an_image_is_fetched_by_an_aggregate_of_the_hosts_own(self):
+        mine = thing(name='secondary-image-cache-h1', hosts=None)
+        self.compute.aggregates.return_value = [
+            thing(name='secondary', hosts=['h1', 'h2'])]
+        self.compute.create_aggregate.return_value = mine
+        self.cloud.cache_image('h1', 'image')
+        self.compute.create_aggregate.assert_called_once_with(
+            name='secondary-image-cache-h1')
+        self.compute.add_host_to_aggregate.assert_called_once_with(mine, 'h1')
+        self.compute.aggregate_precache_images.assert_called_once_with(
+            mine, 'image')
+        mine.hosts = ['h1']
+        self.compute.aggregates.return_value.append(mine)
+        self.cloud.cache_image('h1', 'other')
+        self.compute.create_aggregate.assert_called_once()
+        self.compute.add_host_to_aggregate.assert_called_once()
+        self.compute.aggregate_precache_images.assert_called_with(
+            mine, 'other')
+
+    def test_two_may_ask_for_the_first_image_of_a_host(self):
+        mine = thing(name='secondary-image-cache-h1', hosts=['h1'])
+        self.compute.aggregates.side_effect = [], [mine]
+        self.compute.create_aggregate.side_effect = (
+            sdk_exceptions.ConflictException())
+        self.cloud.cache_image('h1', 'image')
+        self.compute.aggregate_precache_images.assert_called_once_with(
+            mine, 'image')
+
     def test_hosts(self):
         root = fakes.uid(100)
         child = vocabulary.child_provider_uuid(root)

@@ -5,6 +5,7 @@ import datetime
 import time
 from unittest import mock
 
+from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 from watcher import objects
 from watcher.common import exception
@@ -43,7 +44,8 @@ SPEC = Build('x-0', 'p1', 'alice', 'trust', 'secondary', 'debian', 'none',
 
 def order(kind, node=0, at=0.0, server=None, host='h1', **more):
     return Order(kind, (LEASE, node), 'p1', host, at, at + 60, server,
-                 SPEC if kind is Kind.BOOT else None, **more)
+                 SPEC if kind in (Kind.BOOT, Kind.CACHE_IMAGE) else None,
+                 **more)
 
 
 class LeaseNova(fakes.FakeCloud):
@@ -67,6 +69,12 @@ class LeaseNova(fakes.FakeCloud):
             'ERROR' if self.faults else 'ACTIVE', metadata=metadata)
         self.known[one.uuid] = one
         return one.uuid
+
+    def image(self, name):
+        return f'id of {name}'
+
+    def cache_image(self, host, image):
+        self.calls.append(('cache', host, image))
 
     def fault(self, key):
         return self.faults.pop(0)
@@ -206,6 +214,21 @@ class ActionsTest(Case):
             made.pre_condition()
 
 
+    def test_an_image_is_fetched_that_its_owner_may_use(self):
+        made = self.make(
+            lease_actions.CacheImage, resource_id=LEASE, host='h2',
+            image='debian', trust='trust')
+        made.validate_parameters()
+        made.pre_condition()
+        self.assertTrue(made.execute())
+        self.assertEqual(['trust'], self.trusts)
+        self.assertEqual([('cache', 'h2', 'id of debian')], self.cloud.calls)
+        self.cloud.image = mock.Mock(side_effect=cloud.NotFound('no image'))
+        with self.assertRaisesRegex(exception.ActionExecutionFailure,
+                                    'no image'):
+            made.execute()
+
+
 class HistoryTest(Case):
 
     def actions(self):
@@ -241,7 +264,8 @@ class HistoryTest(Case):
             made = kind(mock.Mock(), mock.Mock())
             made.input_parameters = one.input_parameters
             made.validate_parameters()
-        self.assertEqual({(LEASE, 0), (LEASE, 1)}, self.leases.pending())
+        self.assertEqual(({(LEASE, 0), (LEASE, 1)}, {}),
+                         self.leases.pending())
         # Neither does the strategy touch these, nor count them.
         self.assertIn(fakes.uid(1), self.history.locks().busy_instances)
         self.assertEqual(set(), self.history.preempted_lately())
@@ -260,36 +284,64 @@ class HistoryTest(Case):
         first, second, third = self.actions()
         self.end(first, 'SUCCEEDED', history.took(2.5, 512, None))
         self.end(second, 'FAILED', 'why')
-        self.assertEqual({(LEASE, 2)}, self.leases.pending())
-        failures, took = self.leases.ended()
+        self.assertEqual(({(LEASE, 2)}, {}), self.leases.pending())
+        ended = self.leases.ended()
         self.assertEqual([(Kind.SUSPEND, 512, 2.5)],
-                         [dataclasses.astuple(one) for one in took])
+                         [dataclasses.astuple(one) for one in ended.took])
         self.assertEqual(
             {((LEASE, 1), Kind.SUSPEND): (1, 'why')},
-            {key: (one.count, one.why) for key, one in failures.items()})
-        self.assertAlmostEqual(time.time(), failures[
+            {key: (one.count, one.why)
+             for key, one in ended.failures.items()})
+        self.assertAlmostEqual(time.time(), ended.failures[
             (LEASE, 1), Kind.SUSPEND].last, delta=30)
         self.leases.order([order(Kind.SUSPEND, 1, server=fakes.uid(2))],
                           self.switch.uuid)
         self.end(self.actions()[-1], 'SUCCEEDED')
-        self.assertEqual({}, self.leases.ended()[0])
+        self.assertEqual({}, self.leases.ended().failures)
 
     def test_what_has_ended_is_read_once(self):
         self.leases.order([order(Kind.BOOT)], self.switch.uuid)
         (action,) = self.actions()
         self.end(action, 'FAILED', 'why')
-        self.assertEqual(1, len(self.leases.ended()[0]))
+        self.assertEqual(1, len(self.leases.ended().failures))
         long_ago = timeutils.utcnow() - datetime.timedelta(minutes=50)
         self.leases._ended[action.id].updated_at = long_ago
         with mock.patch.object(self.leases, '_actions', return_value=[]
                                ) as asked:
-            self.assertEqual(1, len(self.leases.ended()[0]))
+            self.assertEqual(1, len(self.leases.ended().failures))
             self.assertEqual(
                 datetime.timedelta(minutes=1),
                 long_ago - asked.call_args.kwargs['updated_at__gt'])
             self.leases._ended[action.id].updated_at = (
                 long_ago - datetime.timedelta(minutes=11))
-            self.assertEqual({}, self.leases.ended()[0])
+            self.assertEqual({}, self.leases.ended().failures)
+
+    def test_images_are_asked_for_in_nobodys_way(self):
+        self.leases.order([order(Kind.CACHE_IMAGE), order(Kind.BOOT, 1)],
+                          self.switch.uuid)
+        asking, boot = self.actions()
+        made = lease_actions.CacheImage(mock.Mock(), mock.Mock())
+        made.input_parameters = asking.input_parameters
+        made.validate_parameters()
+        places, asked = self.leases.pending()
+        self.assertEqual({(LEASE, 1)}, places)
+        self.assertEqual({('h1', 'debian')}, asked.keys())
+        self.end(boot, 'FAILED', 'why')
+        self.assertEqual(frozenset(), self.history.locks().busy_hosts)
+        self.end(asking, 'SUCCEEDED')
+        self.assertEqual(frozenset(), self.history.locks().resting_hosts)
+        self.assertEqual((frozenset(), {}), self.leases.pending())
+        ended = self.leases.ended()
+        self.assertEqual(set(), ended.used)
+        self.assertAlmostEqual(time.time(), ended.asked['h1', 'debian'],
+                               delta=30)
+        without = dataclasses.replace(
+            order(Kind.BOOT, 2), build=dataclasses.replace(SPEC, image=None))
+        self.leases.order([order(Kind.BOOT, 1, host='h2'), without],
+                          self.switch.uuid)
+        for one in self.actions()[-2:]:
+            self.end(one, 'SUCCEEDED')
+        self.assertEqual({('h2', 'debian')}, self.leases.ended().used)
 
     def test_large_orders_are_several_plans(self):
         self.leases.order([order(Kind.BOOT, node) for node in range(9)],
@@ -404,8 +456,12 @@ class RunnerTest(Case):
         self.engine.forget.assert_called_once_with()
 
     def test_trouble_is_told_once(self):
-        self.engine.run.side_effect = CloudDown('away')
-        with self.assertLogs(lease_runner.__name__, 'WARNING') as logs:
-            self.runner.tick()
-            self.runner.tick()
-        self.assertEqual(1, len(logs.output))
+        for trouble in (CloudDown('no answer'), db_exception.DBConnectionError(
+                'no connection\n(Background on this error at ...)')):
+            self.engine.run.side_effect = trouble
+            with self.subTest(str(trouble)), self.assertLogs(
+                    lease_runner.__name__, 'WARNING') as logs:
+                self.runner.tick()
+                self.runner.tick()
+                line, = logs.output
+                self.assertNotIn('\n', line)
