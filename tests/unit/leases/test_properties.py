@@ -182,6 +182,41 @@ def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
     assert outcomes(max_rate=0.5) == outcomes(nodes=(NodeSet(99, (1, 1)),))
 
 
+# -- best effort, in its order
+
+@st.composite
+def patient(draw, name):
+    duration = draw(st.integers(1, 40))
+    return Request(name, draw(st.integers(0, 10)), Terms(
+        (NodeSet(draw(st.integers(1, 4)), (1, 1)),), duration),
+        draw(st.integers(1, duration)))
+
+
+class Promised(LeaseSimulation):
+    """Nobody who waits is promised a later time than before."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.times = {}
+
+    def _hear(self, lease, before):
+        super()._hear(lease, before)
+        for one in self.scheduler._holdings.promised.values():
+            assert one.stay.begin <= self.times.get(one, one.stay.begin)
+            self.times[one] = one.stay.begin
+        if lease.state is State.ACTIVE:
+            assert lease.started <= self.times.get(lease, lease.started)
+
+
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.given(st.sampled_from((2, None)), st.tuples(
+    *(patient(str(index)) for index in range(10))))
+def test_no_promise_to_who_waits_is_put_off(reservations, asked):
+    Promised(Site(('CPU', 'Memory'), np.ones((4, 2), dtype=int)),
+             Settings(reservations=reservations, suspension=False), asked
+             ).run()
+
+
 # -- deadlines, beside the common order
 
 @st.composite
