@@ -34,6 +34,10 @@ class NodeSet:
     instances: Mapping[int, tuple[int, ...]] = dataclasses.field(
         default_factory=dict)
 
+    def parts(self, index: int) -> tuple[int, ...]:
+        """Return what a VM takes of different instances of a resource."""
+        return self.instances.get(index, (self.need[index],))
+
 
 @dataclasses.dataclass(frozen=True)
 class Terms:

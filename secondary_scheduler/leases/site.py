@@ -68,8 +68,8 @@ class Site:
 
         The most first, for each resource of which it or a host has several.
         """
-        return [(np.array(sorted(one.instances.get(index, (one.need[index],)),
-                                 reverse=True)), self._columns_of[index])
+        return [(np.array(sorted(one.parts(index), reverse=True)),
+                 self._columns_of[index])
                 for index in sorted({*self.instances, *one.instances})
                 if one.need[index]]
 
@@ -117,7 +117,6 @@ class Site:
                 raise TermsError(
                     f'{one.number} nodes of '
                     + ', '.join(
-                        f'{name} ' + ' + '.join(map(str, one.instances.get(
-                            index, (one.need[index],))))
+                        f'{name} ' + ' + '.join(map(str, one.parts(index)))
                         for index, name in enumerate(self.resources))
                     + f' do not fit: the site has room for {most}')
