@@ -65,5 +65,6 @@ def takes(left: Ints, parts: Ints, vms: Ints) -> Ints:
     """
     found = np.empty(left.shape, dtype=np.int64)
     for host in range(len(vms)):
-        found[host, 0] += _deal(left[host], parts, vms[host], found[host])
+        short = _deal(left[host], parts, vms[host], found[host])
+        found[host, 0] += short
     return found
