@@ -32,8 +32,7 @@ class Placement:
 
 def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
          ) -> Slot:
-    """Return what VMs that are so placed hold of resources of one instance.
-    """
+    """Return what VMs that are so placed hold of each resource as a whole."""
     counts = np.array(vms)
     hosts = np.flatnonzero(counts.any(axis=0))
     needs = np.array([one.need for one in nodes])
@@ -44,7 +43,7 @@ def held(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
          vms: Sequence[Ints], start: int, end: int) -> Slot:
     """Return what VMs that are so placed hold, and of which instances.
 
-    There may be too little room for it.
+    They may have too little room there.
     """
     whole = slot(nodes, vms, start, end)
     if not site.instances:

@@ -193,16 +193,44 @@ def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
     """A price that is refused is as a lease that no site could hold."""
     chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
 
-    def outcomes(**refused):
-        return [vars(one.lease) | {'stay': None, 'terms': None,
-                                   'hosts': one.lease.hosts.tolist()}
-                for one in LeaseSimulation(site, chosen, [
-                    dataclasses.replace(one, terms=dataclasses.replace(
-                        one.terms, **refused)) if index in tried else one
-                    for index, one in enumerate(asked)]).run()
-                if int(one.lease.id) not in tried]
+    def left(**refused):
+        return [one for one in outcomes(site, chosen, [
+            dataclasses.replace(one, terms=dataclasses.replace(
+                one.terms, **refused)) if index in tried else one
+            for index, one in enumerate(asked)])
+                if int(one['id']) not in tried]
 
-    assert outcomes(max_rate=0.5) == outcomes(nodes=(NodeSet(99, (1, 1)),))
+    assert left(max_rate=0.5) == left(nodes=(NodeSet(99, (1, 1)),))
+
+
+def outcomes(site, chosen, asked):
+    """Return what has become of leases."""
+    return [vars(one.lease) | {'stay': None, 'terms': None,
+                               'hosts': one.lease.hosts.tolist()}
+            for one in LeaseSimulation(site, chosen, asked).run()]
+
+
+@hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
+@hypothesis.given(sites(), settings, workloads)
+def test_two_cpus_of_which_all_take_the_same_are_as_one(site, chosen, asked):
+    one = Site(site.resources, site.capacity * (2, 1))
+    two = dataclasses.replace(one, instances={
+        0: np.repeat(site.capacity[:, :1], 2, axis=1)})
+
+    def twice(nodes, several):
+        cpu, memory = nodes.need
+        return dataclasses.replace(
+            nodes, need=(2 * cpu, memory),
+            instances={0: (cpu, cpu)} if several else {})
+
+    def left(site):
+        return [each | {'reason': None} for each in outcomes(site, chosen, [
+            dataclasses.replace(each, terms=dataclasses.replace(
+                each.terms, nodes=tuple(
+                    twice(nodes, bool(site.instances))
+                    for nodes in each.terms.nodes))) for each in asked])]
+
+    assert left(one) == left(two)
 
 
 # -- deadlines, beside the common order
