@@ -254,7 +254,8 @@ class Ledger:
                 others[host] = self.capacity[self._index[host]].tolist()
         found = capacity.withheld(
             self.capacity, self.hosts, lendable, others,
-            self.scheduler.table.least() + self._withheld)
+            self.scheduler.table.least(self.scheduler.now, NEVER)
+            + self._withheld)
         if (found == self._withheld).all():
             return
         self._withheld = found

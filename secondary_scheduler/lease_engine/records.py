@@ -223,6 +223,7 @@ class Documents:
     def _read_stay(self, wanted: Terms, said: Mapping[str, typing.Any]
                    ) -> Stay:
         vms = self.arrays(said['vms'])
+        # In a cloud all resources of a host have one instance.
         slot = mapping.slot(wanted.nodes, vms, said['begin'], said['end'])
         return Stay(
             **{name: said[name] for name in _TIMES}, vms=vms, slot=slot,

@@ -62,7 +62,7 @@ class Holdings:
                  preparation: Preparation | None, now: int,
                  notify: Callable[[Lease, State], object]) -> None:
         self.now = now
-        self.table = SlotTable(site.capacity, now)
+        self.table = SlotTable(site.columns, now)
         self.disks = Disks(1 if shared else self.table.hosts)
         self.images = (None if preparation is None else
                        Images(preparation, self.table.hosts, now))

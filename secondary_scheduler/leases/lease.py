@@ -23,12 +23,20 @@ class NodeSet:
     """VMs that are alike.
 
     ``need`` is what each takes, in the order of the site's resources;
-    ``attributes`` is what its host must have.
+    ``attributes`` is what its host must have.  ``instances`` tells, by their
+    indices, of which resources it takes several instances, and how much of
+    each (Haizea 2.1); what it needs of others it takes of one instance.
     """
 
     number: int
     need: tuple[int, ...]
     attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    instances: Mapping[int, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict)
+
+    def parts(self, index: int) -> tuple[int, ...]:
+        """Return what a VM takes of different instances of a resource."""
+        return self.instances.get(index, (self.need[index],))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +70,11 @@ class Terms:
                    for one in self.nodes):
             raise TermsError('each node takes some of a resource, and of '
                              'none less than nothing')
+        if not all(min(parts) > 0 and sum(parts) == one.need[index]
+                   for one in self.nodes
+                   for index, parts in one.instances.items()):
+            raise TermsError('a node takes some of each instance, together '
+                             'what it needs of the resource')
         if self.duration < 1:
             raise TermsError('a lease lasts at least a second')
         if self.deadline is not None and self.start is not None and (

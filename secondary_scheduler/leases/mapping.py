@@ -5,7 +5,9 @@ import dataclasses
 
 import numpy as np
 
+from secondary_scheduler.leases import instances
 from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.steps import compiled
 from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import Bools, Ints
@@ -30,16 +32,35 @@ class Placement:
 
 def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
          ) -> Slot:
-    """Return what VMs that are so placed hold of their hosts."""
+    """Return what VMs that are so placed hold of each resource as a whole."""
     counts = np.array(vms)
     hosts = np.flatnonzero(counts.any(axis=0))
     needs = np.array([one.need for one in nodes])
     return Slot(start, end, hosts, needs.T @ counts[:, hosts])
 
 
-def place(table: SlotTable, terms: Terms, start: int, duration: int,
-          least: int, usable: Sequence[Bools | None], order: Order
-          ) -> Placement | None:
+def held(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
+         vms: Sequence[Ints], start: int, end: int) -> Slot:
+    """Return what VMs that are so placed hold, and of which instances.
+
+    They may have too little room there.
+    """
+    whole = slot(nodes, vms, start, end)
+    if not site.instances:
+        return whole
+    before = table.least(start, end)[whole.hosts]
+    left = before.copy()
+    for index in _largest_first(nodes, table):
+        for parts, columns in site.parts(nodes[index]):
+            left[:, columns] -= instances.takes(
+                left[:, columns], parts, vms[index][whole.hosts])
+    return dataclasses.replace(whole, amounts=np.vstack((
+        whole.amounts, (before - left)[:, len(site.resources):].T)))
+
+
+def place(site: Site, table: SlotTable, terms: Terms, start: int,
+          duration: int, least: int, usable: Sequence[Bools | None],
+          order: Order) -> Placement | None:
     """Place all VMs of a lease from ``start`` on; None if they do not fit.
 
     They fit for at least ``least`` seconds, and the hosts are preferred on
@@ -49,12 +70,15 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
     """
     state: tuple[Ints, Ints, Ints] | None = None
     placed: dict[int, Ints] = {}
-    held: list[Slot] = []
+    taken: list[Slot] = []
     try:
         # The largest have the least choice, so they choose first.
         for index in _largest_first(terms.nodes, table):
             one = terms.nodes[index]
             room = table.room(one.need, start, start + least)
+            if site.instances:
+                room = site.fitting(one, room,
+                                    table.least(start, start + least))
             mask = usable[index]
             if mask is not None:
                 room = room * mask
@@ -62,26 +86,27 @@ def place(table: SlotTable, terms: Terms, start: int, duration: int,
                 return None
             if state is None:
                 tenants, free, changes = table.at(start)
-                state = tenants, free, np.minimum(changes - start, duration)
+                state = (tenants, free[:len(site.resources)],
+                         np.minimum(changes - start, duration))
             placed[index] = _fill(room, one.number,
                                   order(np.flatnonzero(room), *state))
             if len(terms.nodes) > 1:
-                held.append(slot((one,), (placed[index],), start,
-                                 start + least))
-                table.take(held[-1])
+                taken.append(held(site, table, (one,), (placed[index],),
+                                  start, start + least))
+                table.take(taken[-1])
     finally:
-        for one_held in held:
-            table.give(one_held)
+        for one_taken in taken:
+            table.give(one_taken)
     vms = tuple(placed[index] for index in range(len(terms.nodes)))
-    whole = slot(terms.nodes, vms, start, start + least)
+    whole = held(site, table, terms.nodes, vms, start, start + least)
     return Placement(vms, whole,
                      table.until(whole.hosts, whole.amounts, start))
 
 
-def stay(table: SlotTable, terms: Terms, start: int, least: int,
+def stay(site: Site, table: SlotTable, terms: Terms, start: int, least: int,
          vms: tuple[Ints, ...]) -> Placement | None:
     """Place all VMs of a lease where they are; None if they do not fit."""
-    whole = slot(terms.nodes, vms, start, start + least)
+    whole = held(site, table, terms.nodes, vms, start, start + least)
     until = table.until(whole.hosts, whole.amounts, start)
     return Placement(vms, whole, until) if until >= start + least else None
 
@@ -89,7 +114,7 @@ def stay(table: SlotTable, terms: Terms, start: int, least: int,
 def _largest_first(nodes: Sequence[NodeSet], table: SlotTable) -> list[int]:
     if len(nodes) == 1:
         return [0]
-    most = np.maximum(table.capacity.max(axis=0), 1)
+    most = np.maximum(table.capacity.max(axis=0), 1)[:len(nodes[0].need)]
     return sorted(range(len(nodes)), key=lambda index: -float(
         np.sum(np.array(nodes[index].need) / most)))
 

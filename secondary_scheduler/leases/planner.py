@@ -31,7 +31,7 @@ from secondary_scheduler.leases.pricing import Pricing
 from secondary_scheduler.leases.queue import Sort, Waiting
 from secondary_scheduler.leases.selection import HostSelection, Quietest
 from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.table import SlotTable
+from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import NEVER, Bools, Ints
 
 
@@ -76,7 +76,7 @@ class Planner:
         """Raise TermsError if not even an empty site could hold a lease."""
         self._site.check(terms)
         if len(terms.nodes) > 1 and mapping.place(
-                SlotTable(self._site.capacity), terms, 0, 1, 1,
+                self._site, SlotTable(self._site.columns), terms, 0, 1, 1,
                 [self._site.usable(one) for one in terms.nodes],
                 self._order(self._nearby())) is None:
             raise TermsError('its nodes fit the site each kind by itself, but '
@@ -181,12 +181,19 @@ class Planner:
     def place(self, work: Work, time: int, least: int
               ) -> mapping.Placement | None:
         """Place a lease for at least so many seconds from a time on."""
-        table = self._holdings.table
+        site, table = self._site, self._holdings.table
         if work.home is not None and self._stuck(work):
-            return mapping.stay(table, work.terms, time, least, work.home)
-        return mapping.place(table, work.terms, time, self.whole(work), least,
-                             self._usable(work, time),
+            return mapping.stay(site, table, work.terms, time, least,
+                                work.home)
+        return mapping.place(site, table, work.terms, time, self.whole(work),
+                             least, self._usable(work, time),
                              self._order(self._distance(work, time)))
+
+    def held(self, terms: Terms, vms: tuple[Ints, ...], start: int, end: int
+             ) -> Slot:
+        """Return what VMs that are so placed hold of their hosts."""
+        return mapping.held(self._site, self._holdings.table, terms.nodes,
+                            vms, start, end)
 
     def times(self, work: Work) -> tuple[int, ...]:
         """Return when, from now on, there are more hosts to begin on.

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 
-from secondary_scheduler.leases import mapping, states
+from secondary_scheduler.leases import states
 from secondary_scheduler.leases.glance import Glance
 from secondary_scheduler.leases.holdings import (
     BEGIN,
@@ -235,8 +235,9 @@ class Scheduler:
         self._holdings.tick(now)
         stay = lease.stay
         assert stay is not None
-        slot = mapping.slot(lease.terms.nodes, vms, stay.slot.start,
-                            stay.slot.end)
+        with self._holdings.without(stay):
+            slot = self._planner.held(lease.terms, vms, stay.slot.start,
+                                      stay.slot.end)
         self._holdings.replace(lease, dataclasses.replace(
             stay, vms=vms, slot=slot,
             save_s=self._planner.saving(lease.terms, vms),

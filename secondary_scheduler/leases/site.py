@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from secondary_scheduler.leases import instances
 from secondary_scheduler.leases.lease import NodeSet, Terms, TermsError
 from secondary_scheduler.leases.types import Bools, Ints
 
@@ -15,13 +16,17 @@ class Site:
     """Hosts, what they have, and what they are like.
 
     ``capacity`` has the shape (hosts, resources); ``memory`` is the name of
-    the resource that a suspension saves, in MB.
+    the resource that a suspension saves, in MB.  ``instances`` tells, by
+    their indices, of which resources hosts have several instances, and of how
+    much each is, shape (hosts, instances), 0 where a host has fewer (Haizea
+    2.1).
     """
 
     resources: tuple[str, ...]
     capacity: Ints
     attributes: tuple[Mapping[str, str], ...] = ()
     memory: str = 'Memory'
+    instances: Mapping[int, Ints] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.resources)) < len(self.resources):
@@ -33,6 +38,50 @@ class Site:
         if self.attributes and len(self.attributes) != len(self.capacity):
             raise TermsError(f'attributes of {len(self.attributes)} hosts for '
                              f'{len(self.capacity)}')
+        for index, amounts in self.instances.items():
+            if (amounts.sum(axis=1) != self.capacity[:, index]).any():
+                raise TermsError(f'the instances of {self.resources[index]} '
+                                 'are together not what hosts have of it')
+
+    @functools.cached_property
+    def columns(self) -> Ints:
+        """What the slot table counts of each host, shape (hosts, columns).
+
+        Each resource, by which it is found where there may be room, and then
+        each instance of those that have several, which tell whether there is.
+        """
+        return np.hstack((self.capacity, *self.instances.values()))
+
+    @functools.cached_property
+    def _columns_of(self) -> Mapping[int, slice]:
+        """Where the instances of each resource are in the columns."""
+        found = {index: slice(index, index + 1)
+                 for index in range(len(self.resources))}
+        first = len(self.resources)
+        for index, amounts in self.instances.items():
+            found[index] = slice(first, first + amounts.shape[1])
+            first += amounts.shape[1]
+        return found
+
+    def parts(self, one: NodeSet) -> list[tuple[Ints, slice]]:
+        """Return what a VM takes of instances, and in which columns they are.
+
+        The most first, for each resource of which it or a host has several.
+        """
+        return [(np.array(sorted(one.parts(index), reverse=True)),
+                 self._columns_of[index])
+                for index in sorted({*self.instances, *one.instances})
+                if one.need[index]]
+
+    def fitting(self, one: NodeSet, room: Ints, left: Ints) -> Ints:
+        """Return how many VMs fit on the instances of each host.
+
+        ``room``, shape (hosts,), is how many would if resources had no
+        instances, and ``left``, shape (hosts, columns), what there is.
+        """
+        for parts, columns in self.parts(one):
+            room = instances.fitting(left[:, columns], parts, room)
+        return room
 
     @functools.cached_property
     def _memory(self) -> int | None:
@@ -58,14 +107,16 @@ class Site:
             if len(one.need) != len(self.resources):
                 raise TermsError(f'a node tells {len(one.need)} amounts of '
                                  f'{len(self.resources)} resources')
-            fits = np.min([self.capacity[:, index] // amount
-                           for index, amount in enumerate(one.need)
-                           if amount], axis=0)
+            fits = self.fitting(one, np.min([
+                self.capacity[:, index] // amount
+                for index, amount in enumerate(one.need) if amount], axis=0),
+                self.columns)
             mask = self.usable(one)
             most = int((fits if mask is None else fits * mask).sum())
             if most < one.number:
                 raise TermsError(
                     f'{one.number} nodes of '
-                    + ', '.join(f'{name} {amount}' for name, amount in
-                                zip(self.resources, one.need, strict=True))
+                    + ', '.join(
+                        f'{name} ' + ' + '.join(map(str, one.parts(index)))
+                        for index, name in enumerate(self.resources))
                     + f' do not fit: the site has room for {most}')

@@ -191,6 +191,21 @@ def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
 
 
 @compiled
+def least(edges: Ints, free: Ints, lengths: Ints, start: int, end: int,
+          found: Ints) -> None:
+    """Find the least that hosts have left in [start, end)."""
+    for host in range(len(lengths)):
+        step = _at(edges, lengths, host, start)
+        found[host] = free[step, host]
+        step += 1
+        while step < lengths[host] and edges[step, host] < end:
+            for resource in range(free.shape[2]):
+                found[host, resource] = min(found[host, resource],
+                                            free[step, host, resource])
+            step += 1
+
+
+@compiled
 def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
        here: Ints, left: Ints, changes: Ints) -> None:
     """Find leases, what is free, (resources, hosts), and the next change."""

@@ -38,8 +38,9 @@ class Slot:
 class SlotTable:
     """What each host has left, second by second.
 
-    ``capacity`` has the shape (hosts, resources).  Nothing is said of the
-    time before ``now``.
+    ``capacity`` has the shape (hosts, resources), among which are, at the
+    end, the instances of those that have several (``Site.columns``).  Nothing
+    is said of the time before ``now``.
     """
 
     def __init__(self, capacity: NDArray[np.integer[typing.Any]],
@@ -97,8 +98,8 @@ class SlotTable:
     def room(self, need: tuple[int, ...], start: int, end: int) -> Ints:
         """Return how many VMs fit on each host for all of [start, end).
 
-        ``need`` is what one VM takes of each resource, at least one of them
-        more than nothing.
+        ``need`` is what one VM takes of each of the first resources, at least
+        one of them more than nothing.
         """
         found = np.empty(self.hosts, dtype=np.int64)
         steps.room(self._edges, self._free, self._lengths, np.array(need),
@@ -140,17 +141,13 @@ class SlotTable:
                  here, left, changes)
         return here, left, changes
 
-    def least(self) -> Ints:
-        """Return the least that hosts have left at any time from now on.
+    def least(self, start: int, end: int) -> Ints:
+        """Return the least that hosts have left in [start, end).
 
         Shape (hosts, resources).
         """
-        steps_ = np.arange(len(self._edges))[:, None]
-        ends = np.vstack((self._edges[1:], self._edges[-1:]))
-        ahead = (steps_ < self._lengths) & (
-            (steps_ + 1 == self._lengths) | (ends > self.now))
-        found: Ints = np.where(ahead[:, :, None], self._free,
-                               np.iinfo(np.int64).max).min(axis=0)
+        found = np.empty_like(self.capacity)
+        steps.least(self._edges, self._free, self._lengths, start, end, found)
         return found
 
     def earliest(self, need: tuple[int, ...], number: int, duration: int,

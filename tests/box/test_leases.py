@@ -81,8 +81,9 @@ _VCPUS = {WIDE: 3, HALF: 2}
 FRESH = 'test-fresh'
 #: Seconds until a reservation begins, and for how long it and the other run.
 AHEAD_S, RESERVED_S, WORKS_S = 120, 45, 900
-#: By how many seconds servers may run after the second that was reserved.
-LATE_S = 3.0
+#: By how many seconds servers may run before or after the second that was
+#: reserved.
+OFF_S = 3.0
 _TOOK = re.compile(r'Took (\d+\.\d+) s')
 
 
@@ -217,6 +218,16 @@ def room_for_leases(cloud, hosts, switch):
         cloud.compute.delete_flavor(flavor)
 
 
+@pytest.fixture(scope='module')
+def known_boots(cloud, room_for_leases):
+    """As many servers have booted as the engine learns from."""
+    found = Leases(cloud)
+    first = found.ask('demo', 5, 'secondary', 'worker-idle', 600,
+                      name='first')
+    found.wait_running(first, 240)
+    found.end()
+
+
 @pytest.fixture
 def leases(cloud, room_for_leases):
     found = Leases(cloud)
@@ -268,8 +279,8 @@ def without_engine():
 @pytest.mark.parametrize(('fault', 'lasts'), [
     (calm, 0), (without_api, 20), (without_database, 2),
     (without_engine, 5)])
-def test_a_reservation_begins_on_its_second(cloud, leases, seen, fault,
-                                            lasts):
+def test_a_reservation_begins_on_its_second(cloud, known_boots, leases, seen,
+                                            fault, lasts):
     """And what gave way to it goes on, with its memory."""
     began = time.time()
     patient = leases.ask('demo', 2, 'secondary', 'worker-cpu', WORKS_S,
@@ -305,7 +316,7 @@ def test_a_reservation_begins_on_its_second(cloud, leases, seen, fault,
         print('  operation:', *one)
     print(f'  units: {seen.units.count}, lost {seen.units.lost}')
     assert len(reserved) == 3, leases.show(exact)
-    assert all(when is not None and when - start <= LATE_S
+    assert all(when is not None and abs(when - start) <= OFF_S
                for when in came.values()), came
     assert all(when is not None and when <= start
                for when in left.values()), left

@@ -3,8 +3,9 @@
 Times are relative to the start of the workload (Haizea 2.6, 2.7).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 import pathlib
 import re
@@ -22,6 +23,7 @@ from secondary_scheduler.leases.lease import (
     TermsError,
 )
 from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.types import Ints
 from secondary_scheduler.simulation.workloads.requests import (
     Request,
     WorkloadError,
@@ -134,21 +136,29 @@ def _text(element: ElementTree.Element, name: str) -> str:
 def _site(element: ElementTree.Element) -> Site:
     resources = tuple(_text(_child(element, 'resource-types'), 'names'
                             ).split())
-    rows: list[tuple[int, ...]] = []
-    attributes: list[Mapping[str, str]] = []
-    for one in _node_sets(_child(element, 'nodes'), resources):
-        rows += [one.need] * one.number
-        attributes += [one.attributes] * one.number
-    if not rows:
+    hosts = [one for one in _node_sets(_child(element, 'nodes'), resources)
+             for _ in range(one.number)]
+    if not hosts:
         raise WorkloadError('<site> has no nodes')
-    return Site(resources, np.array(rows, dtype=np.int64), tuple(attributes))
+    return Site(
+        resources, np.array([one.need for one in hosts], dtype=np.int64),
+        tuple(one.attributes for one in hosts),
+        instances={index: _instances(hosts, index) for index in sorted(
+            {index for one in hosts for index in one.instances})})
+
+
+def _instances(hosts: Sequence[NodeSet], index: int) -> Ints:
+    """Return how much of a resource each instance is, (hosts, instances)."""
+    return np.array(list(itertools.zip_longest(
+        *(one.parts(index) for one in hosts), fillvalue=0)),
+        dtype=np.int64).T
 
 
 def _node_sets(element: ElementTree.Element, resources: tuple[str, ...]
                ) -> list[NodeSet]:
     sets = []
     for one in element:
-        amounts: dict[str, int] = {}
+        amounts: dict[str, tuple[int, ...]] = {}
         for res in one.findall('res'):
             name = _text(res, 'type')
             if name in amounts:
@@ -157,12 +167,18 @@ def _node_sets(element: ElementTree.Element, resources: tuple[str, ...]
                 raise WorkloadError(f'a node has {name}, which is not among '
                                     'the resource-types: '
                                     + ' '.join(resources))
-            amounts[name] = int(_text(res, 'amount'))
+            amounts[name] = tuple(int(_text(part, 'amount')) for part
+                                  in res.findall('instance') or [res])
+            if len(amounts[name]) > 1 and min(amounts[name]) < 1:
+                raise WorkloadError(f'each instance of {name} has an amount '
+                                    'of at least 1')
+        parts = [amounts.get(name, (0,)) for name in resources]
         sets.append(NodeSet(
-            int(one.get('numnodes', 1)),
-            tuple(amounts.get(name, 0) for name in resources),
+            int(one.get('numnodes', 1)), tuple(map(sum, parts)),
             {_text(attr, 'type'): _text(attr, 'value')
-             for attr in one.findall('attr')}))
+             for attr in one.findall('attr')},
+            {index: part for index, part in enumerate(parts)
+             if len(part) > 1}))
     return sets
 
 
@@ -214,17 +230,23 @@ def write(workload: Workload, path: pathlib.Path) -> None:
     resources = workload.site.resources
     _add(site, 'resource-types', names=' '.join(resources))
     nodes = _add(site, 'nodes')
-    attributes: Sequence[Mapping[str, str]] = (
-        workload.site.attributes or [{}] * len(workload.site.capacity))
-    for row, has in zip(workload.site.capacity.tolist(), attributes,
-                        strict=True):
-        _add_nodes(nodes, NodeSet(1, tuple(row), has), resources)
+    for host in range(len(workload.site.capacity)):
+        _add_nodes(nodes, _host(workload.site, host), resources)
     requests = _add(root, 'lease-requests')
     for request in workload.requests:
         _add_request(requests, request, resources)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding='utf-8',
                                         xml_declaration=True)
+
+
+def _host(site: Site, host: int) -> NodeSet:
+    """Return what a host has."""
+    return NodeSet(
+        1, tuple(site.capacity[host].tolist()),
+        site.attributes[host] if site.attributes else {},
+        {index: tuple(amounts[host][amounts[host] > 0].tolist())
+         for index, amounts in site.instances.items()})
 
 
 def _add(parent: ElementTree.Element, tag: str, **attributes: str
@@ -235,9 +257,14 @@ def _add(parent: ElementTree.Element, tag: str, **attributes: str
 def _add_nodes(parent: ElementTree.Element, nodes: NodeSet,
                resources: tuple[str, ...]) -> None:
     one = _add(parent, 'node-set', numnodes=str(nodes.number))
-    for name, amount in zip(resources, nodes.need, strict=True):
-        if amount:
-            _add(one, 'res', type=name, amount=str(amount))
+    for index, name in enumerate(resources):
+        parts = nodes.parts(index)
+        if len(parts) > 1:
+            res = _add(one, 'res', type=name)
+            for part in parts:
+                _add(res, 'instance', amount=str(part))
+        elif nodes.need[index]:
+            _add(one, 'res', type=name, amount=str(nodes.need[index]))
     for name, value in nodes.attributes.items():
         _add(one, 'attr', type=name, value=value)
 

@@ -30,6 +30,8 @@ def test_the_kind_follows_from_the_terms(asked, kind):
     ((NodeSet(0, (1, 1)),), 10, {}, 'at least one node'),
     ((NodeSet(1, (0, 0)),), 10, {}, 'some of a resource'),
     ((NodeSet(1, (1, -1)),), 10, {}, 'less than nothing'),
+    ((NodeSet(1, (3, 1), instances={0: (1, 1)}),), 10, {}, 'together what'),
+    ((NodeSet(1, (3, 1), instances={0: (3, 0)}),), 10, {}, 'some of each'),
     ((NodeSet(1, (1, 1)),), 0, {}, 'at least a second'),
     ((NodeSet(1, (1, 1)),), 10, {'start': 5, 'deadline': 14}, '9 s'),
 ))

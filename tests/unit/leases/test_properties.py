@@ -40,18 +40,36 @@ settings = st.builds(
         resume_rate=st.sampled_from((0.9, 4.0)), shared=st.booleans(),
         command=st.sampled_from((0.0, 1.0)), shutdown=st.integers(0, 3),
         migration_rate=st.sampled_from((None, 0.0, 1.0))))
-sites = st.lists(st.tuples(st.integers(1, 3), st.integers(4, 12)),
-                 min_size=1, max_size=4).map(
-    lambda rows: Site(('CPU', 'Memory'), np.array(rows)))
+
+
+@st.composite
+def sites(draw):
+    """Return some hosts; the CPUs of some sites are several instances."""
+    hosts = draw(st.integers(1, 4))
+    several = draw(st.sampled_from((1, 3)))
+    cpus = np.array(draw(st.lists(
+        st.tuples(st.integers(1, 3), *[st.integers(0, 2)] * (several - 1)),
+        min_size=hosts, max_size=hosts)))
+    memory = draw(st.lists(st.integers(4, 12), min_size=hosts,
+                           max_size=hosts))
+    return Site(('CPU', 'Memory'), np.column_stack((cpus.sum(axis=1),
+                                                    memory)),
+                instances={0: cpus} if several > 1 else {})
+
+
+@st.composite
+def node_sets(draw):
+    parts = draw(st.sampled_from(((1,), (1,), (1, 1), (2, 1), (2,))))
+    return NodeSet(draw(st.integers(1, 3)),
+                   (sum(parts), draw(st.integers(1, MEMORY))),
+                   instances={0: parts} if len(parts) > 1 else {})
 
 
 @st.composite
 def requests(draw, name):
     arrival = draw(st.integers(0, 60))
     duration = draw(st.integers(1, 60))
-    nodes = tuple(draw(st.lists(st.builds(
-        NodeSet, st.integers(1, 3), st.tuples(
-            st.just(1), st.integers(1, MEMORY))), min_size=1, max_size=2)))
+    nodes = tuple(draw(st.lists(node_sets(), min_size=1, max_size=2)))
     kind = draw(st.sampled_from(list(Kind)))
     start = deadline = None
     if kind is Kind.RESERVATION or (kind is Kind.DEADLINE
@@ -102,7 +120,7 @@ EXAMPLES = int(os.environ.get('LEASE_MIXES', '300'))
 
 
 @hypothesis.settings(max_examples=EXAMPLES, deadline=None)
-@hypothesis.given(sites, settings, workloads)
+@hypothesis.given(sites(), settings, workloads)
 def test_every_promise_is_kept(site, chosen, asked):
     simulation = Watched(site, chosen, asked)
     outcomes = simulation.run()
@@ -133,18 +151,23 @@ def test_every_promise_is_kept(site, chosen, asked):
     # The table is empty again.
     table = simulation.scheduler.table
     tenants, free, _ = table.at(simulation.scheduler.now + 10_000)
-    assert not tenants.any() and (free == site.capacity.T).all()
+    assert not tenants.any() and (free == site.columns.T).all()
 
 
 def capacity_holds(site, held):
     for time in {begun for begun, *_ in held}:
         used = np.zeros_like(site.capacity)
+        counted = np.zeros_like(site.columns)
         for begun, ended, stay, lease in held:
             if begun <= time < ended:
                 for nodes, vms in zip(lease.terms.nodes, stay.vms,
                                       strict=True):
                     used += np.outer(vms, nodes.need)
-        assert (used <= site.capacity).all(), (time, held)
+                counted[stay.slot.hosts] += stay.slot.amounts.T
+        assert (counted <= site.columns).all(), (time, held)
+        assert (used == counted[:, :2]).all(), (time, held)
+        if site.instances:
+            assert (used[:, 0] == counted[:, 2:].sum(axis=1)).all()
 
 
 def exclusive(shared, saving):
@@ -155,7 +178,7 @@ def exclusive(shared, saving):
                 assert not (stay.on * other.on).any()
 
 
-@hypothesis.given(sites, requests('a'))
+@hypothesis.given(sites(), requests('a'))
 def test_what_fits_an_empty_site_is_accepted(site, request):
     outcome, = LeaseSimulation(site, Settings(), [request]).run()
     fits = LeaseSimulation(site, Settings(), [Request(
@@ -165,21 +188,84 @@ def test_what_fits_an_empty_site_is_accepted(site, request):
 
 
 @hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
-@hypothesis.given(sites, settings, workloads, st.sets(st.integers(0, 11)))
+@hypothesis.given(sites(), settings, workloads, st.sets(st.integers(0, 11)))
 def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
     """A price that is refused is as a lease that no site could hold."""
     chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
 
-    def outcomes(**refused):
-        return [vars(one.lease) | {'stay': None, 'terms': None,
-                                   'hosts': one.lease.hosts.tolist()}
-                for one in LeaseSimulation(site, chosen, [
-                    dataclasses.replace(one, terms=dataclasses.replace(
-                        one.terms, **refused)) if index in tried else one
-                    for index, one in enumerate(asked)]).run()
-                if int(one.lease.id) not in tried]
+    def left(**refused):
+        return [one for one in outcomes(site, chosen, [
+            dataclasses.replace(one, terms=dataclasses.replace(
+                one.terms, **refused)) if index in tried else one
+            for index, one in enumerate(asked)])
+                if int(one['id']) not in tried]
 
-    assert outcomes(max_rate=0.5) == outcomes(nodes=(NodeSet(99, (1, 1)),))
+    assert left(max_rate=0.5) == left(nodes=(NodeSet(99, (1, 1)),))
+
+
+def outcomes(site, chosen, asked):
+    """Return what has become of leases."""
+    return [vars(one.lease) | {'stay': None, 'terms': None,
+                               'hosts': one.lease.hosts.tolist()}
+            for one in LeaseSimulation(site, chosen, asked).run()]
+
+
+@hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
+@hypothesis.given(sites(), settings, workloads)
+def test_two_cpus_of_which_all_take_the_same_are_as_one(site, chosen, asked):
+    one = Site(site.resources, site.capacity * (2, 1))
+    two = dataclasses.replace(one, instances={
+        0: np.repeat(site.capacity[:, :1], 2, axis=1)})
+
+    def twice(nodes, several):
+        cpu, memory = nodes.need
+        return dataclasses.replace(
+            nodes, need=(2 * cpu, memory),
+            instances={0: (cpu, cpu)} if several else {})
+
+    def left(site):
+        return [each | {'reason': None} for each in outcomes(site, chosen, [
+            dataclasses.replace(each, terms=dataclasses.replace(
+                each.terms, nodes=tuple(
+                    twice(nodes, bool(site.instances))
+                    for nodes in each.terms.nodes))) for each in asked])]
+
+    assert left(one) == left(two)
+
+
+# -- best effort, in its order
+
+@st.composite
+def patient(draw, name):
+    duration = draw(st.integers(1, 40))
+    return Request(name, draw(st.integers(0, 10)), Terms(
+        (NodeSet(draw(st.integers(1, 4)), (1, 1)),), duration),
+        draw(st.integers(1, duration)))
+
+
+class Promised(LeaseSimulation):
+    """Nobody who waits is promised a later time than before."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.times = {}
+
+    def _hear(self, lease, before):
+        super()._hear(lease, before)
+        for one in self.scheduler._holdings.promised.values():
+            assert one.stay.begin <= self.times.get(one, one.stay.begin)
+            self.times[one] = one.stay.begin
+        if lease.state is State.ACTIVE:
+            assert lease.started <= self.times.get(lease, lease.started)
+
+
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@hypothesis.given(st.sampled_from((2, None)), st.tuples(
+    *(patient(str(index)) for index in range(10))))
+def test_no_promise_to_who_waits_is_put_off(reservations, asked):
+    Promised(Site(('CPU', 'Memory'), np.ones((4, 2), dtype=int)),
+             Settings(reservations=reservations, suspension=False), asked
+             ).run()
 
 
 # -- deadlines, beside the common order

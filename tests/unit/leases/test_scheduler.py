@@ -51,22 +51,35 @@ def test_a_short_one_overtakes_who_is_promised_a_time():
     assert times(long) == (110, 211)
 
 
-@pytest.mark.parametrize('reservations, begins', ((0, 200), (1, 0), (2, 200)))
-def test_backfilling(reservations, begins):
-    """c would delay b, if b is promised a time."""
+@pytest.mark.parametrize('reservations, begin', (
+    (0, (100, 110, 120, 120)), (1, (100, 115, 0, 125)),
+    (2, (100, 110, 120, 0)), (None, (100, 110, 120, 0))))
+def test_backfilling(reservations, begin):
+    """Who waits delays none of those that are promised a time.
+
+    Long would delay third, but not second; nobody passes who waits if no time
+    is promised.
+    """
     run = Run(3, Settings(suspension=False, reservations=reservations))
-    leases = [lease('a', 2, 100), lease('b', 3, 10), lease('c', 3, 10),
-              lease('d', 1, 100)]
-    if reservations == 2:
-        leases[3] = lease('d', 1, 111)
-        begins = 120
-    elif reservations == 0:
-        begins = 120
+    _, *waiting = leases = [
+        lease('first', 2, 100), lease('second', 2, 10), lease('third', 3, 10),
+        lease('long', 1, 115), lease('short', 1, 50)]
     run.submit(*leases)
     run.until(500)
-    assert leases[3].started == begins
-    assert times(leases[1]) == (100, 110)
-    assert times(leases[2]) == (110, 120)
+    assert tuple(one.started for one in waiting) == begin
+
+
+@pytest.mark.parametrize('reservations', (2, None))
+def test_an_early_end_puts_no_promise_off(reservations):
+    """Wide could begin at 50, but would be in the way of what is promised."""
+    run = Run(3, Settings(suspension=False, reservations=reservations))
+    first, second, wide, small = (
+        lease('first', 2, 100), lease('second', 1, 50), lease('wide', 3, 100),
+        lease('small', 1, 50))
+    run.submit(first, second, wide, small)
+    assert (wide.stay.begin, small.stay.begin) == (100, 50)
+    run.finish(first, 10)
+    assert (wide.stay.begin, small.started) == (100, 10)
 
 
 def test_an_early_end_pulls_deadlines_forward():

@@ -83,6 +83,16 @@ def test_room(made, need, start, length):
                 == plain.room(need, start, end)).all()
 
 
+@hypothesis.given(tables(), st.integers(0, SECONDS),
+                  st.integers(1, SECONDS))
+def test_least(made, start, length):
+    table, plain, now = made
+    start = max(start, now)
+    for end in (start + length, NEVER):
+        assert (table.least(start, end) == plain.free[
+            :, :, start:min(end, SECONDS + 1)].min(axis=2)).all()
+
+
 @hypothesis.given(tables(), st.integers(0, SECONDS))
 def test_at(made, time):
     table, plain, now = made

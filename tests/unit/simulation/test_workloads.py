@@ -187,6 +187,29 @@ def test_what_is_written_is_read_again(sample, tmp_path):
     assert again.site.attributes == read.site.attributes
 
 
+def test_instances(sample, tmp_path):
+    """Three hosts have three CPUs each, and a lease asks for two."""
+    one, several = '<res type="CPU" amount="100"/>', (
+        '<res type="CPU"><instance amount="100"/><instance amount="60"/>{}'
+        '</res>')
+    first, *others = XML.split(one)
+    sample.write_text(
+        first + several.format('<instance amount="100"/>') + others[0]
+        + several.format('') + one.join(others[1:]))
+    read = lwf.read(sample)
+    assert read.site.capacity[:, 0].tolist() == [260] * 3 + [800]
+    assert read.site.instances[0].tolist() == (
+        [[100, 60, 100]] * 3 + [[800, 0, 0]])
+    asked = [one.terms.nodes[0] for one in read.requests]
+    assert [one.need for one in asked] == [(160, 512), (100, 0), (100, 0)]
+    assert [one.instances for one in asked] == [{0: (100, 60)}, {}, {}]
+    lwf.write(read, tmp_path / 'again.lwf')
+    again = lwf.read(tmp_path / 'again.lwf')
+    assert again.requests == read.requests
+    assert (again.site.columns == read.site.columns).all()
+    assert again.site.attributes == read.site.attributes
+
+
 @pytest.mark.parametrize('old, new, says', (
     ('</lease-workload>', '', 'no element found'),
     ('<site>', '<sight>', 'mismatched tag'),
@@ -197,6 +220,10 @@ def test_what_is_written_is_read_again(sample, tmp_path):
     ('id="2"', 'id="1"', '1 leases have the id of another'),
     ('id="1" ', '', '<lease> has no id'),
     ('amount="512"', 'amount="half"', 'invalid literal'),
+    ('<res type="CPU" amount="100"/>', '<res type="CPU"><instance amount="1"/>'
+     '<instance amount="0"/></res>', 'each instance of CPU has an amount'),
+    ('<res type="CPU" amount="100"/>', '<res type="CPU"><instance/></res>',
+     '<instance> has no amount'),
     ('time="01:00:30.50"', 'time="00:50:00"', 'lease 2: a duration of 1800 s'),
     ('<res type="CPU" amount="100"/><res type="Memory" amount="1024"/>',
      '<res type="CPU" amount="100"/><res type="CPU" amount="100"/>',
