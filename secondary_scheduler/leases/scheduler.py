@@ -205,9 +205,9 @@ class Scheduler:
         self._holdings.become(lease, State.PENDING)
         self._holdings.enqueue(self._planner.waiting(lease))
         down, end = self._planner.ends(lease.work, now)
-        slot = mapping.slot(lease.terms.nodes, vms, now, end)
         for one in self._withheld:
             self.table.give(one)
+        slot = self._planner.held(lease.terms, vms, now, end)
         until = self.table.until(slot.hosts, slot.amounts, now)
         for one in self._withheld:
             self.table.take(one)
