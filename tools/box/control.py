@@ -514,6 +514,12 @@ def _lease_config() -> pathlib.Path:
     return layout.ETC / 'secondary_scheduler/secondary-lease-api.conf'
 
 
+def _lease_migrations() -> list[str]:
+    return sorted(path.stem for path in (
+        layout.SOURCE / 'secondary_scheduler/lease_api/db/migrations/versions'
+    ).glob('*.py'))
+
+
 def _make_lease_service() -> None:
     """Make its database, its users' trustee known, and its tables."""
     sql(f'CREATE DATABASE IF NOT EXISTS {LEASES} CHARACTER SET utf8mb4; '
@@ -666,7 +672,8 @@ def up(settings: dict) -> None:
     wait_service('keystone')
     wait_service('rabbitmq')
     once('users and endpoints', seed, 'identity', key='3')
-    once('lease service', _make_lease_service, key=f'0003 {LEASE_API}')
+    once('lease service', _make_lease_service, key=' '.join(
+        [*_lease_migrations(), LEASE_API]))
     names = layout.host_names(settings)
     once('broker accounts', make_accounts, names,
          key=f'{names} {PERMISSIONS} {TOPICS}')

@@ -47,7 +47,7 @@ class Cases:
     def test_tables_are_as_the_models_say(self):
         self.assertEqual([], migration.differences(
             self.service.database.engine))
-        self.assertEqual('0006', migration.version(
+        self.assertEqual('0005', migration.version(
             self.service.database.engine))
 
     def test_tables_go_back_and_forth_with_what_is_in_them(self):
@@ -78,7 +78,7 @@ class Cases:
         # It is not what the project has asked for.
         self.assertEqual(1, quotas.usage(
             self.service.database, 'p1', LIMITS).leases)
-        migration.downgrade(engine, '0005')
+        migration.downgrade(engine, '0004')
         migration.sync(engine)
         self.assertEqual([], migration.differences(engine))
         self.assertEqual([(asked, 3600)], [

@@ -92,8 +92,8 @@ def test_hosts_in_order_of_how_long_they_are_free(monkeypatch):
     """Also beyond the end of what is placed (Haizea 6.4: key 3 uncapped)."""
     place = mapping.place
     monkeypatch.setattr(
-        mapping, 'place', lambda table, terms, start, duration, *others:
-        place(table, terms, start, NEVER - start, *others))
+        mapping, 'place', lambda site, table, terms, start, duration, *others:
+        place(site, table, terms, start, NEVER - start, *others))
     assert completion(swf.read(TRACES / '30days.swf', NEED)) == 2_665_973
 
 

@@ -1,6 +1,6 @@
 """What the engine has learned.
 
-Revision ID: 0005
+Revision ID: 0004
 """
 
 import typing
@@ -9,7 +9,7 @@ from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-revision = '0005'
+revision = '0004'
 down_revision = '0003'
 
 _OPTIONS: dict[str, typing.Any] = {

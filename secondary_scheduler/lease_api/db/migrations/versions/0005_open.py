@@ -1,14 +1,14 @@
 """Leases and slots that have no end.
 
-Revision ID: 0006
+Revision ID: 0005
 """
 
 from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.sql.type_api import TypeEngine
 
-revision = '0006'
-down_revision = '0005'
+revision = '0005'
+down_revision = '0004'
 
 
 def _make_anew(table: str, column: str, type_: TypeEngine[object],
@@ -18,7 +18,7 @@ def _make_anew(table: str, column: str, type_: TypeEngine[object],
     SQLite cannot change a column.  A batch of Alembic's would make the table
     anew, and with the old one all would go that refers to its rows.
     """
-    other = f'{column}_0006'
+    other = f'{column}_0005'
     op.add_column(table, sa.Column(other, type_, nullable=default is None,
                                    server_default=default))
     rows = sa.table(table, sa.column(column), sa.column(other))
