@@ -31,6 +31,8 @@ from secondary_scheduler.watcher.locks import Begun, Locks
 LOG = log.getLogger(__name__)
 
 PREFIX = 'secondary_'
+#: What decisions reckon with; leases are also booted and deleted, say.
+DECIDED = tuple(PREFIX + kind for kind in operations.Kind)
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
 MIGRATING = PREFIX + operations.Kind.MIGRATE
 RETURNING = tuple(PREFIX + kind for kind in operations.RETURNS)
@@ -388,7 +390,8 @@ class History:
                         action.input_parameters.get('target'),
                         _age(action.created_at))
                   for action in held
-                  if action.action_plan.state in _UNFINISHED))
+                  if action.action_plan.state in _UNFINISHED
+                  and action.action_type in DECIDED))
 
     def observed(self) -> list[learning.Observed]:
         """Return the last operations that have succeeded, oldest first.
@@ -400,7 +403,7 @@ class History:
                 self._context(), limit=_OBSERVED, sort_key='id',
                 sort_dir='desc', filters={'state': 'SUCCEEDED'}):
             said = _TOOK.fullmatch(action.status_message or '')
-            if not said or not (action.action_type or '').startswith(PREFIX):
+            if not said or action.action_type not in DECIDED:
                 continue
             try:
                 end = datetime.datetime.fromisoformat(said[2]).timestamp()

@@ -21,6 +21,9 @@ from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher import snapshot as snapshots
 from secondary_scheduler.watcher.lease_history import LeaseHistory
 
+#: What Nova still shows for a moment, and holds nothing.
+_GONE = ('DELETED', 'SOFT_DELETED')
+
 
 class LeaseCloud:
     """``lease_engine.values.Cloud`` through Nova, Placement and Watcher.
@@ -63,7 +66,8 @@ class LeaseCloud:
         if not hosts:
             raise CloudDown('no host on which leases may run is up')
         return Sight(
-            {uuid: _server(one, resolved) for uuid, one in servers.items()},
+            {uuid: _server(one, resolved) for uuid, one in servers.items()
+             if one.status not in _GONE},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, ended.failures, tuple(ended.took),
             {**ended.asked, **asked}, frozenset(ended.used))

@@ -129,6 +129,19 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
         self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
 
+    def test_what_only_leases_know_is_nothing_that_decisions_reckon_with(
+            self):
+        plan = self.plan(self.audit(1))
+        plan.state = 'ONGOING'
+        plan.save()
+        self.action(plan, 'delete', instance=1)
+        self.action(plan, 'notice', instance=2)
+        self.action(plan, 'suspend', instance=3)
+        locks = self.history.locks()
+        self.assertEqual({fakes.uid(1), fakes.uid(2), fakes.uid(3)},
+                         locks.busy_instances)
+        self.assertEqual(['suspend'], [one.kind for one in locks.begun])
+
     def test_a_failure_lets_hosts_be_operated_on_again(self):
         plan = self.plan(self.audit(1))
         for number, kind in ((1, 'migrate'), (2, 'suspend')):

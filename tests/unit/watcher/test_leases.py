@@ -398,6 +398,11 @@ class CloudTest(Case):
             servers[fakes.uid(number)].suspendable
             for number in (1, 2, 3, 4)])
 
+    def test_who_is_deleted_is_not_seen(self):
+        self.cloud.known[fakes.uid(2)] = fakes.server(2, status='DELETED')
+        self.seen.refresh()
+        self.assertEqual({fakes.uid(1)}, self.found.look(()).servers.keys())
+
     def test_without_nova(self):
         self.seen.refresh()
         self.cloud.down = True
