@@ -333,7 +333,8 @@ def booted(cloud, owner, leases):
 
 
 @pytest.mark.soak
-def test_who_has_no_lease_gives_way_to_one(cloud, leases, booted, seen):
+def test_who_has_no_lease_gives_way_to_one(cloud, known_boots, leases, booted,
+                                           seen):
     """And comes back with its memory, and is left alone when it is stopped.
     """
     began = time.time()
