@@ -416,7 +416,7 @@ def fresh_image(cloud):
 
 @pytest.mark.soak
 def test_hosts_have_an_image_before_servers_boot_from_it(
-        cloud, leases, hosts, fresh_image):
+        cloud, known_boots, leases, hosts, fresh_image):
     began = time.time()
     # The hosts of the box keep images in one place.
     file = layout.SHARED / 'instances/_base' / hashlib.sha1(
