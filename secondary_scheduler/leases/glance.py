@@ -31,11 +31,12 @@ class Glance:
         found = self._lasting.get(sort)
         if found is None:
             times = [self._holdings.now + delay for delay in sort.delays]
-            each = [self._until(sort.need, time) - time for time in times]
-            found = self._lasting[sort] = np.zeros(max(map(len, each)),
-                                                   dtype=np.int64)
-            for one in each:
+            found, *others = sorted(
+                (self._until(sort.need, time) - time for time in times),
+                key=len, reverse=True)
+            for one in others:
                 np.maximum(found[:len(one)], one, out=found[:len(one)])
+            self._lasting[sort] = found
         return found
 
     def has_room(self, terms: Terms) -> bool:

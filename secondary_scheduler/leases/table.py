@@ -6,6 +6,7 @@ thousands of hosts.
 """
 
 import dataclasses
+import functools
 import typing
 
 import numpy as np
@@ -102,7 +103,7 @@ class SlotTable:
         one of them more than nothing.
         """
         found = np.empty(self.hosts, dtype=np.int64)
-        steps.room(self._edges, self._free, self._lengths, np.array(need),
+        steps.room(self._edges, self._free, self._lengths, _array(need),
                    start, end, found)
         return found
 
@@ -113,7 +114,7 @@ class SlotTable:
         Sorted, the longest first.
         """
         found = steps.places(self._edges, self._free, self._lengths,
-                             np.array(need), time)
+                             _array(need), time)
         return np.sort(found)[::-1]
 
     def until(self, hosts: Ints, amounts: Ints, start: int) -> int:
@@ -164,7 +165,7 @@ class SlotTable:
         ahead = duration
         while True:
             found = _first(number, *steps.stretches(
-                self._edges, self._free, self._lengths, np.array(need),
+                self._edges, self._free, self._lengths, _array(need),
                 duration, ready, soonest + ahead + duration))
             if found is not None or soonest + ahead >= last:
                 return found
@@ -175,9 +176,21 @@ class SlotTable:
         return steps.next_change(self._edges, self._lengths, time)
 
 
+@functools.lru_cache(maxsize=1024)
+def _array(need: tuple[int, ...]) -> Ints:
+    """Return a need as compiled loops want it; there are few different ones.
+    """
+    return np.array(need)
+
+
 def _first(number: int, starts: Ints, lasts: Ints, places: Ints
            ) -> int | None:
     """Return when first so many places stand at once; see ``stretches``."""
+    if not len(starts):
+        return None
+    soonest = int(starts.min())
+    if places[starts == soonest].sum() >= number:
+        return soonest      # most often so, and quicker than to sort
     begun, ended = np.argsort(starts), np.argsort(lasts)
     gone = np.concatenate(([0], np.cumsum(places[ended])))
     standing = np.cumsum(places[begun]) - gone[
