@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import numpy as np
+from oslo_log import log as logging
 
 from secondary_scheduler.lease_api.db import models, plans, schedules
 from secondary_scheduler.lease_api.db.plans import Stretch
@@ -38,6 +39,8 @@ from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import HOLDING, State
 from secondary_scheduler.leases.table import Slot
 from secondary_scheduler.leases.types import NEVER, Ints
+
+LOG = logging.getLogger(__name__)
 
 #: By which factor rates have to change before leases are planned by others.
 _CHANGED = 1.2
@@ -91,10 +94,20 @@ class Ledger:
         self.scheduler.restore([
             one.lease for one in self.records.values()
             if one.lease.state not in states.FINAL])
+        self._recall()
+
+    def _recall(self) -> None:
+        """Let pricing know what it has learned, if it can make sense of it."""
         pricing = self._settings.pricing
-        if pricing is not None:
-            self._learned = schedules.learned(self._database, _name(pricing))
+        if pricing is None:
+            return
+        self._learned = schedules.learned(self._database, _name(pricing))
+        try:
             pricing.recall(json.loads(self._learned or 'null'))
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            LOG.warning('What %(name)s has learned cannot be read, it begins '
+                        'anew: %(exc)r', {'name': _name(pricing), 'exc': exc})
+            pricing.recall(None)
 
     def _make(self, hosts: list[str]) -> None:
         known = self._sight.hosts

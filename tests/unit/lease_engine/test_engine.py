@@ -6,6 +6,7 @@ import unittest
 from unittest import mock
 
 from secondary_scheduler.lease_api.db import schedules
+from secondary_scheduler.lease_engine import ledger
 from secondary_scheduler.lease_engine.values import RUNNING, Kind, Postponed
 from secondary_scheduler.leases.pricing import Adaptive
 from tests.unit.lease_api.services import NOW
@@ -367,6 +368,16 @@ class PricingTest(unittest.TestCase):
         self.world.options = self.options()
         self.world.restart()
         self.assertEqual(0.5, self.rate())
+
+    def test_what_cannot_be_read_is_learned_anew(self):
+        for garbage in ('{', '[1]', '{"rate": 1}',
+                        '{"rate": 2, "users": {"a": {"x": 1}}}'):
+            with self.subTest(garbage), mock.patch.object(
+                    schedules, 'learned', return_value=garbage):
+                self.world.options = self.options()
+                self.world.restart()
+                with self.assertLogs(ledger.__name__, 'WARNING'):
+                    self.assertEqual(1.0, self.rate())
 
     def test_what_is_not_written_was_not_learned(self):
         other = self.world.another()
