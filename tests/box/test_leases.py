@@ -134,6 +134,16 @@ class Leases:
         self.made.append((owner, lease))
         return lease
 
+    def reserve(self, image, start):
+        """Have three hosts promised to the other owner, from a second on."""
+        exact = self.ask(
+            'other', 3, WIDE, image, RESERVED_S, name='exact',
+            start=datetime.datetime.fromtimestamp(start, datetime.UTC
+                                                  ).strftime(
+                '%Y-%m-%dT%H:%M:%SZ'))
+        self.wait(exact, ('scheduled', 'ready'), 30)
+        return exact
+
     def show(self, lease):
         """Return a lease, or nothing while the service is away."""
         owner = next(name for name, one in self.made if one == lease)
@@ -275,26 +285,18 @@ def without_engine():
     return services.without('watcher-engine-1')
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(('fault', 'lasts'), [
-    (calm, 0), (without_api, 20), (without_database, 2),
-    (without_engine, 5)])
-def test_a_reservation_begins_on_its_second(cloud, known_boots, leases, seen,
-                                            fault, lasts):
-    """And what gave way to it goes on, with its memory."""
-    began = time.time()
-    patient = leases.ask('demo', 2, 'secondary', 'worker-cpu', WORKS_S,
-                         name='patient')
-    workers = leases.wait_running(patient, 240)
+def gives_way(leases, seen, workers, their, fault=calm, lasts=0):
+    """Have workers, of ``their`` leases, give way to a reservation.
+
+    It begins on its second, whatever happens meanwhile, and they go on with
+    their memory.
+    """
+    cloud, began = leases.cloud, time.time()
     seen.units = secondaries.Units(list(workers))
     wait_until(lambda: all(seen.units.count.values()), 120,
-               lambda: f'both work: {seen.units.count}')
+               lambda: f'all work: {seen.units.count}')
     start = int(time.time()) + AHEAD_S
-    exact = leases.ask(
-        'other', 3, WIDE, 'worker-idle', RESERVED_S, name='exact',
-        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
-            '%Y-%m-%dT%H:%M:%SZ'))
-    leases.wait(exact, ('scheduled', 'ready'), 30)
+    exact = leases.reserve('worker-idle', start)
     time.sleep(max(0.0, start - 70 - time.time()))
     with fault():
         time.sleep(lasts)
@@ -308,10 +310,12 @@ def test_a_reservation_begins_on_its_second(cloud, known_boots, leases, seen,
               + ', '.join('never' if one is None else f'{one - start:+.1f}'
                           for one in found.values()))
     leases.wait(exact, ('done',), RESERVED_S + 60)
-    leases.wait_running(patient, 180)
+    wait_until(lambda: all(
+        cloud.compute.get_server(one).status == 'ACTIVE' for one in workers),
+        180, lambda: 'all run again: ' + '\n'.join(map(leases.tell, their)))
     time.sleep(5)
-    print('  best effort:\n' + leases.tell(patient))
-    print('  reservation:\n' + leases.tell(exact))
+    for one in (exact, *their):
+        print(f"  {leases.show(one).get('name')}:\n{leases.tell(one)}")
     for one in operations(cloud, began):
         print('  operation:', *one)
     print(f'  units: {seen.units.count}, lost {seen.units.lost}')
@@ -321,6 +325,19 @@ def test_a_reservation_begins_on_its_second(cloud, known_boots, leases, seen,
     assert all(when is not None and when <= start
                for when in left.values()), left
     assert seen.units.lost == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(('fault', 'lasts'), [
+    (calm, 0), (without_api, 20), (without_database, 2),
+    (without_engine, 5)])
+def test_a_reservation_begins_on_its_second(known_boots, leases, seen, fault,
+                                            lasts):
+    """And what gave way to it goes on, with its memory."""
+    patient = leases.ask('demo', 2, 'secondary', 'worker-cpu', WORKS_S,
+                         name='patient')
+    gives_way(leases, seen, leases.wait_running(patient, 240), [patient],
+              fault, lasts)
 
 
 @pytest.fixture
@@ -337,7 +354,6 @@ def test_who_has_no_lease_gives_way_to_one(cloud, known_boots, leases, booted,
                                            seen):
     """And comes back with its memory, and is left alone when it is stopped.
     """
-    began = time.time()
     demo_leases = leases.owners['demo']
 
     def adopted():
@@ -355,40 +371,7 @@ def test_who_has_no_lease_gives_way_to_one(cloud, known_boots, leases, booted,
         leases.made.append(('demo', lease['id']))
         assert (lease['kind'], lease['duration'], lease['name']) == (
             'best-effort', None, booted[server]), lease
-    seen.units = secondaries.Units(list(booted))
-    wait_until(lambda: all(seen.units.count.values()), 120,
-               lambda: f'both work: {seen.units.count}')
-    start = int(time.time()) + AHEAD_S
-    exact = leases.ask(
-        'other', 3, WIDE, 'worker-idle', RESERVED_S, name='exact',
-        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
-            '%Y-%m-%dT%H:%M:%SZ'))
-    leases.wait(exact, ('scheduled', 'ready'), 30)
-    time.sleep(max(0.0, start + 15 - time.time()))
-    reserved = leases.show(exact)['servers']
-    came = {one: seen.first(one, 'ACTIVE') for one in reserved}
-    left = {one: seen.first(one, 'SUSPENDED') for one in booted}
-    for name, when in (('running', came), ('suspended', left)):
-        print(f'  {name}, s from the start that was reserved: '
-              + ', '.join('never' if one is None else f'{one - start:+.1f}'
-                          for one in when.values()))
-    leases.wait(exact, ('done',), RESERVED_S + 60)
-    wait_until(lambda: all(
-        cloud.compute.get_server(one).status == 'ACTIVE' for one in booted),
-        180, lambda: 'both run again: ' + '\n'.join(
-            leases.tell(one['id']) for one in found.values()))
-    time.sleep(5)
-    for one in found.values():
-        print(f"  {one['name']}:\n" + leases.tell(one['id']))
-    for one in operations(cloud, began):
-        print('  operation:', *one)
-    print(f'  units: {seen.units.count}, lost {seen.units.lost}')
-    assert len(reserved) == 3, leases.show(exact)
-    assert None not in came.values(), came
-    assert abs(max(came.values()) - start) <= OFF_S, came
-    assert all(when is not None and when <= start
-               for when in left.values()), left
-    assert seen.units.lost == 0
+    gives_way(leases, seen, booted, [one['id'] for one in found.values()])
     # What its owner stops is its owner's: the lease is over, it stays.
     stopped, lease = next(iter(found.items()))
     cloud.compute.stop_server(stopped)
@@ -422,11 +405,7 @@ def test_hosts_have_an_image_before_servers_boot_from_it(
     file = layout.SHARED / 'instances/_base' / hashlib.sha1(
         fresh_image.encode()).hexdigest()
     start = int(began) + AHEAD_S
-    exact = leases.ask(
-        'other', 3, WIDE, FRESH, RESERVED_S, name='exact',
-        start=datetime.datetime.fromtimestamp(start, datetime.UTC).strftime(
-            '%Y-%m-%dT%H:%M:%SZ'))
-    leases.wait(exact, ('scheduled', 'ready'), 30)
+    exact = leases.reserve(FRESH, start)
     wait_until(file.exists, start - 30 - time.time(),
                lambda: f'{file} is there:\n{operations(cloud, began)}\n'
                + leases.tell(exact))
