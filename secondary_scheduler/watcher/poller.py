@@ -13,6 +13,10 @@ LOG = log.getLogger(__name__)
 
 #: Up to so many servers are asked for one by one, more by one list query.
 _SINGLY = 4
+#: Who has waited long is looked at less often: an answer is late by at most
+#: this part of the wait.  (A migration of minutes would cost Nova's API
+#: hundreds of requests, while the cloud is busiest.)
+_LATENESS = 0.05
 
 Predicate = Callable[[snapshot.Server], bool]
 
@@ -28,13 +32,19 @@ class _Waiter:
         self.server: snapshot.Server | None = None
         self.gone = False
         self.event = threading.Event()
+        self.began = self.due = time.monotonic()
+
+    def looked(self, interval: float) -> None:
+        """Say when to look again."""
+        now = time.monotonic()
+        self.due = now + max(interval, _LATENESS * (now - self.began))
 
 
 class Poller:
     """Waits for servers on behalf of any number of threads.
 
     :param connect: returns the ``cloud.Cloud``.
-    :param interval: returns the seconds between two looks.
+    :param interval: returns the least seconds between two looks.
     """
 
     def __init__(self, connect: Callable[[], clouds.Cloud],
@@ -76,13 +86,18 @@ class Poller:
             with self._changed:
                 while not self._waiters:
                     self._changed.wait()
-                open_ = [w for w in self._waiters if not w.event.is_set()]
+                now = time.monotonic()
+                due = [w for w in self._waiters
+                       if not w.event.is_set() and w.due <= now]
             try:
-                if open_:
-                    self._look(open_)
+                if due:
+                    self._look(due)
             except Exception as exc:
                 LOG.warning('Cannot look at servers now: %s', exc)
-            time.sleep(self._interval())
+            interval = self._interval()
+            for waiter in due:
+                waiter.looked(interval)
+            time.sleep(interval)
 
     def _look(self, waiters: list[_Waiter]) -> None:
         cloud = self._connect()

@@ -397,3 +397,13 @@ class PollerTest(TestCase):
                           lambda s: True, 10)
         self.assertRaises(TimeoutError, self.poller.wait, fakes.uid(1),
                           lambda s: False, 0.05)
+
+    def test_who_has_waited_long_is_looked_at_less_often(self):
+        with mock.patch.object(poller.time, 'monotonic') as now:
+            now.return_value = 1000.0
+            waiter = poller._Waiter(fakes.uid(1), lambda s: False)
+            self.assertEqual(1000, waiter.due)
+            for waited, later in (1, 0.3), (20, 1), (600, 30):
+                now.return_value = 1000.0 + waited
+                waiter.looked(interval=0.3)
+                self.assertAlmostEqual(1000 + waited + later, waiter.due)
