@@ -31,7 +31,9 @@ NAME = layout.NAME
 #: Weights of the groups: the clients' machines are never short of CPU, the
 #: hosts come next, and the control plane takes what is left. (To give way
 #: at once, by cpu.idle, would double the time from a trigger to a plan.)
-SHARES = {'control': 2048, 'clients': 16384, 'hosts': 8192}
+#: A group's weight is divided among its CPUs, and one host has a CPU to
+#: itself: a third of the hosts' weight must outweigh a busy control plane.
+SHARES = {'control': 256, 'clients': 16384, 'hosts': 8192}
 #: Guests of no host: they compete as another host's do.
 NEIGHBOURS = 'hosts/neighbours/machine'
 #: The whole box against whatever else the machine does: a busy neighbour
