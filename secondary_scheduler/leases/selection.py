@@ -9,6 +9,7 @@ import typing
 import numpy as np
 from numpy.typing import NDArray
 
+from secondary_scheduler.leases.steps import compiled
 from secondary_scheduler.leases.types import Ints
 
 
@@ -63,8 +64,12 @@ class InOrder(Quietest):
         return hosts
 
 
+@compiled
 def _room(hosts: Ints, free: Ints) -> NDArray[np.float64]:
     """Return how much is free on some hosts, all resources counting alike."""
-    most = np.maximum(free.max(axis=1), 1)
-    found: NDArray[np.float64] = (free[:, hosts] / most[:, None]).sum(axis=0)
+    found = np.zeros(len(hosts))
+    for resource in range(len(free)):
+        most = max(free[resource].max(), 1)
+        for k, host in enumerate(hosts):
+            found[k] += free[resource, host] / most
     return found

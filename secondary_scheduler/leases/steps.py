@@ -260,6 +260,32 @@ def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
 
 
 @compiled
+def first(number: int, starts: Ints, lasts: Ints, places: Ints) -> int:
+    """Return when first so many places stand at once, or NEVER.
+
+    The arguments are what ``stretches`` returns.
+    """
+    if len(starts) == 0:
+        return NEVER
+    soonest, standing = starts.min(), 0
+    for entry in range(len(starts)):
+        if starts[entry] == soonest:
+            standing += places[entry]
+    if standing >= number:
+        return int(soonest)     # most often so, and quicker than to sort
+    begun, ended = np.argsort(starts), np.argsort(lasts)
+    standing, gone = 0, 0
+    for entry in begun:
+        while lasts[ended[gone]] < starts[entry]:
+            standing -= places[ended[gone]]
+            gone += 1
+        standing += places[entry]
+        if standing >= number:
+            return int(starts[entry])
+    return NEVER
+
+
+@compiled
 def next_change(edges: Ints, lengths: Ints, time: int) -> int:
     """Return when after a time anything changes on any host."""
     found = NEVER

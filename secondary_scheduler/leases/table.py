@@ -164,11 +164,13 @@ class SlotTable:
         soonest, last = int(usable.min()), max(int(usable.max()), self._last)
         ahead = duration
         while True:
-            found = _first(number, *steps.stretches(
+            found = steps.first(number, *steps.stretches(
                 self._edges, self._free, self._lengths, _array(need),
                 duration, ready, soonest + ahead + duration))
-            if found is not None or soonest + ahead >= last:
+            if found < NEVER:
                 return found
+            if soonest + ahead >= last:
+                return None
             ahead *= _FURTHER
 
     def next_change(self, time: int) -> int:
@@ -181,19 +183,3 @@ def _array(need: tuple[int, ...]) -> Ints:
     """Return a need as compiled loops want it; there are few different ones.
     """
     return np.array(need)
-
-
-def _first(number: int, starts: Ints, lasts: Ints, places: Ints
-           ) -> int | None:
-    """Return when first so many places stand at once; see ``stretches``."""
-    if not len(starts):
-        return None
-    soonest = int(starts.min())
-    if places[starts == soonest].sum() >= number:
-        return soonest      # most often so, and quicker than to sort
-    begun, ended = np.argsort(starts), np.argsort(lasts)
-    gone = np.concatenate(([0], np.cumsum(places[ended])))
-    standing = np.cumsum(places[begun]) - gone[
-        np.searchsorted(lasts[ended], starts[begun])]
-    enough = np.flatnonzero(standing >= number)
-    return int(starts[begun[enough[0]]]) if len(enough) else None
