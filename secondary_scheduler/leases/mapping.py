@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -33,10 +34,10 @@ class Placement:
 def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
          ) -> Slot:
     """Return what VMs that are so placed hold of each resource as a whole."""
-    counts = np.array(vms)
-    hosts = np.flatnonzero(counts.any(axis=0))
+    hosts = np.flatnonzero(functools.reduce(np.add, vms))
     needs = np.array([one.need for one in nodes])
-    return Slot(start, end, hosts, needs.T @ counts[:, hosts])
+    return Slot(start, end, hosts,
+                needs.T @ np.array([one[hosts] for one in vms]))
 
 
 def held(site: Site, table: SlotTable, nodes: Sequence[NodeSet],

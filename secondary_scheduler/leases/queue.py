@@ -62,6 +62,9 @@ class Queue:
     def __iter__(self) -> Iterator[Waiting]:
         return iter(tuple(self._in_order))
 
+    def __contains__(self, lease: Lease) -> bool:
+        return lease in self._of
+
     def add(self, waiting: Waiting) -> None:
         """Let a lease wait."""
         self._of[waiting.lease] = waiting

@@ -338,12 +338,12 @@ class Scheduler:
         later than before; but a promise that came before somebody's turn is
         given up for them.
         """
-        before = [one.rank for one in self._holdings.queue][:1]
+        first = next(iter(self._holdings.queue), None)
         for lease in sorted(self._holdings.promised.values(),
                             key=self._planner.rank):
             self._glance.forget()
             waiting = self._promises.withdraw(lease)
-            if before and before[0] < waiting.rank:
+            if first is not None and first.rank < waiting.rank:
                 continue
             if not self._start(waiting):
                 self._promise(waiting)
@@ -460,9 +460,15 @@ class Scheduler:
                 break
             tried = waiting.rank
             yield waiting
-        for waiting in queue.fitting(self._glance.lasting):
-            if waiting.rank > tried:
-                yield waiting
+        begun = True
+        while begun:    # and took room from those behind
+            begun = False
+            for waiting in queue.fitting(self._glance.lasting):
+                if waiting.rank > tried:
+                    tried = waiting.rank
+                    yield waiting
+                    if begun := waiting.lease not in queue:
+                        break
 
     def _may_promise(self) -> bool:
         """Tell whether one more queued lease may be promised a time."""
