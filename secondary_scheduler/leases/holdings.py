@@ -10,7 +10,7 @@ import typing
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.disks import Disks
 from secondary_scheduler.leases.images import Images, Preparation
-from secondary_scheduler.leases.lease import Kind, Lease, Stay
+from secondary_scheduler.leases.lease import Kind, Lease, Stay, Work
 from secondary_scheduler.leases.queue import Queue, Waiting
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.states import State
@@ -123,14 +123,18 @@ class Holdings:
         self.become(lease, State.SCHEDULED if lease.home is None
                     else State.SUSPENDED_SCHEDULED)
         self._take(stay)
-        if self.images is not None and self.images.wanted(lease.work):
-            self.images.assign(lease, stay)
-            self._prepare(lease)
+        self._send(lease, lease.work, stay)
         lease.stay = stay
         self.staying[lease.number] = lease
         if lease.terms.kind is Kind.DEADLINE:
             self.coming[lease.number] = lease
         self.plan(lease, stay, BEGIN, stay.begin)
+
+    def _send(self, lease: Lease, work: Work, stay: Stay) -> None:
+        """Have a lease's image sent where it begins, if it needs it there."""
+        if self.images is not None and self.images.wanted(work):
+            self.images.assign(lease, stay)
+            self._prepare(lease)
 
     def restore(self, lease: Lease, stay: Stay) -> None:
         """Take a lease with the hosts that it holds or awaits already."""
@@ -181,9 +185,10 @@ class Holdings:
 
     def promise(self, lease: Lease, stay: Stay) -> None:
         """Give a lease hosts for the time after its present stay."""
-        assert lease.later is None
+        assert lease.later is None and lease.stay is not None
         self._remember(lease)
         self._take(stay)
+        self._send(lease, lease.work_after(lease.stay), stay)
         lease.later = stay
 
     def drop(self, lease: Lease) -> Stay:
@@ -198,9 +203,12 @@ class Holdings:
         if lease.later is not None:
             self._give(lease.later)
             lease.later = None
+        return stay
+
+    def stop_sending(self, lease: Lease) -> None:
+        """Send a lease no image that is not yet on its way."""
         if self.images is not None and lease.home is None:
             self.images.withdraw(lease)
-        return stay
 
     def leave(self, lease: Lease, seconds: int) -> None:
         """Take a lease's hosts from it, so many seconds from now."""

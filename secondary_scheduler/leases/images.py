@@ -292,10 +292,10 @@ class Images:
              ) -> None:
         """Let a lease use copies in pools until a time."""
         if hosts.any():
-            pool.users[hosts] += 1
+            before = self._uses.get(lease.number, self._nowhere())
+            pool.users[hosts & ~before] += 1
             pool.expires[hosts] = np.maximum(pool.expires[hosts], until)
-            self._uses[lease.number] = hosts | self._uses.get(
-                lease.number, self._nowhere())
+            self._uses[lease.number] = hosts | before
 
     def _nowhere(self) -> Bools:
         return np.zeros(self._hosts, dtype=np.bool_)

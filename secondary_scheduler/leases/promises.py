@@ -53,6 +53,7 @@ class Promises:
     def withdraw(self, lease: Lease) -> Waiting:
         """Put a lease that holds nothing yet back into the queue."""
         self._holdings.drop(lease)
+        self._holdings.stop_sending(lease)
         waiting = self._planner.waiting(lease)
         self._holdings.enqueue(waiting)
         return waiting

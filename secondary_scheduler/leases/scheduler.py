@@ -410,7 +410,9 @@ class Scheduler:
         later = lease.later
         self._holdings.drop(lease)
         self._holdings.enqueue(self._planner.waiting(lease))
-        if later is not None:
+        if later is None:
+            self._holdings.stop_sending(lease)
+        else:
             self._holdings.dequeue(lease)
             self._holdings.settle(lease, later)
 

@@ -7,6 +7,7 @@ import pytest
 
 from secondary_scheduler.leases.images import Preparation
 from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.policies import MostSlack
 from secondary_scheduler.leases.states import State
 from tests.unit.leases.builders import Run, lease
 
@@ -197,6 +198,23 @@ def test_who_gives_way_keeps_what_was_sent():
     world.submit(lease('r', 1, 60, start=100, preemptible=False), at=50)
     world.until(5000)
     assert queued.started == 160
+
+
+def test_who_begins_anew_elsewhere_has_its_image_there_in_time():
+    """What comes between takes the repository only when it is not needed."""
+    world = run(3, EACH, suspension=False, preemption=MostSlack())
+    urgent = of('u', 1, 300, deadline=4000)
+    world.submit(urgent, *(lease(name, 1, duration, preemptible=False)
+                           for name, duration in (('x', 600), ('y', 650))))
+    world.submit(lease('r', 1, 1000, start=250, preemptible=False), at=200)
+    # On x's host, since its own is the reservation's.
+    assert urgent.stay.loses and urgent.later.begin == 600
+    assert sent(world) == [('i', 500, 600)]
+    large = lease('l', 1, 10, image='j', image_mb=4000)
+    world.submit(large, at=210)
+    world.until(5000)
+    assert (urgent.started, urgent.ended, urgent.requeues) == (600, 900, 1)
+    assert large.started == 1000
 
 
 def test_a_suspended_lease_moves_with_its_image():
