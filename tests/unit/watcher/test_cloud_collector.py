@@ -297,7 +297,7 @@ class CloudTest(fakes.TestCase):
 class CollectorTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
-        for name in ('bus', 'watch', 'leader'):
+        for name in ('bus', 'watch', 'leader', 'lease_runner'):
             patcher = mock.patch.object(collector, name)
             setattr(self, name, patcher.start())
             self.addCleanup(patcher.stop)
@@ -314,7 +314,8 @@ class CollectorTest(fakes.WatcherTestCase):
             self.collector.synchronize()
             self.collector.synchronize()
         self.bus.ReportListener.assert_called_once()
-        self.watch.Watch.return_value.start.assert_called_once_with()
+        for started in (self.watch.Watch, self.lease_runner.LeaseRunner):
+            started.return_value.start.assert_called_once_with()
         server = self.bus.ReportListener.call_args[0][2]
         self.assertIn(str(os.getpid()), server)
         with mock.patch.object(collector.os, 'getpid', return_value=-1):
