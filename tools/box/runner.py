@@ -1,6 +1,6 @@
 """Runs the tests: what needs no cloud first, then those on the box.
 
-    tests/unit         fast, no service, no root
+    tests/unit         fast, no service, no root; a process for each CPU
     tests/functional   several parts together, no service
     tests/box          on the one-machine cloud, which is brought up
     -m soak            the long ones, only by "box soak", which also feeds
@@ -33,8 +33,8 @@ def _fuzz() -> int:
 def run_tests(arguments, up, soak: bool) -> int:
     """Run the chosen tests; return the worst of pytest's exit codes.
 
-    The box's tests get a process of their own: Nova and Watcher, which the
-    unit tests import, both fill the one global configuration.
+    Each directory gets processes of its own: Nova and Watcher, which the unit
+    tests import, both fill the one global configuration.
     """
     arguments.hosts = arguments.fake_hosts = arguments.engines = None
     up(arguments)
@@ -43,7 +43,8 @@ def run_tests(arguments, up, soak: bool) -> int:
     elif soak:
         sessions = [['tests/functional', 'tests/box']]
     else:
-        sessions = [['tests/unit', 'tests/functional'], ['tests/box']]
+        sessions = [['-n', 'logical', '--dist', 'loadfile', 'tests/unit'],
+                    ['tests/functional'], ['tests/box']]
     codes = [_pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
                      netns=True) for chosen in sessions]
     if soak and not arguments.tests:
