@@ -27,15 +27,19 @@ def wait(one: Outcome) -> int:
     return one.lease.started - one.lease.submitted
 
 
+def turnaround(one: Outcome) -> int:
+    """Return how long it was from a lease's arrival to its end, in seconds."""
+    assert one.lease.ended is not None
+    return one.lease.ended - one.lease.submitted
+
+
 def slowdown(one: Outcome) -> float:
     """Return the bounded slowdown: how much longer than it runs it took.
 
     That is counted on machines of its own, without VMs (Haizea 6.1).
     """
-    assert one.lease.ended is not None
     bare = one.request.runs if one.request.bare is None else one.request.bare
-    return max(1.0, (one.lease.ended - one.lease.submitted)
-               / max(_SHORTEST, bare))
+    return max(1.0, turnaround(one) / max(_SHORTEST, bare))
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -53,13 +57,13 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
     found: dict[str, float] = {
         'all_best_effort_s': max((one.lease.ended or 0 for one in served),
                                  default=0)}
-    for name, value in (('wait_mean', wait),
-                        ('bounded_slowdown', slowdown)):
+    for mean, trimmed, value in (
+            ('wait_mean_s', 'wait_mean_trimmed_s', wait),
+            ('turnaround_mean_s', 'turnaround_mean_trimmed_s', turnaround),
+            ('bounded_slowdown_mean', 'bounded_slowdown_trimmed', slowdown)):
         values = [value(one) for one in served] or [0.0]
-        unit = '_s' if value is wait else ''
-        mean = f'{name}{unit}' if value is wait else f'{name}_mean'
         found[mean] = statistics.fmean(values)
-        found[f'{name}_trimmed{unit}'] = statistics.fmean(
+        found[trimmed] = statistics.fmean(
             values[round(TRIMMED * len(values)):])
     return found | {
         'reservations_accepted': len(reservations) - rejected,

@@ -32,8 +32,8 @@ CASES = {
         'vm-reuse-bw100')),
     'skewed': (annotations.SKEWED_IMAGES, ('vm-reuse', 'vm-reuse-bw100'))}
 SHOWN = ('all_best_effort_s', 'wait_mean_trimmed_s',
-         'bounded_slowdown_trimmed', 'reservations_rejected',
-         'reservations_late', 'suspends')
+         'turnaround_mean_trimmed_s', 'bounded_slowdown_trimmed',
+         'reservations_rejected', 'reservations_late', 'suspends')
 
 
 def images(context: Context) -> Values:
@@ -67,6 +67,7 @@ def _ratios(rows: Rows) -> Values:
             if profile != PREDEPLOYED:
                 add(found, {f'ratio_{figure}': row[figure] / usual[figure]
                             for figure in ('wait_mean_trimmed_s',
+                                           'turnaround_mean_trimmed_s',
                                            'all_best_effort_s')
                             if usual[figure]}, f'{workload}_{profile}')
     return found

@@ -2,6 +2,7 @@
 
 import collections
 import pathlib
+import statistics
 
 import numpy as np
 import pytest
@@ -56,9 +57,13 @@ def completion(requests, site=SITE, **settings):
 
 def test_the_oracle():
     """The month of Blue Horizon without reservations (Haizea 6.4)."""
-    found = lease_figures.figures(run(
-        swf.read(TRACES / '30days.swf', NEED), Settings(suspension=False)))
+    requests = swf.read(TRACES / '30days.swf', NEED)
+    found = lease_figures.figures(run(requests, Settings(suspension=False)))
     assert found['all_best_effort_s'] == 2_668_402
+    # Who is never suspended takes no longer than the wait and its run.
+    assert found['turnaround_mean_s'] == pytest.approx(
+        found['wait_mean_s'] + statistics.fmean(
+            one.runs for one in requests))
     assert found['wait_mean_s'] == pytest.approx(4488.50, abs=0.005)
     assert found['bounded_slowdown_mean'] == pytest.approx(19.613, abs=5e-4)
     assert found['wait_mean_trimmed_s'] == pytest.approx(4705.0, abs=0.05)
