@@ -239,7 +239,8 @@ class Promises:
         orders: dict[str, tuple[int, Callable[[Lease], float]]] = {
             'slack': (start, lambda one: (
                 ((one.terms.deadline or 0) - now) / one.terms.duration)),
-            'deadline': (now, lambda one: one.terms.deadline or 0)}
+            # Who is to begin in this very second has not begun either.
+            'deadline': (now - 1, lambda one: one.terms.deadline or 0)}
         return any(self._reordered(lease, *orders[one])
                    for one in self._settings.rearranging)
 

@@ -361,6 +361,16 @@ def test_orders_of_rearranging(orders, state):
     assert run.submit(lease('short', 1, 100, deadline=1150)).state is state
 
 
+def test_who_comes_in_the_same_second_goes_first_if_it_has_to():
+    """Who is to begin in that second has not begun."""
+    run = Run(1)
+    patient, urgent = (lease('d', 1, 2, deadline=3),
+                       lease('e', 1, 1, deadline=2))
+    run.submit(patient, urgent)
+    run.until(10)
+    assert (times(urgent), times(patient)) == ((0, 1), (1, 3))
+
+
 def test_what_cannot_be_rearranged_stays_as_it_was():
     run = Run(1, Settings(slack=1.0))
     run.submit(lease('r', 1, 100, start=0, preemptible=False))
