@@ -38,13 +38,12 @@ def run_tests(arguments, up, soak: bool) -> int:
     """
     arguments.hosts = arguments.fake_hosts = arguments.engines = None
     up(arguments)
+    sessions = [['tests/functional'], ['tests/box']]
     if arguments.tests:
         sessions = [arguments.tests]
-    elif soak:
-        sessions = [['tests/functional', 'tests/box']]
-    else:
-        sessions = [['-n', 'logical', '--dist', 'loadfile', 'tests/unit'],
-                    ['tests/functional'], ['tests/box']]
+    elif not soak:
+        sessions.insert(0, ['-n', 'logical', '--dist', 'loadfile',
+                            'tests/unit'])
     codes = [_pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
                      netns=True) for chosen in sessions]
     if soak and not arguments.tests:
