@@ -189,6 +189,15 @@ def test_options_that_are_set_are_set_in_each_profile(data, capsys):
                    if name.startswith('suspends'))
 
 
+def test_haizeas_durations_are_of_jobs_in_vms(data, capsys):
+    plain, slipped = (measured(simulate(
+        capsys, 'haizea-e1', data, '--quick', *arguments)) for arguments in (
+            (), ('--set', 'haizea_durations=true')))
+    differ = {name.rpartition('_')[2] for name, value in slipped.items()
+              if name.startswith('all_best') and value != plain[name]}
+    assert differ == {'vm-predeploy'}
+
+
 @pytest.mark.parametrize('name', (
     'haizea-e1', 'haizea-e2', 'haizea-e5', 'haizea-e6'))
 def test_traces_that_are_not_there(tmp_path, capsys, name):

@@ -66,8 +66,16 @@ def test_swf_that_is_not_there(tmp_path):
 def test_in_vms(tmp_path):
     path = tmp_path / 'jobs.swf'
     path.write_text(JOBS)
-    request = swf.read(path, NEED)[0].in_vms(0.05, 20)
-    assert (request.runs, request.terms.duration) == (67, 68060)
+    request = swf.read(path, NEED)[0]
+    slowed = request.in_vms(0.05, 20)
+    assert (slowed.runs, slowed.terms.duration) == (67, 68060)
+    # Haizea's own: what is slowed is what it asks for, from what it runs.
+    slipped = request.in_vms(0.05, 20, haizea=True)
+    assert (slipped.runs, slipped.terms.duration) == (64, 67)
+    assert slowed.bare == slipped.bare == request.runs
+    # Who is not slowed has nothing to slip in.
+    assert (request.in_vms(0.0, 20, haizea=True)
+            == request.in_vms(0.0, 20))
 
 
 def test_lines_of_text(tmp_path):
