@@ -15,6 +15,7 @@ import time
 import openstack
 import pytest
 
+import cgroups
 import control
 import demo
 import layout
@@ -192,7 +193,20 @@ class Leases:
 
 
 @pytest.fixture(scope='module')
-def room_for_leases(cloud, hosts, switch):
+def quick_control_plane(hosts):
+    """It has machines of its own, as it were.
+
+    No primary is measured here, and a server runs on its second if Nova does
+    not wait for the CPU that other servers boot with.
+    """
+    group = cgroups.path('cpu', 'control')
+    cgroups.share(group, cgroups.SHARES['clients'])
+    yield
+    cgroups.share(group, cgroups.SHARES['control'])
+
+
+@pytest.fixture(scope='module')
+def room_for_leases(cloud, hosts, switch, quick_control_plane):
     """Empty hosts that may be claimed twice, and an audit for leases."""
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)
