@@ -25,6 +25,8 @@ from secondary_scheduler.lease_engine.records import (
     Documents,
     Record,
     hosts_in,
+    reading,
+    servers_in,
 )
 from secondary_scheduler.lease_engine.values import RESOURCES, Sight
 from secondary_scheduler.leases import states
@@ -77,17 +79,24 @@ class Ledger:
     @staticmethod
     def servers_in(rows: Sequence[Row]) -> frozenset[str]:
         """Return the servers that documents name."""
-        return frozenset(
-            node[0] for _, text in rows if text is not None
-            for node in json.loads(text)['nodes'] if node[0])
+        found: set[str] = set()
+        for row, text in rows:
+            if text is not None:
+                with reading(row.uuid):
+                    found |= servers_in(text)
+        return frozenset(found)
 
     def restore(self, rows: Sequence[Row]) -> None:
         """Take all leases that have a document, and what was learned."""
         kept = [(row, text) for row, text in rows if text is not None]
-        self._make(sorted(set(self._sight.hosts).union(*(
-            hosts_in(text) for _, text in kept))))
+        hosts = set(self._sight.hosts)
         for row, text in kept:
-            record = self._documents.read(row, text)
+            with reading(row.uuid):
+                hosts |= hosts_in(text)
+        self._make(sorted(hosts))
+        for row, text in kept:
+            with reading(row.uuid):
+                record = self._documents.read(row, text)
             self.records[row.uuid] = record
             self._written[row.uuid] = text
             self._servers[row.uuid] = [one.uuid for one in row.servers]

@@ -7,6 +7,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+import contextlib
 import dataclasses
 import json
 import typing
@@ -153,6 +154,25 @@ def terms(row: models.Lease | models.Quote, flavors: Mapping[str, Amounts],
         max_rate=row.max_rate)
 
 
+class DocumentError(Exception):
+    """What is written of a lease cannot be read; says of which."""
+
+
+@contextlib.contextmanager
+def reading(lease: str) -> Iterator[None]:
+    """Name the lease, if what is written of it cannot be read.
+
+    :raises DocumentError: then.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as exc:
+        raise DocumentError(
+            f'What is written of lease {lease} cannot be read: {exc!r}. '
+            'All leases wait. If another version has written it, run that '
+            'one again.') from exc
+
+
 class Documents:
     """Writes records as JSON, and reads them.
 
@@ -229,6 +249,11 @@ class Documents:
             **{name: said[name] for name in _TIMES}, vms=vms, slot=slot,
             operations=tuple(self._operate(slot.hosts, *times)
                              for times in said['operations']))
+
+
+def servers_in(text: str) -> set[str]:
+    """Return the servers that a document names."""
+    return {node[0] for node in json.loads(text)['nodes'] if node[0]}
 
 
 def hosts_in(text: str) -> set[str]:

@@ -1,12 +1,13 @@
 """Leases on a cloud in memory, with an engine that looks every two seconds."""
 
 import dataclasses
+import json
 import os
 import unittest
 from unittest import mock
 
 from secondary_scheduler.lease_api.db import schedules
-from secondary_scheduler.lease_engine import ledger
+from secondary_scheduler.lease_engine import ledger, records
 from secondary_scheduler.lease_engine.values import RUNNING, Kind, Postponed
 from secondary_scheduler.leases.pricing import Adaptive
 from tests.unit.lease_api.services import NOW
@@ -388,6 +389,28 @@ class PricingTest(unittest.TestCase):
             with self.assertRaises(Postponed):
                 other.run()
         self.assertEqual(0.5, self.rate())
+
+
+class DocumentsTest(unittest.TestCase):
+
+    def test_the_lease_is_named_whose_document_cannot_be_read(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=60)
+        world.step()
+        passes, [(row, text)] = schedules.read(world.service.database)
+        known = json.loads(text)
+        for garbage in (text[:-1], '[1]', *(
+                json.dumps({name: value for name, value in known.items()
+                            if name != missing}) for missing in known)):
+            with self.subTest(garbage), mock.patch.object(
+                    schedules, 'read',
+                    return_value=(passes, [(row, garbage)])):
+                world.restart()
+                with self.assertRaisesRegex(
+                        records.DocumentError, f'{lease} cannot be read'):
+                    world.engine.run()
+        world.restart()
+        world.step()    # nothing has been lost
 
 
 class OthersTest(unittest.TestCase):
