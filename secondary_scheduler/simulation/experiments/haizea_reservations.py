@@ -118,13 +118,18 @@ def _long_to_short(outcomes: Sequence[Outcome]) -> float:
 def _ratios(rows: Rows) -> Values:
     """Return how many times as large means are without suspension."""
     found: Values = {}
+    of_files: dict[str, list[float]] = {}
     for (_seed, name), of_workload in rows.items():
         without, saved = (of_workload[one] for one in PROFILES[:2])
-        add(found, {f'ratio_{figure}': without[figure] / saved[figure]
-                    for figure in ('wait_mean_trimmed_s',
-                                   'bounded_slowdown_trimmed')
-                    if saved[figure]}, name)
-    return found
+        ratios = {f'ratio_{figure}': without[figure] / saved[figure]
+                  for figure in ('wait_mean_trimmed_s',
+                                 'bounded_slowdown_trimmed')
+                  if saved[figure]}
+        add(found, ratios, name)
+        if not name.startswith('drawn_'):
+            add(of_files, ratios, 'median')
+    return found | {name: [statistics.median(some)]
+                    for name, some in of_files.items()}
 
 
 def _headlines(baseline: float, files: Sequence[Mapping[str, Row]]) -> Values:

@@ -67,6 +67,9 @@ def test_reservations(data, capsys):
         100 * (without / found['baseline_s'] - 1))
     assert found['largest_excess_pct_novm-nosr'] > found[
         'largest_excess_pct_novm-sr']
+    ratios = [found[f'ratio_wait_mean_trimmed_s_{one}']
+              for one in haizea_reservations.TABLE]
+    assert found['ratio_wait_mean_trimmed_s_median'] == sorted(ratios)[1]
     figure = document['figures'][f'excess_pct_{name}_novm-nosr']
     assert (figure['published'], figure['oracle']) == (5.15, 2.77)
     with table.open() as opened:
