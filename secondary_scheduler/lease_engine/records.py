@@ -166,7 +166,7 @@ def reading(lease: str) -> Iterator[None]:
     """
     try:
         yield
-    except (LookupError, TypeError, ValueError) as exc:
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise DocumentError(
             f'What is written of lease {lease} cannot be read: {exc!r}. '
             'All leases wait. If another version has written it, run that '

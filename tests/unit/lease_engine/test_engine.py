@@ -399,9 +399,12 @@ class DocumentsTest(unittest.TestCase):
         world.step()
         passes, [(row, text)] = schedules.read(world.service.database)
         known = json.loads(text)
-        for garbage in (text[:-1], '[1]', *(
-                json.dumps({name: value for name, value in known.items()
-                            if name != missing}) for missing in known)):
+        without = [{name: value for name, value in known.items()
+                    if name != missing} for missing in known]
+        of_another_kind = [known | {name: 7} for name in
+                           ('terms', 'stay', 'home', 'nodes', 'state')]
+        for garbage in (text[:-1], '[1]', *map(
+                json.dumps, without + of_another_kind)):
             with self.subTest(garbage), mock.patch.object(
                     schedules, 'read',
                     return_value=(passes, [(row, garbage)])):
@@ -410,7 +413,8 @@ class DocumentsTest(unittest.TestCase):
                         records.DocumentError, f'{lease} cannot be read'):
                     world.engine.run()
         world.restart()
-        world.step()    # nothing has been lost
+        world.until(90)
+        self.assertEqual('done', world.state(lease))    # nothing was lost
 
 
 class OthersTest(unittest.TestCase):
