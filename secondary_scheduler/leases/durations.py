@@ -87,8 +87,8 @@ class Durations:
         busy = sum((out + into) * size for out, into, size in moving)
         return math.ceil(float(np.max(busy)) / self.migration_rate)
 
-    def nearest(self, memory: Sequence[int]) -> int:
-        """Return the least that a migration takes."""
+    def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
+        """Return the least that it takes to move a VM from where all are."""
         if not self.migration_rate:
             return 0
         return math.ceil(max(memory) / self.migration_rate)

@@ -205,7 +205,8 @@ class Planner:
             return tuple(np.unique(images.ready(work)).tolist())
         if work.home is None:
             return (now,)
-        nearest = self._settings.durations.nearest(self._moving(work.terms))
+        nearest = self._settings.durations.nearest(
+            work.home, self._moving(work.terms))
         return (now, now + nearest) if nearest else (now,)
 
     def delays(self, work: Work) -> tuple[int, ...]:

@@ -11,7 +11,9 @@ from oslo_config import cfg
 
 from secondary_scheduler.conf import leases
 from secondary_scheduler.leases import drivers, settings
+from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.planner import Settings
+from secondary_scheduler.leases.types import Ints
 from secondary_scheduler.simulation.workloads.requests import Request
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -25,12 +27,32 @@ _OPTS = [
                      'for runtime_overhead more than it runs, instead of '
                      'more than its owner asked for, and is not slowed. So '
                      'it is known rather well when it will end. The figures '
-                     'of the thesis for VMs come out with it.')]
+                     'of the thesis for VMs come out with it.'),
+    cfg.BoolOpt('haizea_migrations', default=False,
+                help='Resume leases as late as Haizea, which reckons that '
+                     'the memory and the image of each VM of a lease move, '
+                     'one after the other, also where the lease stays on its '
+                     'hosts. The waits of the thesis come out with it.')]
 _GROUPS = {leases.GROUP.name: leases.OPTS, 'lease_simulation': _OPTS}
 
 
 class ProfileError(ValueError):
     """There is no such profile, or it is not right."""
+
+
+class _InTurn(Durations):
+    """Migrations as Haizea estimates them."""
+
+    def migration(self, before: Sequence[Ints], after: Sequence[Ints],
+                  memory: Sequence[int]) -> int | None:
+        """Return how long all memory would take; None if it cannot move."""
+        found = super().migration(before, after, memory)
+        return None if found is None else self.nearest(before, memory)
+
+    def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
+        """Return how long all memory would take, one VM after the other."""
+        return sum(int(old.sum()) * super(_InTurn, self).nearest(
+            (old,), (size,)) for old, size in zip(before, memory, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +99,9 @@ def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> Profile:
     except (cfg.Error, ValueError, drivers.DriverError) as exc:
         raise ProfileError(f'{path}: {exc}') from exc
     simulation = conf.lease_simulation
+    if simulation.haizea_migrations:
+        found = dataclasses.replace(found, durations=_InTurn(
+            **dataclasses.asdict(found.durations)))
     return Profile(path.stem, found, simulation.runtime_overhead / 100,
                    simulation.boot_overhead, simulation.haizea_durations)
 

@@ -8,7 +8,7 @@ import pytest
 from secondary_scheduler.cmd import manage
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.pricing import Constant
-from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.simulation import lease_figures, lease_profiles
 from secondary_scheduler.simulation.experiments import (
     haizea_prices,
     haizea_reservations,
@@ -199,6 +199,22 @@ def test_haizeas_durations_are_of_jobs_in_vms(data, capsys):
     differ = {name.rpartition('_')[2] for name, value in slipped.items()
               if name.startswith('all_best') and value != plain[name]}
     assert differ == {'vm-predeploy'}
+
+
+def test_haizeas_migrations_take_all_vms_in_turn():
+    """A lease makes way for one of 50 s, which is over after five."""
+    def ended(*changes):
+        profile = lease_profiles.read('novm-sr', changes)
+        one, _ = LeaseSimulation(site(2), profile.settings, [
+            Request('a', 0, terms(2, 1000), 1000),
+            Request('b', 0, terms(2, 50, start=500, preemptible=False), 5)
+        ]).run()
+        assert one.lease.suspends == 1
+        return one.lease.ended
+
+    assert ended() == 1000 + 2 * 21 + 5
+    # 1 GB of each of two VMs at 100 MB/s, though neither moves.
+    assert ended(('haizea_migrations', 'true')) == ended() + 2 * 11
 
 
 @pytest.mark.parametrize('name', (
