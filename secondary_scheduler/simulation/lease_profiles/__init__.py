@@ -51,8 +51,9 @@ class _InTurn(Durations):
 
     def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
         """Return how long all memory would take, one VM after the other."""
-        return sum(int(old.sum()) * super(_InTurn, self).nearest(
-            (old,), (size,)) for old, size in zip(before, memory, strict=True))
+        return super().nearest(before, [sum(
+            int(old.sum()) * size
+            for old, size in zip(before, memory, strict=True))])
 
 
 @dataclasses.dataclass(frozen=True)
