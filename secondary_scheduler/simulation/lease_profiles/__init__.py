@@ -41,7 +41,10 @@ class ProfileError(ValueError):
 
 
 class _InTurn(Durations):
-    """Migrations as Haizea estimates them."""
+    """Migrations as Haizea estimates them.
+
+    See ``estimate_migration_time`` of its schedulers, in the branch 1.1.
+    """
 
     def migration(self, before: Sequence[Ints], after: Sequence[Ints],
                   memory: Sequence[int]) -> int | None:
