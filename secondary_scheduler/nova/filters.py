@@ -158,9 +158,11 @@ class _Admission:
         if not policy.applies_to(host_state.host, hosts):
             return False
         if policy.text not in self._full:
-            running = self._book.running(
-                hosts.get(policy.scope_name, [host_state.host]))
+            together = hosts.get(policy.scope_name, [host_state.host])
+            running = self._book.running(together)
             # One that moves among these hosts is no more than there are.
-            self._full[policy.text] = (self._spec.instance_uuid not in running
-                                       and policy.threshold <= len(running))
+            self._full[policy.text] = (
+                self._spec.instance_uuid not in running
+                and (policy.threshold <= len(running)
+                     or not self._book.knows(together)))
         return self._full[policy.text]

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable
 import dataclasses
+import math
 import threading
 import time
 import typing
@@ -69,6 +70,8 @@ class HostBook:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry[HostReport]] = {}
+        # When the first report came.
+        self._began = math.inf
         self.counters: collections.Counter[str] = collections.Counter()
 
     @property
@@ -89,6 +92,7 @@ class HostBook:
                 # A new name is the only thing that makes the book grow.
                 self._purge(now)
             self._entries[report.host] = _Entry(report, now)
+            self._began = min(self._began, now)
             return True
 
     def get(self, host: str) -> HostReport | None:
@@ -107,6 +111,15 @@ class HostBook:
             return {host: entry.report
                     for host, entry in self._entries.items()
                     if entry.fresh(now, self.stale_after)}
+
+    def knows(self, hosts: Iterable[str]) -> bool:
+        """Tell whether each of some hosts that has an agent has reported.
+
+        A process that has just begun to listen has not heard all of them.
+        """
+        with self._lock:
+            return (self._clock() > self._began + self.stale_after
+                    or all(host in self._entries for host in hosts))
 
     def running(self, hosts: Iterable[str]) -> set[str]:
         """Return the secondaries (UUIDs) that run on some hosts together.

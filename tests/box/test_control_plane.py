@@ -88,6 +88,7 @@ def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
         # There is room on the hosts; what is suspended stays so all the same.
         time.sleep(FIRM_S)
         assert down() == suspended
+        assert not boots.boots_a_secondary(cloud, owner)
     # The lowest lease, as a whole.
     assert {members[uuid] for uuid in suspended} == {'test-pair-1',
                                                      'test-pair-2'}

@@ -98,6 +98,16 @@ class AdmissionTest(FilterCase):
         self.assertTrue(self.filter.host_passes(
             self.host, fakes.spec(fakes.flavor())))
 
+    def test_together_with_a_host_that_has_not_been_heard_yet(self):
+        fakes.configure(self, policy=[
+            fakes.POLICY, 'slots <= 3 in aggregate:rack'])
+        self.host.aggregates = [objects.Aggregate(
+            name='rack', hosts=['node1', 'node2'])]
+        self.accept()
+        self.assertFalse(self.passes())
+        self.accept(host='node2')
+        self.assertTrue(self.passes())
+
     def test_policies_are_read_when_asked_not_kept(self):
         self.accept()
         self.assertTrue(self.passes())

@@ -74,6 +74,25 @@ class BookTest(unittest.TestCase):
         self.now = 1301.0
         self.assertEqual(set(), self.book.running(names))
 
+    def test_who_has_an_agent_has_reported_after_a_while(self):
+        self.assertTrue(self.book.knows([]))
+        self.assertFalse(self.book.knows(['node1']))
+        self.now = 2000.0   # nothing has been heard at all
+        self.assertFalse(self.book.knows(['node1']))
+        self.book.accept(report(time=2000.0))
+        self.assertTrue(self.book.knows(['node1']))
+        self.assertFalse(self.book.knows(['node1', 'node2']))
+        self.book.accept(report(time=2015.0, seq=2))
+        self.now = 2015.0
+        self.assertFalse(self.book.knows(['node1', 'node2']))
+        self.now = 2015.1
+        self.assertTrue(self.book.knows(['node1', 'node2']))
+        self.now = 1000.0   # the clock has been set back
+        self.assertFalse(self.book.knows(['node1', 'node2']))
+        self.book.accept(report(time=1000.0, host='node3'))
+        self.now = 1015.1
+        self.assertTrue(self.book.knows(['node1', 'node2']))
+
     def test_a_clock_that_is_ahead_does_not_prolong_a_report(self):
         self.book.accept(report(time=1004))
         self.now = 1016.0

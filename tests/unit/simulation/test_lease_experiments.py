@@ -115,8 +115,12 @@ def test_images(data, capsys):
     def wait(case):
         return found[f'wait_mean_trimmed_s_{name}_{case}']
 
-    # 60 jobs with forty images of 5 min each, or of half a minute.
-    assert wait('uniform_vm-mult-bw100') > wait('uniform_vm-mult') > 0
+    def turnaround(case):
+        return found[f'turnaround_mean_trimmed_s_{name}_uniform_{case}']
+
+    # 60 jobs with forty images of seven minutes each, or of 41 s.
+    assert (turnaround('vm-mult-bw100') > turnaround('vm-mult')
+            > turnaround('vm-predeploy') > 0)
     assert wait('uniform_vm-reuse-bw100') < wait('uniform_vm-mult-bw100')
     assert wait('skewed_vm-reuse-bw100') < wait('uniform_vm-reuse-bw100')
     assert found[f'ratio_wait_mean_trimmed_s_{name}_uniform_vm-mult'] == (
