@@ -160,9 +160,11 @@ class _Admission:
         if policy.text not in self._full:
             together = hosts.get(policy.scope_name, [host_state.host])
             running = self._book.running(together)
-            # One that moves among these hosts is no more than there are.
+            # One that moves among these hosts is no more than there are, and
+            # helps a primary: it need not wait until all have been heard.
             self._full[policy.text] = (
                 self._spec.instance_uuid not in running
                 and (policy.threshold <= len(running)
-                     or not self._book.knows(together)))
+                     or not (request.moves(self._spec)
+                             or self._book.knows(together))))
         return self._full[policy.text]

@@ -105,6 +105,11 @@ class AdmissionTest(FilterCase):
             name='rack', hosts=['node1', 'node2'])]
         self.accept()
         self.assertFalse(self.passes())
+        # Neither primaries wait, nor who moves to help one.
+        self.assertTrue(self.passes(fakes.spec(fakes.flavor())))
+        self.assertTrue(self.passes(fakes.spec(
+            fakes.secondary_flavor(),
+            requested_destination=objects.Destination(host='node1'))))
         self.accept(host='node2')
         self.assertTrue(self.passes())
 
