@@ -6,6 +6,7 @@ import os
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
+import pytest
 
 from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.images import Preparation
@@ -116,12 +117,26 @@ class Watched(LeaseSimulation):
 
 
 HOLDS = (State.ACTIVE, State.SUSPENDING, State.RESUMING)
-EXAMPLES = int(os.environ.get('LEASE_MIXES', '300'))
+MIXES = int(os.environ.get('LEASE_MIXES', '300'))
+#: Hypothesis remembers what it has drawn: 100,000 at once take it eight times
+#: as long as ten times 10,000, and a gigabyte.
+AT_ONCE = 10_000
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+def mixes(number):
+    """Draw so many examples for a test, in parts; it is told which."""
+    parts = -(-number // AT_ONCE)
+
+    def decorate(test):
+        return pytest.mark.parametrize('part', range(parts))(
+            hypothesis.settings(max_examples=-(-number // parts),
+                                deadline=None)(test))
+    return decorate
+
+
+@mixes(MIXES)
 @hypothesis.given(sites(), settings, workloads)
-def test_every_promise_is_kept(site, chosen, asked):
+def test_every_promise_is_kept(part, site, chosen, asked):
     simulation = Watched(site, chosen, asked)
     outcomes = simulation.run()
     for one in outcomes:
@@ -187,9 +202,9 @@ def test_what_fits_an_empty_site_is_accepted(site, request):
     assert rejected == (fits[0].lease.state is State.REJECTED)
 
 
-@hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
+@mixes(MIXES // 3)
 @hypothesis.given(sites(), settings, workloads, st.sets(st.integers(0, 11)))
-def test_what_was_only_tried_leaves_no_trace(site, chosen, asked, tried):
+def test_what_was_only_tried_leaves_no_trace(part, site, chosen, asked, tried):
     """A price that is refused is as a lease that no site could hold."""
     chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
 
@@ -210,9 +225,10 @@ def outcomes(site, chosen, asked):
             for one in LeaseSimulation(site, chosen, asked).run()]
 
 
-@hypothesis.settings(max_examples=EXAMPLES // 3, deadline=None)
+@mixes(MIXES // 3)
 @hypothesis.given(sites(), settings, workloads)
-def test_two_cpus_of_which_all_take_the_same_are_as_one(site, chosen, asked):
+def test_two_cpus_of_which_all_take_the_same_are_as_one(part, site, chosen,
+                                                        asked):
     one = Site(site.resources, site.capacity * (2, 1))
     two = dataclasses.replace(one, instances={
         0: np.repeat(site.capacity[:, :1], 2, axis=1)})
@@ -259,10 +275,10 @@ class Promised(LeaseSimulation):
             assert lease.started <= self.times.get(lease, lease.started)
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@mixes(MIXES)
 @hypothesis.given(st.sampled_from((2, None)), st.tuples(
     *(patient(str(index)) for index in range(10))))
-def test_no_promise_to_who_waits_is_put_off(reservations, asked):
+def test_no_promise_to_who_waits_is_put_off(part, reservations, asked):
     Promised(Site(('CPU', 'Memory'), np.ones((4, 2), dtype=int)),
              Settings(reservations=reservations, suspension=False), asked
              ).run()
@@ -321,11 +337,12 @@ class Compared(LeaseSimulation):
             assert lease.state is not State.REJECTED
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+@mixes(MIXES)
 @hypothesis.given(st.integers(1, 4), st.integers(2, 10).flatmap(
     lambda number: st.tuples(*(urgent(str(index))
                                for index in range(number)))))
-def test_no_deadline_is_refused_that_the_common_order_meets(hosts, asked):
+def test_no_deadline_is_refused_that_the_common_order_meets(part, hosts,
+                                                            asked):
     asked = [one for one in asked if one.terms.numbers[0] <= hosts]
     Compared(Site(('CPU', 'Memory'), np.ones((hosts, 2), dtype=int)),
              Settings(), asked).run()
