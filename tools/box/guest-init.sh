@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # Init of the box's guest: does the work named on the kernel command line
-# (work=cpu|idle|touch|dirty:MB|disk|net:ADDRESS) and prints on the console how
-# many units it has finished since its boot, so that work lost by a restart can
-# be seen outside.
+# (work=cpu|idle|touch|noise|dirty:MB|disk|net:ADDRESS) and prints on the
+# console how many units it has finished since its boot, so that work lost by a
+# restart can be seen outside.
 /bin/busybox mkdir -p /proc /sys /dev /bin /tmp
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -22,16 +22,16 @@ echo 'PWRF' > /etc/acpid.conf
 acpid -d -l /dev/null 2>/dev/null &
 echo "BOOT $boot work=$work"
 mount -t tmpfs tmpfs /tmp
-case $work in
-dirty:*)
-    # A MiB of noise again and again: shifted by a page, each page is new.
+noise() {   # a MiB again and again, so many to a file
     dd if=/dev/urandom of=/tmp/noise bs=1M count=1 2>/dev/null
     i=0
-    while [ $i -lt "${work#dirty:}" ]; do
+    while [ $i -lt "$1" ]; do
         cat /tmp/noise
         i=$((i + 1))
-    done > /tmp/dirty
-    ;;
+    done > "$2"
+}
+case $work in
+dirty:*) noise "${work#dirty:}" /tmp/dirty ;;   # shifted by a page, all is new
 esac
 case $work in
 disk | net:*)
@@ -65,17 +65,26 @@ net:*)  # sends to port 9 of an address in its /24 as fast as it may
     ;;
 esac
 units=0
-if [ "$work" = touch ]; then
-    # All of its memory but what it needs to go on, and then nothing.
+case $work in
+touch | noise)
+    # All of its memory but what it needs to go on, and then nothing. Pages of
+    # zeroes are not copied when it is saved.
     mount -o remount,size=100% /tmp
     free=$(sed -n 's/MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+    free=$((free - 12288))
     echo "TOUCHING $boot"
-    dd if=/dev/zero of=/tmp/all bs=64k count=$(((free - 12288) / 64)) 2>/dev/null
+    case $work in
+    touch) dd if=/dev/zero of=/tmp/all bs=64k count=$((free / 64)) 2>/dev/null ;;
+    noise) noise $((free / 1024)) /tmp/all ;;
+    esac
     echo "TOUCHED $boot"
-fi
-if [ "$work" = idle ] || [ "$work" = touch ]; then
+    ;;
+esac
+case $work in
+idle | touch | noise)
     while :; do echo "UNITS $boot 0 $boot 0"; sleep 1; done
-fi
+    ;;
+esac
 # One unit: a fixed amount of arithmetic in the shell itself (no fork).
 while :; do
     i=0

@@ -28,7 +28,7 @@ SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('glance', 'image', 9292, ''), ('neutron', 'network', 9696, ''),
             ('watcher', 'infra-optim', 9322, ''),
             (LEASES, 'secondary-lease', 8791, ''))
-WORKS = ('cpu', 'idle', 'touch', 'dirty:24')
+WORKS = ('cpu', 'idle', 'touch', 'noise', 'dirty:24')
 MEMORY_MB = 128
 DISK_GB = 1
 
