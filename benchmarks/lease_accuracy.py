@@ -99,10 +99,10 @@ def quiet(share: float, hosts: Sequence[str]) -> Iterator[None]:
                 layout.ETC / 'secondary_scheduler/policies.conf',
                 layout.ETC / f'hosts/{host}/agent.conf', *more))
 
-    stop(ENGINE)
-    start_agents(mine)
-    time.sleep(AGENT_S)
     try:
+        stop(ENGINE)
+        start_agents(mine)
+        time.sleep(AGENT_S)
         yield
     finally:
         start_agents()
