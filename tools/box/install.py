@@ -18,7 +18,7 @@ PACKAGES = [
     'qemu-system-x86', 'qemu-utils', 'libvirt-daemon-system',
     'libvirt-daemon', 'libvirt-daemon-driver-qemu', 'libvirt-clients',
     'libvirt-dev', 'pkg-config', 'gcc', 'python3-dev', 'python3-venv',
-    'busybox-static', 'cpio', 'iproute2', 'util-linux', 'git',
+    'busybox-static', 'cpio', 'iproute2', 'util-linux', 'git', 'bindfs',
     'openssh-server', 'openssh-client']
 
 CONSTRAINTS = layout.HERE / 'constraints.txt'
