@@ -18,10 +18,10 @@ varies by as much.  Here saved memory is on disks of a known rate (``--disk``,
 kept by bindfs), as in the model, and is most of what takes time.
 
 A host of the box is a third of a CPU.  The default of the agents'
-``operation_share``, 15 %, leaves emulators a twentieth of one there, too little
-to read as fast as such a disk.  On hosts of many CPUs it limits nothing, and so
-it is 100 % here.  To an engine the box would be overloaded then: it is stopped
-meanwhile.
+``operation_share``, 15 %, leaves emulators a twentieth of one there, too
+little to read as fast as such a disk.  On hosts of many CPUs it limits
+nothing, and so it is 100 % here.  To an engine the box would be overloaded
+then: it is stopped meanwhile.
 
 Run it on a box that is up:
 
@@ -36,6 +36,7 @@ import itertools
 import json
 import pathlib
 import statistics
+import sys
 import time
 import typing
 
@@ -243,12 +244,13 @@ def accuracy(one: Observed, command: float, rate: float, hosts: int
             one.whole / model.transfer([vms], memory, rate))
 
 
-def table(seen: Sequence[Observed], hosts: int) -> tuple[str, list[dict]]:
-    """Return accuracies as text and as values."""
+def table(seen: Sequence[Observed], hosts: int
+          ) -> tuple[str, list[dict], bool]:
+    """Return accuracies as text and as values, and whether all are good."""
     lines = [f"{'kind':8} {'kept':7}{'guests':>7}{'MB':>5}{'count':>7}"
              f"{'seconds':>9}{'command s':>11}{'MB/s':>7}{'median':>8}"
              f"{'accurate':>10}{'lease':>7}"]
-    values = []
+    values, ratios = [], []
     low, high = ACCURATE
     for kind, where in itertools.product(KINDS, ('local', 'shared')):
         mine = [one for one in seen if (one.kind, one.where) == (kind, where)]
@@ -260,7 +262,8 @@ def table(seen: Sequence[Observed], hosts: int) -> tuple[str, list[dict]]:
             cells.setdefault((one.crowd, one.memory_mb), []).append(one)
         for (crowd, memory), some in cells.items():
             found = [accuracy(one, command, rate, hosts) for one in some]
-            each = [ratio for ratios, _ in found for ratio in ratios]
+            each = [ratio for single, _ in found for ratio in single]
+            ratios += each
             value = {
                 'kind': kind, 'kept': where, 'guests': crowd, 'mb': memory,
                 'count': len(each), 'seconds': statistics.median(
@@ -276,16 +279,17 @@ def table(seen: Sequence[Observed], hosts: int) -> tuple[str, list[dict]]:
                 f"{value['seconds']:9.2f}{command:11.2f}{rate:7.0f}"
                 f"{value['median']:8.2f}{value['accurate']:10.0%}"
                 f"{value['lease']:7.2f}")
-    counts = [value['count'] for value in values]
-    accurate = sum(round(value['count'] * value['accurate'])
-                   for value in values)
-    lines.append(f'{accurate} of {sum(counts)} operations took {low:g} to '
-                 f'{high:g} times what was predicted.')
-    return '\n'.join(lines), values
+    accurate = sum(low <= ratio <= high for ratio in ratios)
+    if ratios:
+        lines.append(
+            f'{accurate} of {len(ratios)} operations took {low:g} to {high:g} '
+            f'times what was predicted, all of them {min(ratios):.2f} to '
+            f'{max(ratios):.2f}.')
+    return '\n'.join(lines), values, 0 < len(ratios) == accurate
 
 
 def main() -> None:
-    """Measure, print a table and JSON."""
+    """Measure, print a table and JSON; end with 1 if one was told badly."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -323,10 +327,11 @@ def main() -> None:
                             seen.append(one)
                             say(f'{where}, {crowd} guests of {memory} MB on '
                                 f'each host: {one.kind} {one.whole:.1f} s')
-    text, values = table(seen, len(hosts))
+    text, values, good = table(seen, len(hosts))
     print(text)
     print(json.dumps({'accuracy': values, 'observed': [
         one._asdict() for one in seen]}))
+    sys.exit(not good)
 
 
 if __name__ == '__main__':
