@@ -336,6 +336,20 @@ others, primaries for instance, from booting from the same image on the same
 host meanwhile, both of which then write one file (see the documentation of
 leases).
 """),
+    cfg.IntOpt(
+        'give_up_after',
+        default=1800,
+        min=10,
+        help="""
+Seconds for which operations on the servers of a lease (boot, suspend, resume)
+may fail before the lease ends as failed. Until then they are tried again with
+growing pauses, of five minutes at most. A reason that does not go away ends a
+lease at once: an image that does not exist, a full quota, a withdrawn trust.
+The servers of a lease that has failed are deleted, so the time has to exceed
+any outage of Nova, Neutron, Glance or Keystone that leases are to outlive. For
+as long, a lease that is interrupted without its owner's doing stays on its
+hosts to make up for it.
+"""),
     cfg.FloatOpt(
         'capacity_window',
         default=3600.0,

@@ -12,6 +12,7 @@ from oslo_utils import uuidutils
 from secondary_scheduler.lease_api.db.models import Nodes
 from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_engine.records import Node, Record
+from secondary_scheduler.lease_engine.served import Served
 from secondary_scheduler.lease_engine.values import (
     RUNNING,
     SAVED,
@@ -49,7 +50,7 @@ def record(server: Server, now: int) -> Record:
                                     user=server.project), now)
     return Record(asked.lease(now), lease, 0,
                   [Node(server.uuid, server.host, ran=True, lived=True)],
-                  made=asked)
+                  made=asked, served=Served(since=now, until=now))
 
 
 def has_left(record: Record, server: Server, sight: Sight, soon: float

@@ -97,10 +97,17 @@ def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
     stay = record.lease.stay
     until = (float(stay.down) if wanted.goal is Goal.RUN and stay is not None
              else wanted.at + PATIENCE_S)
+    due = missing(record, sight, wanted.goal)
+    record.ordered = {key: said for key, said in record.ordered.items()
+                      if due.get(key[0]) is key[1]}
+    # All at the same time: a lease of many servers is not tried more often.
+    retry = {kind: max(_next_attempt(record, sight, number, kind)
+                       for number, one in due.items() if one is kind)
+             for kind in set(due.values())}
     for set_, number in record.sets():
         node, place = record.nodes[number], (record.uuid, number)
         server = sight.servers.get(node.server or '')
-        kind = _missing(wanted.goal, node, server)
+        kind = due.get(number)
         if kind is None or place in sight.pending or (
                 server is not None and server.busy
                 and kind is not Kind.DELETE):
@@ -108,9 +115,11 @@ def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
         if record.adopted and kind is Kind.DELETE and (
                 record.lease.state is not State.CANCELLED):
             continue    # nobody but its owner ends it
-        at = max(wanted.at, retry_at(sight.failures.get((place, kind))))
+        at = max(wanted.at, retry[kind])
         if at > now + lead:
             continue
+        record.ordered[number, kind] = (
+            1 + record.ordered.get((number, kind), (0, 0.0))[0], at)
         yield Order(
             kind, place, record.row.project_id,
             places[number] if kind is Kind.BOOT else node.host, at,
@@ -141,6 +150,14 @@ def notices(record: Record, sight: Sight, now: float, lead: float,
                         now, float(stay.down), server.uuid, text=text)
 
 
+def missing(record: Record, sight: Sight, goal: Goal) -> dict[int, Kind]:
+    """Return the operations that lead to a goal, by number of the node."""
+    found = {number: _missing(goal, node, sight.servers.get(node.server or ''))
+             for number, node in enumerate(record.nodes)}
+    return {number: kind for number, kind in found.items()
+            if kind is not None}
+
+
 def _missing(goal: Goal, node: Node, server: Server | None) -> Kind | None:
     """Return what has to be done to a server, if anything.
 
@@ -164,9 +181,21 @@ def _missing(goal: Goal, node: Node, server: Server | None) -> Kind | None:
     return None
 
 
+def _next_attempt(record: Record, sight: Sight, number: int, kind: Kind
+                  ) -> float:
+    """Return from when on an operation that is due may be ordered.
+
+    One that was ordered before is still due, whatever its outcome was said to
+    be: so it counts as one that has failed.
+    """
+    count, last = record.ordered.get((number, kind), (0, 0.0))
+    return max(retry_at(sight.failures.get(((record.uuid, number), kind))),
+               retry_at(Failure(count, last) if count else None))
+
+
 def retry_at(failure: Failure | None) -> float:
     """Return from when on what has failed may be tried again."""
     if failure is None:
         return 0.0
-    pause: float = FIRST_RETRY_S * 2 ** (failure.count - 1)
+    pause: float = FIRST_RETRY_S * 2 ** min(failure.count - 1, 16)
     return failure.last + min(LONGEST_RETRY_S, pause)

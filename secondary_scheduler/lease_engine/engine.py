@@ -5,9 +5,10 @@ wrong, the engine forgets all that it knows and begins anew from the database;
 so it does as it starts, and one that takes over from another.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 
+from oslo_db import exception as db_exception
 from oslo_log import log as logging
 
 from secondary_scheduler.lease_api.db import models, schedules
@@ -20,6 +21,7 @@ from secondary_scheduler.lease_engine import (
     caching,
     capacity,
     dues,
+    failures,
     holding,
     quoting,
     seen,
@@ -34,9 +36,7 @@ from secondary_scheduler.lease_engine.records import (
     terms,
 )
 from secondary_scheduler.lease_engine.values import (
-    UNTRUSTED,
     Cloud,
-    Failure,
     Kind,
     Order,
     Postponed,
@@ -55,9 +55,11 @@ LOG = logging.getLogger(__name__)
 _NEW_FLAVOR_S = 90.0
 #: What takes room on a host.
 _COMING = (Kind.BOOT, Kind.RESUME)
-#: Attempts to boot on a host after which others are tried, and for how many
-#: seconds nobody else is sent to that host.
-_ATTEMPTS, _SHUNNED_S = 2, 120.0
+#: Seconds by which a lease may be short of its running time before it is
+#: planned anew.
+_LATE_S = 1.0
+#: Seconds after which a heartbeat is written again.
+_HEARTBEAT_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Options:
     long before their time operations are ordered, ``notice`` how long before
     a preemption its servers are told.  ``window`` and ``risk`` are those of
     ``capacity.Lendable``.  A host fetches an image in ``fetch_s``; 0: it is
-    not asked to before servers boot.
+    not asked to before servers boot.  A lease whose operations fail for
+    ``give_up`` has failed.
     """
 
     settings: Settings
@@ -78,6 +81,7 @@ class Options:
     window: float = 3600.0
     risk: float = 0.5
     fetch_s: int = 0
+    give_up: float = 1800.0
 
 
 class Engine:
@@ -92,9 +96,10 @@ class Engine:
         self._options = options
         self._clock = clock
         self._lendable = capacity.Lendable(options.window, options.risk)
-        self._shunned: dict[str, float] = {}
+        self._recovery = failures.Recovery(options.lead, options.give_up)
         self._waiting: list[models.Lease] = []
         self._ledger: Ledger | None = None
+        self._trouble, self._beaten = '', 0.0
         #: What is held for servers of leases, as of the last pass.
         self.holds: dict[str, Hold] = {}
 
@@ -119,9 +124,25 @@ class Engine:
         except schedules.Overtaken as exc:
             self.forget()
             raise Postponed(str(exc)) from exc
-        except Exception:
+        except Exception as exc:
             self.forget()
+            self._beat(str(exc) if isinstance(exc, Postponed)
+                       else f'{type(exc).__name__}: {exc}')
             raise
+        self._beat('')
+
+    def _beat(self, trouble: str) -> None:
+        """Let the API tell when leases were last looked at."""
+        now = self._clock()
+        if trouble == self._trouble and now < self._beaten + _HEARTBEAT_S:
+            return
+        try:
+            schedules.beat(self._database, None if trouble else int(now),
+                           trouble)
+        except db_exception.DBError as exc:
+            LOG.warning('The heartbeat is not written: %s', exc)
+            return
+        self._trouble, self._beaten = trouble, now
 
     def _pass(self) -> None:
         now = self._clock()
@@ -144,21 +165,25 @@ class Engine:
                 self._database, self._options.settings, sight, estimates,
                 passes, int(now))
             ledger.restore(rows)
+        self._lendable.note(sight.hosts, now)
         self._withhold(ledger, sight, now)
         one = _Pass(self._options, ledger, sight, estimates, now)
         one.see(wishes)
         self._adopt(ledger, sight, now)
+        if self._recovery.handle(ledger, sight, now):
+            self._withhold(ledger, sight, now)
         copies = caching.Copies(ledger.records.values(), sight, now,
                                 self._options.fetch_s)
         ledger.scheduler.away = copies.away(ledger.hosts)
-        self._look_elsewhere(ledger, sight, now)
         self._take_new(ledger, sight, now, [
             row for row, text in rows if text is None])
         ledger.scheduler.fill()
         quoting.answer(self._quotes, ledger.scheduler, sight.flavors,
                        self._options.boot_s)
         orders = one.orders(copies)
-        ledger.write(int(now), self._store, anyway=bool(orders))
+        # As late as what the store has told of leases in this pass.
+        ledger.write(max(int(now), self._store.now), self._store,
+                     anyway=bool(orders))
         # Who is admitted now boots as long as those of leases do.
         self.holds = holding.holds(
             ledger.records.values(), sight, ledger.hosts,
@@ -178,7 +203,7 @@ class Engine:
         for server in found:
             ledger.adopt(adopting.record(server, int(now)), int(now))
         if found:
-            ledger.withhold(sight, self._lendable, self._shunned, int(now))
+            self._withhold(ledger, sight, now)
 
     def _take_new(self, ledger: Ledger, sight: Sight, now: float,
                   pending: Sequence[models.Lease]) -> None:
@@ -203,55 +228,8 @@ class Engine:
 
     def _withhold(self, ledger: Ledger, sight: Sight, now: float) -> None:
         """Keep from leases what hosts cannot lend."""
-        self._shunned = {host: until for host, until in self._shunned.items()
-                         if until > now}
-        self._lendable.note(sight.hosts, now)
-        ledger.withhold(sight, self._lendable, self._shunned, int(now))
-
-    def _look_elsewhere(self, ledger: Ledger, sight: Sight, now: float
-                        ) -> None:
-        """Let who cannot begin on a host begin on another one."""
-        for record in list(ledger.records.values()):
-            if _is_untrusted(record, sight):
-                ledger.distrust(record, int(now))
-                continue
-            lease = record.lease
-            if lease.ahead and lease.home is None and not (
-                    ledger.are_there(lease.stay)):
-                ledger.scheduler.lost(lease, int(now))
-                continue
-            for number, failure in _failures(record, sight):
-                if failure.count < _ATTEMPTS or failure.host is None:
-                    continue
-                LOG.warning('A server of lease %(lease)s cannot be booted on '
-                            '%(host)s; another is tried: %(why)s', {
-                                'lease': record.uuid, 'host': failure.host,
-                                'why': failure.why})
-                self._shunned[failure.host] = now + _SHUNNED_S
-                ledger.withhold(sight, self._lendable, self._shunned,
-                                int(now))
-                if not (ledger.relocate(record, number, failure.host, now)
-                        or any(node.lived for node in record.nodes)):
-                    ledger.scheduler.lost(lease, int(now))
-                    break
-
-
-def _failures(record: Record, sight: Sight
-              ) -> Iterator[tuple[int, Failure]]:
-    """Yield which nodes of a lease that runs could not be booted, and how."""
-    lease, stay = record.lease, record.lease.stay
-    if lease.state is State.ACTIVE and stay is not None:
-        for number, node in enumerate(record.nodes):
-            failure = sight.failures.get(((record.uuid, number), Kind.BOOT))
-            if failure is not None and not node.lived and (
-                    failure.last >= stay.begin):
-                yield number, failure
-
-
-def _is_untrusted(record: Record, sight: Sight) -> bool:
-    """Tell whether a lease cannot begin for want of its owner's trust."""
-    return any(UNTRUSTED in one.why
-               for _, one in _failures(record, sight))
+        ledger.withhold(sight, self._lendable, self._recovery.avoided(now),
+                        int(now))
 
 
 class _Pass:
@@ -279,10 +257,34 @@ class _Pass:
                                            labelled.get(record.uuid, ()),
                                            self._now, self._options.lead):
                 ledger.tell(record, kind, text)
+            self._count(record)
         self._listen(wishes)
         self._catch_up(now)
         for record in list(ledger.records.values()):
             self._see(record, now)
+
+    def _count(self, record: Record) -> None:
+        """Count the time in which all servers of a lease run.
+
+        What a lease has not run of its time, although its owner did not keep
+        it from that, makes it stay longer.
+        """
+        lease, stay, now = record.lease, record.lease.stay, self._now
+        served, active = record.served, lease.state is State.ACTIVE
+        why = seen.interruption(record, self._sight) if active else None
+        served.observe(now, active and seen.all_run(record, self._sight),
+                       why is not None and why.excused)
+        if why is not None:
+            record.cause = why.text
+        if not active or record.adopted or stay is None or (
+                stay.down <= now + self._options.lead):
+            return
+        late = (lease.served + now - stay.up - record.boot_s
+                - served.seconds - served.excused)
+        if late >= _LATE_S:
+            idle = now - max(served.until, stay.begin)
+            self._scheduler.delay(lease, int(late), int(now),
+                                  longer=idle < self._options.give_up)
 
     def _listen(self, wishes: Mapping[str, Wish]) -> None:
         """Hear what owners want."""

@@ -32,7 +32,6 @@ from secondary_scheduler.lease_engine.values import RESOURCES, Sight
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.disks import Disks
 from secondary_scheduler.leases.durations import Durations
-from secondary_scheduler.leases.kinds import Kind
 from secondary_scheduler.leases.lease import Lease, Stay
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.pricing import Pricing
@@ -68,10 +67,10 @@ class Ledger:
         self.records: dict[str, Record] = {}
         self._told: dict[str, list[Told]] = {}
         self._rejected: list[Change] = []
-        self._held: set[str] = set()
         self._written: dict[str, str] = {}
         self._learned: str | None = None
         self._servers: dict[str, list[str]] = {}
+        self._reasons: dict[str, str] = {}
         self._plans: dict[str, list[Stretch]] = {}
 
     # -- how it comes to be
@@ -100,6 +99,7 @@ class Ledger:
             self.records[row.uuid] = record
             self._written[row.uuid] = text
             self._servers[row.uuid] = [one.uuid for one in row.servers]
+            self._reasons[row.uuid] = row.reason
         self.scheduler.restore([
             one.lease for one in self.records.values()
             if one.lease.state not in states.FINAL])
@@ -192,22 +192,6 @@ class Ledger:
             row.uuid, None, {'state': State.REJECTED, 'reason': reason},
             told=[Told(State.REJECTED, reason)]))
 
-    def distrust(self, record: Record, now: int) -> None:
-        """Pause a lease whose servers cannot be made in its owner's name.
-
-        One that was promised its time is tried further on.
-        """
-        if not record.first('untrusted'):
-            return
-        self.tell(record, 'trust-lost', (
-            'Keystone does not let servers be made in the name of its owner '
-            'any more; ask for another lease'))
-        if record.lease.terms.kind is Kind.BEST_EFFORT:
-            self.scheduler.lost(record.lease, now)
-            self.scheduler.pause(record.lease, now)
-            record.heard = True
-            self._held.add(record.uuid)
-
     def tell(self, record: Record, kind: str, text: str = '') -> None:
         """Let a lease's owner know something."""
         self._told.setdefault(record.uuid, []).append(Told(kind, text))
@@ -221,8 +205,11 @@ class Ledger:
                 node.ran = False
         elif lease.state is State.QUEUED and before in HOLDING:
             # What its servers were about is lost.
+            record.served.reset()
             for node in record.nodes:
                 node.ran = node.lived = node.gone = False
+        elif lease.state in (State.DONE, State.FAILED):
+            lease.reason = lease.reason or telling.shortfall(record)
 
     def are_there(self, stay: Stay | None) -> bool:
         """Tell whether all hosts of a stay are seen."""
@@ -298,7 +285,7 @@ class Ledger:
         changes, over = [*self._rejected], []
         stretches: dict[str, list[Stretch]] = {}
         for uuid, record in self.records.items():
-            change = self._change(record, now)
+            change = self._change(record)
             if change is not None:
                 changes.append(change)
             if record.told in states.FINAL:
@@ -318,11 +305,10 @@ class Ledger:
                 self._written[change.uuid] = change.document
         for uuid in over:
             for kept in (self.records, self._written, self._servers,
-                         self._plans):
+                         self._reasons, self._plans):
                 kept.pop(uuid, None)
         self._told.clear()
         self._rejected.clear()
-        self._held.clear()
 
     def _new_lessons(self) -> dict[str, str]:
         """Return what has been learned since it was written last."""
@@ -336,35 +322,38 @@ class Ledger:
         self._learned = text
         return {_name(pricing): text}
 
-    def _shown(self, record: Record, now: int) -> str:
+    def _shown(self, record: Record) -> str:
         """Return the state as its owner sees it.
 
-        A lease is over once its servers are gone, and runs once they do, or
-        should.
+        A lease is over once its servers are gone, and active only while all
+        of them are seen to run.
         """
         lease = record.lease
         if lease.state in states.FINAL and any(
                 node.server or (record.uuid, number) in self._sight.pending
                 for number, node in enumerate(record.nodes)):
-            return record.told
-        if lease.state is State.ACTIVE and now < record.boots_until and not (
-                seen.runs(record)):
-            return str(State.READY)
-        return str(lease.state)
+            return str(State.ENDING)
+        if lease.state is not State.ACTIVE or record.served.since is not None:
+            return str(lease.state)
+        assert lease.stay is not None
+        return str(State.INTERRUPTED
+                   if record.served.until >= lease.stay.begin
+                   else State.STARTING)
 
-    def _change(self, record: Record, now: int) -> Change | None:
+    def _change(self, record: Record) -> Change | None:
         lease = record.lease
         told = self._told.get(record.uuid, [])
         values: dict[str, object] = {}
-        if record.uuid in self._held:
-            values['hold'] = True
-        shown = self._shown(record, now)
+        shown = self._shown(record)
+        reason = telling.reason(record, shown)
+        price = None if record.adopted else lease.price
         if shown != record.told:
             record.told = shown
-            values |= {'state': shown, 'reason': lease.reason,
-                       'price': None if record.adopted else lease.price,
+            values |= {'state': shown, 'price': price,
                        'next_start': record.next_start}
-            told = [Told(shown, telling.state(record)), *told]
+            told = [Told(shown, reason or telling.state(record)), *told]
+        if values or reason != self._reasons.get(record.uuid, ''):
+            values['reason'] = self._reasons[record.uuid] = reason
         servers = [node.server for node in record.nodes if node.server]
         same = servers == self._servers.get(record.uuid, [])
         self._servers[record.uuid] = servers
@@ -374,7 +363,7 @@ class Ledger:
             return None
         made, record.made = record.made, None
         return Change(record.uuid, text, values, None if same else servers,
-                      told, made)
+                      told, made, *record.account(price))
 
 
 def _name(pricing: Pricing) -> str:

@@ -24,5 +24,5 @@ def engine(conf: cfg.ConfigOpts, cloud: Cloud) -> Engine:
             settings.from_options(options), boot_s=options.boot_time,
             lead=options.order_lead, notice=options.notice,
             window=options.capacity_window, risk=options.capacity_risk,
-            fetch_s=options.image_fetch_time),
+            fetch_s=options.image_fetch_time, give_up=options.give_up_after),
         time.time)

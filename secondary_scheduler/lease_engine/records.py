@@ -16,7 +16,13 @@ import numpy as np
 
 from secondary_scheduler.lease_api.db import models
 from secondary_scheduler.lease_api.db.requests import Request
-from secondary_scheduler.lease_engine.values import Amounts, Build, Server
+from secondary_scheduler.lease_engine.served import Served
+from secondary_scheduler.lease_engine.values import (
+    Amounts,
+    Build,
+    Kind,
+    Server,
+)
 from secondary_scheduler.leases import mapping, states
 from secondary_scheduler.leases.lease import (
     Lease,
@@ -56,7 +62,10 @@ class Record:
     state that its owner was told last, ``heard`` which of the owner's wishes
     was heard, and ``said`` what has been said of its present stay.  If it
     was refused, it could begin at ``next_start``.  What it is ``made`` of is
-    not in the database yet.
+    not in the database yet.  ``served`` is its observed running time; since
+    ``failing_since`` operations on its servers fail; ``cause`` is the last
+    reason for which its servers did not all run.  ``ordered`` tells, of each
+    operation that is due, how often it was ordered, and when last.
     """
 
     row: models.Lease
@@ -68,6 +77,11 @@ class Record:
     said: set[str] = dataclasses.field(default_factory=set)
     next_start: int | None = None
     made: Request | None = None
+    served: Served = dataclasses.field(default_factory=Served)
+    failing_since: float | None = None
+    cause: str = ''
+    ordered: dict[tuple[int, Kind], tuple[int, float]] = dataclasses.field(
+        default_factory=dict)
 
     @property
     def adopted(self) -> bool:
@@ -116,6 +130,19 @@ class Record:
             for _ in range(count):
                 yield index, number
                 number += 1
+
+    def account(self, price: float | None) -> tuple[int, float | None]:
+        """Return the seconds served, and what is charged for them.
+
+        Nothing is charged for a lease that has failed.
+        """
+        served, duration = int(self.served.seconds), self.row.duration
+        if duration is None or price is None:
+            return served, None
+        served = min(served, duration)
+        if self.lease.state is State.FAILED:
+            return served, 0.0
+        return served, price * served / duration
 
     def build(self, set_: int, number: int) -> Build:
         """Return of what a node is to be made."""
@@ -197,6 +224,8 @@ class Documents:
             'boot_s': record.boot_s, 'told': record.told,
             'heard': record.heard, 'said': sorted(record.said),
             'nodes': [dataclasses.astuple(one) for one in record.nodes],
+            'served_time': record.served.to_json(),
+            'failing_since': record.failing_since, 'cause': record.cause,
         }, separators=(',', ':'))
 
     def read(self, row: models.Lease, text: str) -> Record:
@@ -215,7 +244,11 @@ class Documents:
             lease.hosts = lease.stay.slot.hosts
         return Record(row, lease, said['boot_s'],
                       [Node(*one) for one in said['nodes']], said['told'],
-                      said['heard'], set(said['said']))
+                      said['heard'], set(said['said']),
+                      # Not in the documents of releases before.
+                      served=Served(*said.get('served_time', ())),
+                      failing_since=said.get('failing_since'),
+                      cause=said.get('cause', ''))
 
     def placed(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
         """Return how many VMs of each node set are on which hosts."""

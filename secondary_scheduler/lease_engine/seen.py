@@ -2,19 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
+import dataclasses
 
 from secondary_scheduler.lease_engine import adopting
-from secondary_scheduler.lease_engine.records import Record
+from secondary_scheduler.lease_engine.records import Node, Record
 from secondary_scheduler.lease_engine.values import (
     OFF,
     RUNNING,
+    SAVED,
     Server,
     Sight,
 )
+from secondary_scheduler.leases import states
 from secondary_scheduler.leases.states import HOLDING, State
-from secondary_scheduler.leases.states import SAVED as SUSPENDED
 
-_ALIVE = HOLDING | SUSPENDED | {State.SUSPENDING}
+_ALIVE = HOLDING | states.SAVED | {State.SUSPENDING}
 
 
 def by_lease(sight: Sight, known: Container[str]) -> dict[str, list[Server]]:
@@ -81,9 +83,59 @@ def is_saved(record: Record, sight: Sight) -> bool:
                for server in _servers(record, sight))
 
 
-def runs(record: Record) -> bool:
-    """Tell whether all servers of a lease that there should be do run."""
-    return all(node.ran or node.gone for node in record.nodes)
+def all_run(record: Record, sight: Sight) -> bool:
+    """Tell whether all servers of a lease are seen to run now."""
+    return not all(node.gone for node in record.nodes) and all(
+        node.gone or _is_running(sight.servers.get(node.server or ''))
+        for node in record.nodes)
+
+
+def _is_running(server: Server | None) -> bool:
+    return (server is not None and server.status == RUNNING
+            and not server.busy)
+
+
+@dataclasses.dataclass(frozen=True)
+class Interruption:
+    """Reason for which a server of a lease does not run.
+
+    It is ``excused`` if the server's owner has wanted it; ``broken`` if Nova
+    shows an error of a server that ran.
+    """
+
+    text: str
+    excused: bool = False
+    broken: bool = False
+
+
+def interruption(record: Record, sight: Sight) -> Interruption | None:
+    """Return the reason for which not all servers of a lease run.
+
+    None if all of them do, or if nothing is known beyond that some do not run
+    yet.
+    """
+    found = [one for one in (
+        _interrupts(node, sight.servers.get(node.server or ''))
+        for node in record.nodes) if one is not None]
+    return max(found, key=lambda one: (one.broken, not one.excused),
+               default=None)
+
+
+def _interrupts(node: Node, server: Server | None) -> Interruption | None:
+    if server is None or server.busy or _is_running(server) or not node.lived:
+        return None
+    name = f'server {server.uuid}'
+    if server.status == 'ERROR':
+        return Interruption(f'{name} is in ERROR: '
+                            + (server.fault or 'Nova gives no reason'),
+                            broken=True)
+    if server.preempted:
+        return Interruption(f'{name} was preempted, since a policy of its '
+                            'host is violated')
+    if server.status == SAVED and not node.ran:
+        return None     # its schedule resumes it
+    return Interruption(f'{name} is {server.status} by its owner',
+                        excused=True)
 
 
 def has_ended(record: Record, sight: Sight) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 import datetime
 
 from secondary_scheduler.lease_api.db.schedules import Told
-from secondary_scheduler.lease_engine import seen
 from secondary_scheduler.lease_engine.records import Record
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.kinds import Kind
+from secondary_scheduler.leases.scheduler import SHORT, SHORT_S
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.leases.types import NEVER
 
@@ -21,11 +21,38 @@ def moment(seconds: float) -> str:
         '%Y-%m-%dT%H:%M:%SZ')
 
 
+def _beside(seconds: float) -> str:
+    """Return how long after a moment something is, or before it."""
+    return (f'{-seconds:.1f} s before' if seconds < 0
+            else f'{seconds:.1f} s after')
+
+
+def shortfall(record: Record) -> str:
+    """Return why a lease ends that has not run for its duration.
+
+    '' if it has.
+    """
+    duration, ran = record.row.duration, int(record.served.seconds)
+    if duration is None or duration - ran <= max(
+            SHORT_S, SHORT * duration):
+        return ''
+    cause = record.cause or ('its servers have been deleted' if all(
+        node.gone for node in record.nodes) else '')
+    return (f'all of its servers ran for {ran} of {duration} s'
+            + (f': {cause}' if cause else ''))
+
+
+def reason(record: Record, shown: str) -> str:
+    """Return why a lease is in the state that is shown."""
+    if shown == State.INTERRUPTED or (
+            record.failing_since is not None and shown not in states.FINAL):
+        return record.cause
+    return record.lease.reason
+
+
 def state(record: Record) -> str:
     """Return what there is to say of the state that a lease has entered."""
     lease, stay = record.lease, record.lease.stay
-    if lease.reason:
-        return lease.reason
     if stay is None:
         return ''
     if lease.ahead:
@@ -55,11 +82,11 @@ def of(record: Record, now: float, notice: float) -> Iterator[Told]:
     start = lease.terms.start
     due = None if start is None or lease.terms.kind is not Kind.RESERVATION \
         else start + record.boot_s
-    if lease.state is State.ACTIVE and seen.runs(record):
+    if lease.state is State.ACTIVE and record.served.since is not None:
         if record.first('runs'):
             yield Told('running', f'all {len(record.nodes)} servers run'
                        + ('' if due is None else
-                          f', {now - due:+.1f} s from its start'))
+                          f', {_beside(now - due)} its start'))
     elif due is not None and now > due + _LATE_S and (
             lease.ahead or lease.state is State.ACTIVE):
         if record.first('late'):

@@ -29,8 +29,17 @@ class Kind(enum.StrEnum):
     CACHE_IMAGE = 'cache_image'
 
 
-#: What a failure says where the owner trusts us no longer.
-UNTRUSTED = 'the trust of its owner is lost'
+class Nature(enum.StrEnum):
+    """What a failure says of the next attempt."""
+
+    #: The same request cannot succeed: an image is missing, a quota is full.
+    PERMANENT = 'permanent'
+    #: This host has no room; another one, or the same one later, may have.
+    CAPACITY = 'capacity'
+    #: A service did not answer, or its reason is unknown.
+    TRANSIENT = 'transient'
+    #: The trust, by which servers are made in the owner's name, is gone.
+    LOST_RIGHT = 'lost right'
 
 
 class Postponed(Exception):
@@ -49,7 +58,8 @@ class Server:
     its number there, None if it says none; ``busy`` tells that somebody works
     on it, ``preempted`` that it gave way to a primary; ``notice`` is when it
     was told that it will have to give way.  One without a lease may be
-    suspended for leases if it is ``suspendable``.
+    suspended for leases if it is ``suspendable``.  ``fault`` is the reason
+    that Nova gives for ERROR.
     """
 
     uuid: str
@@ -66,6 +76,7 @@ class Server:
     name: str = ''
     user: str = ''
     flavor: str = ''
+    fault: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +96,15 @@ class Host:
 class Failure:
     """How often an operation has failed lately, and when it did so last.
 
-    ``host`` is where that was, ``why`` what it has said.
+    ``host`` is where that was, ``why`` the words of the service that refused
+    it, ``nature`` their meaning for the next attempt.
     """
 
     count: int
     last: float
     host: str | None = None
     why: str = ''
+    nature: Nature = Nature.TRANSIENT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,6 +40,27 @@ class Repairs:
         for other in late:
             self._late(other, until)
 
+    def stay_longer(self, lease: Lease, seconds: int) -> None:
+        """Keep a lease on its hosts for longer, if there is room.
+
+        A queued lease that was promised these hosts afterwards waits again.
+        Where others are sure of them, best effort is suspended before that,
+        and goes on later.
+        """
+        stay = lease.stay
+        assert stay is not None
+        slot = dataclasses.replace(stay.slot, start=stay.end,
+                                   end=stay.end + seconds)
+        self._clear(slot, sorted(
+            self._holdings.promised.values(), key=_begin, reverse=True))
+        if self._holdings.table.holds(slot):
+            self._holdings.replace(lease, dataclasses.replace(
+                stay, down=stay.down + seconds, end=slot.end,
+                slot=dataclasses.replace(stay.slot, end=slot.end)))
+        elif lease.terms.preemptible and (
+                lease.terms.kind is Kind.BEST_EFFORT):
+            self.leave(lease, stay.end)
+
     def lose(self, lease: Lease) -> None:
         """A lease that held hosts has lost them, and its work."""
         self._promises.withdraw(lease)

@@ -38,6 +38,10 @@ from secondary_scheduler.leases.states import HOLDING, State
 from secondary_scheduler.leases.table import Slot, SlotTable
 from secondary_scheduler.leases.types import Ints
 
+#: Seconds, and part of its duration, by which a lease may run for less than
+#: that and be done nevertheless.
+SHORT_S, SHORT = 10, 0.01
+
 
 def _unheard(lease: Lease, before: State) -> None:
     """Nobody wants to know."""
@@ -256,6 +260,22 @@ class Scheduler:
         if now < stay.down:
             self._look_again()
 
+    def delay(self, lease: Lease, seconds: int, now: int,
+              longer: bool = True) -> None:
+        """A lease's VMs have not run for so many of the past seconds.
+
+        These are not served.  It stays on its hosts for as much longer if
+        there is room, and if it is to stay ``longer`` at all.
+        """
+        self._holdings.tick(now)
+        stay = lease.stay
+        if lease.state is not State.ACTIVE or stay is None:
+            raise states.IllegalTransitionError(
+                f'lease {lease.id} cannot be delayed: it is {lease.state}')
+        lease.served -= seconds
+        if longer and not (stay.saves or stay.loses):
+            self._repairs.stay_longer(lease, seconds)
+
     def saved(self, lease: Lease, now: int) -> None:
         """A lease has been suspended, before it was planned to be."""
         self._holdings.tick(now)
@@ -270,7 +290,16 @@ class Scheduler:
 
     def cancel(self, lease: Lease, now: int) -> None:
         """A lease's owner wants it no more."""
-        states.check(lease.id, lease.state, State.CANCELLED)
+        self._stop(lease, State.CANCELLED, now)
+
+    def fail(self, lease: Lease, reason: str, now: int) -> None:
+        """A lease cannot run, or not go on."""
+        lease.reason = reason
+        self._stop(lease, State.FAILED, now)
+
+    def _stop(self, lease: Lease, state: State, now: int) -> None:
+        """Take its hosts from a lease, and end it."""
+        states.check(lease.id, lease.state, state)
         self._holdings.tick(now)
         stay = lease.stay
         if stay is None:
@@ -283,7 +312,7 @@ class Scheduler:
             self._holdings.leave(lease, self._settings.durations.shutdown)
         self._holdings.forget(lease)
         lease.ended = now
-        self._holdings.become(lease, State.CANCELLED)
+        self._holdings.become(lease, state)
         self._look_again()
 
     def pause(self, lease: Lease, now: int) -> None:
@@ -398,7 +427,10 @@ class Scheduler:
             lease.requeues += 1
             self._release(lease)
         else:
-            self._leave(lease)
+            duration = lease.terms.duration
+            short = duration - lease.served > max(
+                SHORT_S, SHORT * duration)
+            self._leave(lease, State.FAILED if short else State.DONE)
 
     def _end(self, lease: Lease, stay: Stay) -> None:
         lease.home, lease.saved_at = stay.vms, self.now
@@ -416,11 +448,11 @@ class Scheduler:
             self._holdings.dequeue(lease)
             self._holdings.settle(lease, later)
 
-    def _leave(self, lease: Lease) -> None:
+    def _leave(self, lease: Lease, state: State = State.DONE) -> None:
         """A lease is over; its hosts are free once its VMs are shut down."""
         self._holdings.leave(lease, self._settings.durations.shutdown)
         lease.ended = self.now
-        self._holdings.become(lease, State.DONE)
+        self._holdings.become(lease, state)
 
     # -- the queue
 

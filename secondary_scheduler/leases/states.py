@@ -26,6 +26,12 @@ class State(enum.StrEnum):
     MIGRATING = 'migrating'
     RESUMING = 'resuming'
     RESUMED_READY = 'resumed-ready'
+    #: Shown by the engine, which alone observes servers, in place of ACTIVE:
+    #: not all of them have run yet, and not all of them run any more; and in
+    #: place of a final state: they are not gone yet.
+    STARTING = 'starting'
+    INTERRUPTED = 'interrupted'
+    ENDING = 'ending'
     DONE = 'done'
     CANCELLED = 'cancelled'
     FAILED = 'failed'

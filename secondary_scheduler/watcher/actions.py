@@ -8,7 +8,6 @@ the children of a failed action and time has passed since the decision.
 from collections.abc import Sequence
 import contextlib
 import datetime
-import textwrap
 import time
 from typing import Any, NoReturn
 
@@ -18,11 +17,13 @@ from watcher._i18n import _
 from watcher.applier.actions import base
 from watcher.common import context, exception
 
+from secondary_scheduler.lease_engine.values import Nature
 from secondary_scheduler.plans import operations
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import (
     heartbeat,
+    outcomes,
     perprocess,
     poller,
     snapshot,
@@ -38,8 +39,6 @@ Kind = operations.Kind
 #: What a saved guest takes of the disk, as a multiple of its memory.
 _SAVED = 1.1
 
-#: Watcher keeps 255 characters; MariaDB refuses more, which ends the plan.
-_MESSAGE = 200
 _TEXT = {'type': 'string'}
 _SECONDS = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
@@ -161,9 +160,8 @@ class SecondaryAction(base.BaseAction):
 
     def _message(self, text: str, why: str) -> str:
         """Return a message that fits, with Watcher's words, its column."""
-        return textwrap.shorten(text % {
-            'kind': self.KIND.value, 'uuid': self.uuid, 'why': why},
-            _MESSAGE, placeholder=' ...')
+        return outcomes.shortened(text % {
+            'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
 
     def _is_done(self, server: snapshot.Server) -> bool:
         """Tell whether the server is as it should be afterwards."""
@@ -174,24 +172,29 @@ class SecondaryAction(base.BaseAction):
     def execute(self) -> bool:
         """Carry the operation out; True when the server has arrived.
 
-        An owner who deletes the instance meanwhile has done us no harm.
-
         :raises ActionExecutionFailure: saying why it failed.
         """
         began, own = time.monotonic(), self.input_parameters.get('action')
         try:
             with _heartbeat().of(own) if own else contextlib.nullcontext():
                 server = self._operate(clouds.shared())
-        except (clouds.NotFound, poller.Gone):
-            LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
-                     self.uuid)
-            return True
+        except (clouds.NotFound, poller.Gone) as exc:
+            return self._vanished(exc)
         except TimeoutError as exc:
             self.abort()
             self._fail(str(exc))
         except clouds.CloudError as exc:
-            self._fail(str(exc))
+            self._fail(str(exc), exc.nature)
         self._record(time.monotonic() - began, server.memory_mb)
+        return True
+
+    def _vanished(self, exc: Exception) -> bool:
+        """Tell whether the operation succeeded although something is gone.
+
+        An instance that its owner deletes meanwhile needs no operation.
+        """
+        LOG.info('%s: instance %s was deleted meanwhile.', self.KIND,
+                 self.uuid)
         return True
 
     def _record(self, seconds: float, memory_mb: int) -> None:
@@ -242,9 +245,9 @@ class SecondaryAction(base.BaseAction):
         self.conclude(cloud, server)
         return server
 
-    def _fail(self, why: str) -> NoReturn:
-        raise exception.ActionExecutionFailure(self._message(
-            _('%(kind)s of %(uuid)s failed: %(why)s'), why))
+    def _fail(self, why: str, nature: Nature = Nature.TRANSIENT) -> NoReturn:
+        raise exception.ActionExecutionFailure(
+            outcomes.failed(self.KIND.value, self.uuid, nature, why))
 
     def _hand_over(self) -> None:
         """Ask the agent to make way for Nova; its silence is no obstacle.

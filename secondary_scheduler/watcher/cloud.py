@@ -18,6 +18,7 @@ from oslo_log import log
 import tenacity
 from watcher.common import clients
 
+from secondary_scheduler.lease_engine.values import Nature
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import perprocess, snapshot
 from secondary_scheduler.watcher import scope as scopes
@@ -33,16 +34,45 @@ _ABORTABLE = ('queued', 'preparing', 'running')
 _FLAVORS_S = 60.0
 
 
+#: HTTP status codes of requests that fail the same way each time: malformed,
+#: forbidden (a full quota, too), not there, not supported.
+_PERMANENT = frozenset({400, 403, 404, 405, 410, 422, 501})
+#: Faults of instances for which Nova's scheduler or all hosts had no room.
+_NO_ROOM = ('no valid host', 'exceeded maximum number of retries',
+            'insufficient compute resources', 'not enough')
+
+
 class CloudError(Exception):
-    """Nova, Placement or Keystone gave no answer, none to read, or said no."""
+    """A service did not answer, answered nothing readable, or refused.
+
+    ``nature`` says whether the same request can succeed later.
+    """
+
+    nature = Nature.TRANSIENT
 
 
 class NotFound(CloudError):
-    """What was asked for does not exist (any more)."""
+    """A resource of the request does not exist (any more)."""
+
+    nature = Nature.PERMANENT
+
+
+class Refused(CloudError):
+    """The request is refused, and would be again."""
+
+    nature = Nature.PERMANENT
+
+
+class NoRoom(CloudError):
+    """No host, or not this one, has room for the instance now."""
+
+    nature = Nature.CAPACITY
 
 
 class Untrusted(CloudError):
-    """The owner of a lease trusts us no longer to make servers."""
+    """The trust of a lease's owner is gone, or its roles."""
+
+    nature = Nature.LOST_RIGHT
 
 
 class Conflict(CloudError):
@@ -58,8 +88,11 @@ def _errors() -> Iterator[None]:
     except (sdk_exceptions.ConflictException, ksa_exceptions.Conflict) as exc:
         raise Conflict(str(exc)) from exc
     except sdk_exceptions.HttpException as exc:
-        raise CloudError(
+        kind = Refused if exc.status_code in _PERMANENT else CloudError
+        raise kind(
             f'{exc.status_code}, {exc.details or exc.message}') from exc
+    except sdk_exceptions.DuplicateResource as exc:
+        raise Refused(str(exc)) from exc
     except (sdk_exceptions.SDKException,
             ksa_exceptions.ClientException) as exc:
         raise CloudError(f'{type(exc).__name__}: {exc}') from exc
@@ -269,11 +302,16 @@ class Cloud:
                 self._compute.add_host_to_aggregate(aggregate, host)
             self._compute.aggregate_precache_images(aggregate, image)
 
-    def fault(self, uuid: str) -> str:
-        """Return why a server is in ERROR, as Nova tells it."""
+    def fault(self, uuid: str) -> CloudError:
+        """Return the reason, as Nova gives it, for which a server is in ERROR.
+        """
         with _errors():
             fault = self._compute.get_server(uuid).fault or {}
-            return str(fault.get('message') or 'Nova gives no reason')
+        text = str(fault.get('message') or 'Nova gives no reason')
+        if any(words in text.lower() for words in _NO_ROOM):
+            return NoRoom(text)
+        return (Refused if fault.get('code') in _PERMANENT else CloudError
+                )(text)
 
     def delete(self, uuid: str) -> None:
         """Ask Nova to delete a server, if it is there."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_log import log
 
-from secondary_scheduler.lease_engine.values import UNTRUSTED, Kind
+from secondary_scheduler.lease_engine.values import Kind, Nature
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import actions, poller, snapshot
 from secondary_scheduler.watcher import cloud as clouds
@@ -43,7 +43,7 @@ class _ServerAction(_LeaseAction):
         except clouds.NotFound:
             return
         except clouds.CloudError as exc:
-            self._fail(str(exc))
+            self._fail(str(exc), exc.nature)
         if server is None:
             self._skip('the instance is not a secondary')
 
@@ -65,7 +65,7 @@ class Boot(_LeaseAction):
         return found
 
     def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
-        """Insist for a while: an agent may close its host for a moment."""
+        """Try for a while: an agent may close its host for a moment."""
         until = time.time() + _INSIST_S
         while True:
             server = self._attempt(cloud)
@@ -73,8 +73,8 @@ class Boot(_LeaseAction):
                 return server
             why = cloud.fault(server.uuid)
             self._remove(cloud, server.uuid)
-            if time.time() > until:
-                self._fail(why)
+            if why.nature is not Nature.CAPACITY or time.time() > until:
+                raise why
             LOG.info('%(target)s does not take lease %(lease)s yet: %(why)s',
                      {'target': self.target, 'lease': self.uuid, 'why': why})
             time.sleep(_PAUSE_S)
@@ -86,19 +86,26 @@ class Boot(_LeaseAction):
         if there:
             uuid = there[0].uuid
         else:
-            try:
-                uuid = clouds.as_owner(parameters.get('trust')).create(
-                    parameters['build'],
-                    {vocabulary.LEASE_METADATA: self.uuid,
-                     snapshot.NODE: str(node)},
-                    {vocabulary.LEASE_HINT: self.uuid,
-                     vocabulary.HOST_HINT: str(self.target)})
-            except clouds.Untrusted as exc:
-                self._fail(f'{UNTRUSTED}: {exc}')
+            uuid = clouds.as_owner(parameters.get('trust')).create(
+                parameters['build'],
+                {vocabulary.LEASE_METADATA: self.uuid,
+                 snapshot.NODE: str(node)},
+                {vocabulary.LEASE_HINT: self.uuid,
+                 vocabulary.HOST_HINT: str(self.target)})
         return actions.wait_for(
             uuid, lambda server: (server.task_state is None
                                   and server.status != 'BUILD'),
             CONF.secondary_watcher.operation_timeout)
+
+    def _vanished(self, exc: Exception) -> bool:
+        """Fail: no server runs where one was to be made.
+
+        Either it is made of something that does not exist, or it was deleted
+        before it ran.
+        """
+        if isinstance(exc, clouds.NotFound):
+            self._fail(str(exc), exc.nature)
+        self._fail(f'server {exc} was deleted while it booted')
 
     def _remove(self, cloud: clouds.Cloud, uuid: str) -> None:
         cloud.delete(uuid)
@@ -145,7 +152,7 @@ class Notice(_ServerAction):
         except clouds.NotFound:
             return True
         except clouds.CloudError as exc:
-            self._fail(str(exc))
+            self._fail(str(exc), exc.nature)
         return True
 
 
@@ -174,5 +181,5 @@ class CacheImage(_LeaseAction):
                 parameters['image'])
             clouds.shared().cache_image(parameters['host'], image)
         except clouds.CloudError as exc:
-            self._fail(str(exc))
+            self._fail(str(exc), exc.nature)
         return True

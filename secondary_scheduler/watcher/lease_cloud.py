@@ -112,4 +112,4 @@ def _server(one: snapshots.Server, resolved: Sequence[scopes.Resolved]
         notice=one.metadata.get(snapshots.NOTICE, ''),
         suspendable=policy is vocabulary.PreemptPolicy.SUSPEND and not any(
             scope.excludes(one.uuid, one.project) for scope in resolved),
-        name=one.name, user=one.user, flavor=one.flavor)
+        name=one.name, user=one.user, flavor=one.flavor, fault=one.fault)

@@ -21,7 +21,7 @@ from secondary_scheduler.lease_engine.values import (
     Took,
 )
 from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import leader, perprocess, stages
+from secondary_scheduler.watcher import leader, outcomes, perprocess, stages
 
 LOG = log.getLogger(__name__)
 
@@ -136,11 +136,11 @@ class LeaseHistory:
                     found.used.add(_copy(action))
                 continue
             before = failures.get((where, kind))
+            nature, why = outcomes.failure(action.status_message)
             failures[where, kind] = Failure(
                 1 + (before.count if before else 0),
                 _seconds(action.updated_at),
-                action.input_parameters.get('target'),
-                action.status_message or '')
+                action.input_parameters.get('target'), why, nature)
         return found
 
     def _look_for_ended(self) -> None:

@@ -68,6 +68,7 @@ class Server:
     name: str = ''
     user: str = ''
     flavor: str = ''
+    fault: str = ''
 
     @classmethod
     def from_sdk(cls, server: Any) -> 'Server | None':
@@ -91,7 +92,8 @@ class Server:
             updated=(timeutils.parse_isotime(server.updated_at)
                      if server.updated_at else None),
             name=server.name or '', user=server.user_id or '',
-            flavor=flavor.original_name or '')
+            flavor=flavor.original_name or '',
+            fault=str((server.fault or {}).get('message') or ''))
 
     def _label(self, metadata_key: str, hint: str) -> str | None:
         value = self.metadata.get(metadata_key) or self.hints.get(hint)

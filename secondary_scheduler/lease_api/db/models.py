@@ -135,7 +135,9 @@ class Lease(Asked, Base):
     The owner writes the terms while the state is "new", and ``hold`` (paused)
     and ``wanted_end`` (cancelled) until it is over; ``state``, ``reason``,
     ``price`` (in all, even if it was too much) and ``next_start`` (when a
-    lease could begin that was refused for want of room) are the scheduler's.
+    lease could begin that was refused for want of room) are the scheduler's;
+    so are ``served``, the seconds in which all servers were observed to run,
+    and ``charge``, the part of the price that is due for these.
     Nobody has asked for a lease whose ``duration`` is None: its server was
     there, and it lasts as long as its owner likes.  Each change makes
     ``revision`` one more.  ``token`` and ``fingerprint`` tell a request that
@@ -159,6 +161,8 @@ class Lease(Asked, Base):
     reason: Mapped[str] = mapped_column(sa.Text)
     price: Mapped[float | None] = mapped_column(sa.Double)
     next_start: Mapped[int | None] = mapped_column(Moment)
+    served: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    charge: Mapped[float | None] = mapped_column(sa.Double)
     updated_at: Mapped[int] = mapped_column(Moment)
     revision: Mapped[int] = mapped_column(sa.Integer)
     token: Mapped[str | None] = mapped_column(sa.String(64))
@@ -237,12 +241,17 @@ class Schedule(Base):
 
 class Engine(Base):
     """One row, by which engines see each other: how often one has written.
+
+    ``looked_at`` is when one has looked at all leases last; ``trouble`` tells
+    why that has not been done since.
     """
 
     __tablename__ = 'engines'
 
     id: Mapped[int] = _key()
     passes: Mapped[int] = mapped_column(sa.BigInteger)
+    looked_at: Mapped[int | None] = mapped_column(Moment)
+    trouble: Mapped[str | None] = mapped_column(sa.Text)
 
 
 class Learned(Base):

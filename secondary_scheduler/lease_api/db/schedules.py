@@ -47,7 +47,8 @@ class Change:
 
     ``document`` is kept unless it is None, ``values`` are columns of the
     lease; ``servers`` the UUIDs of all that it has (None: as before).  A
-    lease that is ``made`` is not there yet.
+    lease that is ``made`` is not there yet.  ``served`` seconds and their
+    ``charge`` are no change that its owner is told of.
     """
 
     uuid: str
@@ -56,6 +57,19 @@ class Change:
     servers: Sequence[str] | None = None
     told: Sequence[Told] = ()
     made: Request | None = None
+    served: int = 0
+    charge: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Heartbeat:
+    """When an engine has looked at all leases last, in seconds since 1970.
+
+    ``trouble`` is why that has not been done since, '' if there is none.
+    """
+
+    looked_at: int | None
+    trouble: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +119,30 @@ def wishes(database: Database) -> dict[str, Wish]:
 
 
 @retried
+def heartbeat(database: Database) -> Heartbeat:
+    """Return the last heartbeat of all engines."""
+    with database.reader() as session:
+        row = session.get(Engine, _ENGINE)
+        return Heartbeat(None if row is None else row.looked_at,
+                         (row and row.trouble) or '')
+
+
+@retried
+def beat(database: Database, now: int | None, trouble: str) -> None:
+    """Tell that an engine is at work.
+
+    :param now: when it has looked at all leases; None if it could not.
+    :param trouble: why it could not.
+    """
+    values: dict[str, typing.Any] = {'trouble': trouble}
+    if now is not None:
+        values['looked_at'] = now
+    with database.writer() as session:
+        session.execute(sa.update(Engine).where(Engine.id == _ENGINE)
+                        .values(**values))
+
+
+@retried
 def write(database: Database, passes: int, changes: Sequence[Change],
           now: int, learned: Mapping[str, str] = types.MappingProxyType({})
           ) -> list[tuple[Lease, Event]]:
@@ -134,6 +172,7 @@ def _apply(session: orm.Session, change: Change, now: int
     lease = session.scalar(sa.select(Lease).where(Lease.uuid == change.uuid))
     if lease is None:       # it was over, and its owner has deleted it
         return []
+    lease.served, lease.charge = change.served, change.charge
     if change.values or change.servers is not None:
         for name, value in change.values.items():
             setattr(lease, name, value)

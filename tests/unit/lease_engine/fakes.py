@@ -15,6 +15,7 @@ from secondary_scheduler.lease_engine.values import (
     Failure,
     Host,
     Kind,
+    Nature,
     Postponed,
     Server,
     Sight,
@@ -54,6 +55,8 @@ class Nova:
         self.latency = 1.5
         self.down = False
         self.refuses = set()    # hosts on which nothing boots
+        #: What an operation is refused for: (nature, reason), by its order.
+        self.refusal = lambda order: None
         self.fetch = 0
         self.keeps_images = True
         self.asked, self.used = {}, set()
@@ -100,12 +103,12 @@ class Nova:
             time, _, what, arguments = heapq.heappop(self._due)
             what(time, *arguments)
 
-    def _fail(self, time, order, why):
+    def _fail(self, time, order, why, nature=Nature.TRANSIENT):
         self.pending.pop(order.place, None)
         key = order.place, order.kind
         before = self.failures.get(key)
         self.failures[key] = Failure(1 + (before.count if before else 0),
-                                     time, order.host, why)
+                                     time, order.host, why, nature)
 
     def change(self, time, key, **changes):
         self.servers[key] = dataclasses.replace(self.servers[key], **changes)
@@ -114,6 +117,9 @@ class Nova:
     def _begin(self, time, order):
         if self.down or time > order.until:
             self._fail(time, order, 'nova-api is away')
+        elif (refused := self.refusal(order)) is not None:
+            nature, why = refused
+            self._fail(time, order, why, nature)
         elif order.kind is Kind.BOOT:
             self._boot(time, order)
         elif order.kind is Kind.CACHE_IMAGE:
@@ -142,11 +148,16 @@ class Nova:
 
     def _boot(self, time, order):
         if order.host in self.refuses:
-            self._fail(time, order, 'No valid host')
+            self._fail(time, order, 'No valid host', Nature.CAPACITY)
             return
         there = [key for key, one in self.servers.items()
                  if (one.lease, one.node) == order.place
                  and one.project == order.project]
+        for key in [key for key in there
+                    if self.servers[key].status == 'ERROR']:
+            there.remove(key)
+            self._delete(time, dataclasses.replace(order, server=key))
+            self.pending[order.place] = order
         if there:
             self._done(time, order, 0)
             return

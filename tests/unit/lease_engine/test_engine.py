@@ -36,8 +36,8 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual('done', world.state(lease))
         self.assertEqual({}, world.nova.servers)
         self.assertEqual([], world.plan(lease))
-        self.assertEqual(['created', 'pending', 'ready', 'active', 'running',
-                          'done'], world.kinds(lease))
+        self.assertEqual(['created', 'pending', 'starting', 'active',
+                          'running', 'ending', 'done'], world.kinds(lease))
 
     def test_who_has_no_room_waits(self):
         world = fakes.World(self)
@@ -400,7 +400,9 @@ class DocumentsTest(unittest.TestCase):
         passes, [(row, text)] = schedules.read(world.service.database)
         known = json.loads(text)
         without = [{name: value for name, value in known.items()
-                    if name != missing} for missing in known]
+                    if name != missing} for missing in known.keys() - {
+                        # What releases before have not written.
+                        'served_time', 'failing_since', 'cause'}]
         of_another_kind = [known | {name: 7} for name in
                            ('terms', 'stay', 'home', 'nodes', 'state')]
         for garbage in (text[:-1], '[1]', *map(

@@ -241,7 +241,7 @@ def sdk_server(number, extra_specs=None, **changes):
         'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
         'scheduler_hints': None, 'updated_at': None, 'name': 'x',
-        'user_id': 'alice',
+        'user_id': 'alice', 'fault': None,
         'flavor': types.SimpleNamespace(
             original_name='secondary', vcpus=2, ram=512, disk=1, ephemeral=1,
             extra_specs={vocabulary.MARKER: 'true'}

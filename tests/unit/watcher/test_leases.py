@@ -11,10 +11,10 @@ from watcher import objects
 from watcher.common import exception
 
 from secondary_scheduler.lease_engine.values import (
-    UNTRUSTED,
     Build,
     CloudDown,
     Kind,
+    Nature,
     Order,
 )
 from secondary_scheduler.model import holds, vocabulary
@@ -28,6 +28,7 @@ from secondary_scheduler.watcher import (
     lease_history,
     lease_runner,
     observer,
+    outcomes,
     planner,
     poller,
     settings,
@@ -146,7 +147,7 @@ class ActionsTest(Case):
         self.assertEqual(1, len(self.cloud.labelled('p1', LEASE, 0)))
 
     def test_a_boot_insists_for_a_while(self):
-        self.cloud.faults = ['No valid host'] * 2
+        self.cloud.faults = [cloud.NoRoom('No valid host')] * 2
         created = []
         self.cloud.create = lambda build, metadata, hints, make=(
             self.cloud.create): created.append(1) or make(
@@ -157,18 +158,38 @@ class ActionsTest(Case):
 
     def test_and_leaves_nothing_when_it_gives_up(self):
         self.patch(lease_actions, '_INSIST_S', -1.0)
-        self.cloud.faults = ['No valid host']
-        with self.assertRaisesRegex(exception.ActionExecutionFailure,
-                                    'No valid host'):
-            self.boot()
+        self.cloud.faults = [cloud.NoRoom('No valid host')]
+        self.assert_fails(Nature.CAPACITY, 'No valid host')
         self.assertEqual([], self.cloud.labelled('p1', LEASE, 0))
 
-    def test_a_lost_trust_is_told(self):
-        self.patch(cloud, 'as_owner', mock.Mock(
-            side_effect=cloud.Untrusted('404')))
-        with self.assertRaisesRegex(exception.ActionExecutionFailure,
-                                    UNTRUSTED):
+    def assert_fails(self, nature, why):
+        with self.assertRaises(exception.ActionExecutionFailure) as caught:
             self.boot()
+        self.assertEqual((nature, why), outcomes.failure(
+            str(caught.exception)))
+
+    def test_failed_boot_says_whether_another_attempt_can_succeed(self):
+        for problem, nature in (
+                (cloud.NotFound('No Image found for guest'),
+                 Nature.PERMANENT),
+                (cloud.Refused('403, Quota exceeded'), Nature.PERMANENT),
+                (cloud.CloudError('503, Neutron is away'), Nature.TRANSIENT),
+                (cloud.Untrusted('404, no such trust'), Nature.LOST_RIGHT)):
+            with self.subTest(nature), mock.patch.object(
+                    self.cloud, 'create', side_effect=problem):
+                self.assert_fails(nature, str(problem))
+
+    def test_permanent_fault_is_not_tried_again_at_once(self):
+        self.cloud.faults = [cloud.Refused('no such image')]
+        self.assert_fails(Nature.PERMANENT, 'no such image')
+        self.assertEqual(1, sum(one[0] == 'create'
+                                for one in self.cloud.calls))
+
+    def test_server_that_is_deleted_while_it_boots_has_not_booted(self):
+        self.patch(actions, 'wait_for', mock.Mock(
+            side_effect=poller.Gone('some-server')))
+        self.assert_fails(Nature.TRANSIENT,
+                          'server some-server was deleted while it booted')
 
     def test_what_is_deleted_is_gone_then(self):
         made = self.make(lease_actions.Delete, resource_id=fakes.uid(1))
@@ -283,14 +304,15 @@ class HistoryTest(Case):
              for node in range(3)], self.switch.uuid)
         first, second, third = self.actions()
         self.end(first, 'SUCCEEDED', history.took(2.5, 512, None))
-        self.end(second, 'FAILED', 'why')
+        self.end(second, 'FAILED', outcomes.failed(
+            'suspend', fakes.uid(2), Nature.PERMANENT, 'why'))
         self.assertEqual(({(LEASE, 2)}, {}), self.leases.pending())
         ended = self.leases.ended()
         self.assertEqual([(Kind.SUSPEND, 512, 2.5)],
                          [dataclasses.astuple(one) for one in ended.took])
         self.assertEqual(
-            {((LEASE, 1), Kind.SUSPEND): (1, 'why')},
-            {key: (one.count, one.why)
+            {((LEASE, 1), Kind.SUSPEND): (1, 'why', Nature.PERMANENT)},
+            {key: (one.count, one.why, one.nature)
              for key, one in ended.failures.items()})
         self.assertAlmostEqual(time.time(), ended.failures[
             (LEASE, 1), Kind.SUSPEND].last, delta=30)

@@ -1,0 +1,28 @@
+"""Observed running time of leases, what is charged, and engines' heartbeats.
+
+Revision ID: 0007
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+revision = '0007'
+down_revision = '0005'
+
+_ADDED = (
+    ('leases', sa.Column('served', sa.BigInteger(), nullable=False,
+                         server_default='0')),
+    ('leases', sa.Column('charge', sa.Double())),
+    ('engines', sa.Column('looked_at', sa.DateTime())),
+    ('engines', sa.Column('trouble', sa.Text())),
+)
+
+
+def upgrade() -> None:
+    for table, column in _ADDED:
+        op.add_column(table, column)
+
+
+def downgrade() -> None:
+    for table, column in reversed(_ADDED):
+        op.drop_column(table, column.name)
