@@ -141,6 +141,41 @@ application credentials cannot give trusts: who uses one is refused.
 The roles that a trust carries (``trustee_user_id``): those that somebody needs
 to make a server. An owner who lacks one of them is refused.
 """),
+    cfg.FloatOpt(
+        'verify_timeout',
+        default=5.0,
+        min=0.1,
+        help="""
+Seconds for which a request for a lease waits for Nova, Glance, Neutron and
+Cinder, which are asked side by side, with the token of the request, whether
+flavor, image, networks and the like exist and fit, and what Nova's limits
+leave. A lease for which one has not answered by then is accepted, shows in
+``unverified`` what could not be verified, and is verified before it begins.
+"""),
+    cfg.ListOpt(
+        'verify_limits',
+        default=['instances', 'cores', 'ram'],
+        item_type=cfg.types.String(choices=['instances', 'cores', 'ram']),
+        help="""
+The limits of Nova that a lease has to keep within to be accepted. What the
+servers of the project's other leases use of them counts as free, since these
+leases will be over. Leave out ``cores`` and ``ram`` where Nova has the driver
+of unified limits: it does not count those of secondaries.
+"""),
+    cfg.StrOpt(
+        'region_name',
+        help="""
+The region of the services that are asked (``verify_timeout``). Without it,
+the default, the first one in the catalogue is taken: set it if the catalogue
+has several.
+"""),
+    cfg.ListOpt(
+        'valid_interfaces',
+        default=['internal', 'public'],
+        help="""
+The interfaces of these services' endpoints in the catalogue, the preferred
+one first.
+"""),
     cfg.IntOpt(
         'max_limit',
         default=1000,

@@ -18,6 +18,7 @@ from secondary_scheduler.lease_api import (
     resources,
     routing,
     trusts,
+    verification,
 )
 from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.session import Database
@@ -46,7 +47,7 @@ def service(conf: cfg.ConfigOpts) -> routing.Service:
     return routing.Service(
         conf, database, Store(database, events.announcer(conf, publisher)),
         Quotes(database), policies.enforcer(conf), trusts.Trusts(conf),
-        resources.TABLE)
+        verification.Verifier.from_options(conf), resources.TABLE)
 
 
 def application(found: routing.Service) -> auth.Wsgi:

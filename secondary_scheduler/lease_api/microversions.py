@@ -4,6 +4,7 @@
 """
 
 from microversion_parse import Version as Version
+from microversion_parse import parse_version_string
 
 SERVICE_TYPE = 'secondary-lease'
 #: Where the middleware leaves the version that a request asks for.
@@ -16,5 +17,13 @@ QUOTES = Version(1, 1)
 #: Leases without a duration, and slots without an end.
 OPEN = Version(1, 2)
 
+#: Properties of servers in node sets, and ``unverified`` of a lease.
+SERVERS = Version(1, 3)
+
 #: From the oldest to the newest; doc/source/lease-api.rst tells each.
-VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN)]
+VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS)]
+
+
+def parse(text: str) -> Version:
+    """Return a version that is written like 1.3."""
+    return parse_version_string(text)

@@ -9,6 +9,7 @@ import json
 import typing
 
 import jsonschema
+from keystoneauth1 import session as sessions
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_db import exception as db_exception
@@ -29,6 +30,7 @@ from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
 from secondary_scheduler.lease_api.trusts import Trusts
+from secondary_scheduler.lease_api.verification import Verifier
 
 LOG = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class Service:
     quotes: Quotes
     enforcer: policy.Enforcer
     trusts: Trusts
+    verifier: Verifier
     table: Sequence['Route']
 
 
@@ -77,6 +80,14 @@ class Call:
     def token(self) -> str:
         """Its user's token."""
         return str(self.request.headers.get('X-Auth-Token', ''))
+
+    @property
+    def session(self) -> sessions.Session | None:
+        """A session by its user's token; None where there is no Keystone."""
+        plugin = self.request.environ.get('keystone.token_auth')
+        if plugin is None or not plugin.has_user_token:
+            return None
+        return self.service.verifier.pool.session(plugin)
 
     def link(self, path: str) -> str:
         """Return the URL of a path of the service."""
@@ -119,7 +130,9 @@ class Route:
     def __post_init__(self) -> None:
         make = jsonschema.Draft202012Validator
         object.__setattr__(self, 'check_query', make(self.query))
-        object.__setattr__(self, 'check', self.body and make(self.body))
+        object.__setattr__(self, 'check', self.body and {
+            version: make(schemas.at(self.body, microversions.parse(version)))
+            for version in microversions.VERSIONS})
 
     @property
     def name(self) -> str:
@@ -178,7 +191,7 @@ class Application:
             raise errors.not_found(route.collection, path['id'][:255])
         return route.answer_by(Call(
             self._service, request, context, version, path,
-            _query(request, route), _body(request, route)))
+            _query(request, route), _body(request, route, version)))
 
     def _route(self, request: webob.Request) -> tuple[Route, dict[str, str]]:
         try:
@@ -247,8 +260,9 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(f'{name} is no number of JSON')
 
 
-def _body(request: webob.Request, route: Route) -> dict[str, typing.Any]:
-    """Return the body as its schema has it."""
+def _body(request: webob.Request, route: Route,
+          version: microversions.Version) -> dict[str, typing.Any]:
+    """Return the body as its schema of a version has it."""
     if route.check is None:
         return {}
     if request.content_type != 'application/json':
@@ -261,7 +275,7 @@ def _body(request: webob.Request, route: Route) -> dict[str, typing.Any]:
         json.dumps(read, ensure_ascii=False).encode('utf-8')
     except (ValueError, RecursionError) as exc:
         raise errors.invalid(f'The body is no JSON: {exc}.') from exc
-    _check(route.check, read, 'the body')
+    _check(route.check[str(version)], read, 'the body')
     return typing.cast(dict[str, typing.Any], read)
 
 
@@ -271,8 +285,16 @@ def _check(validator: typing.Any, value: object, what: str) -> None:
         return
     where = '.'.join(str(one) for one in found.absolute_path)
     raise errors.invalid(
-        f'In {what}{", at " + where if where else ""}: {found.message[:500]}.'
-        ' GET /openapi.json says what there may be.')
+        f'In {what}{", at " + where if where else ""}: '
+        f'{_message(found)[:500]}. GET /openapi.json says what there may be.')
+
+
+def _message(found: jsonschema.ValidationError) -> str:
+    """Return why a value does not fit, without a value that may be secret."""
+    secret = isinstance(found.instance, (dict, list)) or (
+        isinstance(found.schema, dict) and found.schema.get('writeOnly'))
+    return found.message.replace(repr(found.instance), 'the value') if (
+        secret) else found.message
 
 
 def _refuse(request: webob.Request, exc: errors.ApiError) -> webob.Response:

@@ -7,31 +7,19 @@ import datetime
 import re
 import typing
 
-from secondary_scheduler.lease_api import errors
+from secondary_scheduler.lease_api import errors, microversions, node_sets
 from secondary_scheduler.lease_api.db.plans import What
+from secondary_scheduler.lease_api.node_sets import line, nullable
 from secondary_scheduler.leases.kinds import Kind
 from secondary_scheduler.leases.states import State
 
 Schema = dict[str, typing.Any]
 
-_CONTROL = r'[\u0000-\u001f\u007f]'
 _UUID = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
 _MOMENT = (r'^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}'
            r'(Z|[+-][0-9]{2}:[0-9]{2})$')
 #: Ten years, in seconds.
 LONGEST = 315_360_000
-_MOST_NODES = 100_000
-
-
-def _line(what: str, least: int = 0, **more: typing.Any) -> Schema:
-    return {'type': 'string', 'minLength': least, 'maxLength': 255,
-            'not': {'type': 'string', 'pattern': _CONTROL},
-            'description': what, **more}
-
-
-def nullable(schema: Schema) -> Schema:
-    """Return a schema that allows null as well."""
-    return {**schema, 'type': [schema['type'], 'null']}
 
 
 def _object(properties: Schema, required: typing.Iterable[str] = (),
@@ -61,18 +49,7 @@ MOMENT: Schema = {
                    '2027-01-31T08:00:00Z.'}
 STATE: Schema = {'type': 'string', 'enum': [str(one) for one in State]}
 
-_NODES = _object({
-    'number': {'type': 'integer', 'minimum': 1, 'maximum': _MOST_NODES,
-               'description': 'How many servers.'},
-    'flavor': _line('Name or id of a secondary flavor.', 1),
-    'image': nullable(_line('Name or id of the image that they boot from.',
-                            1)),
-    'network': nullable(_line('Name or id of their network; null leaves it '
-                              'to Nova.', 1)),
-    'key_name': nullable(_line('Name of the key pair for them.', 1)),
-}, ('number', 'flavor'))
-
-_NAME = _line('For people; leases may have the same.')
+_NAME = line('For people; leases may have the same.')
 _TERMS: Schema = {
     'duration': {
         'type': 'integer', 'minimum': 1, 'maximum': LONGEST,
@@ -93,7 +70,7 @@ _TERMS: Schema = {
 
 _ASKED: Schema = {
     **_TERMS,
-    'nodes': _list(_NODES, minItems=1, maxItems=100),
+    'nodes': _list(node_sets.REQUEST, minItems=1, maxItems=100),
     'immediate': {
         'type': 'boolean', 'default': False,
         'description': 'Now or not at all; without start and deadline.'},
@@ -102,7 +79,7 @@ _ASKED: Schema = {
 CREATE = _object({
     'name': _NAME,
     **_ASKED,
-    'client_token': _line(
+    'client_token': line(
         'Makes it safe to send the request again: who uses the same token '
         'in a project gets the lease that the first has made.', 1),
 }, ('nodes', 'duration'))
@@ -128,7 +105,7 @@ LIMIT: Schema = {'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
                  'description': 'At most so many.'}
 LIST_QUERY = _object({
     'state': _list(STATE, description='Only those in one of these states.'),
-    'name': _line('Only those of exactly this name.'),
+    'name': line('Only those of exactly this name.'),
     'limit': LIMIT,
     'marker': {**UUID, 'description': 'Begin after this lease.'},
     'all_projects': ALL_PROJECTS})
@@ -146,7 +123,7 @@ _SHOWN: Schema = {
     'user_id': {'type': 'string'},
     'kind': {'type': 'string', 'enum': [str(one) for one in Kind],
              'description': 'What is promised; follows from the terms.'},
-    'nodes': _list(_answer(_NODES['properties'])),
+    'nodes': _list(node_sets.SHOWN),
     'duration': _TERMS['duration'],
     'start': nullable(MOMENT),
     'deadline': nullable(MOMENT),
@@ -179,8 +156,15 @@ _LEASE_PARTS: Schema = {
     'updated_at': MOMENT,
     'revision': {'type': 'integer'},
 }
+_UNVERIFIED: Schema = {
+    **_list(_answer({'field': {'type': 'string'},
+                     'reason': {'type': 'string'}})),
+    'description': (
+        'Fields of the request that could not be verified, since a service '
+        'did not answer; they are verified before it begins.')}
 # What came later is not in answers to requests of older versions.
-_LEASE = _object({**_LEASE_PARTS, 'next_start': _NEXT_START}, _LEASE_PARTS)
+_LEASE = _object({**_LEASE_PARTS, 'next_start': _NEXT_START,
+                  'unverified': _UNVERIFIED}, _LEASE_PARTS)
 _OFFER = _answer({
     'accepted': {'type': 'boolean', 'description': (
         'Whether a lease with these terms would be accepted now.')},
@@ -246,6 +230,20 @@ COMPONENTS: dict[str, Schema] = {
 }
 
 is_uuid = re.compile(_UUID).match
+
+
+def at(schema: typing.Any, version: microversions.Version) -> typing.Any:
+    """Return a schema without the properties that came after a version."""
+    if isinstance(schema, list):
+        return [at(one, version) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: {
+        name: at(one, version) for name, one in value.items()
+        if microversions.parse(one.get('x-openstack', {}).get(
+            'min-ver', '1.0')) <= version}
+        if key == 'properties' else at(value, version)
+        for key, value in schema.items()}
 
 
 def seconds(text: str, where: str) -> int:

@@ -4,6 +4,7 @@ Types are those that SQLite, MariaDB and PostgreSQL have in common.  Numbers of
 rows are never shown to a user: they would tell how much others do.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import datetime
 import json
@@ -22,6 +23,10 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 #: The options of a table: names that differ in case or in accents differ.
 OPTIONS = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4',
            'mysql_collate': 'utf8mb4_bin'}
+
+
+#: Text that may be longer than the 64 KiB of MariaDB's.
+Document = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 class Moment(sa.types.TypeDecorator[int]):
@@ -48,7 +53,9 @@ class Nodes:
     """Nodes that are alike, and what a server of them is made of.
 
     An ``image`` of None is a flavor's or volume's matter, a ``network`` of
-    None is Nova's to choose.
+    None is Nova's to choose.  ``server`` has further properties of Nova's
+    request for a server, by Nova's names (``lease_api.node_sets``).
+    ``user_data`` may hold secrets, and is not among them.
     """
 
     number: int
@@ -56,6 +63,13 @@ class Nodes:
     image: str | None = None
     network: str | None = None
     key_name: str | None = None
+    server: Mapping[str, typing.Any] = dataclasses.field(default_factory=dict)
+    user_data: str | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def has_user_data(self) -> bool:
+        """Whether there is user data."""
+        return self.user_data is not None
 
 
 class AsJson(sa.types.TypeDecorator[tuple[Nodes, ...]]):
@@ -73,6 +87,31 @@ class AsJson(sa.types.TypeDecorator[tuple[Nodes, ...]]):
         return tuple(Nodes(**one) for one in json.loads(value or '[]'))
 
 
+class Json(sa.types.TypeDecorator[typing.Any]):
+    """A list or an object of JSON; an empty one is NULL in the table.
+
+    :param empty: the type of Python that NULL becomes.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, empty: type) -> None:
+        super().__init__()
+        self.empty = empty
+
+    def load_dialect_impl(self, dialect: typing.Any) -> typing.Any:
+        return Document.dialect_impl(dialect)
+
+    def process_bind_param(self, value: typing.Any, dialect: typing.Any
+                           ) -> str | None:
+        return json.dumps(value) if value else None
+
+    def process_result_value(self, value: str | None, dialect: typing.Any
+                             ) -> typing.Any:
+        return self.empty() if value is None else json.loads(value)
+
+
 class Base(orm.DeclarativeBase):
     """What all tables have in common."""
 
@@ -84,8 +123,6 @@ class Base(orm.DeclarativeBase):
     __table_args__: typing.Any = OPTIONS
 
 
-#: Text that may be longer than the 64 KiB of MariaDB's.
-Document = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 Number = sa.BigInteger().with_variant(sa.Integer(), 'sqlite')
 
 
@@ -142,7 +179,8 @@ class Lease(Asked, Base):
     there, and it lasts as long as its owner likes.  Each change makes
     ``revision`` one more.  ``token`` and ``fingerprint`` tell a request that
     is sent again.  ``trust_id`` is Keystone's trust by which servers are made
-    in the owner's name.
+    in the owner's name.  ``unverified`` is a list of objects with a ``field``
+    of the request that no service could verify, and the ``reason``.
     """
 
     __tablename__ = 'leases'
@@ -168,6 +206,8 @@ class Lease(Asked, Base):
     token: Mapped[str | None] = mapped_column(sa.String(64))
     fingerprint: Mapped[str] = mapped_column(sa.String(64))
     trust_id: Mapped[str | None] = mapped_column(sa.String(64))
+    unverified: Mapped[list[dict[str, str]]] = mapped_column(
+        Json(list), nullable=True)
 
     nodes: Mapped[list['NodeSet']] = orm.relationship(
         order_by='NodeSet.id', lazy='selectin', passive_deletes=True)
@@ -204,7 +244,7 @@ class Quote(Asked, Base):
 
 
 class NodeSet(Base):
-    """``Nodes`` of a lease."""
+    """``Nodes`` of a lease; their user data is in ``UserData``."""
 
     __tablename__ = 'node_sets'
 
@@ -215,6 +255,27 @@ class NodeSet(Base):
     image: Mapped[str | None] = mapped_column(sa.String(255))
     network: Mapped[str | None] = mapped_column(sa.String(255))
     key_name: Mapped[str | None] = mapped_column(sa.String(255))
+    server: Mapped[dict[str, typing.Any]] = mapped_column(
+        Json(dict), nullable=True)
+    has_user_data: Mapped[bool] = mapped_column(
+        sa.Boolean, server_default=sa.false())
+
+    secret: Mapped['UserData | None'] = orm.relationship(
+        lazy='raise', passive_deletes=True, cascade='all, delete-orphan')
+
+
+class UserData(Base):
+    """User data of a node set, which may hold secrets.
+
+    A query has to ask for it (``db.requests.server_request``).  It is not a
+    column of its node set: errors of PostgreSQL show the row that does not
+    fit.
+    """
+
+    __tablename__ = 'user_data'
+
+    node_set_id: Mapped[int] = _of('node_sets', primary_key=True)
+    content: Mapped[str] = mapped_column(Document)
 
 
 class Server(Base):

@@ -13,7 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from secondary_scheduler.lease_api.db import errors
-from secondary_scheduler.lease_api.db.models import Lease, NodeSet, Project
+from secondary_scheduler.lease_api.db.models import (
+    Lease,
+    Nodes,
+    NodeSet,
+    Project,
+    Server,
+)
 from secondary_scheduler.lease_api.db.session import Database, retried
 from secondary_scheduler.leases import states
 from secondary_scheduler.leases.states import State
@@ -101,6 +107,26 @@ def _usage(session: orm.Session, project: str, limits: Limits) -> Usage:
         limits.leases if most_leases is None else most_leases,
         limits.nodes if most_nodes is None else most_nodes),
         leases, int(nodes))
+
+
+@retried
+def running(database: Database, project: str) -> list[Nodes]:
+    """Return the nodes of a project's leases that have servers now.
+
+    Those without a duration are left out: they last as long as their owner
+    likes.
+
+    :returns: node sets with their number and flavor, one for each flavor.
+    """
+    query = sa.select(NodeSet.flavor, sa.func.sum(NodeSet.number)).join(
+        Lease, NodeSet.lease_id == Lease.id).where(
+            Lease.project_id == project, Lease.state.in_(_OPEN),
+            Lease.duration.is_not(None),
+            sa.exists().where(Server.lease_id == Lease.id)).group_by(
+                NodeSet.flavor)
+    with database.reader() as session:
+        return [Nodes(int(number), flavor)
+                for flavor, number in session.execute(query)]
 
 
 @retried

@@ -5,12 +5,18 @@ import hashlib
 import json
 import typing
 
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from secondary_scheduler.lease_api.db import errors
 from secondary_scheduler.lease_api.db.models import (
     TERMS,
     Lease,
     Nodes,
     NodeSet,
+    UserData,
 )
+from secondary_scheduler.lease_api.db.session import Database, retried
 from secondary_scheduler.leases.states import State
 
 
@@ -21,6 +27,7 @@ class Request:
     ``token`` is the client's: who asks again with the same one gets the
     lease that there is.  ``trust_id`` is a trust of the user.  A lease
     without a duration is one that nobody asks for: see ``models.Lease``.
+    ``unverified`` is as there.
     """
 
     uuid: str
@@ -36,6 +43,7 @@ class Request:
     max_rate: float | None = None
     token: str | None = None
     trust_id: str | None = None
+    unverified: tuple[dict[str, str], ...] = ()
 
     @property
     def number(self) -> int:
@@ -47,17 +55,17 @@ class Request:
         """What is asked for: columns of a lease."""
         return {name: getattr(self, name) for name in ('name', *TERMS)}
 
-    def lease(self, now: int, token: str | None = None) -> Lease:
-        """Return the new lease that this asks for; ``token`` as its column.
-        """
+    def lease(self, now: int) -> Lease:
+        """Return the new lease that this asks for."""
         return Lease(
             uuid=self.uuid, project_id=self.project_id,
             user_id=self.user_id, **self.terms, state=State.NEW,
             hold=False, wanted_end=False, reason='', price=None,
             next_start=None, created_at=now, updated_at=now, revision=1,
-            token=token, fingerprint=self.fingerprint,
-            trust_id=self.trust_id, servers=[],
-            nodes=[NodeSet(**dataclasses.asdict(one)) for one in self.nodes])
+            token=None if self.token is None else digest(self.token),
+            fingerprint=self.fingerprint,
+            trust_id=self.trust_id, unverified=list(self.unverified),
+            servers=[], nodes=[_node_set(one) for one in self.nodes])
 
     @property
     def fingerprint(self) -> str:
@@ -67,6 +75,36 @@ class Request:
             sort_keys=True))
 
 
+def _node_set(one: Nodes) -> NodeSet:
+    columns = dataclasses.asdict(one)
+    content = columns.pop('user_data')
+    return NodeSet(**columns, has_user_data=one.has_user_data,
+                   secret=content and UserData(content=content))
+
+
 def digest(text: str) -> str:
     """Return what a column has room for in place of a long text."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@retried
+def server_request(database: Database, uuid: str, node: int
+                   ) -> dict[str, typing.Any]:
+    """Return the properties of Nova's request for the server of a node.
+
+    :param node: its number among all nodes of the lease, from 0 on.
+    :returns: ``server`` of its node set, with ``user_data`` if there is any.
+    :raises UnknownLease: if there is no such node.
+    """
+    query = (sa.select(NodeSet).join(Lease, Lease.id == NodeSet.lease_id)
+             .where(Lease.uuid == uuid).order_by(NodeSet.id)
+             .options(orm.joinedload(NodeSet.secret)))
+    first = 0
+    with database.reader() as session:
+        for one in session.scalars(query):
+            if first <= node < first + one.number:
+                return one.server | (
+                    {} if one.secret is None
+                    else {'user_data': one.secret.content})
+            first += one.number
+    raise errors.UnknownLease(f'there is no node {node} of a lease {uuid}')

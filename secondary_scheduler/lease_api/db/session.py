@@ -43,11 +43,14 @@ def _url(text: str) -> str:
 
 
 def _tune(engine: sa.Engine) -> None:
-    """Let readers of SQLite not wait for a writer, and writers be patient.
+    """Hide values from errors and logs; set SQLite's locking.
 
-    oslo.db opens a connection to a file for each transaction.  One that stays
-    open keeps SQLite from tidying its log up whenever one of them is closed.
+    Values may be secrets (user data).  Readers of SQLite are not to wait for
+    a writer, and writers are to be patient.  oslo.db opens a connection to a
+    file for each transaction.  One that stays open keeps SQLite from tidying
+    its log up whenever one of them is closed.
     """
+    engine.hide_parameters = True
     if engine.dialect.name != 'sqlite' or not isinstance(
             engine.pool, sa.NullPool):
         return

@@ -77,21 +77,23 @@ class Store:
 
     def _create_locked(self, session: orm.Session, request: Request,
                        limits: quotas.Limits) -> tuple[Lease, Event | None]:
-        token = None if request.token is None else digest(request.token)
-        found = None if token is None else session.scalar(
-            sa.select(Lease).where(Lease.project_id == request.project_id,
-                                   Lease.token == token))
+        found = _repeated(session, request)
         if found is not None:
-            if found.fingerprint != request.fingerprint:
-                raise errors.OtherRequest(
-                    f'lease {found.uuid} was asked for with this token, '
-                    'with other terms')
             return found, None
         quotas.check(session, request.project_id, limits, request.number)
-        lease = request.lease(self.now, token)
+        lease = request.lease(self.now)
         session.add(lease)
         session.flush()
         return lease, self._record(session, lease, 'created')
+
+    @retried
+    def repeated(self, request: Request) -> Lease | None:
+        """Return the lease that the same request has made before, if any.
+
+        :raises OtherRequest: if its token was another request's.
+        """
+        with self._database.reader() as session:
+            return _repeated(session, request)
 
     def delete(self, uuid: str, project: str | None = None) -> None:
         """Forget a lease that is over, or that nobody has seen yet.
@@ -222,7 +224,7 @@ class Store:
     @retried
     def events(self, uuid: str, project: str | None = None,
                limit: int | None = None) -> list[Event]:
-        """Return the latest events of a lease, the oldest first.
+        """Return the latest events of a lease, in the order of time.
 
         :raises UnknownLease: if there is no such lease.
         """
@@ -230,7 +232,8 @@ class Store:
             lease = _find(session, uuid, project)
             return list(session.scalars(
                 sa.select(Event).where(Event.lease_id == lease.id)
-                .order_by(Event.id.desc()).limit(limit)))[::-1]
+                .order_by(Event.time.desc(), Event.id.desc())
+                .limit(limit)))[::-1]
 
     # -- what the scheduler does
 
@@ -265,6 +268,19 @@ class Store:
                       state=lease.state, text=text)
         session.add(event)
         return event
+
+
+def _repeated(session: orm.Session, request: Request) -> Lease | None:
+    if request.token is None:
+        return None
+    found = session.scalar(sa.select(Lease).where(
+        Lease.project_id == request.project_id,
+        Lease.token == digest(request.token)))
+    if found is not None and found.fingerprint != request.fingerprint:
+        raise errors.OtherRequest(
+            f'lease {found.uuid} was asked for with this token, with other '
+            'terms')
+    return found
 
 
 def _which(uuid: str, project: str | None) -> list[sa.ColumnElement[bool]]:

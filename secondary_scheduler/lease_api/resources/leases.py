@@ -1,6 +1,7 @@
 """/leases: what is asked for, and what has become of it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+import contextlib
 import dataclasses
 import typing
 import urllib.parse
@@ -10,12 +11,13 @@ from oslo_utils import uuidutils
 from secondary_scheduler.lease_api import (
     errors,
     microversions,
+    node_sets,
     policies,
     schemas,
+    verification,
 )
 from secondary_scheduler.lease_api.db import errors as db_errors
 from secondary_scheduler.lease_api.db import models, quotas
-from secondary_scheduler.lease_api.db.models import Nodes
 from secondary_scheduler.lease_api.db.requests import Request
 from secondary_scheduler.lease_api.routing import Call, Reply, Route
 from secondary_scheduler.leases.states import State
@@ -24,14 +26,13 @@ from secondary_scheduler.leases.states import State
 _TERMS = ('name', 'duration', 'start', 'deadline', 'preemptible', 'max_rate')
 
 
-def asked(found: models.Lease | models.Quote) -> dict[str, typing.Any]:
+def asked(call: Call, found: models.Lease | models.Quote
+          ) -> dict[str, typing.Any]:
     """Return what somebody has asked for, as they see it."""
     return {
         'id': found.uuid, 'project_id': found.project_id,
         'user_id': found.user_id, 'kind': str(found.kind),
-        'nodes': [{'number': one.number, 'flavor': one.flavor,
-                   'image': one.image, 'network': one.network,
-                   'key_name': one.key_name} for one in found.nodes],
+        'nodes': [node_sets.show(one, call.version) for one in found.nodes],
         'duration': found.duration, 'start': schemas.moment(found.start),
         'deadline': schemas.moment(found.deadline),
         'immediate': found.immediate, 'preemptible': found.preemptible,
@@ -44,10 +45,12 @@ def _shown(call: Call, lease: models.Lease) -> dict[str, typing.Any]:
     since: dict[str, typing.Any] = {}
     if call.version >= microversions.QUOTES:
         since['next_start'] = schemas.moment(lease.next_start)
+    if call.version >= microversions.SERVERS:
+        since['unverified'] = lease.unverified
     if call.version < microversions.OPEN and lease.duration is None:
         since['duration'] = schemas.LONGEST
     return {
-        **asked(lease), 'name': lease.name, 'state': lease.state,
+        **asked(call, lease), 'name': lease.name, 'state': lease.state,
         'paused': lease.hold, 'cancelling': lease.wanted_end,
         'reason': lease.reason, 'price': lease.price,
         'servers': [one.uuid for one in lease.servers],
@@ -58,6 +61,10 @@ def _shown(call: Call, lease: models.Lease) -> dict[str, typing.Any]:
 def create_lease(call: Call) -> Reply:
     """Keep a lease; the scheduler sees to it afterwards."""
     wanted = request(call)
+    made = _repeated(call, wanted)
+    if made is not None:
+        return _created(call, made)
+    wanted = dataclasses.replace(wanted, unverified=_verify(call, wanted))
     trusts = call.service.trusts
     trust = trusts.give(call.token, call.context.user_id,
                         call.context.project_id)
@@ -67,14 +74,31 @@ def create_lease(call: Call) -> Reply:
     finally:
         if lease is None or lease.trust_id != trust:
             trusts.take_back(call.token, trust)
+    return _created(call, lease)
+
+
+def _created(call: Call, lease: models.Lease) -> Reply:
     return Reply(202, {'lease': _shown(call, lease)},
                  {'Location': call.link(f'/leases/{lease.uuid}')})
 
 
+def _repeated(call: Call, wanted: Request) -> models.Lease | None:
+    """Return the lease that this request has made before, if any."""
+    with _refusing():
+        return call.service.store.repeated(wanted)
+
+
 def _create(call: Call, wanted: Request) -> models.Lease:
-    try:
+    with _refusing():
         return call.service.store.create(
             wanted, quotas.Limits.from_options(call.service.conf))
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn the store's refusals of a new lease into answers."""
+    try:
+        yield
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
             f'Your project would have too many {exc.what}: {exc}. Wait until '
@@ -85,6 +109,30 @@ def _create(call: Call, wanted: Request) -> models.Lease:
             f'{exc}. Take another client_token for another lease.')) from exc
 
 
+def _verify(call: Call, wanted: Request) -> tuple[dict[str, str], ...]:
+    """Return what cannot be verified of a lease.
+
+    :raises ApiError: 400 or 403, if its servers could not be made.
+    """
+    found = call.service.verifier.verify(
+        call.session, wanted.nodes, wanted.project_id,
+        quotas.running(call.service.database, wanted.project_id))
+    check_verdict(found)
+    return tuple(dataclasses.asdict(one) for one in found.unverified)
+
+
+def check_verdict(found: verification.Verdict) -> None:
+    """Refuse what cannot be.
+
+    :raises ApiError: 400 or 403, with all that is wrong.
+    """
+    if found.wrong:
+        raise errors.invalid(' '.join(map(str, found.wrong)))
+    if found.exceeded:
+        raise errors.ApiError(403, 'over-quota',
+                              ' '.join(map(str, found.exceeded)))
+
+
 def request(call: Call) -> Request:
     """Return what the body asks for.
 
@@ -93,10 +141,12 @@ def request(call: Call) -> Request:
     terms = _read(call.body)
     immediate = call.body.get('immediate', False)
     _check(call, terms, immediate)
+    for problem in node_sets.contradictions(call.body['nodes']):
+        raise errors.invalid(problem)
     return Request(
         uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
         user_id=call.context.user_id,
-        nodes=tuple(Nodes(**one) for one in call.body['nodes']),
+        nodes=node_sets.read(call.body['nodes']),
         immediate=immediate, token=call.body.get('client_token'), **terms)
 
 

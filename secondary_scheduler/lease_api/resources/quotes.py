@@ -3,11 +3,13 @@
 The schedule is in another process: it answers, and who has asked looks again.
 """
 
+import dataclasses
 import typing
 
 from secondary_scheduler.lease_api import (
     errors,
     microversions,
+    node_sets,
     policies,
     schemas,
 )
@@ -20,15 +22,19 @@ from secondary_scheduler.lease_api.routing import Call, Reply, Route
 def create_quote(call: Call) -> Reply:
     """Keep the question; the scheduler answers afterwards."""
     options = call.service.conf.secondary_lease_api
+    wanted = leases.request(call)
+    leases.check_verdict(call.service.verifier.verify_flavors(
+        call.session, wanted.nodes))
+    wanted = dataclasses.replace(
+        wanted, nodes=node_sets.without_user_data(wanted.nodes))
     try:
         quote = call.service.quotes.create(
-            leases.request(call), options.quote_lifetime,
-            options.quota_quotes)
+            wanted, options.quote_lifetime, options.quota_quotes)
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
             f'{exc}. Wait until the quotes of your project are answered or '
             'have expired.')) from exc
-    return Reply(202, {'quote': _shown(quote)},
+    return Reply(202, {'quote': _shown(call, quote)},
                  {'Location': call.link(f'/quotes/{quote.uuid}')})
 
 
@@ -38,11 +44,11 @@ def show_quote(call: Call) -> Reply:
         quote = call.service.quotes.get(call.path['id'], call.scope)
     except db_errors.UnknownQuote as exc:
         raise errors.not_found('quotes', call.path['id']) from exc
-    return Reply(200, {'quote': _shown(quote)})
+    return Reply(200, {'quote': _shown(call, quote)})
 
 
-def _shown(quote: Quote) -> dict[str, typing.Any]:
-    return {**leases.asked(quote),
+def _shown(call: Call, quote: Quote) -> dict[str, typing.Any]:
+    return {**leases.asked(call, quote),
             'expires_at': schemas.moment(quote.expires_at),
             'offer': None if quote.accepted is None else {
                 'accepted': quote.accepted,

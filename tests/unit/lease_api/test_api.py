@@ -48,13 +48,20 @@ class Create(ApiCase):
             'id': made['id'], 'name': 'nightly', 'project_id': 'p1',
             'user_id': 'alice', 'kind': 'deadline', 'state': 'new',
             'paused': False, 'cancelling': False, 'reason': '',
-            'nodes': [{**NODES[0], 'network': None, 'key_name': None}],
+            'nodes': [{**NODES[0], 'network': None, 'key_name': None,
+                       'has_user_data': False}],
             'duration': 3600, 'start': '2027-01-31T09:00:00Z',
             'deadline': '2027-01-31T12:00:00Z', 'immediate': False,
             'preemptible': False, 'max_rate': 0.5, 'price': None,
             'next_start': None, 'servers': [],
             'created_at': '2027-01-31T08:00:00Z',
-            'updated_at': '2027-01-31T08:00:00Z', 'revision': 1}
+            'updated_at': '2027-01-31T08:00:00Z', 'revision': 1,
+            # Without Keystone there is nothing to ask with.
+            'unverified': [
+                {'field': field, 'reason': 'there is no token with which a '
+                                           'service could be asked'}
+                for field in ('nodes[0].flavor', 'nodes[0].image',
+                              'nodes[0].networks', 'nodes')]}
         self.assertEqual(expected, made)
         self.assertEqual({'lease': expected}, self.api.good(
             'GET', f'/leases/{made["id"]}'))
@@ -152,7 +159,8 @@ class Quotes(ApiCase):
         self.assertEqual({
             'id': made['id'], 'project_id': 'p1', 'user_id': 'alice',
             'kind': 'reservation',
-            'nodes': [{**NODES[0], 'network': None, 'key_name': None}],
+            'nodes': [{**NODES[0], 'network': None, 'key_name': None,
+                       'has_user_data': False}],
             'duration': 3600, 'start': '2027-01-31T09:00:00Z',
             'deadline': None, 'immediate': False, 'preemptible': True,
             'max_rate': 0.5, 'created_at': '2027-01-31T08:00:00Z',
@@ -351,9 +359,9 @@ class Doors(ApiCase):
 
     def test_versions_are_for_everybody(self):
         found = self.api.good('GET', '/', user=None)['versions']
-        self.assertEqual([('1.0', '1.2')], [
+        self.assertEqual([('1.0', '1.3')], [
             (one['min_version'], one['max_version']) for one in found])
-        self.assertEqual('secondary-lease 1.2', self.api.answer.headers[
+        self.assertEqual('secondary-lease 1.3', self.api.answer.headers[
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 
@@ -371,7 +379,10 @@ class Doors(ApiCase):
                         {'OpenStack-API-Version': 'compute 2.99'}):
             found = self.api.good('GET', f'/leases/{lease["id"]}',
                                   headers=headers)['lease']
-            self.assertEqual({'next_start'}, lease.keys() - found.keys())
+            self.assertEqual({'next_start', 'unverified'},
+                             lease.keys() - found.keys())
+            self.assertEqual([{**NODES[0], 'network': None,
+                               'key_name': None}], found['nodes'])
             self.assertIn('secondary-lease 1.1', self.api.bad(
                 404, 'GET', f'/quotes/{NOBODY}', headers=headers)['detail'])
 

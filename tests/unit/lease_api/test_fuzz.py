@@ -25,6 +25,8 @@ def fitting(schema):
     """Draw what a schema allows."""
     if 'enum' in schema:
         return st.sampled_from(schema['enum'])
+    if 'oneOf' in schema:
+        return st.one_of([fitting(one) for one in schema['oneOf']])
     if 'anyOf' in schema:
         return st.one_of([_object({**schema, **one})
                           for one in schema['anyOf']])
@@ -43,11 +45,14 @@ def fitting(schema):
 
 
 def _text(schema):
-    if 'maxLength' in schema:
+    if 'not' in schema:
         bad = re.compile(schema['not']['pattern']).search
         return st.text(min_size=schema['minLength'], max_size=9).filter(
             lambda text: not bad(text))
-    return st.from_regex(schema['pattern'])
+    if 'pattern' in schema:
+        return st.from_regex(schema['pattern']).filter(
+            lambda text: len(text) <= schema.get('maxLength', len(text)))
+    return st.text(max_size=9)
 
 
 def _array(schema):
@@ -56,6 +61,10 @@ def _array(schema):
 
 
 def _object(schema):
+    if 'patternProperties' in schema:
+        (name, one), = schema['patternProperties'].items()
+        return st.dictionaries(st.from_regex(name, fullmatch=True),
+                               fitting(one), max_size=3)
     drawn = {name: fitting(one) for name, one in schema['properties'].items()}
     return st.fixed_dictionaries(
         {name: drawn.pop(name) for name in schema['required']},

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import unittest
 from unittest import mock
 
@@ -15,6 +16,7 @@ from secondary_scheduler.lease_api.db import (
     plans,
     quotas,
     quotes,
+    requests,
     session,
 )
 from secondary_scheduler.lease_api.db.models import Nodes
@@ -47,7 +49,7 @@ class Cases:
     def test_tables_are_as_the_models_say(self):
         self.assertEqual([], migration.differences(
             self.service.database.engine))
-        self.assertEqual('0005', migration.version(
+        self.assertEqual('0006', migration.version(
             self.service.database.engine))
 
     def test_tables_go_back_and_forth_with_what_is_in_them(self):
@@ -105,6 +107,36 @@ class Cases:
             (found.state, found.hold, found.wanted_end, found.revision,
              found.created_at, found.updated_at, found.servers,
              found.project_id, found.user_id, found.kind))
+
+    def test_the_request_for_a_nodes_server_is_read_by_its_number(self):
+        server = {'networks': 'none', 'metadata': {'k': 'v' * 255},
+                  'tags': ['ü']}
+        long = 'c2Vj' * 16383
+        asked = self.create(1, nodes=(
+            Nodes(2, 'a', server=server, user_data=long), Nodes(1, 'b')))
+        other = self.create(2)
+        read = functools.partial(requests.server_request,
+                                 self.service.database)
+        for node, expected in (
+                (0, {**server, 'user_data': long}),
+                (1, {**server, 'user_data': long}), (2, {})):
+            self.assertEqual(expected, read(asked.uuid, node))
+        self.assertEqual({}, read(other.uuid, 1))
+        for uuid, node in ((asked.uuid, 3), (asked.uuid, -1),
+                           (request(7).uuid, 0)):
+            with self.assertRaises(errors.UnknownLease):
+                read(uuid, node)
+        self.assertEqual([True, False], [
+            one.has_user_data for one in self.store.get(asked.uuid).nodes])
+        self.store.delete(asked.uuid)
+        with self.assertRaises(errors.UnknownLease):
+            read(asked.uuid, 0)
+
+    def test_errors_of_the_database_show_no_values(self):
+        secret = 'top secret'
+        with self.assertRaises(db_exception.DBError) as caught:
+            self.create(1, nodes=(Nodes(1, None, user_data=secret),))
+        self.assertNotIn(secret, str(caught.exception))
 
     def test_names_that_differ_in_case_or_accent_differ(self):
         self.create(1, name='Résumé')
@@ -189,6 +221,18 @@ class Cases:
             self.store.add_event(request(7).uuid, 'notice', '')
         with self.assertRaises(errors.UnknownLease):
             self.store.events(lease.uuid, 'p2')
+
+    def test_events_are_in_the_order_of_time(self):
+        # Clocks of the service and of the engine differ.
+        lease = self.create(1)
+        for seconds in (5, 2, 5):
+            self.store._clock.now = NOW + seconds
+            self.store.add_event(lease.uuid, 'notice', f'after {seconds}')
+        self.assertEqual(
+            ['', 'after 2', 'after 5', 'after 5'],
+            [one.text for one in self.store.events(lease.uuid)])
+        self.assertEqual([NOW + 5, NOW + 5], [
+            one.time for one in self.store.events(lease.uuid, limit=2)])
 
     def test_what_is_over_or_new_is_forgotten_with_all_it_had(self):
         lease = self.create(1)
