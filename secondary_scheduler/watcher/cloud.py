@@ -20,7 +20,11 @@ from watcher.common import clients
 
 from secondary_scheduler.lease_engine.values import Nature
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import perprocess, snapshot
+from secondary_scheduler.watcher import (
+    perprocess,
+    server_requests,
+    snapshot,
+)
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.settings import CONF
 
@@ -122,6 +126,11 @@ class Cloud:
         self._flavors: tuple[Any, ...] = ()
         self._flavors_until = 0.0
         self._providers: dict[str, tuple[int, Any, Any]] = {}
+
+    @property
+    def session(self) -> Any:
+        """The session of keystoneauth of this connection."""
+        return self._conn.session
 
     def open_session(self) -> None:
         """Get a token and find Nova, unless that has been done already."""
@@ -257,23 +266,19 @@ class Cloud:
                hints: Mapping[str, str]) -> str:
         """Make a server in the project of this connection; return its UUID.
 
-        :param build: what ``lease_engine.values.Build`` has.
+        :param build: as ``server_requests.body`` takes it.
         :raises NotFound: if what it is to be made of is not there.
         """
         with _errors():
-            image = build.get('image')
-            network = build.get('network') or 'auto'
-            if network not in ('auto', 'none'):
-                network = [{'uuid': self._conn.network.find_network(
-                    network, ignore_missing=False).id}]
-            return str(self._compute.create_server(
-                name=build['name'], networks=network,
-                flavor_id=self._compute.find_flavor(
-                    build['flavor'], ignore_missing=False).id,
-                metadata=dict(metadata), scheduler_hints=dict(hints),
-                **({} if image is None else {'image_id': self.image(image)}),
-                **({'key_name': build['key_name']}
-                   if build.get('key_name') else {})).id)
+            answer = self._compute.post(
+                '/servers', json={
+                    'server': server_requests.body(self._conn, build,
+                                                   metadata),
+                    'OS-SCH-HNT:scheduler_hints': dict(hints)},
+                # Debug logs would show the body, and user data in it.
+                microversion=server_requests.VERSION, log=False)
+            sdk_exceptions.raise_from_response(answer)
+            return str(answer.json()['server']['id'])
 
     def image(self, name: str) -> str:
         """Return the id of an image, by its name or id.

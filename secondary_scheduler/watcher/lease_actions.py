@@ -7,7 +7,12 @@ from oslo_log import log
 
 from secondary_scheduler.lease_engine.values import Kind, Nature
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import actions, poller, snapshot
+from secondary_scheduler.watcher import (
+    actions,
+    poller,
+    server_requests,
+    snapshot,
+)
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher.settings import CONF
 
@@ -87,7 +92,8 @@ class Boot(_LeaseAction):
             uuid = there[0].uuid
         else:
             uuid = clouds.as_owner(parameters.get('trust')).create(
-                parameters['build'],
+                {**parameters['build'],
+                 **server_requests.stored(self.uuid, node)},
                 {vocabulary.LEASE_METADATA: self.uuid,
                  snapshot.NODE: str(node)},
                 {vocabulary.LEASE_HINT: self.uuid,

@@ -238,6 +238,67 @@ class CloudTest(fakes.TestCase):
         self.compute.live_migrate_server.assert_called_once_with(
             'u', host='h2', force=False, block_migration='auto')
 
+    def named(self):
+        """Let the owner's services find everything by its name."""
+        for service, kinds in (('compute', ['flavor']), ('image', ['image']),
+                               ('network', ['network', 'port'])):
+            for kind in kinds:
+                getattr(getattr(self.conn, service),
+                        f'find_{kind}').side_effect = (
+                    lambda name, ignore_missing: thing(id=f'id of {name}'))
+
+    def create(self, **build):
+        """Return the request for a server."""
+        self.named()
+        self.compute.post.return_value = response({'server': {'id': 'u'}})
+        self.assertEqual('u', self.cloud.create(
+            {'name': 'x-0', 'flavor': 'small', **build},
+            {'secondary:node': '0'}, {'secondary_host': 'h1'}))
+        self.assertEqual('/servers', self.compute.post.call_args.args[0])
+        more = self.compute.post.call_args.kwargs
+        # User data may hold secrets, and debug logs would show the body.
+        self.assertIs(False, more['log'])
+        self.assertEqual({'secondary_host': 'h1'},
+                         more['json']['OS-SCH-HNT:scheduler_hints'])
+        return more['json']['server']
+
+    def test_a_server_of_the_least(self):
+        self.assertEqual(
+            {'name': 'x-0', 'flavorRef': 'id of small', 'networks': 'auto',
+             'metadata': {'secondary:node': '0'}}, self.create())
+        self.assertEqual(
+            ('none', 'id of debian', 'k'),
+            tuple(self.create(network='none', image='debian', key_name='k')[
+                name] for name in ('networks', 'imageRef', 'key_name')))
+        self.assertEqual([{'uuid': 'id of net'}],
+                         self.create(network='net')['networks'])
+
+    def test_a_server_of_all(self):
+        as_given = {
+            'user_data': 'c2Vj', 'tags': ['t'], 'config_drive': True,
+            'security_groups': [{'name': 'g'}], 'description': 'd'}
+        blank = {'source_type': 'blank', 'volume_size': 1}
+        made = self.create(
+            **as_given, metadata={'k': 'v', 'secondary:node': '7'},
+            networks=[{'uuid': 'a', 'tag': 'x'}, {'port': 'b'}],
+            block_device_mapping_v2=[
+                {'source_type': 'image', 'uuid': 'debian'}, blank])
+        self.assertEqual(as_given, {name: made[name] for name in as_given})
+        self.assertEqual({'k': 'v', 'secondary:node': '0'}, made['metadata'])
+        self.assertEqual([{'uuid': 'id of a', 'tag': 'x'},
+                          {'port': 'id of b'}], made['networks'])
+        self.assertEqual([{'source_type': 'image', 'uuid': 'id of debian'},
+                          blank], made['block_device_mapping_v2'])
+        self.assertNotIn('imageRef', made)
+
+    def test_a_server_that_nova_refuses(self):
+        self.named()
+        for status, expected in ((404, cloud.NotFound), (409, cloud.Conflict),
+                                 (400, cloud.CloudError)):
+            self.compute.post.return_value = response({}, status)
+            with self.assertRaises(expected):
+                self.cloud.create({'name': 'x', 'flavor': 'f'}, {}, {})
+
     def test_every_verb_is_one_of_the_sdk(self):
         from openstack.compute.v2 import _proxy
         for verb in fakes.FakeCloud.GOALS:

@@ -31,6 +31,7 @@ from secondary_scheduler.watcher import (
     outcomes,
     planner,
     poller,
+    server_requests,
     settings,
     snapshot,
 )
@@ -64,7 +65,7 @@ class LeaseNova(fakes.FakeCloud):
 
     def create(self, build, metadata, hints):
         self.calls.append(('create', build['name']))
-        self.hints = hints
+        self.hints, self.built = hints, build
         one = fakes.server(
             len(self.known) + 50, hints[vocabulary.HOST_HINT],
             'ERROR' if self.faults else 'ACTIVE', metadata=metadata)
@@ -102,6 +103,7 @@ class Case(fakes.WatcherTestCase):
         self.agents.hand_over.return_value = {}
         self.patch(actions, '_agents', lambda: self.agents)
         self.patch(lease_actions, '_PAUSE_S', 0.0)
+        self.patch(server_requests, 'stored', self.stored)
         self.trusts = []
         self.applier = mock.Mock()
         self.patch(lease_history.rpcapi, 'ApplierAPI', lambda: self.applier)
@@ -114,6 +116,10 @@ class Case(fakes.WatcherTestCase):
         patcher = mock.patch.object(*arguments)
         patcher.start()
         self.addCleanup(patcher.stop)
+
+    def stored(self, lease, node):
+        """Return what the database of leases has of a node."""
+        return {'user_data': f'secret of {lease}:{node}'}
 
     def as_owner(self, trust):
         self.trusts.append(trust)
@@ -145,6 +151,19 @@ class ActionsTest(Case):
         # Whoever is there already is found.
         self.assertTrue(self.boot())
         self.assertEqual(1, len(self.cloud.labelled('p1', LEASE, 0)))
+
+    def test_user_data_is_not_in_the_parameters_of_a_boot(self):
+        self.boot()
+        self.assertEqual({**BUILD, 'user_data': f'secret of {LEASE}:0'},
+                         self.cloud.built)
+
+    def test_a_request_that_cannot_be_read_fails_the_boot(self):
+        self.patch(server_requests, 'stored', mock.Mock(
+            side_effect=server_requests.NoRequest('no such node')))
+        with self.assertRaisesRegex(exception.ActionExecutionFailure,
+                                    'no such node'):
+            self.boot()
+        self.assertEqual([], self.cloud.labelled('p1', LEASE, 0))
 
     def test_a_boot_insists_for_a_while(self):
         self.cloud.faults = [cloud.NoRoom('No valid host')] * 2
