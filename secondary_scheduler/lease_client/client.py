@@ -19,7 +19,7 @@ import tenacity
 
 SERVICE_TYPE = 'secondary-lease'
 #: The microversion that this client speaks.
-VERSION = '1.2'
+VERSION = '1.3'
 
 Json = dict[str, typing.Any]
 
@@ -41,6 +41,8 @@ class Client:
 
     def __init__(self, via: adapter.Adapter) -> None:
         self._via = via
+        #: What the service told last of the engine that runs leases.
+        self.engine: Json = {}
 
     @classmethod
     def of(cls, connection: typing.Any) -> 'Client':
@@ -48,12 +50,21 @@ class Client:
         connection.add_service(SERVICE_TYPE)
         return cls(connection.secondary_lease)
 
+    @property
+    def warning(self) -> str:
+        """Why leases wait, if no engine has looked at them lately, or ''."""
+        return str(self.engine.get('message') or '') if (
+            self.engine.get('stale')) else ''
+
     def create(self, nodes: Sequence[Mapping[str, typing.Any]],
                duration: int, **terms: typing.Any) -> Json:
         """Ask for a lease; return it.
 
         :param nodes: each with ``number`` and ``flavor``, and if wanted
-            ``image``, ``network`` and ``key_name``.
+            ``image``, ``network`` and ``key_name``, and further properties
+            of a server by Nova's names: ``user_data`` (base64),
+            ``networks``, ``security_groups``, ``metadata``, ``tags``,
+            ``config_drive``, ``block_device_mapping_v2``, ``description``.
         :param duration: seconds.
         :param terms: ``name``, ``start``, ``deadline`` (times like
             2027-01-31T08:00:00Z), ``immediate``, ``preemptible``,
@@ -62,8 +73,9 @@ class Client:
         body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
                 'client_token': str(uuid.uuid4()), **terms}
         # Safe to send again: the token makes one lease of all attempts.
+        # User data may hold secrets, which debug logs would show.
         answer = self._ask('POST', '/leases', json=body, connect_retries=2,
-                           status_code_retries=2,
+                           status_code_retries=2, log=False,
                            retriable_status_codes=[503])
         return typing.cast(Json, answer['lease'])
 
@@ -130,7 +142,7 @@ class Client:
             'GET', f'{path}/timeline', params=_query(window))['slots'])
 
     def events(self, lease: str) -> list[Json]:
-        """Return what has happened to a lease, the oldest first."""
+        """Return what has happened to a lease, in the order of time."""
         return typing.cast(list[Json], self._ask(
             'GET', f'{_path(lease)}/events')['events'])
 
@@ -148,7 +160,7 @@ class Client:
         """
         body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
                 **terms}
-        made = self._ask('POST', '/quotes', json=body)['quote']
+        made = self._ask('POST', '/quotes', json=body, log=False)['quote']
         attempts = tenacity.Retrying(
             wait=tenacity.wait_exponential(min=0.2, max=2),
             stop=tenacity.stop_after_delay(patience),
@@ -176,7 +188,9 @@ class Client:
             **more)
         if answer.status_code >= 400:
             raise _error(answer)
-        return typing.cast(Json, answer.json()) if answer.content else {}
+        found: Json = answer.json() if answer.content else {}
+        self.engine = found.get('engine', self.engine)
+        return found
 
 
 def _path(lease: str) -> str:

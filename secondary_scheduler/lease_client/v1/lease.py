@@ -9,10 +9,15 @@ import time
 import typing
 
 from osc_lib import exceptions
-from osc_lib.cli import parseractions
 from osc_lib.command import command
 
-from secondary_scheduler.lease_client import client, gantt, times
+from secondary_scheduler.lease_client import (
+    client,
+    gantt,
+    lease_options,
+    times,
+    waiting,
+)
 from secondary_scheduler.leases.states import FINAL, State
 
 _COLUMNS = ('id', 'name', 'kind', 'state', 'paused', 'nodes', 'duration',
@@ -35,8 +40,10 @@ def _row(lease: client.Json) -> tuple[typing.Any, ...]:
 def _shown(lease: client.Json) -> typing.Any:
     flat = {**lease, 'nodes': '\n'.join(
         ', '.join(f'{key}={value}' for key, value in one.items()
-                  if value is not None) for one in lease['nodes']),
-        'servers': '\n'.join(lease['servers'])}
+                  if value not in (None, False)) for one in lease['nodes']),
+        'servers': '\n'.join(lease['servers']),
+        'unverified': '\n'.join(f'{one["field"]}: {one["reason"]}'
+                                for one in lease['unverified'])}
     return zip(*sorted(flat.items()), strict=True)
 
 
@@ -50,6 +57,27 @@ class _Leases:
         """The lease service."""
         found: client.Client = self.app.client_manager.secondary_lease
         return found
+
+    def run(self, parsed_args: typing.Any) -> int:
+        """Run it, and tell if no engine looks at leases."""
+        status: int = super().run(parsed_args)      # type: ignore[misc]
+        if self.leases.warning:
+            self.tell(f'Warning: {self.leases.warning}')
+        return status
+
+    def tell(self, line: str) -> None:
+        """Print a line beside the result."""
+        print(line, file=self.app.stderr, flush=True)
+
+    def wait(self, lease: str, timeout: float | None) -> client.Json:
+        """Return a lease as soon as all of its servers run.
+
+        :raises CommandError: if they will not, or not in time.
+        """
+        try:
+            return waiting.wait(self.leases, lease, timeout, self.tell)
+        except waiting.Failed as exc:
+            raise exceptions.CommandError(str(exc)) from exc
 
     def get_parser(self, prog_name: str) -> typing.Any:
         """Return a parser whose help shows examples as they are typed."""
@@ -97,66 +125,6 @@ class _OfSome(_Leases):
         """Do it to one."""
 
 
-def _add_terms(parser: typing.Any) -> None:
-    parser.add_argument(
-        '--start', metavar='<time>', type=times.moment_or_none,
-        default=argparse.SUPPRESS,
-        help='No earlier than this, and exactly then if there is no '
-             'deadline: 2027-01-31T08:00 (UTC unless it says a zone), or '
-             '+2h for in two hours; "none" for as soon as there is room')
-    parser.add_argument(
-        '--deadline', metavar='<time>', type=times.moment_or_none,
-        default=argparse.SUPPRESS,
-        help='All of the duration is to be delivered by then')
-    preemption = parser.add_mutually_exclusive_group()
-    preemption.add_argument(
-        '--preemptible', action='store_true', default=None,
-        help='It may be suspended for others meanwhile (default)')
-    preemption.add_argument('--not-preemptible', action='store_false',
-                            dest='preemptible', help='It may not')
-    parser.add_argument('--max-rate', metavar='<money>', type=float,
-                        help='The most that you pay for a node and a second')
-
-
-def _terms(arguments: typing.Any) -> dict[str, typing.Any]:
-    """Return the terms that were given; a time of "none" is None."""
-    given = vars(arguments)
-    return {name: given[name] for name in ('start', 'deadline')
-            if name in given} | {
-        name: given[name] for name in (
-            'name', 'duration', 'preemptible', 'max_rate')
-        if given.get(name) is not None}
-
-
-def _add_request(parser: typing.Any) -> None:
-    parser.add_argument(
-        '--nodes', required=True, dest='nodes',
-        metavar='number=<n>,flavor=<flavor>[,image=<image>]'
-                '[,network=<network>][,key_name=<key>]',
-        action=parseractions.MultiKeyValueAction,
-        required_keys=['number', 'flavor'],
-        optional_keys=['image', 'network', 'key_name'],
-        help='Nodes that are alike; repeat it for other ones')
-    parser.add_argument('--duration', metavar='<time>', required=True,
-                        type=times.duration,
-                        help='How long they run: 90 (seconds), 2h, 1d12h')
-    parser.add_argument('--immediate', action='store_true',
-                        help='Now or not at all')
-    _add_terms(parser)
-
-
-def _request(arguments: typing.Any) -> dict[str, typing.Any]:
-    """Return what a lease is to be."""
-    try:
-        nodes = [{**one, 'number': int(one['number'])}
-                 for one in arguments.nodes]
-    except ValueError as exc:
-        raise exceptions.CommandError(
-            '--nodes: number is how many, like number=4') from exc
-    return {'nodes': nodes, 'immediate': arguments.immediate,
-            **_terms(arguments)}
-
-
 class CreateLease(_Leases, command.ShowOne):
     """Ask for a lease of secondary capacity.
 
@@ -169,20 +137,56 @@ class CreateLease(_Leases, command.ShowOne):
     Done by noon, whenever that is best:    --deadline 2027-01-31T12:00
     Now or not at all:                      --immediate
 
+    With a program for the servers, on two networks, with a volume:
+
+      openstack secondary lease create batch --duration 1h --wait \\
+          --nodes number=1,flavor=secondary.small,image=debian \\
+          --user-data job.sh --network private --network storage \\
+          --block-device source_type=volume,uuid=ID,destination_type=volume
+
     The answer comes at once, with the state "new"; "openstack secondary lease
-    show nightly" tells what comes of it.
+    show nightly" tells what comes of it. With --wait it comes when all
+    servers run; what happens meanwhile is told on stderr, and a lease that
+    is refused or fails ends the command with status 1.
     """
 
     def get_parser(self, prog_name: str) -> typing.Any:
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument('name', metavar='<name>', help='For people')
-        _add_request(parser)
+        lease_options.add_request(parser)
+        parser.add_argument('--wait', action='store_true',
+                            help='Wait until all of its servers run')
+        lease_options.add_timeout(parser)
         return parser
 
     def take_action(self, arguments: typing.Any) -> typing.Any:
-        """Ask."""
-        return _shown(self.leases.create(**_request(arguments)))
+        """Ask, and wait if that is wanted."""
+        made = self.leases.create(**lease_options.request(arguments))
+        if arguments.wait:
+            made = self.wait(made['id'], arguments.timeout)
+        return _shown(made)
+
+
+class WaitForLease(_OfOne, command.ShowOne):
+    """Wait until all servers of a lease run.
+
+      openstack secondary lease wait nightly
+
+    What happens meanwhile is told on stderr. If the lease is refused, fails
+    or is cancelled the command ends with status 1, and the reason.
+    """
+
+    def get_parser(self, prog_name: str) -> typing.Any:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        lease_options.add_timeout(parser)
+        return parser
+
+    def take_action(self, arguments: typing.Any) -> typing.Any:
+        """Wait."""
+        return _shown(self.wait(self.leases.find(arguments.lease)['id'],
+                                arguments.timeout))
 
 
 class QuoteLease(_Leases, command.ShowOne):
@@ -202,7 +206,7 @@ class QuoteLease(_Leases, command.ShowOne):
     def get_parser(self, prog_name: str) -> typing.Any:
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        _add_request(parser)
+        lease_options.add_request(parser)
         parser.add_argument('--timeout', metavar='<time>', default=60,
                             type=times.duration,
                             help='How long to wait for the answer '
@@ -211,7 +215,7 @@ class QuoteLease(_Leases, command.ShowOne):
 
     def take_action(self, arguments: typing.Any) -> typing.Any:
         """Ask, and wait for the answer."""
-        found = self.leases.quote(**_request(arguments),
+        found = self.leases.quote(**lease_options.request(arguments),
                                   patience=arguments.timeout)
         return zip(*sorted({'kind': found['kind'], **found['offer']}.items()),
                    strict=True)
@@ -268,12 +272,12 @@ class SetLease(_OfOne, command.ShowOne):
         parser.add_argument('--name', metavar='<name>')
         parser.add_argument('--duration', metavar='<time>',
                             type=times.duration)
-        _add_terms(parser)
+        lease_options.add_terms(parser)
         return parser
 
     def take_action(self, arguments: typing.Any) -> typing.Any:
         """Change."""
-        changes = _terms(arguments)
+        changes = lease_options.terms(arguments)
         if not changes:
             raise exceptions.CommandError(
                 'Nothing to change: give --name, --duration, --start, '
@@ -331,7 +335,7 @@ class DeleteLease(_OfSome, command.Command):
 
 
 class ListLeaseEvents(_OfOne, command.Lister):
-    """List what has happened to a lease.
+    """List what has happened to a lease, in the order of time.
 
       openstack secondary lease events nightly
     """

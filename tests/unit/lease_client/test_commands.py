@@ -4,6 +4,8 @@ import argparse
 import datetime
 import io
 import json
+import tempfile
+import time
 import types
 import unittest
 from unittest import mock
@@ -14,8 +16,14 @@ from osc_lib import exceptions
 from wsgi_intercept import interceptor
 
 from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import plans, quotes
-from secondary_scheduler.lease_client import client, gantt, osc, times
+from secondary_scheduler.lease_api.db import plans, quotes, requests
+from secondary_scheduler.lease_client import (
+    client,
+    gantt,
+    osc,
+    times,
+    waiting,
+)
 from secondary_scheduler.lease_client.v1 import lease as commands
 from secondary_scheduler.leases.states import State
 from tests.unit.lease_api import services
@@ -124,6 +132,77 @@ class Commands(Case):
             (one['flavor'], one['image'])
             for one in self.leases.find('x')['nodes']])
 
+    def test_servers_as_for_openstack_server_create(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b'#!/bin/sh\n\xff')
+            file.flush()
+            made = self.json(
+                commands.CreateLease, '--duration', '60', '--nodes',
+                'number=1,flavor=small,image=debian', '--user-data',
+                file.name, '--network', 'private', '--network',
+                'storage,fixed_ip=10.0.0.5,tag=back', '--network',
+                'port=web', '--security-group', 'ssh', '--property', 'a=b=c',
+                '--tag', 't', '--description', 'a job', '--config-drive',
+                '--boot-from-volume', '8', '--block-device',
+                'source_type=volume,uuid=v1,destination_type=volume,'
+                'delete_on_termination=false', 'x')
+        node, = self.leases.find('x')['nodes']
+        self.assertEqual({
+            'number': 1, 'flavor': 'small', 'image': None, 'network': None,
+            'key_name': None, 'has_user_data': True, 'metadata': {'a': 'b=c'},
+            'networks': [
+                {'uuid': 'private'},
+                {'uuid': 'storage', 'fixed_ip': '10.0.0.5', 'tag': 'back'},
+                {'port': 'web'}],
+            'security_groups': [{'name': 'ssh'}], 'tags': ['t'],
+            'description': 'a job', 'config_drive': True,
+            'block_device_mapping_v2': [
+                {'source_type': 'image', 'uuid': 'debian', 'boot_index': 0,
+                 'destination_type': 'volume', 'volume_size': 8,
+                 'delete_on_termination': True},
+                {'source_type': 'volume', 'uuid': 'v1',
+                 'destination_type': 'volume',
+                 'delete_on_termination': False}]}, node)
+        self.assertIn('has_user_data=True', made['nodes'])
+        self.assertIn('nodes[0].flavor: there is no token',
+                      made['unverified'])
+        self.assertEqual('IyEvYmluL3NoCv8=', requests.server_request(
+            self.service.database, made['id'], 0)['user_data'])
+
+    def test_networks_by_a_word(self):
+        for word in ('none', 'auto'):
+            self.run_it(commands.CreateLease, '--duration', '60', *NODES,
+                        '--network', word, word)
+            self.assertEqual(word, self.leases.find(word)['nodes'][0][
+                'networks'])
+
+    def test_options_of_servers_that_cannot_be(self):
+        with tempfile.NamedTemporaryFile() as large:
+            large.write(b'x' * 49150)
+            large.flush()
+            for arguments, says in (
+                    (('--user-data', '/no/such/file'), 'cannot be read'),
+                    (('--user-data', large.name), '49149'),
+                    (('--network', 'none', '--network', 'x'),
+                     'stands alone'),
+                    (('--network', 'x,colour=red'), 'fixed_ip, tag'),
+                    (('--block-device', 'source_type'), '<key>=<value>'),
+                    (('--block-device', 'boot_index=x'), 'whole number'),
+                    (('--block-device', 'delete_on_termination=x'),
+                     'true or false'),
+                    (('--boot-from-volume', 'large'), 'whole number'),
+                    (('--nodes', 'number=1,flavor=f', '--boot-from-volume',
+                      '8'), 'of which image')):
+                out = io.StringIO()
+                with self.subTest(arguments), mock.patch('sys.stderr', out):
+                    with self.assertRaises((
+                            SystemExit, exceptions.CommandError)) as caught:
+                        self.run_it(commands.CreateLease, '--duration', '60',
+                                    *NODES, *arguments, 'x')
+                    self.assertIn(says, out.getvalue() + str(
+                        caught.exception))
+        self.assertEqual([], list(self.leases.leases()))
+
     def test_list(self):
         for name in ('one', 'two'):
             self.run_it(commands.CreateLease, '--duration', '60', *NODES,
@@ -213,6 +292,95 @@ class Commands(Case):
                 with self.subTest(name):
                     self.assertIn('openstack secondary lease ',
                                   command.__doc__)
+
+
+class Waiting(Case):
+
+    def setUp(self):
+        super().setUp()
+        self.steps = []
+        patcher = mock.patch.object(waiting, 'time', types.SimpleNamespace(
+            sleep=self.sleep, monotonic=time.monotonic))
+        patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def sleep(self, seconds):
+        """Let the scheduler go on while a command waits."""
+        self.assertTrue(self.steps, 'it waits for ever')
+        self.steps.pop(0)()
+
+    def enter(self, state, text='', **values):
+        lease, = self.leases.leases()
+        self.service.store._clock.now += 1
+        self.service.store.change(lease['id'], str(state), {
+            'state': state, **values}, text=text)
+
+    def wait(self, *arguments):
+        return self.run_it(commands.CreateLease, '-f', 'json', '--duration',
+                           '60', *NODES, '--wait', *arguments, 'job')
+
+    def test_it_ends_when_all_servers_run(self):
+        self.steps = [
+            lambda: self.enter(State.PENDING),
+            lambda: self.enter(State.QUEUED, 'there is no room'),
+            lambda: self.enter(State.ACTIVE)]
+        told, _, shown = self.wait().partition('{')
+        self.assertEqual([
+            '2026-01-01T00:00:00Z new        created',
+            '2026-01-01T00:00:01Z pending',
+            '2026-01-01T00:00:02Z queued     there is no room',
+            '2026-01-01T00:00:03Z active'], told.splitlines())
+        self.assertEqual('active', json.loads('{' + shown)['state'])
+        self.assertIn('active', self.run_it(commands.WaitForLease, 'job'))
+
+    def test_it_ends_with_the_reason(self):
+        for state in (State.REJECTED, State.FAILED, State.CANCELLED):
+            self.steps = [lambda state=state: self.enter(
+                state, reason='Nova has no such image')]
+            with self.subTest(state), self.assertRaisesRegex(
+                    exceptions.CommandError,
+                    f'Lease job is {state}: Nova has no such image'):
+                self.wait()
+            self.run_it(commands.DeleteLease, 'job')
+
+    def test_it_gives_up_in_time(self):
+        with self.assertRaisesRegex(exceptions.CommandError,
+                                    'After 0 s lease .* is new; it goes on'):
+            self.wait('--timeout', '0')
+
+    def test_an_event_before_the_last_one_is_told(self):
+        def late():
+            self.service.store._clock.now -= 7
+            self.enter(State.QUEUED, 'by a slow clock')
+        self.steps = [late, lambda: self.enter(State.ACTIVE)]
+        self.assertEqual(1, self.wait().count('by a slow clock'))
+
+    def test_a_service_that_is_away_for_a_moment(self):
+        get = self.leases.get
+        self.leases.get = mock.Mock(side_effect=[
+            client.LeaseError(503, 'x', 'try later'),
+            client.LeaseError(503, 'x', 'try later'), get])
+        self.steps = [lambda: None, lambda: (
+            setattr(self.leases, 'get', get), self.enter(State.DONE))]
+        told = self.wait()
+        self.assertEqual(1, told.count('does not answer: try later'))
+        self.assertIn('"done"', told)
+        with self.assertRaisesRegex(client.LeaseError, 'no lease'):
+            self.run_it(commands.WaitForLease, services.NOBODY)
+
+    def test_a_warning_that_no_engine_looks(self):
+        answer = {'stale': True, 'last_pass': None,
+                  'message': 'no engine has looked at leases yet'}
+        self.leases.engine = answer
+        for command, arguments in (
+                (commands.CreateLease, ('--duration', '60', *NODES, 'job')),
+                (commands.ShowLease, ('job',)), (commands.ListLease, ())):
+            self.assertEqual(1, self.run_it(command, *arguments).count(
+                'Warning: no engine has looked at leases yet\n'))
+        self.steps = [lambda: self.enter(State.ACTIVE)]
+        self.assertIn('no engine', self.run_it(commands.WaitForLease, 'job'))
+        self.leases.engine = {**answer, 'stale': False}
+        self.assertNotIn('Warning', self.run_it(commands.ListLease))
 
 
 class Python(Case):
