@@ -10,6 +10,7 @@ import typing
 
 import jsonschema
 from keystoneauth1 import session as sessions
+from keystoneauth1.identity import access as identity_access
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_db import exception as db_exception
@@ -87,7 +88,9 @@ class Call:
         plugin = self.request.environ.get('keystone.token_auth')
         if plugin is None or not plugin.has_user_token:
             return None
-        return self.service.verifier.pool.session(plugin)
+        # The plug-in itself would add a token of the service.
+        return self.service.verifier.pool.session(
+            identity_access.AccessInfoPlugin(plugin.get_auth_ref(None)))
 
     def link(self, path: str) -> str:
         """Return the URL of a path of the service."""

@@ -18,13 +18,10 @@ from oslo_log import log
 import tenacity
 from watcher.common import clients
 
+from secondary_scheduler.lease_api import server_properties
 from secondary_scheduler.lease_engine.values import Nature
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import (
-    perprocess,
-    server_requests,
-    snapshot,
-)
+from secondary_scheduler.watcher import perprocess, snapshot
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.settings import CONF
 
@@ -266,17 +263,17 @@ class Cloud:
                hints: Mapping[str, str]) -> str:
         """Make a server in the project of this connection; return its UUID.
 
-        :param build: as ``server_requests.body`` takes it.
+        :param build: as ``server_properties.body`` takes it.
         :raises NotFound: if what it is to be made of is not there.
         """
         with _errors():
             answer = self._compute.post(
                 '/servers', json={
-                    'server': server_requests.body(self._conn, build,
-                                                   metadata),
+                    'server': server_properties.body(
+                        self._conn, build, metadata),
                     'OS-SCH-HNT:scheduler_hints': dict(hints)},
                 # Debug logs would show the body, and user data in it.
-                microversion=server_requests.VERSION, log=False)
+                microversion=server_properties.VERSION, log=False)
             sdk_exceptions.raise_from_response(answer)
             return str(answer.json()['server']['id'])
 

@@ -27,11 +27,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 1800
 
 
-def run(kind: str, sequence: int, directory: str) -> subprocess.Popen[str]:
-    """Start one run in a process of its own."""
+def run(kind: str, sequence: int, directory: str,
+        file: str = 'nova_sequence.py', *more: str) -> subprocess.Popen[str]:
+    """Start one run, of some tests of a file, in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, '-W', 'ignore',
-         'tests/functional/nova_sequence.py', kind],
+        [sys.executable, '-W', 'ignore', f'tests/functional/{file}', kind,
+         *more],
         cwd=ROOT, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={'PATH': os.environ['PATH'], 'PYTHONPATH': os.pathsep.join(

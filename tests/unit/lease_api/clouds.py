@@ -28,21 +28,26 @@ _VERSIONS = {'compute': 'v2.1', 'image': 'v2.9', 'network': 'v2.0',
              'block-storage': 'v3.0'}
 
 
+def token(services):
+    """Return a token of Keystone's whose catalogue has some services."""
+    made = fixture.V3Token(user_id='alice', project_id=PROJECT)
+    for name in services:
+        host, path = _AT[name]
+        made.add_service(name).add_standard_endpoints(
+            # Some catalogues have the version, others have not.
+            public=f'http://{host}'
+            + (path if name == 'compute' else ''), region='R1')
+    return made
+
+
 class Plugin(identity.base.BaseIdentityPlugin):
     """The plug-in that keystonemiddleware leaves in a request."""
 
     has_user_token = True
 
-    def __init__(self, services):
+    def __init__(self, body):
         super().__init__(reauthenticate=False)
-        token = fixture.V3Token(user_id='alice', project_id=PROJECT)
-        for name in services:
-            host, path = _AT[name]
-            token.add_service(name).add_standard_endpoints(
-                # Some catalogues have the version, others have not.
-                public=f'http://{host}'
-                + (path if name == 'compute' else ''), region='R1')
-        self._access = access.create(body=token, auth_token='alices')
+        self._access = access.create(body=body, auth_token='alices')
 
     def get_auth_ref(self, session, **kwargs):
         return self._access
@@ -85,7 +90,7 @@ class Cloud:
 
     @property
     def plugin(self):
-        return Plugin(self.services)
+        return Plugin(token(self.services))
 
     def _answering(self, service):
         @webob.dec.wsgify

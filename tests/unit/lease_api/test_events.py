@@ -17,7 +17,7 @@ import testtools
 from secondary_scheduler.lease_api import events, trusts
 from secondary_scheduler.lease_api.db.models import Event
 from secondary_scheduler.lease_api.db.store import nothing
-from tests.unit.lease_api import services
+from tests.unit.lease_api import clouds, services
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -61,6 +61,15 @@ class Notifications(unittest.TestCase):
              'name': 'nightly', 'state': 'new', 'over': False,
              'time': services.NOW, 'text': '', 'revision': 2, 'servers': []},
             sent[1][1])
+
+    def test_they_have_no_user_data(self):
+        sent = []
+        self.service.store.announce = lambda *told: sent.append(
+            events.payload(*told))
+        services.Api(self.service).create(nodes=[
+            {**services.NODES[0], 'user_data': 'c2VjcmV0'}])
+        self.assertEqual(1, len(sent))
+        self.assertNotIn('c2VjcmV0', str(sent))
 
     def test_they_reach_a_topic(self):
         heard = []
@@ -191,6 +200,10 @@ class Trust(unittest.TestCase):
         self.api.create(client_token='once')
         self.trust = 'trust2'
         self.api.create(client_token='once')
+        self.assertEqual(1, len(self.asked('POST')))
+        # Two attempts at once both find no lease before they make one.
+        with mock.patch.object(self.store, 'repeated', return_value=None):
+            self.api.create(client_token='once')
         (taken,) = self.asked('DELETE')
         self.assertTrue(taken[1].endswith('/trust2'))
 
@@ -228,6 +241,22 @@ class Keystone(testtools.TestCase):
                                       'X-Project-Id': 'p1'})['lease']
         self.assertEqual(('p7', 'carol'),
                          (made['project_id'], made['user_id']))
+
+    def test_services_are_asked_with_the_token(self):
+        cloud = clouds.Cloud(self)
+        token = clouds.token(cloud.services)
+        token.add_role(name='member')
+        self.tokens.add_token(token, 'alices')
+
+        def ask(flavor):
+            return self.api.ask(
+                'POST', '/leases', {**services.LEASE, 'nodes': [
+                    {**services.NODES[0], 'flavor': flavor}]}, user=None,
+                headers={'X-Auth-Token': 'alices'})
+        status, answer = ask('secondary.small')
+        self.assertEqual((202, []), (status, answer['lease']['unverified']))
+        self.assertEqual(400, ask('m1.small')[0])
+        self.assertEqual({'alices'}, cloud.tokens)
 
     def test_a_token_that_is_none_is_refused(self):
         api = self.api
