@@ -177,6 +177,16 @@ The interfaces of these services' endpoints in the catalogue, the preferred
 one first.
 """),
     cfg.IntOpt(
+        'engine_stale_after',
+        default=60,
+        min=10,
+        mutable=True,
+        help="""
+Seconds after which answers, and the details of /healthcheck, warn that no
+engine has looked at leases. An engine does so every ``engine_interval``
+seconds (group [secondary_leases]) and tells it at most every ten.
+"""),
+    cfg.IntOpt(
         'max_limit',
         default=1000,
         min=1,

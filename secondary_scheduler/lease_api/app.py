@@ -7,12 +7,14 @@ from microversion_parse import middleware as microversion
 from oslo_config import cfg
 from oslo_log import log as logging
 import oslo_middleware
+from oslo_middleware.healthcheck import opts as checks
 
 from secondary_scheduler.conf import lease_api as options
 from secondary_scheduler.lease_api import (
     auth,
     errors,
     events,
+    health,
     microversions,
     policies,
     resources,
@@ -65,11 +67,13 @@ def application(found: routing.Service) -> auth.Wsgi:
     inner = errors.AsJson(inner)
     inner = oslo_middleware.RequestId(inner, conf)
     inner = oslo_middleware.HTTPProxyToWSGI(inner, conf)
-    health = oslo_middleware.Healthcheck(None, conf)
+    conf.register_opts(checks.HEALTHCHECK_OPTS, group='healthcheck')
+    conf.set_default('backends', [health.BACKEND], group='healthcheck')
+    checked = oslo_middleware.Healthcheck(None, conf)
 
     def outer(environ: dict[str, typing.Any], start_response: auth.Wsgi
               ) -> typing.Any:
-        chosen = health if environ.get('PATH_INFO') == HEALTH else inner
+        chosen = checked if environ.get('PATH_INFO') == HEALTH else inner
         return chosen(environ, start_response)
 
     return outer

@@ -20,8 +20,11 @@ OPEN = Version(1, 2)
 #: Properties of servers in node sets, and ``unverified`` of a lease.
 SERVERS = Version(1, 3)
 
+#: ``served`` and ``charge`` of a lease, and the engine's last pass.
+SERVED = Version(1, 4)
+
 #: From the oldest to the newest; doc/source/lease-api.rst tells each.
-VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS)]
+VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS, SERVED)]
 
 
 def parse(text: str) -> Version:

@@ -162,9 +162,23 @@ _UNVERIFIED: Schema = {
     'description': (
         'Fields of the request that could not be verified, since a service '
         'did not answer; they are verified before it begins.')}
+_SERVED: Schema = {'type': 'integer', 'description': (
+    'Seconds in which all of its servers were seen to run; while it runs, up '
+    'to a minute old.')}
+_CHARGE: Schema = {'type': ['number', 'null'], 'description': (
+    'The part of the price that is due for these; 0 for a lease that has '
+    'failed; null: not known.')}
+_ENGINE = _answer({
+    'last_pass': {**nullable(MOMENT), 'description': (
+        'When leases were last looked at; null: never.')},
+    'stale': {'type': 'boolean', 'description': (
+        'Whether that is so long ago that leases wait.')},
+    'message': {'type': 'string', 'description': (
+        'What that means, and the next step.')}})
 # What came later is not in answers to requests of older versions.
 _LEASE = _object({**_LEASE_PARTS, 'next_start': _NEXT_START,
-                  'unverified': _UNVERIFIED}, _LEASE_PARTS)
+                  'unverified': _UNVERIFIED, 'served': _SERVED,
+                  'charge': _CHARGE}, _LEASE_PARTS)
 _OFFER = _answer({
     'accepted': {'type': 'boolean', 'description': (
         'Whether a lease with these terms would be accepted now.')},
@@ -211,9 +225,13 @@ _ERROR = _answer({
 #: Schemas of answers by name.
 COMPONENTS: dict[str, Schema] = {
     'Lease': _LEASE,
-    'LeaseAnswer': _answer({'lease': ref('Lease')}),
-    'LeasesAnswer': _answer({'leases': _list(ref('Lease')),
-                             'leases_links': _list(_LINK)}),
+    'Engine': _ENGINE,
+    'LeaseAnswer': _object({'lease': ref('Lease'), 'engine': ref('Engine')},
+                           ('lease',)),
+    'LeasesAnswer': _object({'leases': _list(ref('Lease')),
+                             'leases_links': _list(_LINK),
+                             'engine': ref('Engine')},
+                            ('leases', 'leases_links')),
     'TimelineAnswer': _answer({'slots': _list(_SLOT)}),
     'EventsAnswer': _answer({'events': _list(_EVENT)}),
     'Offer': _OFFER,

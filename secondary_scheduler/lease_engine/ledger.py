@@ -352,6 +352,10 @@ class Ledger:
             values |= {'state': shown, 'price': price,
                        'next_start': record.next_start}
             told = [Told(shown, reason or telling.state(record)), *told]
+        if record.row.unverified and record.served.until:
+            # What Nova has made servers of is there.
+            record.row.unverified = []
+            values['unverified'] = []
         if values or reason != self._reasons.get(record.uuid, ''):
             values['reason'] = self._reasons[record.uuid] = reason
         servers = [node.server for node in record.nodes if node.server]

@@ -10,27 +10,25 @@ from oslo_db import exception as db_exception
 
 from secondary_scheduler.lease_api.db import errors, requests
 from secondary_scheduler.lease_api.db.session import Database
+from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import perprocess
 from secondary_scheduler.watcher.settings import CONF
 
 _database = perprocess.PerProcess(lambda: Database(CONF))
 
 
-class NoRequest(Exception):
-    """The request cannot be read from the database of leases."""
-
-
 def stored(lease: str, node: int) -> dict[str, Any]:
     """Return the properties that are in the database of leases only.
 
-    :raises NoRequest: if it has none of that node, or does not answer.
+    :raises Refused: if it has none of that node.
+    :raises CloudError: if it does not answer.
     """
     try:
         return requests.server_request(_database(), lease, node)
     except errors.UnknownLease as exc:
-        raise NoRequest(str(exc)) from exc
+        raise clouds.Refused(str(exc)) from exc
     except db_exception.DBError as exc:
         # What a database says goes on with where to read about it.
-        raise NoRequest('the database of leases ([secondary_lease_api] '
-                        'database_url) does not answer: '
-                        + str(exc).partition('\n')[0]) from exc
+        raise clouds.CloudError(
+            'the database of leases ([secondary_lease_api] database_url) '
+            'does not answer: ' + str(exc).partition('\n')[0]) from exc

@@ -10,6 +10,7 @@ from oslo_utils import uuidutils
 
 from secondary_scheduler.lease_api import (
     errors,
+    health,
     microversions,
     node_sets,
     policies,
@@ -47,6 +48,8 @@ def _shown(call: Call, lease: models.Lease) -> dict[str, typing.Any]:
         since['next_start'] = schemas.moment(lease.next_start)
     if call.version >= microversions.SERVERS:
         since['unverified'] = lease.unverified
+    if call.version >= microversions.SERVED:
+        since |= {'served': lease.served, 'charge': lease.charge}
     if call.version < microversions.OPEN and lease.duration is None:
         since['duration'] = schemas.LONGEST
     return {
@@ -78,8 +81,17 @@ def create_lease(call: Call) -> Reply:
 
 
 def _created(call: Call, lease: models.Lease) -> Reply:
-    return Reply(202, {'lease': _shown(call, lease)},
+    return Reply(202, {'lease': _shown(call, lease), **_engine(call)},
                  {'Location': call.link(f'/leases/{lease.uuid}')})
+
+
+def _engine(call: Call) -> dict[str, typing.Any]:
+    """Return when an engine has looked at leases last."""
+    if call.version < microversions.SERVED:
+        return {}
+    service = call.service
+    return {'engine': health.engine(service.database, service.conf,
+                                    service.store.now)}
 
 
 def _repeated(call: Call, wanted: Request) -> models.Lease | None:
@@ -169,7 +181,7 @@ def list_leases(call: Call) -> Reply:
         links.append({'rel': 'next', 'href': _next(call, limit,
                                                    found[limit - 1].uuid)})
     return Reply(200, {'leases': [_shown(call, one) for one in found[:limit]],
-                       'leases_links': links})
+                       'leases_links': links, **_engine(call)})
 
 
 def scope(call: Call) -> str | None:
@@ -185,7 +197,7 @@ def scope(call: Call) -> str | None:
 
 def show_lease(call: Call) -> Reply:
     """Show a lease."""
-    return Reply(200, {'lease': _shown(call, find(call))})
+    return Reply(200, {'lease': _shown(call, find(call)), **_engine(call)})
 
 
 def find(call: Call) -> models.Lease:

@@ -33,19 +33,19 @@ class LeaseDbTest(unittest.TestCase):
             (1, 'There are no tables: run "secondary-scheduler lease-db '
                 'sync".\n'), self.run_it('version'))
         self.assertEqual(
-            (0, 'The tables have version 0006 now, before there were none.'
+            (0, 'The tables have version 0007 now, before there were none.'
                 '\n'), self.run_it('sync'))
-        self.assertEqual((0, 'The tables have version 0006.\n'),
+        self.assertEqual((0, 'The tables have version 0007.\n'),
                          self.run_it('sync'))
-        self.assertEqual((0, '0006\n'), self.run_it('version'))
+        self.assertEqual((0, '0007\n'), self.run_it('version'))
 
     def test_downgrade(self):
         self.run_it('sync')
         self.assertEqual(
-            (0, 'The tables have version 0001 now, before 0006.\n'),
+            (0, 'The tables have version 0001 now, before 0007.\n'),
             self.run_it('downgrade', '0001'))
         self.assertEqual((0, '0001\n'), self.run_it('version'))
-        for version in ('0006', '0000'):
+        for version in ('0007', '0000'):
             code, text = self.run_it('downgrade', version)
             self.assertEqual(2, code)
             self.assertIn('have version 0001', text)

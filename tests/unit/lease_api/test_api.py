@@ -61,10 +61,11 @@ class Create(ApiCase):
                 {'field': field, 'reason': 'there is no token with which a '
                                            'service could be asked'}
                 for field in ('nodes[0].flavor', 'nodes[0].image',
-                              'nodes[0].networks', 'nodes')]}
+                              'nodes[0].networks', 'nodes')],
+            'served': 0, 'charge': None}
         self.assertEqual(expected, made)
-        self.assertEqual({'lease': expected}, self.api.good(
-            'GET', f'/leases/{made["id"]}'))
+        self.assertEqual(expected, self.api.good(
+            'GET', f'/leases/{made["id"]}')['lease'])
 
     def test_the_kind_follows_from_the_terms(self):
         for kind, terms in (
@@ -359,9 +360,9 @@ class Doors(ApiCase):
 
     def test_versions_are_for_everybody(self):
         found = self.api.good('GET', '/', user=None)['versions']
-        self.assertEqual([('1.0', '1.3')], [
+        self.assertEqual([('1.0', '1.4')], [
             (one['min_version'], one['max_version']) for one in found])
-        self.assertEqual('secondary-lease 1.3', self.api.answer.headers[
+        self.assertEqual('secondary-lease 1.4', self.api.answer.headers[
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 
@@ -379,7 +380,7 @@ class Doors(ApiCase):
                         {'OpenStack-API-Version': 'compute 2.99'}):
             found = self.api.good('GET', f'/leases/{lease["id"]}',
                                   headers=headers)['lease']
-            self.assertEqual({'next_start', 'unverified'},
+            self.assertEqual({'next_start', 'unverified', 'served', 'charge'},
                              lease.keys() - found.keys())
             self.assertEqual([{**NODES[0], 'network': None,
                                'key_name': None}], found['nodes'])

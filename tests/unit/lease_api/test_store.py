@@ -49,7 +49,7 @@ class Cases:
     def test_tables_are_as_the_models_say(self):
         self.assertEqual([], migration.differences(
             self.service.database.engine))
-        self.assertEqual('0006', migration.version(
+        self.assertEqual('0007', migration.version(
             self.service.database.engine))
 
     def test_tables_go_back_and_forth_with_what_is_in_them(self):

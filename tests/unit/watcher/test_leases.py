@@ -159,7 +159,7 @@ class ActionsTest(Case):
 
     def test_a_request_that_cannot_be_read_fails_the_boot(self):
         self.patch(server_requests, 'stored', mock.Mock(
-            side_effect=server_requests.NoRequest('no such node')))
+            side_effect=cloud.Refused('no such node')))
         with self.assertRaisesRegex(exception.ActionExecutionFailure,
                                     'no such node'):
             self.boot()

@@ -7,7 +7,7 @@ from alembic import op
 import sqlalchemy as sa
 
 revision = '0007'
-down_revision = '0005'
+down_revision = '0006'
 
 _ADDED = (
     ('leases', sa.Column('served', sa.BigInteger(), nullable=False,
