@@ -1,7 +1,9 @@
 """Where the one-machine cloud puts its control groups."""
 
 import importlib
+import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -62,6 +64,30 @@ def test_some_controllers_of_each_version(tops):
                      'cpuacct': 'fs/unified/secondary-box',
                      'cpuset': 'fs/unified/secondary-box',
                      'memory': 'fs/memory/secondary-box'}
+
+
+@pytest.mark.parametrize('going', ['control', 'hosts/box1'])
+def test_groups_may_be_removed_by_somebody_else_meanwhile(
+        monkeypatch, tmp_path, going):
+    """As by another "down", or by libvirt when a guest ends."""
+    monkeypatch.syspath_prepend(str(BOX))
+    cgroups = importlib.import_module('cgroups')
+    top = tmp_path / 'top'
+    monkeypatch.setattr(cgroups, '_tops', lambda: {'cpu': top})
+    for group in ('control/a', 'hosts/box1/machine', 'hosts/box2/machine'):
+        (top / group).mkdir(parents=True)
+    scan = os.scandir
+
+    def scandir(path):
+        if str(path) == str(top / going):
+            monkeypatch.setattr(os, 'scandir', scan)
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, 'scandir', scandir)
+    assert cgroups.processes('') == set()
+    cgroups.remove()
+    assert not top.exists()
 
 
 @pytest.mark.parametrize(('usable', 'cpus'), [

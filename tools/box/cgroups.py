@@ -235,11 +235,11 @@ def make_host(host: str, cpus: list[int]) -> None:
 def processes(group: str) -> set[int]:
     """Return the processes in a group and in those below it."""
     found: set[int] = set()
-    for file in path('cpu', group).rglob('cgroup.procs'):
-        try:
-            found.update(map(int, file.read_text().split()))
-        except OSError:     # gone, or it has threads only
-            continue
+    for directory, _, _ in os.walk(path('cpu', group)):
+        # It may be gone by now, or have threads only.
+        with contextlib.suppress(OSError):
+            found.update(map(int, pathlib.Path(
+                directory, 'cgroup.procs').read_text().split()))
     return found
 
 
@@ -267,11 +267,12 @@ def kill_all(group: str) -> None:
 
 
 def remove(group: str = '') -> None:
-    """Remove a group, or the whole tree, deepest groups first."""
+    """Remove a group, or the whole tree, deepest groups first.
+
+    Groups that are gone, or go meanwhile, are no hindrance: libvirt removes
+    those of its guests as well.
+    """
     for top in groups(group):
-        for directory in (*sorted(top.rglob('*'), reverse=True), top):
-            if directory.is_dir():
-                try:
-                    directory.rmdir()
-                except OSError:
-                    pass
+        for directory, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
