@@ -7,6 +7,7 @@ cgroups of their own on this machine, with all state in one directory
 """
 
 import argparse
+import inspect
 import os
 import shutil
 import sys
@@ -19,17 +20,32 @@ import hosts
 import install
 import layout
 import network
+import session
 import shell
 from shell import BoxError, once, run, say
 
+FIRST_STEPS = """\
+first steps:
+  python3 tools/box up
+  python3 tools/box openstack --user demo secondary lease create pair \\
+      --nodes number=2,flavor=secondary,image=worker-cpu,network=none \\
+      --duration 2m
+  python3 tools/box openstack --user demo secondary lease list
+  python3 tools/box exec secondary-scheduler host list
+  python3 tools/box exec --host box1 secondary-agent status
+  python3 tools/box shell
 
+Each command has --help. An interrupted one may be given again.
+"""
+
+
+@shell.alone()
 def up(arguments) -> None:
     """Install what is missing and start everything.
 
     What runs is left alone, unless the code has changed since: then it is
     stopped first, and servers on it have to be started again.
     """
-    shell.need_root()
     cgroups.check()
     _stop_old_code()
     settings = layout.load_settings()
@@ -51,8 +67,8 @@ def up(arguments) -> None:
         hosts.start_agent(name)
     if settings['fake_hosts']:
         _start_fake_hosts(settings['fake_hosts'])
-    say(f'up: {len(names)} compute hosts; try '
-        '"python3 tools/box openstack hypervisor list"')
+    say(f'up: {len(names)} compute hosts; "python3 tools/box --help" tells '
+        'the first steps')
 
 
 def _boot(names) -> None:
@@ -96,6 +112,7 @@ def _stop_old_code() -> None:
     stamp.write_text(code)
 
 
+@shell.alone()
 def down(arguments) -> None:
     """Stop everything; with --purge also remove all state."""
     _stop_all()
@@ -155,43 +172,74 @@ def logs(arguments) -> None:
         print(f'{path.stat().st_size:>10} {path}')
 
 
-def _inside(program, arguments, **more) -> int:
-    """Run a program of the environment inside the box, in the foreground.
+def exec_(arguments) -> None:
+    """Run a program inside the box, with a user's credentials.
 
-    Who asks or measures has a machine of his own: a busy box is not to starve
-    him.
+    The box's own programs are found first (openstack, secondary-scheduler,
+    nova-manage ...), and find the box's configuration files. With --host the
+    program runs inside that compute host, as if one had logged in there:
 
-    :raises BoxError: if there is no box to run it in.
+      python3 tools/box exec secondary-scheduler host list
+      python3 tools/box exec --user demo openstack server list
+      python3 tools/box exec --host box1 secondary-agent status
+      python3 tools/box exec --host box1 virsh list
     """
-    if not network.exists(layout.NETNS):
-        raise BoxError('the box is down; "python3 tools/box up" starts it')
-    command = cgroups.inside('clients', shell.inside_netns(
-        [str(layout.BIN / program), *arguments]))
-    return shell.subprocess.run(
-        command, env={**os.environ, **layout.credentials(), **more}
-    ).returncode
+    sys.exit(_inside(arguments, arguments.program))
+
+
+def shell_(arguments) -> None:
+    """Open a shell inside the box, with a user's credentials.
+
+    Each command typed there runs as by "exec"; the prompt tells place and
+    user. "exit" leaves the shell, and the box as it is.
+
+      python3 tools/box shell
+      python3 tools/box shell --user demo
+      python3 tools/box shell --host box1
+    """
+    sys.exit(_inside(arguments, 'bash', '--rcfile',
+                     str(layout.HERE / 'bashrc')))
 
 
 def openstack(arguments) -> None:
-    """Run the openstack command line with the box's credentials."""
-    user = arguments.user
-    sys.exit(_inside('openstack', arguments.arguments,
-                     **layout.credentials(user, user)))
+    """Run the openstack command line inside the box: "exec openstack ...".
+
+    An option --user or --project of the box comes before the command's own
+    words:
+
+      python3 tools/box openstack hypervisor list
+      python3 tools/box openstack --user demo server list
+    """
+    sys.exit(_inside(arguments, 'openstack'))
 
 
 def script(arguments) -> None:
-    """Run a Python script of the project inside the box."""
-    sys.exit(_inside('python', [arguments.file, *arguments.arguments],
-                     PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}'))
+    """Run a Python script inside the box: "exec python FILE ...".
+
+    The script can import this project and the box's modules:
+
+      python3 tools/box script benchmarks/platform_facts.py
+    """
+    sys.exit(_inside(arguments, 'python', arguments.file, **_IMPORTS))
 
 
+#: With which a script can import the box's modules and the project.
+_IMPORTS = {'PYTHONPATH': f'{layout.HERE}:{layout.SOURCE}'}
+
+
+def _inside(arguments, *command: str, **more: str) -> int:
+    return session.run([*command, *arguments.arguments],
+                       user=arguments.user, project=arguments.project,
+                       host=getattr(arguments, 'host', None), **more)
+
+
+@shell.alone()
 def bare(arguments) -> None:
     """Run a Python script beside one bare host, and stop that host again.
 
     It has a libvirtd, the whole of its CPU instead of a part, and no
     cloud: for measurements of the agent, which nothing else is to disturb.
     """
-    shell.need_root()
     cgroups.check()
     if shell.running():
         raise BoxError('the box is up; "python3 tools/box down" first')
@@ -199,8 +247,8 @@ def bare(arguments) -> None:
         _boot(['box1'])
         hosts.wait_booted('box1')
         cgroups.limit(cgroups.path('cpu', 'hosts/box1'), None)
-        code = _inside('python', [arguments.file, *arguments.arguments],
-                       PYTHONPATH=f'{layout.HERE}:{layout.SOURCE}')
+        code = session.run(['python', arguments.file, *arguments.arguments],
+                           **_IMPORTS)
     finally:
         _stop_all()
     sys.exit(code)
@@ -215,7 +263,8 @@ def demo(arguments) -> None:
         options += ['--json', os.path.abspath(arguments.json)]
     if arguments.quick:
         options += ['--quick']
-    sys.exit(_inside('python', [str(layout.HERE / 'demo.py'), *options]))
+    sys.exit(session.run(['python', str(layout.HERE / 'demo.py'), *options],
+                         **_IMPORTS))
 
 
 def test(arguments) -> None:
@@ -233,15 +282,16 @@ def soak(arguments) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     top = argparse.ArgumentParser(
-        prog='python3 tools/box', description=__doc__,
+        prog='python3 tools/box', description=__doc__, epilog=FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = top.add_subparsers(dest='command', required=True,
                                   metavar='COMMAND')
 
     def command(function, summary, **more):
         sub = commands.add_parser(
-            function.__name__, help=summary, description=function.__doc__,
-            **more)
+            function.__name__.rstrip('_'), help=summary,
+            description=inspect.getdoc(function),
+            formatter_class=argparse.RawDescriptionHelpFormatter, **more)
         sub.set_defaults(function=function)
         return sub
 
@@ -255,6 +305,20 @@ def parser() -> argparse.ArgumentParser:
                          help='Watcher decision engines (default 1)')
         return sub
 
+    def inside(sub, host=False):
+        sub.add_argument('--user', default='admin', metavar='NAME',
+                         help='whose credentials: admin, demo or other '
+                              '(default admin)')
+        sub.add_argument('--project', metavar='NAME',
+                         help='the project (default: that with the name of '
+                              'the user)')
+        if host:
+            sub.add_argument('--host', metavar='NAME',
+                             help='the compute host inside which it runs, '
+                                  'for instance box1 (default: beside the '
+                                  'control plane)')
+        return sub
+
     sizes(command(up, 'install what is missing and start everything'))
     sub = command(down, 'stop everything that the box started')
     sub.add_argument('--purge', action='store_true',
@@ -265,17 +329,21 @@ def parser() -> argparse.ArgumentParser:
                      help='part of a log\'s name, for instance agent-box1')
     sub.add_argument('-n', '--lines', type=int, default=40,
                      help='lines of each log (default 40)')
-    sub = command(openstack, 'the openstack CLI with credentials')
-    sub.add_argument('--user', default='admin', metavar='NAME',
-                     help='admin, demo or other, before the command\'s own '
-                          'words (default admin)')
+    sub = inside(command(shell_, 'open a shell inside the box'), host=True)
+    sub.set_defaults(arguments=[])
+    sub = inside(command(exec_, 'run a program inside the box'), host=True)
+    sub.add_argument('program', metavar='PROGRAM')
     sub.add_argument('arguments', nargs=argparse.REMAINDER,
+                     metavar='...', help='its arguments')
+    sub = inside(command(openstack, 'run the openstack command line'))
+    sub.add_argument('arguments', nargs=argparse.REMAINDER, metavar='...',
                      help='what to give to the openstack command')
-    for function, summary in (
-            (script, 'run a script inside the box, for instance a benchmark'),
-            (bare, 'run a script beside one bare host, without a cloud')):
-        sub = command(function, summary)
-        sub.add_argument('file', help='the script')
+    for sub in (
+            inside(command(script, 'run a script inside the box, for '
+                                   'instance a benchmark')),
+            command(bare, 'run a script beside one bare host, without a '
+                          'cloud')):
+        sub.add_argument('file', metavar='FILE', help='the script')
         sub.add_argument('arguments', nargs=argparse.REMAINDER,
                          help='its arguments')
     sub = sizes(command(demo, 'show the main job: a table and a report'))

@@ -296,6 +296,13 @@ def _write(path: pathlib.Path, text: str) -> None:
     path.write_text(text)
 
 
+def _link(path: pathlib.Path, target: pathlib.Path) -> None:
+    """Let a program find a file by the name that it looks for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
 def configure(settings: dict) -> None:
     """Write every configuration file; cheap, so done at each ``up``."""
     etc, shipped = layout.ETC, layout.VENV / 'etc'
@@ -316,11 +323,15 @@ def configure(settings: dict) -> None:
     policies = etc / 'secondary_scheduler/policies.conf'
     # What a user has changed stays until the box itself has other policies.
     once('policies', _write, policies, POLICIES, key=POLICIES)
+    _link(etc / 'secondary_scheduler/secondary_scheduler.conf', policies)
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
         _write(agent, AGENT.format(**values(
             'secondary-agent', host=host, account=account_url(host))))
         agent.chmod(0o600)
+        own = layout.HOSTS / host / 'etc/secondary_scheduler'
+        _link(own / 'secondary_scheduler.conf', policies)
+        _link(own / 'secondary-agent.conf', agent)
     shutil.copy(layout.SOURCE / 'etc/placement/policy.yaml',
                 etc / 'placement/policy.yaml')
     for service, name in (('glance', 'glance-api-paste.ini'),

@@ -5,7 +5,9 @@ also holds the process's start time, and is ended by that pid only: the box
 never searches for processes by name.
 """
 
+from collections.abc import Iterator
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -173,6 +175,22 @@ def port_open(port: int, address: str = layout.CONTROL) -> bool:
     return subprocess.run(
         inside_netns([sys.executable, '-c', probe, address, str(port)]),
         stderr=subprocess.DEVNULL).returncode == 0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Let no other command change the box meanwhile; wait for one that does.
+
+    What is started inside does not inherit the lock.
+    """
+    need_root()
+    with open(f'/run/lock/{layout.NAME}.lock', 'w') as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say('another command is changing the box: waiting for its end')
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def need_root() -> None:
