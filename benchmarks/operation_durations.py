@@ -227,7 +227,8 @@ def main() -> None:
         secondaries.wait_working(servers)
         operator = Operator(cloud, list(servers))
         # Whoever ends it early sees what it has come to.
-        with paused(cloud), contextlib.suppress(KeyboardInterrupt):
+        with seed.without_leases(cloud), paused(cloud), contextlib.suppress(
+                KeyboardInterrupt):
             for kinds in ROUNDS:
                 operator.repeat(kinds, options.each, rng)
     finally:

@@ -103,7 +103,8 @@ def main() -> None:
     seed.demo_objects(cloud)
     workload.prepare(hosts)
     rows = []
-    with tempfile.TemporaryDirectory() as directory:
+    with seed.without_leases(
+            cloud), tempfile.TemporaryDirectory() as directory:
         rate = workload.calibrate(pathlib.Path(directory), hosts[0]).calm
         say('booting the secondaries')
         secondaries.wait_working(secondaries.boot(openstack.connect(

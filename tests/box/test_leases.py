@@ -22,14 +22,11 @@ import layout
 import secondaries
 from secondary_scheduler.lease_client import client
 from secondary_scheduler.model import vocabulary
-import seed
-import shell
 from tests.box import fleet as fleets
 from tests.box import primaries, services
 from tests.box.services import wait_until
 
 PAIR = ('test-pair-1', 'test-pair-2')
-AUDIT = 'test-leases'
 ENGINE_LOG = 'watcher-engine-1-service.log'
 
 
@@ -207,7 +204,7 @@ def quick_control_plane(hosts):
 
 
 @pytest.fixture(scope='module')
-def room_for_leases(cloud, hosts, switch, quick_control_plane):
+def room_for_leases(cloud, leases_run, quick_control_plane):
     """Empty hosts that may be claimed twice, and an audit for leases."""
     demo.remove(cloud)
     fleets.remove_leftovers(cloud)
@@ -221,30 +218,7 @@ def room_for_leases(cloud, hosts, switch, quick_control_plane):
             flavors[-1], vocabulary.secondary_extra_specs(
                 vcpus, 128, 1, vocabulary.SecondaryMark()))
 
-    def claims(factor):
-        for host in hosts:
-            shell.run([layout.BIN / 'secondary-scheduler', 'host', 'enable',
-                       host, '--claims', factor], env=layout.credentials())
-
-    def end(audit):
-        api.patch(f"/audits/{audit['uuid']}", json=[
-            {'op': 'replace', 'path': '/state', 'value': 'CANCELLED'}])
-        api.delete(f"/audits/{audit['uuid']}")
-
-    claims('2')
-    api = seed.watcher(cloud)
-    for one in api.get('/audits').json()['audits']:
-        if one['name'] == AUDIT:
-            end(one)        # of a run that was interrupted
-    audit = wait_until(lambda: api.post('/audits', json={
-        'name': AUDIT, 'audit_type': 'CONTINUOUS',
-        'goal': 'secondary', 'strategy': 'secondary_workloads',
-        'interval': '60', 'auto_trigger': True, 'force': True,
-        'parameters': {'leases': True}}), 60, 'an audit for leases').json()
-    assert 'uuid' in audit, audit
     yield
-    end(audit)
-    claims('1')
     for flavor in flavors:
         cloud.compute.delete_flavor(flavor)
 

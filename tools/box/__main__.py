@@ -67,6 +67,7 @@ def up(arguments) -> None:
         hosts.start_agent(name)
     if settings['fake_hosts']:
         _start_fake_hosts(settings['fake_hosts'])
+    control.seed('leases')
     say(f'up: {len(names)} compute hosts; "python3 tools/box --help" tells '
         'the first steps')
 

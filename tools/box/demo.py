@@ -87,9 +87,17 @@ def main() -> None:
     parser.add_argument('--json')
     parser.add_argument('--quick', action='store_true')
     options = parser.parse_args()
+    cloud = openstack.connect()
+    # Its secondaries have no lease.
+    with seeding.without_leases(cloud):
+        promises = show(cloud, options)
+    sys.exit(any(line['holds'] is False for line in promises))
+
+
+def show(cloud, options: argparse.Namespace) -> list[dict]:
+    """Show the main job; return the lines that it promises."""
     hosts = layout.host_names(layout.load_settings())
     phases = workload.schedule(options.quick)
-    cloud = openstack.connect()
     user = openstack.connect(username='demo', project_name='demo')
     remove(cloud)
     control.forget_orphans()
@@ -118,7 +126,6 @@ def main() -> None:
     placed = fleet_hosts(cloud, servers)
     say('  ' + ', '.join(f'{host}: {len(found)}'
                          for host, found in sorted(placed.items())))
-    seeding.switch(cloud)
     # Whatever is lost or broken counts, in a run that shows nothing too.
     before = secondaries.agent_counters(hosts)
     watch = secondaries.Watch(cloud, servers, period=4.0)
@@ -156,7 +163,7 @@ def main() -> None:
     say(f'report: {path}' + (f', figures: {options.json}'
                              if options.json else ''))
     remove(cloud)
-    sys.exit(any(line['holds'] is False for line in figures['promises']))
+    return figures['promises']
 
 
 if __name__ == '__main__':

@@ -2,12 +2,14 @@
 
     seed.py identity            users, services, endpoints (before Nova)
     seed.py cloud HOST ...      images, flavors, hosts, aggregate
-    seed.py switch              the audit that switches secondaries on
+    seed.py leases              the audit that switches secondaries on and
+                                runs leases
 
 Each part may be repeated; it adds what is missing.
 """
 
 from collections.abc import Iterator
+import contextlib
 import hashlib
 import json
 import sys
@@ -192,6 +194,41 @@ def switch(cloud) -> str:
         time.sleep(2)
 
 
+#: How many times a host's totals may be claimed where leases are run: a
+#: suspended server keeps its claims, and another takes its turn.
+CLAIMS = 2.0
+
+
+def run_leases(cloud, wanted: bool) -> None:
+    """Let the switch's audit run leases or not, and hosts have room for it.
+
+    Servers without a lease become leases while it does, and as many may be
+    on a host as its claims allow: what is about secondaries alone is tried
+    without.
+    """
+    from secondary_scheduler.cmd import providers
+    api, ratio = watcher(cloud), CLAIMS if wanted else 1.0
+    answer = api.patch(f'/audits/{switch(cloud)}', json=[
+        {'op': 'add', 'path': '/parameters/leases', 'value': wanted}])
+    if not answer.ok:
+        raise SystemExit(f'cannot change the switch: {answer.text}')
+    known = providers.Providers(cloud.placement)
+    for child in list(known.children()):
+        if any(one['allocation_ratio'] != ratio
+               for one in child.inventories.values()):
+            known.enable(child.host, child.total, ratio)
+
+
+@contextlib.contextmanager
+def without_leases(cloud) -> Iterator[None]:
+    """Have no leases run for a while."""
+    run_leases(cloud, False)
+    try:
+        yield
+    finally:
+        run_leases(cloud, True)
+
+
 def main() -> None:
     """Do the part named on the command line."""
     cloud, said = openstack.connect(), {'ok': True}
@@ -199,8 +236,8 @@ def main() -> None:
         said |= identity(cloud)
     elif sys.argv[1] == 'cloud':
         cloud_objects(cloud, sys.argv[2:])
-    elif sys.argv[1] == 'switch':
-        switch(cloud)
+    elif sys.argv[1] == 'leases':
+        run_leases(cloud, True)
     print(json.dumps(said))
 
 
