@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import sys
 import typing
 
+from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
@@ -20,6 +21,7 @@ from secondary_scheduler.model import vocabulary
 
 #: Commands in which no cloud has a part.
 OFFLINE: tuple[typing.Any, ...] = (plan, simulate, lease_db)
+WATCHER = 'infra-optim'
 #: From 1.2 on an audit may be forced: it then runs beside other plans.
 WATCHER_VERSION = 'infra-optim 1.2'
 
@@ -294,10 +296,24 @@ class Manager:
         found = self._hypervisor(host)
         return str((found.service_details or {}).get('host') or host)
 
+    def _watcher_v1(self) -> tuple[adapter.Adapter, str]:
+        """Return an adapter for Watcher, and the URL of its version 1.
+
+        The SDK's own client begins at the version where it finds one, and at
+        the service else; a catalog may name either.
+        """
+        config = self._cloud.config
+        watcher = adapter.Adapter(
+            self._cloud.session, service_type=WATCHER,
+            interface=config.get_interface(WATCHER),
+            region_name=config.get_region_name(WATCHER))
+        root = watcher.get_endpoint(skip_discovery=True) or ''
+        return watcher, f"{root.rstrip('/').removesuffix('/v1')}/v1"
+
     def _audit(self, parameters: Mapping[str, object]) -> str:
-        watcher = self._cloud.config.get_session_client('infra-optim')
+        watcher, url = self._watcher_v1()
         answer = watcher.post(
-            '/v1/audits', raise_exc=False,
+            f'{url}/audits', raise_exc=False,
             headers={'OpenStack-API-Version': WATCHER_VERSION},
             json={'audit_type': 'ONESHOT', 'goal': vocabulary.GOAL,
                   'strategy': vocabulary.STRATEGY, 'auto_trigger': True,

@@ -5,6 +5,7 @@ import json
 import types
 import uuid
 
+from keystoneauth1 import session
 from openstack import exceptions
 
 
@@ -160,13 +161,21 @@ class Compute:
         del self.made[flavor.name]
 
 
-class Watcher:
+class Watcher(session.Session):
+    """A session that leads to Watcher."""
 
     def __init__(self):
+        super().__init__()
         self.audits = []
         self.status = 201
+        self.endpoint = 'http://watcher.example:9322'
 
-    def post(self, url, json, headers, raise_exc):
+    def get_endpoint(self, auth, **which):
+        assert which['skip_discovery']
+        return self.endpoint
+
+    def request(self, url, method, json, headers, raise_exc, **which):
+        assert method == 'POST'
         self.audits.append((url, json, headers))
         return Answer(self.status, {'uuid': 'audit-1'}
                       if self.status < 400 else None, 'no such goal')
@@ -181,5 +190,7 @@ class Cloud:
         self.root = self.placement.add(
             'node1.example', VCPU=(8, 0), MEMORY_MB=(16384, 512),
             DISK_GB=(100, 10))
+        self.session = self.watcher
         self.config = types.SimpleNamespace(
-            get_session_client=lambda service: self.watcher)
+            get_interface=lambda service: 'public',
+            get_region_name=lambda service: 'RegionOne')

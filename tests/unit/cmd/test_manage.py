@@ -208,7 +208,7 @@ class DisableTest(CommandCase):
         self.use(2)
         text = self.good('host', 'drain', 'node1.example')
         (url, body, headers), = self.cloud.watcher.audits
-        self.assertEqual('/v1/audits', url)
+        self.assertEqual('http://watcher.example:9322/v1/audits', url)
         self.assertEqual(
             ('ONESHOT', 'secondary', True, True,
              {'request': 'drain', 'hosts': ['node1']}),
@@ -217,6 +217,15 @@ class DisableTest(CommandCase):
         self.assertEqual('infra-optim 1.2', headers['OpenStack-API-Version'])
         self.assertEqual((8, 8), self.inventory(vocabulary.VCPU))
         self.assertIn('audit-1', text)
+
+    def test_drain_wherever_the_catalog_says_that_watcher_is(self):
+        self.use(2)
+        for endpoint in ('http://w/infra-optim', 'http://w/infra-optim/v1',
+                         'http://w/infra-optim/v1/'):
+            self.cloud.watcher.endpoint = endpoint
+            self.good('host', 'drain', 'node1.example')
+        self.assertEqual({'http://w/infra-optim/v1/audits'},
+                         {url for url, _, _ in self.cloud.watcher.audits})
 
     def test_nothing_to_drain(self):
         self.assertIn('nothing to drain', self.good(
