@@ -73,7 +73,7 @@ def burst(host: str, rates: workload.Rates,
     rest = cgroups.inside(group, [
         'env', f'PYTHONPATH={layout.HERE}', sys.executable, '-c', _REST,
         str(cgroups.path('cpuacct', group)),
-        str(workload.BURST_PERCENT / 100 * layout.HOST_CPUS)])
+        str(workload.BURST_PERCENT / 100 * cgroups.host_cpus(host))])
     with _running(client) as pgbench, _running(rest) as burner:
         yield
         assert burner.poll() is None, 'what makes up for PostgreSQL has ended'
@@ -105,7 +105,7 @@ class Burner:
 @contextlib.contextmanager
 def burner(host: str, percent: float) -> Iterator[Burner]:
     """Run a primary process in a host's system.slice."""
-    duty = percent / 100 * layout.HOST_CPUS
+    duty = percent / 100 * cgroups.host_cpus(host)
     with _running(cgroups.inside(
             hosts.system_group(host),
             [sys.executable, '-c', _BURNER, str(duty)])) as process:

@@ -29,9 +29,9 @@ LOOKS = 4
 THRESHOLD = layout.THRESHOLD + 5
 
 _SCOPE = re.compile(r'qemu-\d+-(.+)\.libvirt-qemu')
-#: The floor: 1 ms in 100 ms for each vCPU, in percent of a host; and what
-#: the ends of an interval of a second may add to it.
-_FLOOR = 1.0 / layout.HOST_CPUS
+#: The floor: 1 ms in 100 ms for each vCPU, in percent of a CPU; and what the
+#: ends of an interval of a second may add to it, in percent of a host.
+_FLOOR_CPU = 1.0
 _SLOP = 1.5
 _LENGTH = operator.itemgetter(0)
 
@@ -62,6 +62,7 @@ class Row:
 @dataclasses.dataclass
 class _Counters:
     t: float
+    cpus: float
     host_ns: int
     vcpu_ns: dict[str, int]
     unlimited: frozenset[str]
@@ -140,18 +141,20 @@ class Observer(threading.Thread):
             name for name, limits in vcpu_limits(host).items()
             if name not in self.primaries
             and any(quota is None for quota, _ in limits.values()))
-        return _Counters(time.monotonic(), cgroups.usage_ns(
-            cgroups.path('cpuacct', f'hosts/{host}')), vcpu_ns, unlimited)
+        return _Counters(
+            time.monotonic(), cgroups.host_cpus(host), cgroups.usage_ns(
+                cgroups.path('cpuacct', f'hosts/{host}')), vcpu_ns, unlimited)
 
     @staticmethod
     def _row(old: _Counters, new: _Counters) -> Row:
-        scale = 100 / ((new.t - old.t) * 1e9 * layout.HOST_CPUS)
+        scale = 100 / ((new.t - old.t) * 1e9 * new.cpus)
         both = old.vcpu_ns.keys() & new.vcpu_ns.keys()
         return Row(
             time.time(), machine.held_up(time.time() - (new.t - old.t)),
             (new.host_ns - old.host_ns) * scale,
             sum(new.vcpu_ns[k] - old.vcpu_ns[k] for k in both) * scale,
-            _FLOOR * len(both) + _SLOP, old.unlimited & new.unlimited)
+            _FLOOR_CPU / new.cpus * len(both) + _SLOP,
+            old.unlimited & new.unlimited)
 
     def since(self, host: str, since: float) -> list[Row]:
         """Return a host's seconds from an instant on."""

@@ -48,13 +48,16 @@ def up(arguments) -> None:
     """
     cgroups.check()
     _stop_old_code()
-    settings = layout.load_settings()
-    for name in ('hosts', 'fake_hosts', 'engines'):
-        if getattr(arguments, name, None) is not None:
-            settings[name] = getattr(arguments, name)
+    before = layout.load_settings()
+    settings = change_settings(before, arguments)
+    if settings['sizes'] != before['sizes'] and shell.running():
+        say('the hosts get other sizes: stopping what runs; its servers will '
+            'be off')
+        _stop_all()
     layout.save_settings(settings)
-    names = layout.host_names(settings)
-    _boot(names)
+    sizes = layout.host_sizes(settings)
+    names = list(sizes)
+    _boot(sizes)
     control.up(settings)
     for name in names:
         hosts.wait_booted(name)
@@ -62,7 +65,7 @@ def up(arguments) -> None:
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
          key=' '.join(names) + guest.key() + guest.COMMAND_LINE)
-    once('secondaries enabled', _enable, names, key='4 ' + ' '.join(names))
+    once('secondaries enabled', _enable, sizes, key=str(_enabled(sizes)))
     for name in names:
         hosts.start_agent(name)
     if settings['fake_hosts']:
@@ -72,25 +75,52 @@ def up(arguments) -> None:
         'the first steps')
 
 
-def _boot(names) -> None:
+def change_settings(settings: dict, arguments) -> dict:
+    """Return the settings with what the command line changes of them.
+
+    :raises BoxError: if the hosts would have sizes that are not theirs.
+    """
+    given = {name: value for name, value in vars(arguments).items()
+             if name in settings and value is not None}
+    changed = {**settings, **given}
+    number = len(changed['sizes'])
+    if number > 1 and number != changed['hosts']:
+        if 'sizes' not in given:
+            changed['sizes'] = [layout.HOST_CPUS]
+        elif 'hosts' not in given:
+            changed['hosts'] = number
+        else:
+            raise BoxError(f'--sizes is about {number} hosts, --hosts about '
+                           f'{given["hosts"]}; one of them is enough')
+    return changed
+
+
+def _boot(sizes: dict[str, float]) -> None:
     """Install what is missing and start the hosts, up to their libvirtd."""
     install.install()
     once('guest image', guest.build, key=guest.key())
     once('shims of libvirtd and QEMU', hosts.build_shims,
          key=''.join(path.read_text() for path in hosts.shims()))
     once('keys of the hosts', hosts.make_keys)
-    network.up(names)
+    network.up(list(sizes))
     cgroups.make_all()
-    for name in names:
-        hosts.boot(name, names)
+    for name in sizes:
+        hosts.boot(name, sizes)
 
 
-def _enable(names) -> None:
+def _enabled(sizes: dict[str, float]) -> dict[str, int]:
+    """Return how many secondaries each host may hold: four by default."""
+    return {name: max(1, round(4 * size / layout.HOST_CPUS))
+            for name, size in sizes.items()}
+
+
+def _enable(sizes: dict[str, float]) -> None:
     environment = layout.credentials()
-    for name in names:
+    for name, slots in _enabled(sizes).items():
         run([layout.BIN / 'secondary-scheduler', 'host', 'enable', name,
-             '--vcpus', '4', '--memory-mb', '1024', '--disk-gb', '10',
-             '--slots', '4'], netns=True, env=environment)
+             '--vcpus', slots, '--memory-mb', 256 * slots,
+             '--disk-gb', max(10, 2 * slots), '--slots', slots],
+            netns=True, env=environment)
     run([layout.BIN / 'secondary-scheduler', 'flavor', 'create', 'secondary',
          '--vcpus', '1', '--ram', '128', '--disk', '1'],
         netns=True, env=environment)
@@ -245,7 +275,7 @@ def bare(arguments) -> None:
     if shell.running():
         raise BoxError('the box is up; "python3 tools/box down" first')
     try:
-        _boot(['box1'])
+        _boot({'box1': layout.HOST_CPUS})
         hosts.wait_booted('box1')
         cgroups.limit(cgroups.path('cpu', 'hosts/box1'), None)
         code = session.run(['python', arguments.file, *arguments.arguments],
@@ -280,6 +310,17 @@ def soak(arguments) -> None:
     sys.exit(runner.run_tests(arguments, up, soak=True))
 
 
+def _sizes(text: str) -> list[float]:
+    sizes = [float(one) for one in text.split(',')]
+    # Below, a quota of the kernel's least is too coarse; above, is no limit.
+    if not all(0.1 <= one <= len(os.sched_getaffinity(0)) for one in sizes):
+        raise ValueError
+    return sizes
+
+
+_sizes.__name__ = 'CPUs from 0.1 to those of this machine, by commas'
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     top = argparse.ArgumentParser(
@@ -296,9 +337,14 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(function=function)
         return sub
 
-    def sizes(sub):
+    def shaped(sub):
         sub.add_argument('--hosts', type=int, metavar='N',
                          help='real compute hosts (default 3)')
+        sub.add_argument('--sizes', type=_sizes, metavar='CPUS[,CPUS...]',
+                         help='CPUs of each host, or of all, for instance '
+                              '0.35,0.7,0.35 (default '
+                              f'{layout.HOST_CPUS}); they are remembered, as '
+                              'all of these are')
         sub.add_argument('--fake-hosts', type=int, metavar='N',
                          help='computes with Nova\'s fake driver as well, '
                               'for tests of scale (default 0)')
@@ -320,7 +366,7 @@ def parser() -> argparse.ArgumentParser:
                                   'control plane)')
         return sub
 
-    sizes(command(up, 'install what is missing and start everything'))
+    shaped(command(up, 'install what is missing and start everything'))
     sub = command(down, 'stop everything that the box started')
     sub.add_argument('--purge', action='store_true',
                      help='also remove all state, downloads included')
@@ -347,7 +393,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument('file', metavar='FILE', help='the script')
         sub.add_argument('arguments', nargs=argparse.REMAINDER,
                          help='its arguments')
-    sub = sizes(command(demo, 'show the main job: a table and a report'))
+    sub = shaped(command(demo, 'show the main job: a table and a report'))
     sub.add_argument('--seed', type=int, default=1,
                      help='seed of the arrivals at the primary (default 1)')
     sub.add_argument('--json', metavar='FILE',

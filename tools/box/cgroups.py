@@ -217,10 +217,11 @@ def _allow_real_time(group: pathlib.Path) -> None:
             file.write(str(REAL_TIME_US))
 
 
-def make_host(host: str, cpus: list[int]) -> None:
+def make_host(host: str, cpus: list[int], size: float) -> None:
     """Make the groups of a host that is to boot, and set its limits.
 
-    ``cpus`` are those of the machine that it may use.
+    ``cpus`` are those of the machine that it may use, ``size`` is how much
+    of them.
     """
     remove(f'hosts/{host}')
     make(f'hosts/{host}')
@@ -228,8 +229,19 @@ def make_host(host: str, cpus: list[int]) -> None:
     (path('cpuset', f'hosts/{host}') / 'cpuset.cpus').write_text(
         ','.join(map(str, cpus)))
     make(f'hosts/{host}/system.slice')
-    quota = int(layout.HOST_CPUS * layout.HOST_PERIOD_US)
+    resize_host(host, size)
+
+
+def resize_host(host: str, size: float) -> None:
+    """Give a host so many CPUs."""
+    quota = round(size * layout.HOST_PERIOD_US)
     limit(path('cpu', f'hosts/{host}'), quota, burst=quota)
+
+
+def host_cpus(host: str) -> float:
+    """Return the CPUs that a host has now; those of the machine, at most."""
+    quota, period = limit_of(path('cpu', f'hosts/{host}'))
+    return len(os.sched_getaffinity(0)) if quota is None else quota / period
 
 
 def processes(group: str) -> set[int]:

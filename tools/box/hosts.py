@@ -173,16 +173,18 @@ def _configure(host: str, hosts: list[str]) -> None:
             f'--config-file {config}/nova-compute.conf')))
 
 
-def boot(host: str, hosts: list[str]) -> None:
-    """Start a host up to its libvirtd."""
+def boot(host: str, sizes: dict[str, float]) -> None:
+    """Start a host up to its libvirtd; ``sizes`` has the CPUs of all hosts.
+    """
     if shell.pid_of(f'host-{host}'):
         return
     state = directory(host)
     state.mkdir(parents=True, exist_ok=True)
+    hosts = list(sizes)
     _configure(host, hosts)
     for name in ('ready', 'pid', 'hold-libvirtd'):
         (state / name).unlink(missing_ok=True)
-    cgroups.make_host(host, layout.cpus()[host != hosts[0]])
+    cgroups.make_host(host, layout.cpus()[host != hosts[0]], sizes[host])
     # Its cgroup is the topmost that the host sees, but no process stays there.
     start(f'host-{host}', cgroups.inside(f'hosts/{host}', [
         'sh', '-c', _OUTSIDE, 'sh',

@@ -42,9 +42,10 @@ BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
 #: nobody else anybody (doc, "Security").
 MEETING = 'secondary'
 
-#: CPUs of one compute host: three of them, full up to the policy, leave more
-#: than half of two cores to the control plane, which stands in for machines of
-#: its own. With fuller cores the guests of one host delay another's primary.
+#: CPUs of one compute host, if "up --sizes" says nothing else: three of them,
+#: full up to the policy, leave more than half of two cores to the control
+#: plane, which stands in for machines of its own. With fuller cores the guests
+#: of one host delay another's primary.
 HOST_CPUS = 0.35
 #: Period of the bandwidth limit that makes a host a host, in microseconds.
 #: What was not used in one period may be used in the next (cfs_burst_us), so
@@ -76,6 +77,13 @@ def host_names(settings: dict) -> list[str]:
     return [f'box{n}' for n in range(1, settings['hosts'] + 1)]
 
 
+def host_sizes(settings: dict) -> dict[str, float]:
+    """Return the CPUs of each real compute host; one size is that of all."""
+    names, sizes = host_names(settings), settings['sizes']
+    return dict(zip(names, sizes if len(sizes) > 1 else sizes * len(names),
+                    strict=True))
+
+
 def host_address(name: str) -> str:
     """Return the address of a compute host inside the box."""
     return f'10.77.0.{int(name.removeprefix("box"))}'
@@ -89,7 +97,8 @@ def database(name: str) -> str:
 
 def load_settings() -> dict:
     """Return the settings of the last ``up``, or the defaults."""
-    settings = {'hosts': 3, 'fake_hosts': 0, 'engines': 1}
+    settings = {'hosts': 3, 'sizes': [HOST_CPUS], 'fake_hosts': 0,
+                'engines': 1}
     try:
         settings.update(json.loads(SETTINGS.read_text()))
     except (OSError, ValueError):

@@ -376,6 +376,8 @@ def write_html(path, f, hosts, burst_host, runs, watch, servers) -> None:
         f"<td>{row['from'] or ''}</td><td>{row['to'] or ''}</td>"
         f"<td>{', '.join(row['after'])}</td><td>{row['state'].lower()}</td>"
         '</tr>' for row in f['carried_out'])
+    sizes = ', '.join(f'{host} has {size:g} CPUs' for host, size in
+                      layout.host_sizes(layout.load_settings()).items())
     path.write_text(f'''<!doctype html><meta charset="utf-8">
 <title>secondary_scheduler: the main job</title>
 <style>body{{font:15px sans-serif;max-width:70em;margin:2em auto}}
@@ -395,6 +397,6 @@ img{{max-width:100%}}</style>
 <h2>States of the servers, as Nova told them</h2>
 <table><tr><th>s</th><th>server</th><th>state</th><th>host</th></tr>
 {history}</table>
-<p>Each host has {layout.HOST_CPUS} CPU. Source: <code>python3 tools/box
+<p>{sizes}. Source: <code>python3 tools/box
 demo --seed {f.get('seed', 1)}</code>.</p>
 ''')

@@ -36,7 +36,6 @@ def run_tests(arguments, up, soak: bool) -> int:
     Each directory gets processes of its own: Nova and Watcher, which the unit
     tests import, both fill the one global configuration.
     """
-    arguments.hosts = arguments.fake_hosts = arguments.engines = None
     up(arguments)
     sessions = [['tests/functional'], ['tests/box']]
     if arguments.tests:

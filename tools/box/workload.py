@@ -144,9 +144,9 @@ class Clients:
 def left_on_others(hosts: list[str]) -> float:
     """Return how many CPUs the policy leaves to secondaries when calm.
 
-    That is on all hosts but one.
+    That is on all hosts but the first.
     """
-    return ((len(hosts) - 1) * layout.HOST_CPUS
+    return (sum(map(cgroups.host_cpus, hosts[1:]))
             * (layout.THRESHOLD - CALM_PERCENT) / 100)
 
 
@@ -240,7 +240,8 @@ class Sampler(threading.Thread):
             row: dict = {'t': now}
             for host in self.hosts:
                 current = self._counters(host)
-                scale = 100 / ((now - then) * 1e9 * layout.HOST_CPUS)
+                scale = 100 / (
+                    (now - then) * 1e9 * cgroups.host_cpus(host))
                 total = (current[0] - before[host][0]) * scale
                 guests = max(0.0, current[1] - before[host][1]) * scale
                 row[host] = (total - guests, guests)
