@@ -20,6 +20,8 @@ import resource
 import shutil
 import time
 
+from benchmarks import forms
+
 GUESTS = (6, 12, 24)
 EXTRAPOLATED = 50
 #: What the memory may grow by, in percent, after a twentieth of the periods.
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument('--periods', type=int, metavar='N',
                         help='run through periods instead, and end with 1 if '
                              f'memory grows by {GROWTH_PERCENT:g} %%')
+    forms.add_quick(parser, seconds=5)
     options = parser.parse_args()
     found = (through_periods(options.periods) if options.periods
              else on_a_host(options))

@@ -21,6 +21,7 @@ import time
 
 import rig as rigs
 
+from benchmarks import forms
 import cgroups
 import hosts
 from shell import say
@@ -145,6 +146,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--steps', type=int, default=10,
                         help='of each kind (default %(default)s)')
+    forms.add_quick(parser, steps=1)
     options = parser.parse_args()
     found: dict[str, dict] = {}
     with rigs.quiet() as rig:

@@ -21,6 +21,7 @@ import agent_reaction
 import numpy as np
 import rig as rigs
 
+from benchmarks import forms
 from secondary_scheduler.agent import controller
 from secondary_scheduler.simulation import control, sharing
 from shell import say
@@ -132,6 +133,7 @@ def main() -> None:
     parser.add_argument('--waves', type=int, default=12,
                         help='of each kind (default %(default)s)')
     parser.add_argument('--plot', metavar='FILE', help='draw the responses')
+    forms.add_quick(parser, waves=1)
     options = parser.parse_args()
     curves: dict[str, dict[str, np.ndarray]] = {}
     with rigs.quiet() as rig:

@@ -27,6 +27,7 @@ import time
 import numpy as np
 import rig as rigs
 
+from benchmarks import forms
 import cgroups
 from secondary_scheduler.simulation.sharing import KNEE
 from secondary_scheduler.simulation.statistics import t_quantile
@@ -66,16 +67,16 @@ def unit_s(rate: float, seconds: float) -> float:
     return statistics.fmean(took[len(took) // 10:])
 
 
-def beside(rate: float) -> tuple[float, float]:
+def beside(rate: float, seconds: float) -> tuple[float, float]:
     """Return what a unit takes beside guests, and how full the host was."""
     with rigs.watch(f'hosts/{rigs.HOST}', period=0.1) as watch:
         began = time.monotonic()
-        took = unit_s(rate, SECONDS)
+        took = unit_s(rate, seconds)
         used = watch.percent(began + 1, time.monotonic() - 0.5)[0]
     return took, min(1.0, used / 100)
 
 
-def measure(pairs: int) -> list[dict[str, float]]:
+def measure(pairs: int, seconds: float) -> list[dict[str, float]]:
     """Return one row for each pair: demand, x, and the loss of speed."""
     rows = []
     cgroups.make(rigs.PRIMARY)
@@ -85,14 +86,14 @@ def measure(pairs: int) -> list[dict[str, float]]:
                        ) as agent:
             agent.wait_control(SECONDARIES)
             with cgroups.held(rigs.MACHINE):
-                alone_s = unit_s(0, SECONDS)
+                alone_s = unit_s(0, seconds)
             for number in range(pairs):
                 for demand in DEMANDS:
                     rate = demand / 100 / alone_s
                     with cgroups.held(rigs.MACHINE):
-                        alone = unit_s(rate, SECONDS)
+                        alone = unit_s(rate, seconds)
                     time.sleep(SETTLE_S)
-                    took, used = beside(rate)
+                    took, used = beside(rate, seconds)
                     own = demand / 100
                     rows.append({
                         'demand': own, 'used': used,
@@ -123,9 +124,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--pairs', type=int, default=8,
                         help='for each demand (default %(default)s)')
+    parser.add_argument('--seconds', type=float, default=SECONDS, metavar='N',
+                        help='of a window (default %(default)s)')
     parser.add_argument('--out', metavar='FILE', help='keep the result')
+    forms.add_quick(parser, pairs=1, seconds=3)
     options = parser.parse_args()
-    rows = measure(options.pairs)
+    rows = measure(options.pairs, options.seconds)
     model = next(line.partition(':')[2].strip() for line in open(
         '/proc/cpuinfo') if line.startswith('model name'))
     found = {**fit(rows), 'host': f'one CPU of {os.cpu_count()}, {model}',

@@ -15,7 +15,7 @@ import statistics
 import time
 import typing
 
-from benchmarks import clusters
+from benchmarks import clusters, forms
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
@@ -236,6 +236,8 @@ def parse() -> argparse.Namespace:
         mode.add_argument('--seed', type=int, default=1)
         mode.add_argument('--repeat', type=int, default=5)
         mode.set_defaults(run=run)
+        forms.add_quick(mode, repeat=1, hosts=20, instances=120,
+                        violated=0.05)
         if run is easy:
             mode.add_argument(
                 '--watcher', choices=('convert', 'peer'), help='time the '
@@ -248,6 +250,7 @@ def parse() -> argparse.Namespace:
     mode = modes.add_parser('btrplace', help=str(btrplace.__doc__))
     mode.add_argument('file', type=pathlib.Path)
     mode.set_defaults(run=btrplace)
+    forms.add_quick(mode)
     return parser.parse_args()
 
 

@@ -16,6 +16,7 @@ import typing
 
 import numpy as np
 
+from benchmarks import forms
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.simulation import lease_figures, lease_profiles
 from secondary_scheduler.simulation.leasing import LeaseSimulation
@@ -86,6 +87,8 @@ def main() -> int:
     parser.add_argument('--files', default='30days/*', metavar='PATTERN',
                         help='reservations, under injected_leases '
                         '(default %(default)s)')
+    forms.add_quick(parser, trace='150requests',
+                    files='15days/work_10-dur_2h-size_2medium-01h')
     options = parser.parse_args()
     files = sorted(options.folder.glob(
         f'injected_leases/{options.files}.lwf'))

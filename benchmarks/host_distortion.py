@@ -17,8 +17,8 @@ import pathlib
 import subprocess
 import tempfile
 
+from benchmarks import forms
 import cgroups
-import layout
 import report
 import workload
 
@@ -27,24 +27,24 @@ SHARE = 0.4
 PERIODS_US = (2000, 5000, 20000, 50000, 100000)
 
 
-def limit(period: int | None, burst: bool) -> None:
-    """Set or take off the bandwidth limit of the host."""
+def limit(size: float, period: int | None, burst: bool) -> None:
+    """Set the host's bandwidth limit, ``size`` CPUs, or take it off."""
     group = cgroups.path('cpu', f'hosts/{HOST}')
     if period is None:
         cgroups.limit(group, None)
         return
     # The kernel refuses a quota below 1 ms.
-    quota = max(int(layout.HOST_CPUS * period), 1000)
+    quota = max(int(size * period), 1000)
     cgroups.limit(group, quota, max(period, 2500), quota if burst else 0)
 
 
-def burner(seconds: int) -> subprocess.Popen:
+def burner(size: float, seconds: int) -> subprocess.Popen:
     """Start a process that wants a whole CPU and may have 40 % of a host."""
     name = f'hosts/{HOST}/machine/burner'
     cgroups.make(name)
     group = cgroups.path('cpu', name)
     (group.parent / 'cpu.idle').write_text('1')
-    cgroups.limit(group, int(SHARE * layout.HOST_CPUS * 20000), 20000)
+    cgroups.limit(group, int(SHARE * size * 20000), 20000)
     return subprocess.Popen(cgroups.inside(name, [
         'timeout', str(seconds), 'sh', '-c', 'while :; do :; done']))
 
@@ -65,28 +65,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seconds', type=int, default=15)
+    parser.add_argument('--seconds', type=int, default=15,
+                        help='of each measurement (default %(default)s)')
+    forms.add_quick(parser, seconds=2)
     options = parser.parse_args()
     ways = [(None, False)] + [(period, burst) for period in PERIODS_US
                               for burst in (False, True)]
-    rows = []
+    if options.quick:
+        ways = [ways[0], ways[-1]]
+    size = cgroups.host_cpus(HOST)
     workload.prepare([HOST])
+    try:
+        rows = try_all(ways, size, options.seconds)
+    finally:
+        cgroups.resize_host(HOST, size)
+        for path in cgroups.groups(f'hosts/{HOST}/machine/burner'):
+            os.rmdir(path)
+    print(json.dumps(rows))
+
+
+def try_all(ways, size: float, seconds: int) -> list[dict]:
+    """Measure under each limit, (period, burst), of a host of ``size`` CPUs.
+    """
+    rows = []
     with tempfile.TemporaryDirectory() as directory:
         rate = workload.calibrate(pathlib.Path(directory), HOST).calm
         for period, burst in ways:
-            limit(period, burst)
-            alone = measure(directory, options.seconds, rate)
-            process = burner(options.seconds + 1)
-            beside = measure(directory, options.seconds, rate)
+            limit(size, period, burst)
+            alone = measure(directory, seconds, rate)
+            process = burner(size, seconds + 1)
+            beside = measure(directory, seconds, rate)
             process.wait()
             rows.append({'period_us': period, 'burst': burst,
                          'alone': alone, 'beside': beside})
             print(f"{period or 'no limit':>9} us, burst {burst!s:5}: "
                   f'alone {alone}, beside {beside}', flush=True)
-    limit(layout.HOST_PERIOD_US, True)
-    for path in cgroups.groups(f'hosts/{HOST}/machine/burner'):
-        os.rmdir(path)
-    print(json.dumps(rows))
+    return rows
 
 
 if __name__ == '__main__':

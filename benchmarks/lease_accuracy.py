@@ -43,6 +43,7 @@ import typing
 import numpy as np
 import openstack
 
+from benchmarks import forms
 import cgroups
 import control
 import demo
@@ -307,6 +308,7 @@ def main() -> None:
     parser.add_argument('--share', type=float, default=100.0,
                         metavar='PERCENT', help="the agents' operation_share "
                         '(default %(default)g)')
+    forms.add_quick(parser, rounds=2, guests=[1], memory=[128])
     options = parser.parse_args()
     cloud = openstack.connect()
     demo.remove(cloud)

@@ -15,6 +15,7 @@ import typing
 
 import numpy as np
 
+from benchmarks import forms
 from secondary_scheduler.leases.lease import Kind, Lease, NodeSet, Terms
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.pricing import Constant
@@ -34,7 +35,7 @@ DURATION = (HOUR, 24 * HOUR)
 #: deadline may start on the first day: they are what it is full of.
 NOTICE, FIRST = (60, 14 * 24 * HOUR), 24 * HOUR
 SLACK = (1.2, 4.0)
-WAITING, DEADLINES = 500, 500
+WAITING = 500
 #: All is offered at a rate of 1: who pays at most so much is told whether
 #: there is room, and leaves no trace.
 REFUSED = 0.5
@@ -105,8 +106,11 @@ class Requests:
             max_rate=REFUSED if asked else None), 0)
 
 
-def filled(hosts: int, slots: int, seed: int) -> Asked:
-    """Return a scheduler whose table holds so many slots."""
+def filled(hosts: int, slots: int, waiting: int, seed: int) -> Asked:
+    """Return a scheduler whose table holds so many slots.
+
+    So many leases wait, and as many have deadlines.
+    """
     scheduler = Asked(Site(('CPU', 'Memory'), np.tile(
         np.array(CAPACITY, dtype=np.int64), (hosts, 1))))
     requests = Requests(hosts, seed)
@@ -118,9 +122,9 @@ def filled(hosts: int, slots: int, seed: int) -> Asked:
     def held() -> int:
         return sum(scheduler.of(kind)['slots'] for kind in Kind)
 
-    while len(scheduler.queue) < WAITING:
+    while len(scheduler.queue) < waiting:
         submit(Kind.BEST_EFFORT)
-    while scheduler.of(Kind.DEADLINE)['leases'] < DEADLINES:
+    while scheduler.of(Kind.DEADLINE)['leases'] < waiting:
         submit(Kind.DEADLINE)
     while held() < slots:
         submit(Kind.RESERVATION)
@@ -160,13 +164,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--hosts', type=int, default=HOSTS)
     parser.add_argument('--slots', type=int, default=SLOTS)
+    parser.add_argument('--waiting', type=int, default=WAITING, metavar='N',
+                        help='leases that wait, and as many with deadlines '
+                        '(default %(default)s)')
     parser.add_argument('--number', type=int, default=1000,
                         help='requests of each kind (default %(default)s); a '
                         'tenth of that with deadlines')
     parser.add_argument('--seed', type=int, default=1)
+    forms.add_quick(parser, hosts=100, slots=500, waiting=20, number=20)
     options = parser.parse_args()
     begun = time.process_time()
-    scheduler = filled(options.hosts, options.slots, options.seed)
+    scheduler = filled(options.hosts, options.slots, options.waiting,
+                       options.seed)
     print(json.dumps({
         'hosts': options.hosts, 'seed': options.seed,
         **{kind: scheduler.of(kind) for kind in GOALS},

@@ -26,6 +26,7 @@ from oslo_config import cfg
 import psutil
 import webob
 
+from benchmarks import forms
 from secondary_scheduler.conf import lease_api as options
 from secondary_scheduler.lease_api import app
 from secondary_scheduler.lease_api.db import migration
@@ -246,6 +247,8 @@ def main() -> None:
     parser.add_argument('--seconds', type=float, default=60.0)
     parser.add_argument('--processes', type=int, default=2)
     parser.add_argument('--repeat', type=int, default=500)
+    forms.add_quick(parser, clients=4, requests=40, rate=10.0, seconds=2.0,
+                    processes=1, repeat=20)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         url = chosen.database or f'sqlite:///{directory}/leases.sqlite'

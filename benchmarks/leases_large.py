@@ -14,6 +14,7 @@ import typing
 
 import numpy as np
 
+from benchmarks import forms
 from secondary_scheduler.leases.lease import NodeSet, Terms
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.types import Ints
@@ -134,6 +135,7 @@ def main() -> int:
     parser.add_argument('--profile', default='novm-sr',
                         help='default %(default)s')
     parser.add_argument('--seed', type=int, default=1)
+    forms.add_quick(parser, hosts=500, leases=300)
     options = parser.parse_args()
     requests = workload(options.jobs, options.sizes, options.hosts,
                         options.seed)[:options.leases]

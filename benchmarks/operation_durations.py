@@ -29,6 +29,7 @@ from watcher import objects
 from watcher.applier import rpcapi
 from watcher.common import context, rpc
 
+from benchmarks import forms
 import demo
 import layout
 import secondaries
@@ -204,8 +205,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--each', type=int, default=60, metavar='N',
                         help='operations of each kind (default %(default)s)')
+    parser.add_argument('--members', type=int, default=MEMBERS, metavar='N',
+                        help='secondaries to operate on (default '
+                        '%(default)s)')
     parser.add_argument('--seed', type=int, default=1,
                         help='of the choice of members (default %(default)s)')
+    forms.add_quick(parser, each=1, members=3)
     options = parser.parse_args()
     CONF(['--config-file', str(layout.ETC / 'watcher/watcher-1.conf'),
           '--config-file',
@@ -219,7 +224,7 @@ def main() -> None:
     say('booting the secondaries')
     owner = openstack.connect(username='demo', project_name='demo')
     servers = {}
-    for n in range(MEMBERS):
+    for n in range(options.members):
         servers |= secondaries.boot(
             owner, [(f'durations-{n}', 'secondary', None)],
             image=IMAGES[n % len(IMAGES)])

@@ -27,6 +27,7 @@ from placement.db.sqlalchemy import migration
 import sqlalchemy as sa
 import webob
 
+from benchmarks import forms
 from secondary_scheduler.model import vocabulary
 
 #: What nova-scheduler 34 sends for a primary (ResourceRequest.to_querystring).
@@ -174,6 +175,7 @@ def main() -> int:
     parser.add_argument('--database', default='sqlite://', metavar='URL',
                         help='an empty database (default: SQLite in memory);'
                         ' empty again in the end')
+    forms.add_quick(parser, hosts=20, repeat=2)
     print(json.dumps(run(parser.parse_args()), indent=2))
     return 0
 

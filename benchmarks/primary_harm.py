@@ -28,6 +28,7 @@ import time
 import numpy as np
 import rig as rigs
 
+from benchmarks import forms
 import cgroups
 import devices
 import hosts
@@ -37,8 +38,8 @@ from secondary_scheduler.simulation.statistics import t_quantile
 from shell import say
 import workload
 
-#: Seconds of a window: at a rate, and as fast as it goes.
-OPEN_S, CLOSED_S = 12, 8
+#: Seconds of a window: at a rate, and as fast as it goes at least.
+OPEN_S, CLOSED_S = 12, 4
 #: Of which these do not count, after a change of condition.
 SETTLE_S = 2
 POLICIES = [f'{bound} for 15s on host:{rigs.HOST}' for bound in (
@@ -52,16 +53,18 @@ BOUNDS = {'throughput': (0.99, math.inf), 'p99': (0.0, 1.10)}
 class Primary:
     """The server, and its clients on the machine's other CPUs."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, seconds: int) -> None:
         hosts.start_primary(rigs.HOST)
         time.sleep(3)
+        self._open = seconds
+        self._closed = max(CLOSED_S, seconds * 2 // 3)
         self._address = layout.host_address(rigs.HOST)
         self._directory = pathlib.Path(directory)
         (self._directory / 'transaction.sql').write_text(workload.TRANSACTION)
         subprocess.run([workload.pgbench(), '-h', self._address, '-U',
                         'postgres', '-i', '-s', '1', '-q', 'postgres'],
                        check=True, capture_output=True)
-        self._rate = max(1, round(self._pgbench(CLOSED_S)[0] / 2))
+        self._rate = max(1, round(self._pgbench(self._closed)[0] / 2))
 
     def _pgbench(self, seconds: int, rate: int = 0
                  ) -> tuple[float, list[tuple[float, float]]]:
@@ -85,9 +88,9 @@ class Primary:
 
     def window(self) -> dict[str, float]:
         """Return what one window shows."""
-        _, done = self._pgbench(OPEN_S, self._rate)
+        _, done = self._pgbench(self._open, self._rate)
         latencies = [latency for _, latency in done]
-        return {'throughput': self._pgbench(CLOSED_S)[0],
+        return {'throughput': self._pgbench(self._closed)[0],
                 **{f'p{q}': report.percentile(latencies, q / 100)
                    for q in (50, 99)}}
 
@@ -137,7 +140,7 @@ def measure(options: argparse.Namespace) -> dict:
             options.guests if work == 'cpu' else 1, work,
             devices=xml.format(disk=disk))]
         with cgroups.held(rigs.MACHINE):
-            primary = Primary(directory)
+            primary = Primary(directory, options.seconds)
             for _ in range(2 * options.same):
                 rows['same'].append(primary.window())
         say('two equal windows: ' + describe(
@@ -181,6 +184,9 @@ def main() -> None:
                         help='pairs of equal windows (default %(default)s)')
     parser.add_argument('--without', type=int, default=5, metavar='N',
                         help='one uncontrolled window in N pairs')
+    parser.add_argument('--seconds', type=int, default=OPEN_S, metavar='N',
+                        help='of a window at a rate; as fast as it goes two '
+                             'thirds of that (default %(default)s)')
     parser.add_argument('--guests', type=int, default=2, metavar='N',
                         help='guests that compute, beside one that writes to '
                              'a disk and one that sends (default %(default)s)'
@@ -188,6 +194,8 @@ def main() -> None:
     parser.add_argument('--set', nargs='*', default=[], metavar='OPTION=VALUE',
                         help='options of [secondary_agent]')
     parser.add_argument('--json', metavar='FILE', help='write all windows')
+    forms.add_quick(parser, pairs=2, same=2, without=1, guests=1,
+                    seconds=4)
     options = parser.parse_args()
     rows = measure(options)
     found = {}

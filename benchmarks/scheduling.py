@@ -30,6 +30,7 @@ from oslo_db.sqlalchemy import enginefacade
 from oslo_utils import timeutils
 import sqlalchemy as sa
 
+from benchmarks import forms
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.nova import snapshot
 from secondary_scheduler.nova.settings import CONF
@@ -336,6 +337,7 @@ def main() -> int:
                         'decision (17: 1,000 hosts, one decision a second)')
     parser.add_argument('--repeat', type=int, default=101,
                         help='decisions of each kind (%(default)s)')
+    forms.add_quick(parser, hosts=20, changed=2, repeat=5)
     print(json.dumps(run(parser.parse_args()), indent=2))
     return 0
 
