@@ -84,7 +84,7 @@ def on_a_host(options: argparse.Namespace) -> dict:
     control.wait_service('rabbitmq')
     found: dict[int, dict] = {}
     with rigs.quiet() as rig:
-        for count in GUESTS:
+        for count in options.guests:
             rig.boot(count - max(found, default=0), options.work)
             # As many as there are must have their least share on one CPU.
             with rig.agent(f'cpu <= 90% for 15s on host:{rigs.HOST}',
@@ -148,13 +148,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seconds', type=float, default=60)
+    parser.add_argument('--seconds', type=float, default=60,
+                        help='of each measurement (default %(default)g)')
+    parser.add_argument('--guests', type=int, nargs='+', default=GUESTS,
+                        metavar='N', help='numbers of guests, in order '
+                        '(default 6 12 24)')
     parser.add_argument('--work', default='cpu', choices=('cpu', 'idle'),
                         help='what guests do (default %(default)s)')
     parser.add_argument('--periods', type=int, metavar='N',
                         help='run through periods instead, and end with 1 if '
                              f'memory grows by {GROWTH_PERCENT:g} %%')
-    forms.add_quick(parser, seconds=5)
+    forms.add_quick(parser, seconds=5, guests=[1, 2])
     options = parser.parse_args()
     found = (through_periods(options.periods) if options.periods
              else on_a_host(options))

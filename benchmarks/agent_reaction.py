@@ -146,12 +146,14 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--steps', type=int, default=10,
                         help='of each kind (default %(default)s)')
-    forms.add_quick(parser, steps=1)
+    parser.add_argument('--ways', nargs='+', choices=WAYS, default=list(WAYS),
+                        help='how the agent works (default: all)')
+    forms.add_quick(parser, steps=1, ways=['priority'])
     options = parser.parse_args()
     found: dict[str, dict] = {}
     with rigs.quiet() as rig:
         for kind in ('service', 'guest'):
-            for way in WAYS:
+            for way in options.ways:
                 rig.boot(SECONDARIES, 'cpu')
                 with contextlib.ExitStack() as stack:
                     primary: rigs.Service | rigs.Machine = (
