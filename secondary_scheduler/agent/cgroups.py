@@ -3,6 +3,9 @@
 Nothing here writes.  Directories are held open, and files are opened relative
 to them: once a group is removed its directory yields nothing, even if another
 group of the same name has taken its place.
+
+A machine may have controllers of both versions: each is looked for where it
+is.
 """
 
 import contextlib
@@ -10,14 +13,20 @@ import dataclasses
 import os
 import re
 
-_HOT_BYTES = 4096
-#: No counter of the kernel's reaches this, and no limit.
-_LARGEST = 1 << 64
-#: More CPUs than Linux knows.
-_MOST_CPUS = 1 << 16
+from secondary_scheduler.agent import kernel_files
+from secondary_scheduler.agent.kernel_files import (
+    Damaged,
+    parse_count,
+    parse_table,
+)
+
+#: No file that is read again and again is longer.
+_HOT_BYTES = 16384
 
 #: libvirt's groups of a guest's threads.
 _THREADS = re.compile(r'emulator|iothread\d+|vcpu\d+')
+#: Blank, tab, line feed and backslash in a field of mountinfo.
+_ESCAPED = re.compile(r'\\([0-3][0-7]{2})')
 
 #: A bandwidth limit: quota (None: no limit) and period, in microseconds.
 Limit = tuple[int | None, int]
@@ -47,15 +56,21 @@ class Mount:
 
 
 def _unescape(field: str) -> str:
-    return re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)), field)
+    """Return a field of mountinfo as the path that it means."""
+    return os.fsdecode(re.sub(
+        _ESCAPED.pattern.encode(), lambda m: bytes([int(m[1], 8)]),
+        os.fsencode(field)))
 
 
-def _mounts(text: str) -> list[Mount]:
-    """Read the control group mounts of a mountinfo file."""
-    found = []
-    for line in text.splitlines():
+def _mounts(text: str) -> tuple[list[Mount], list[str]]:
+    """Read the control group mounts of a mountinfo file.
+
+    :returns: the mounts, and why others cannot be used.
+    """
+    found, unusable = [], []
+    for line in text.split('\n'):
         left, _, right = line.partition(' - ')
-        before, after = left.split(), right.split()
+        before, after = left.split(' '), right.split(' ')
         if len(before) < 5 or len(after) < 3 or after[0] not in (
                 'cgroup', 'cgroup2'):
             continue
@@ -64,13 +79,14 @@ def _mounts(text: str) -> list[Mount]:
             names, version = frozenset(after[2].split(',')), 1
         else:
             try:
-                with open(point + '/cgroup.controllers') as file:
-                    names = frozenset(file.read().split())
-            except (OSError, ValueError):   # or no such path can be
+                names = frozenset(kernel_files.read(
+                    point + '/cgroup.controllers').split())
+            except (OSError, ValueError) as exc:    # or no such path can be
+                unusable.append(str(exc))
                 continue
             version = 2
         found.append(Mount(names, root, point, version))
-    return found
+    return found, unusable
 
 
 class Hierarchy:
@@ -82,48 +98,76 @@ class Hierarchy:
     def __init__(self, proc: str = '/proc') -> None:
         self.proc = proc
         try:
-            with open(f'{proc}/self/mountinfo') as file:
-                self._mounts = _mounts(file.read())
+            mounts, self._unusable = _mounts(
+                kernel_files.read(f'{proc}/self/mountinfo'))
         except (OSError, ValueError) as exc:
             raise CgroupError(f'cannot read the mounts: {exc}') from exc
-        self.version = self._mount('cpu').version
+        # A later mount covers an earlier one at the same place.
+        visible = {mount.point: mount for mount in mounts}.values()
+        # A controller is in one version only, and only version 2 says which
+        # it has by now.  The mount that shows most of it comes first.
+        self._mounts = sorted(visible, key=lambda mount: (
+            -mount.version, len(mount.root.rstrip('/'))))
+        self.version = self.version_of('cpu')
 
-    def _mount(self, controller: str) -> Mount:
-        # Of several mounts the last may cover the others.
-        for mount in reversed(self._mounts):
-            if controller in mount.controllers:
-                return mount
-        if controller == 'cpuacct':
+    def _those_with(self, controller: str) -> list[Mount]:
+        """Return the mounts that have a controller, best first.
+
+        :raises CgroupError: if there is none.
+        """
+        if controller == 'cpuacct' and self.version_of('cpu') == 2:
             # Version 2 counts in every group, without a controller.
-            return self._mount('cpu')
-        raise CgroupError(f'no control group mount has the controller '
-                          f'{controller}')
+            controller = 'cpu'
+        found = [mount for mount in self._mounts
+                 if controller in mount.controllers]
+        if not found:
+            raise CgroupError('; '.join((
+                f'no control group mount in {self.proc}/self/mountinfo has '
+                f'the controller {controller}', *self._unusable)))
+        return [mount for mount in found
+                if mount.version == found[0].version]
+
+    def version_of(self, controller: str) -> int:
+        """Return the version of control groups that a controller is in.
+
+        :raises CgroupError: if it is in none.
+        """
+        return self._those_with(controller)[0].version
 
     def root(self, controller: str) -> str:
-        """Return the directory of the topmost group that we can see."""
-        return self._mount(controller).point
+        """Return the directory of the topmost group that we can see.
+
+        :raises CgroupError: if the controller is not mounted.
+        """
+        return self._those_with(controller)[0].point
 
     def directory(self, pid: int, controller: str) -> str:
         """Return the directory of the group a process is in.
 
         :raises CgroupError: if it has none that we can see.
         """
-        mount = self._mount(controller)
+        mounts = self._those_with(controller)
+        file = f'{self.proc}/{pid}/cgroup'
         try:
-            with open(f'{self.proc}/{pid}/cgroup') as file:
-                lines = [line.split(':', 2) for line in file]
+            lines = [line.split(':', 2)
+                     for line in kernel_files.read(file).split('\n')]
         except OSError as exc:
             raise CgroupError(f'process {pid} is gone') from exc
         except ValueError as exc:
             raise CgroupError(f'the groups of process {pid} cannot be read: '
                               f'{exc}') from exc
+        hidden = ''
         for number, names, path in (one for one in lines if len(one) == 3):
-            mine = (number == '0' and not names if mount.version == 2
-                    else mount.controllers & set(names.split(',')))
-            if mine and (found := mount.directory(path.rstrip('\n'))):
-                return found
+            for mount in mounts:
+                if not (number == '0' and not names if mount.version == 2
+                        else mount.controllers & set(names.split(','))):
+                    continue
+                if found := mount.directory(path):
+                    return found
+                hidden = (f': it is in {path}, and {mount.point} shows '
+                          f'{mount.root} only')
         raise CgroupError(f'process {pid} has no group of {controller} '
-                          'that is visible here')
+                          f'that is visible here, by {file}{hidden}')
 
     def scope(self, pid: int) -> str:
         """Return the group of the guest whose QEMU a process is.
@@ -156,22 +200,28 @@ class Group:
         """Return what a file says, without the line's end.
 
         :raises OSError: if it is not there, or the group is gone.
+        :raises Damaged: if it is longer than any such file is.
         """
         fd = self._files.get(name)
         if fd is None:
             fd = self._files[name] = os.open(name, os.O_RDONLY,
                                              dir_fd=self.fd)
         try:
-            return os.pread(fd, _HOT_BYTES, 0).decode().strip()
+            data = os.pread(fd, _HOT_BYTES, 0)
         except OSError:
             os.close(self._files.pop(name))
             raise
+        text = os.fsdecode(data).strip()
+        if len(data) == _HOT_BYTES:
+            raise Damaged(f'{self.path}/{name}', text,
+                          f'less than {_HOT_BYTES} bytes')
+        return text
 
     def has(self, name: str) -> bool:
         """Tell whether a file is there and can be read."""
         try:
             self.read(name)
-        except OSError:
+        except (OSError, ValueError):
             return False
         return True
 
@@ -201,13 +251,12 @@ def is_deserted(path: str, version: int) -> bool:
 
     try:
         if version == 2:
-            with open(f'{path}/cgroup.events') as file:
-                return 'populated 0' in file.read()
+            return kernel_files.read_table(
+                f'{path}/cgroup.events', 'populated') == [0]
         for folder, _, _ in os.walk(path, onerror=fail):
-            with open(f'{folder}/cgroup.procs') as file:
-                if file.read():
-                    return False
-    except OSError:
+            if kernel_files.read(f'{folder}/cgroup.procs'):
+                return False
+    except (OSError, ValueError):
         return False
     return True
 
@@ -216,36 +265,28 @@ def usage_ns(group: Group, version: int) -> int:
     """Return the CPU time a group has used, in nanoseconds.
 
     :raises OSError: if the group is gone.
-    :raises ValueError: if it does not say so.
+    :raises Damaged: if it does not say so.
     """
     if version == 1:
-        return _counter(group.read('cpuacct.usage'))
-    for line in group.read('cpu.stat').splitlines():
-        name, _, value = line.partition(' ')
-        if name == 'usage_usec':
-            return _counter(value) * 1000
-    raise OSError('cpu.stat has no usage_usec')
+        return parse_count(group.read('cpuacct.usage'),
+                           f'{group.path}/cpuacct.usage')
+    return 1000 * parse_table(group.read('cpu.stat'), ['usage_usec'],
+                              f'{group.path}/cpu.stat')[0]
 
 
-def _counter(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < _LARGEST:
-        raise ValueError(f'no counter: {text[:40]}')
-    return value
-
-
-def parse_limit(text: str) -> Limit:
+def parse_limit(text: str, path: str = '') -> Limit:
     """Read ``quota period`` as either version writes it.
 
-    :raises ValueError: if it is not that.
+    :raises Damaged: if it is not that.
     """
     words = text.split()
     if len(words) != 2:
-        raise ValueError(f'no limit: {text[:40]}')
-    quota = None if words[0] in ('max', '-1') else _counter(words[0])
-    period = _counter(words[1])
+        raise Damaged(path, text, 'a quota and a period')
+    quota = None if words[0] in ('max', '-1') else parse_count(
+        words[0], path)
+    period = parse_count(words[1], path)
     if quota == 0 or not period:
-        raise ValueError(f'no limit: {text[:40]}')
+        raise Damaged(path, text, 'a quota and a period')
     return quota, period
 
 
@@ -253,36 +294,40 @@ def read_limit(group: Group, version: int, child: str = '.') -> Limit:
     """Return the bandwidth limit of a group, or of one below it.
 
     :raises OSError: if the group is gone, or the root of all groups.
-    :raises ValueError: if its files cannot be understood.
+    :raises Damaged: if its files cannot be understood.
     """
+    path = os.path.normpath(f'{group.path}/{child}')
     if version == 1:
         return parse_limit(group.read(f'{child}/cpu.cfs_quota_us') + ' '
-                           + group.read(f'{child}/cpu.cfs_period_us'))
-    return parse_limit(group.read(f'{child}/cpu.max'))
+                           + group.read(f'{child}/cpu.cfs_period_us'),
+                           f'{path}/cpu.cfs_quota_us')
+    return parse_limit(group.read(f'{child}/cpu.max'), f'{path}/cpu.max')
 
 
 def bandwidth(group: Group, version: int) -> float | None:
-    """Return a group's bandwidth limit in CPUs, None if it has none."""
+    """Return a group's bandwidth limit in CPUs, None if it has none.
+
+    :raises Damaged: if its files cannot be understood.
+    """
     try:
         quota, period = read_limit(group, version)
-    except (OSError, ValueError):
+    except OSError:
         return None     # the root of all groups has no such file
     return None if quota is None else quota / period
 
 
-def count_cpus(cpus: str) -> int:
-    """Count the CPUs of a list like ``0-3,8``.
+def effective_cpus(group: Group) -> frozenset[int]:
+    """Return the CPUs that a group may use; empty if it does not say.
 
-    :raises ValueError: if it is not that.
+    :raises Damaged: if it says something else.
     """
-    total = 0
-    for part in filter(None, cpus.split(',')):
-        first, _, last = part.partition('-')
-        low, high = int(first), int(last or first)
-        if not 0 <= low <= high < _MOST_CPUS:
-            raise ValueError(f'no CPUs: {part[:40]}')
-        total += high - low + 1
-    return total
+    for name in ('cpuset.cpus.effective', 'cpuset.effective_cpus',
+                 'cpuset.cpus'):
+        with contextlib.suppress(OSError):
+            if cpus := kernel_files.parse_cpus(group.read(name),
+                                               f'{group.path}/{name}'):
+                return cpus
+    return frozenset()
 
 
 class HostCpu:
@@ -300,35 +345,38 @@ class HostCpu:
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._version = hierarchy.version
         self._cpu = Group(hierarchy.root('cpu'))
+        self._accounting_version = hierarchy.version_of('cpuacct')
         self._accounting = Group(hierarchy.root('cpuacct'))
+        #: Whether the files that say what a host has can be understood.
+        self._sized = True
         try:
             self._cpuset: Group | None = Group(hierarchy.root('cpuset'))
         except CgroupError:
             self._cpuset = None
 
     def usage_ns(self) -> int | None:
-        """Return the CPU time used so far in nanoseconds, None if unknown."""
+        """Return the CPU time used so far in nanoseconds, None if unknown.
+
+        So it is, too, while it is not known what the host has.
+        """
         try:
-            return usage_ns(self._accounting, self._version)
+            return (usage_ns(self._accounting, self._accounting_version)
+                    if self._sized else None)
         except (OSError, ValueError):
             return None
 
     def capacity(self) -> float:
-        """Return the host's capacity in CPUs."""
-        cpus = float(self._effective_cpus())
-        limit = bandwidth(self._cpu, self._version)
+        """Return the host's capacity in CPUs; the machine's if unknown."""
+        machine = float(os.cpu_count() or 1)
+        self._sized = True
+        try:
+            cpus = float(len(effective_cpus(self._cpuset))
+                         if self._cpuset else 0) or machine
+            limit = bandwidth(self._cpu, self._version)
+        except ValueError:
+            self._sized = False
+            return machine
         return min(cpus, limit) if limit else cpus
-
-    def _effective_cpus(self) -> int:
-        for name in ('cpuset.cpus.effective', 'cpuset.effective_cpus',
-                     'cpuset.cpus'):
-            try:
-                if self._cpuset and (
-                        count := count_cpus(self._cpuset.read(name))):
-                    return count
-            except (OSError, ValueError):
-                continue
-        return os.cpu_count() or 1
 
 
 class HostMemory:
@@ -343,43 +391,53 @@ class HostMemory:
         self._proc = Group(hierarchy.proc)
         #: What /proc/meminfo said the last time.
         self.figures = ''
+        self._group: Group | None = None
+        version = hierarchy.version
+        with contextlib.suppress(CgroupError):
+            version = hierarchy.version_of('memory')
+            self._group = Group(hierarchy.root('memory'))
         self._limit, self._used, self._cache = (
             ('memory.limit_in_bytes', 'memory.usage_in_bytes',
-             'total_inactive_file') if hierarchy.version == 1
+             'total_inactive_file') if version == 1
             else ('memory.max', 'memory.current', 'inactive_file'))
-        try:
-            self._group: Group | None = Group(hierarchy.root('memory'))
-        except CgroupError:
-            self._group = None
 
     def read(self) -> tuple[int, int]:
         """Return the size and what is available of it, in bytes.
 
         :raises OSError: if the kernel does not say.
-        :raises ValueError: if what it says cannot be understood.
+        :raises Damaged: if what it says cannot be understood.
         """
+        path = f'{self._proc.path}/meminfo'
         self.figures = self._proc.read('meminfo')
-        sizes = {name: words for name, _, words in (
-            line.partition(':') for line in self.figures.splitlines())}
-        try:
-            total, available = (
-                1024 * int(sizes[name].split()[0])
-                for name in ('MemTotal', 'MemAvailable'))
-        except (KeyError, IndexError) as exc:
-            raise ValueError(f'meminfo has no {exc}') from exc
+        total, available = (1024 * size for size in parse_table(
+            self.figures, ('MemTotal', 'MemAvailable'), path))
+        if not total:
+            raise Damaged(path, self.figures, 'some memory')
         limit = self._limited()
         if limit is None or limit >= total or self._group is None:
             return total, available
-        used = int(self._group.read(self._used))
-        stat = dict(line.split() for line in
-                    self._group.read('memory.stat').splitlines())
-        left = limit - used + int(stat.get(self._cache, 0))
-        return limit, max(0, min(left, limit, available))
+        used = self._counted(self._used)
+        cache, = parse_table(self._group.read('memory.stat'), [self._cache],
+                             f'{self._group.path}/memory.stat')
+        return limit, max(0, min(limit - used + cache, limit, available))
+
+    def _counted(self, name: str) -> int:
+        """Return what a file of the group counts."""
+        if self._group is None:
+            raise FileNotFoundError(name)
+        return parse_count(self._group.read(name),
+                           f'{self._group.path}/{name}')
 
     def _limited(self) -> int | None:
         """Return the group's limit, None if it has none."""
         try:
-            limit = self._group.read(self._limit) if self._group else 'max'
+            if self._group is None or self._group.read(
+                    self._limit) == 'max':
+                return None
         except OSError:
             return None     # the root of all groups has no such file
-        return None if limit == 'max' else int(limit)
+        limit = self._counted(self._limit)
+        if not limit:
+            raise Damaged(f'{self._group.path}/{self._limit}', '0',
+                          'some memory')
+        return limit

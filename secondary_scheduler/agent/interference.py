@@ -7,7 +7,7 @@ of the host.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import contextlib
 import os
 import time
@@ -15,15 +15,18 @@ import typing
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import cgroups, kernel_files
 from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.resources import Sensor
+from secondary_scheduler.agent.kernel_files import read_count
+from secondary_scheduler.agent.resources import (
+    Readings,
+    Sensor,
+    damaged_is_unknown,
+)
 from secondary_scheduler.agent.sensors import Rates, Reading
 
 #: Threads that are looked at in one read; the others have their turn next.
 _THREADS = 200
-#: What the kernel says of one of them is shorter.
-_BYTES = 4096
 #: Seconds for which a list of threads is good.
 _LIST_S = 5.0
 
@@ -46,7 +49,8 @@ class Pressure(Sensor):
         self._rates = Rates()
         self._delays = Delays(hierarchy)
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return the pressure on the primary, and on secondaries if known."""
         scopes = {}
         for guest in guests:
@@ -65,13 +69,13 @@ class Pressure(Sensor):
             for group in groups:
                 try:
                     waits.append(self._stalled(group))
-                except (OSError, ValueError, IndexError):
+                except OSError:
                     silent.append(group)
             if silent:
                 waits.append(self._delays.worst(silent))
             instances = {}
             for uuid, scope in scopes.items():
-                with contextlib.suppress(OSError, ValueError, IndexError):
+                with contextlib.suppress(OSError, ValueError):
                     wait = self._stalled(scope)
                     if wait is not None:
                         instances[uuid] = wait
@@ -83,24 +87,26 @@ class Pressure(Sensor):
         """Return the share of time in which a task of a group waited.
 
         :raises OSError: if the kernel keeps no such account.
-        :raises ValueError, IndexError: if it cannot be understood.
+        :raises Damaged: if it cannot be understood.
         """
-        with open(f'{group}/cpu.pressure') as file:
-            text = file.read()
-        rate = self._rates.per_second(group, stalled_us(text))
+        path = f'{group}/cpu.pressure'
+        rate = self._rates.per_second(
+            group, stalled_us(kernel_files.read(path), path))
         return None if rate is None else min(100.0, rate / 1e4)
 
 
-def stalled_us(text: str) -> int:
+def stalled_us(text: str, path: str) -> int:
     """Read for how many microseconds some task has waited so far.
 
-    :raises ValueError: if a pressure file does not say so.
+    :raises Damaged: if a pressure file does not say so.
     """
     for line in text.splitlines():
-        kind, *fields = line.split()
-        if kind == 'some':
-            return int(dict(field.split('=') for field in fields)['total'])
-    raise ValueError('no line "some"')
+        kind, *fields = line.split() or ['']
+        for field in fields if kind == 'some' else ():
+            name, _, value = field.partition('=')
+            if name == 'total':
+                return kernel_files.parse_count(value, path)
+    raise kernel_files.Damaged(path, text, 'a line "some" with a total')
 
 
 def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
@@ -154,7 +160,7 @@ class Delays:
             try:
                 self._seen[thread] = self._look(
                     thread, self._seen.get(thread))
-            except (OSError, ValueError, IndexError):
+            except (OSError, ValueError):
                 self._seen.pop(thread, None)    # it has ended
         return max((one.percent for one in self._seen.values()
                     if one.percent is not None), default=None)
@@ -167,16 +173,18 @@ class Delays:
         for group in groups:
             os.stat(group)      # what is below may go at any time, not this
             for folder, _, _ in os.walk(group):
-                with contextlib.suppress(OSError), open(
-                        f'{folder}/{self._file}') as file:
-                    threads += map(int, file.read().split())
+                path = f'{folder}/{self._file}'
+                with contextlib.suppress(OSError):
+                    threads += kernel_files.parse_counts(
+                        kernel_files.read(path).split(), 0, path)
         self._listed, self._threads = now, threads
         alive = set(threads)
         self._seen = {thread: one for thread, one in self._seen.items()
                       if thread in alive}
 
     def _look(self, thread: int, before: _Seen | None) -> _Seen:
-        run, waited, times = map(int, self._read(thread, 'schedstat').split())
+        path = f'{self._proc}/{thread}/schedstat'
+        run, waited, times = kernel_files.read_counts(path, 3)[:3]
         now = self._clock()
         percent = None
         if (before is not None and now > before.at
@@ -191,16 +199,8 @@ class Delays:
 
     def _waits(self, thread: int) -> bool:
         """Tell whether a thread wants to run."""
-        return self._read(thread, 'stat').rpartition(b')')[2].split()[
-            0] == b'R'
-
-    def _read(self, thread: int, name: str) -> bytes:
-        """Return a file of a thread; a third of what a file object costs."""
-        fd = os.open(f'{self._proc}/{thread}/{name}', os.O_RDONLY)
-        try:
-            return os.read(fd, _BYTES)
-        finally:
-            os.close(fd)
+        return kernel_files.read(f'{self._proc}/{thread}/stat').rpartition(
+            ')')[2].split()[:1] == ['R']
 
 
 class Steal(Sensor):
@@ -217,11 +217,16 @@ class Steal(Sensor):
         super().__init__(conf, hierarchy)
         self._last: tuple[int, int] | None = None
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return the time that was stolen since the last read."""
-        with open(f'{self.hierarchy.proc}/stat') as file:
-            times = [int(field) for field in file.readline().split()[1:9]]
-        before, self._last = self._last, (times[7], sum(times))
+        path = f'{self.hierarchy.proc}/stat'
+        name, *times = kernel_files.read_line(path).split() or ['']
+        if name != 'cpu':
+            raise kernel_files.Damaged(path, name, 'a line "cpu"')
+        # Those of guests, after the eighth, are in the others already.
+        counts = kernel_files.parse_counts(times[:8], 8, path)
+        before, self._last = self._last, (counts[7], sum(counts))
         if before is None:
             return {'steal': Reading(None)}
         stolen, passed = (now - then for now, then in zip(
@@ -251,7 +256,8 @@ class Resctrl(Sensor):
         self._cache = cache
         self._rates = Rates()
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return what is used of memory bandwidth and cache."""
         domains = [f'{group}/mon_data/{name}' for group in self._groups()
                    for name in sorted(os.listdir(f'{group}/mon_data'))
@@ -262,7 +268,7 @@ class Resctrl(Sensor):
         if speed := self.conf.secondary_agent.memory_bandwidth:
             with self._rates:
                 rates = [self._rates.per_second(
-                    domain, _counter(f'{domain}/mbm_total_bytes'))
+                    domain, read_count(f'{domain}/mbm_total_bytes'))
                     for domain in domains]
             known = [rate for rate in rates if rate is not None]
             found['membw'] = Reading(
@@ -271,7 +277,7 @@ class Resctrl(Sensor):
         with contextlib.suppress(FileNotFoundError):    # it has no such
             caches = len({os.path.basename(domain) for domain in domains})
             found['llc'] = Reading(100.0 * sum(
-                _counter(f'{domain}/llc_occupancy') for domain in domains)
+                read_count(f'{domain}/llc_occupancy') for domain in domains)
                 / (caches * self._cache_bytes()))
         return found
 
@@ -284,14 +290,6 @@ class Resctrl(Sensor):
             if os.path.isdir(f'{self._root}/{name}/mon_data'))]
 
     def _cache_bytes(self) -> int:
-        with open(f'{self._cache}/size') as file:
-            return int(file.read().strip().removesuffix('K')) << 10
-
-
-def _counter(path: str) -> int:
-    """Return what a file of the hardware's counters says.
-
-    :raises ValueError: if it is "Unavailable".
-    """
-    with open(path) as file:
-        return int(file.read())
+        path = f'{self._cache}/size'
+        size = kernel_files.read(path).strip()
+        return kernel_files.parse_count(size.removesuffix('K'), path) << 10

@@ -26,14 +26,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import enum
-import os
 import time
 import typing
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import processes
+from secondary_scheduler.agent import kernel_files, processes
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.domains import Primary, Secondary, close
 from secondary_scheduler.agent.floors import Floors, Reason
@@ -55,7 +54,6 @@ _HEADROOM = 0.05
 #: Seconds in which the cloud is to make the headroom whole again.
 _TIMELIMIT_S = 60
 
-_PAGE = os.sysconf('SC_PAGE_SIZE')
 _AFFECT_LIVE = 1    # libvirt's VIR_DOMAIN_AFFECT_LIVE
 
 
@@ -84,22 +82,11 @@ def policy(conf: cfg.ConfigOpts, host: str, total: int
                            f'on host:{host}'),)
 
 
-def resident(pid: int, proc: str) -> int | None:
-    """Return the memory that a process holds in bytes, None if it is gone."""
-    try:
-        with open(f'{proc}/{pid}/statm', 'rb') as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 def kernel_kills(proc: str) -> int | None:
     """Return how many processes the kernel has ended for their memory."""
     try:
-        with open(f'{proc}/vmstat') as file:
-            return next((int(line.split()[1]) for line in file
-                         if line.startswith('oom_kill ')), None)
-    except (OSError, ValueError, IndexError):
+        return kernel_files.read_table(f'{proc}/vmstat', 'oom_kill')[0]
+    except (OSError, ValueError):
         return None
 
 
@@ -119,7 +106,8 @@ class Demand:
         return sum(max(0, one.memory - held) for one in self._primaries()
                    if (age := processes.age(one.started, self._proc))
                    is not None and age < YOUNG_S
-                   and (held := resident(one.pid, self._proc)) is not None)
+                   and (held := processes.resident(one.pid, self._proc))
+                   is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +205,7 @@ class MemoryGuard:
 
     def held(self, guest: Secondary) -> int:
         """Return the memory that a secondary holds now, in bytes."""
-        return resident(guest.pid, self._proc) or 0
+        return processes.resident(guest.pid, self._proc) or 0
 
     def step(self) -> float:
         """Look once, and do what it asks for; return the seconds to wait."""

@@ -5,10 +5,28 @@ import ctypes
 import os
 import threading
 
-#: Nothing that libvirt writes is near this; what is, is not read.
-_CMDLINE_BYTES = 1 << 20
+from secondary_scheduler.agent import kernel_files
+
 #: Number of the system call process_mrelease(2), on all architectures.
 _MRELEASE = 448
+
+
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+
+
+def _stat(path: str) -> list[str]:
+    """Return what a stat file says after the name, state first.
+
+    The name may hold blanks and parentheses.
+
+    :raises OSError: if the process is gone.
+    :raises Damaged: if it says less than what is asked for here.
+    """
+    text = kernel_files.read(path)
+    fields = text.rpartition(')')[2].split()
+    if len(fields) < 20:
+        raise kernel_files.Damaged(path, text, 'a line of 22 fields')
+    return fields
 
 
 def start_time(pid: int, proc: str = '/proc') -> int | None:
@@ -16,11 +34,12 @@ def start_time(pid: int, proc: str = '/proc') -> int | None:
 
     A process id and its start time together are never used twice.
     """
+    path = f'{proc}/{pid}/stat'
     try:
-        with open(f'{proc}/{pid}/stat', 'rb') as file:
-            fields = file.read().rpartition(b')')[2].split()
-        return None if fields[0] in (b'Z', b'X') else int(fields[19])
-    except (OSError, ValueError, IndexError):
+        fields = _stat(path)
+        return None if fields[0] in 'ZX' else kernel_files.parse_count(
+            fields[19], path)
+    except (OSError, ValueError):
         return None
 
 
@@ -30,13 +49,12 @@ def is_over(pid: int, started: int, proc: str = '/proc') -> bool:
     Where threads are still ending, the process counts as a dead one already
     (``start_time``), but the last of them gives the memory back.
     """
+    path = f'{proc}/{pid}/stat'
     try:
-        with open(f'{proc}/{pid}/stat', 'rb') as file:
-            fields = file.read().rpartition(b')')[2].split()
-        return int(fields[19]) != started or (
-            fields[0] in (b'Z', b'X')
-            and len(os.listdir(f'{proc}/{pid}/task')) <= 1)
-    except (OSError, ValueError, IndexError):
+        fields = _stat(path)
+        return kernel_files.parse_count(fields[19], path) != started or (
+            fields[0] in 'ZX' and len(os.listdir(f'{proc}/{pid}/task')) <= 1)
+    except (OSError, ValueError):
         return True
 
 
@@ -45,12 +63,23 @@ def age(started: int, proc: str = '/proc') -> float | None:
 
     ``started`` is in clock ticks since the boot, as ``start_time`` has it.
     """
+    path = f'{proc}/uptime'
     try:
-        with open(f'{proc}/uptime') as file:
-            uptime = float(file.read().split()[0])
+        seconds, _, hundredths = kernel_files.read(path).split()[0].partition(
+            '.')
+        uptime = (kernel_files.parse_count(seconds, path)
+                  + kernel_files.parse_count(hundredths or '0', path) / 100)
     except (OSError, ValueError, IndexError):
         return None
     return max(0.0, uptime - started / os.sysconf('SC_CLK_TCK'))
+
+
+def resident(pid: int, proc: str) -> int | None:
+    """Return the memory that a process holds in bytes, None if unknown."""
+    try:
+        return kernel_files.read_counts(f'{proc}/{pid}/statm', 2)[1] * _PAGE
+    except (OSError, ValueError):
+        return None
 
 
 def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
@@ -60,10 +89,8 @@ def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
     ``-name guest=NAME``.
     """
     try:
-        with open(f'{proc}/{pid}/cmdline', 'rb') as file:
-            words = file.read(_CMDLINE_BYTES).decode(
-                errors='surrogateescape').split('\0')
-    except OSError:
+        words = kernel_files.read(f'{proc}/{pid}/cmdline').split('\0')
+    except (OSError, ValueError):
         return False
     pairs = list(zip(words, words[1:], strict=False))
     # In QEMU's options a comma within a value is written twice.
@@ -80,8 +107,7 @@ def find(run_dir: str, uuid: str, name: str,
     if '/' in name or name.startswith('.'):
         return None
     try:
-        with open(os.path.join(run_dir, name + '.pid')) as file:
-            pid = int(file.read(32))
+        pid = kernel_files.read_count(os.path.join(run_dir, name + '.pid'))
     except (OSError, ValueError):
         return None
     started = start_time(pid, proc)

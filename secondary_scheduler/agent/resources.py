@@ -15,7 +15,7 @@ import abc
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
-import os
+import functools
 import threading
 import time
 import types
@@ -25,7 +25,12 @@ from oslo_config import cfg
 from oslo_log import log as logging
 import stevedore
 
-from secondary_scheduler.agent import cgroups
+from secondary_scheduler.agent import (
+    cgroups,
+    devices,
+    kernel_files,
+    processes,
+)
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors import Rates, Reading
 from secondary_scheduler.policies import language
@@ -89,6 +94,27 @@ class Sensor(abc.ABC):
         return time.thread_time()
 
 
+Built = typing.TypeVar('Built', bound=Sensor)
+Readings = Mapping[str, Reading]
+
+
+def damaged_is_unknown(
+        read: Callable[[Built, Sequence[Secondary]], Readings]
+        ) -> Callable[[Built, Sequence[Secondary]], Readings]:
+    """Have a sensor's ``read`` take a damaged file for an unknown use.
+
+    What the file says, and what was expected, is the reason.
+    """
+    @functools.wraps(read)
+    def wrapped(sensor: Built, guests: Sequence[Secondary]) -> Readings:
+        try:
+            return read(sensor, guests)
+        except kernel_files.Damaged as exc:
+            return dict.fromkeys(sensor.resources,
+                                 Reading(None, why=str(exc)))
+    return wrapped
+
+
 class Memory(Sensor):
     """``mem``: memory that is not available, and what each QEMU holds of it.
 
@@ -104,18 +130,13 @@ class Memory(Sensor):
         self._host = cgroups.HostMemory(hierarchy)
         self._figures, self._same = '', 0
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return the use of memory."""
         total, available = self._measured()
-        page = os.sysconf('SC_PAGE_SIZE')
-        held = {}
-        for guest in guests:
-            try:
-                with open(f'{self.hierarchy.proc}/{guest.pid}/statm') as file:
-                    held[guest.uuid] = (
-                        100.0 * int(file.read().split()[1]) * page / total)
-            except OSError:
-                continue    # it has just ended
+        held = {guest.uuid: 100.0 * size / total for guest in guests
+                if (size := processes.resident(
+                    guest.pid, self.hierarchy.proc)) is not None}
         return {'mem': Reading(100.0 * (total - available) / total, held)}
 
     def _measured(self) -> tuple[int, int]:
@@ -144,13 +165,15 @@ class Network(Sensor):
         self._root = root
         self._rates = Rates()
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return the use of the link."""
-        ports = self.conf.secondary_agent.network_interfaces or [
-            name for name in sorted(os.listdir(self._root))
-            if os.path.exists(f'{self._root}/{name}/device')]
-        link = self.conf.secondary_agent.link_speed or sum(
-            map(self._speed, ports))
+        options = self.conf.secondary_agent
+        ports = devices.ports(self._root, options.network_interfaces)
+        # A port whose speed is not known adds nothing to the link: what goes
+        # through it is then taken for a larger part than it is.
+        link = options.link_speed or sum(
+            devices.speed(self._root, port) or 0 for port in ports)
         if link <= 0:
             raise OSError('the speed of the link is not known: set '
                           '[secondary_agent] link_speed')
@@ -166,33 +189,23 @@ class Network(Sensor):
                      is not None}, link * 1e6 / 8)
         return found
 
-    def _speed(self, port: str) -> int:
-        """Return the speed of a port in Mbit/s, 0 if it does not say."""
-        try:
-            return max(0, int(self._file(port, 'speed')))
-        except (OSError, ValueError):
-            return 0    # it is down, or a virtual one
-
     def _of_guest(self, guest: Secondary, name: str, link: float
                   ) -> float | None:
         try:
             return self._percent((guest.uuid, guest.pid, guest.started),
                                  guest.taps, name, link)
-        except OSError:
+        except (OSError, ValueError):
             return None     # it has just ended, or its owner took it a port
 
     def _percent(self, whose: object, ports: Iterable[str], name: str,
                  link: float) -> float | None:
-        rates = [self._rates.per_second((whose, port, name), int(self._file(
-            port, f'statistics/{name}'))) for port in ports]
+        rates = [self._rates.per_second(
+            (whose, port, name), kernel_files.read_count(
+                f'{self._root}/{port}/statistics/{name}')) for port in ports]
         known = [rate for rate in rates if rate is not None]
         if not rates or len(known) < len(rates):
             return None
         return 100.0 * sum(known) * 8 / 1e6 / link
-
-    def _file(self, port: str, name: str) -> str:
-        with open(f'{self._root}/{port}/{name}') as file:
-            return file.read()
 
 
 class Disk(Sensor):
@@ -211,13 +224,12 @@ class Disk(Sensor):
         self._root = root
         self._rates = Rates()
 
-    def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
+    @damaged_is_unknown
+    def read(self, guests: Sequence[Secondary]) -> Readings:
         """Return the use of the disks."""
         options = self.conf.secondary_agent
-        disks = options.disks or [
-            name for name in sorted(os.listdir(self._root))
-            if os.path.exists(f'{self._root}/{name}/device')]
-        moved = [self._moved(disk) for disk in disks]
+        disks = devices.disks(self._root, options.disks)
+        moved = [_moved(disk) for disk in disks]
         guests_moved = {
             (guest.uuid, guest.pid, guest.started): found for guest in guests
             if (found := self._moved_by(guest)) is not None}
@@ -230,7 +242,7 @@ class Disk(Sensor):
                      options.disk_write_iops))):
                 if not speed:
                     continue
-                host = [[self._rates.per_second((disk, which), one[which])
+                host = [[self._rates.per_second((disk.name, which), one[which])
                          for disk, one in zip(disks, moved, strict=True)]
                         for which in (place, place + 2)]
                 parts = [100.0 * sum(known) / full
@@ -248,21 +260,32 @@ class Disk(Sensor):
                     speed << 20)
         return found
 
-    def _moved(self, disk: str) -> tuple[int, int, int, int]:
-        """Return the bytes read and written so far, and how often that was.
-        """
-        with open(f'{self._root}/{disk}/stat') as file:
-            fields = file.read().split()
-        return (int(fields[2]) * _SECTOR, int(fields[6]) * _SECTOR,
-                int(fields[0]), int(fields[4]))
-
     def _moved_by(self, guest: Secondary) -> tuple[int, int] | None:
         try:
-            with open(f'{self.hierarchy.proc}/{guest.pid}/io') as file:
-                values = dict(line.split(': ') for line in file)
-            return int(values['read_bytes']), int(values['write_bytes'])
-        except (OSError, ValueError, KeyError):
+            read, written = kernel_files.read_table(
+                f'{self.hierarchy.proc}/{guest.pid}/io', 'read_bytes',
+                'write_bytes')
+        except (OSError, ValueError):
             return None     # it has just ended
+        return read, written
+
+
+def _moved(disk: devices.Disk) -> tuple[int, ...]:
+    """Return the bytes read and written so far, and how often that was.
+
+    :raises OSError: if a file that counts them is not there.
+    :raises Damaged: if it does not.
+    """
+    counted = [[sum(column) for column in zip(*(
+        _counters(path) for path in paths), strict=True)]
+        for paths in disk.counters]
+    return tuple(map(max, *counted)) if len(counted) > 1 else tuple(
+        counted[0])
+
+
+def _counters(path: str) -> tuple[int, int, int, int]:
+    fields = kernel_files.read_counts(path, 7)
+    return (fields[2] * _SECTOR, fields[6] * _SECTOR, fields[0], fields[4])
 
 
 class Cost:

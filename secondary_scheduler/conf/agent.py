@@ -289,7 +289,9 @@ their floor and the host admits no more.
         help="""
 The interfaces that are the host's link, for policies on net_in and net_out,
 for instance ``bond0``; together they are one link. By default all that have
-hardware behind them, also those that another network uses.
+hardware behind them, also those that another network uses, but neither virtual
+functions of a card, which share its port, nor interfaces on USB, which belong
+to a management controller. A bond counts once, in the place of its ports.
 """),
     cfg.IntOpt(
         'link_speed',
@@ -299,7 +301,7 @@ hardware behind them, also those that another network uses.
         help="""
 Speed of the host's link in Mbit/s and direction, which is 100 % of net_in and
 of net_out. 0 takes the sum of what ``network_interfaces`` say of themselves,
-which virtual ones do not.
+which virtual ones do not. One whose speed is not known adds nothing to it.
 """),
     cfg.ListOpt(
         'disks',
@@ -307,7 +309,9 @@ which virtual ones do not.
         help="""
 Disks on which secondaries and primaries meet, for policies on disk_in and
 disk_out, by their names in /sys/block, for instance ``nvme0n1``; together they
-are one disk. By default all that have hardware behind them.
+are one disk. By default all that have hardware behind them and of which no
+other one is made: a RAID, a logical volume or a multipath disk counts in the
+place of its members, so that each byte counts once.
 """),
     cfg.IntOpt(
         'disk_read_speed',

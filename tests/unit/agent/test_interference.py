@@ -3,7 +3,7 @@ import os
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secondary_scheduler.agent import interference, sensors
+from secondary_scheduler.agent import interference, kernel_files, sensors
 from tests.unit.agent import test_resources
 from tests.unit.agent.test_resources import secondary
 
@@ -83,9 +83,26 @@ class Stall(Case):
     @given(st.text(alphabet='some full=avg0123 total\n'))
     def test_files_that_say_anything(self, text):
         try:
-            self.assertIsInstance(interference.stalled_us(text), int)
-        except (ValueError, KeyError):
-            pass
+            self.assertIsInstance(interference.stalled_us(text, 'a'), int)
+        except kernel_files.Damaged as exc:
+            self.assertIn('a says', str(exc))
+
+    def test_a_damaged_file_is_unknown_and_named(self):
+        self.read()
+        for text in ('some\n', 'some avg10=0.00\n', '', 'some total=x\n',
+                     'some total=\n', f'some total={"9" * 5000}\n',
+                     'some avg10\n', 'full total=7\n', 'some total=1e3\n'):
+            self.host.write(self.host.cpu('/user.slice') + '/cpu.pressure',
+                            text)
+            found = self.read()
+            self.assertIsNone(found.total, text)
+            self.assertIn('user.slice/cpu.pressure', found.why)
+
+    def test_a_damaged_file_of_a_secondary_is_its_own_matter(self):
+        self.read()
+        self.host.write(self.host.cpu(self.scope) + '/cpu.pressure', 'some')
+        found = self.read()
+        self.assertEqual((0.0, {}), (found.total, found.instances))
 
 
 class Delay(Case):
@@ -211,10 +228,7 @@ class Steal(test_resources.Case):
     def test_a_file_that_says_anything(self, texts):
         for text in texts:
             self.host.write('proc/stat', text)
-            try:
-                found = self.sensor.read(())['steal'].total
-            except (ValueError, IndexError):
-                continue
+            found = self.sensor.read(())['steal'].total
             self.assertTrue(found is None or 0 <= found <= 100, found)
 
     def test_times_that_cannot_be(self):
@@ -225,8 +239,15 @@ class Steal(test_resources.Case):
             found = self.read(*times)
             self.assertIsNone(found.total)
             self.assertIn('/proc/stat', found.why)
-        with self.assertRaises(IndexError):
-            self.read(1, 2, 3, 4)
+
+    def test_a_line_of_few_fields_is_unknown_and_named(self):
+        self.read(10, 0, 5, 100, 0, 0, 0, 7)
+        for text in ('cpu  1 2 3 4\n', 'cpu\n', '', 'cpu  1 2 3 4 5 6 7 x\n',
+                     'cpu0 1 2 3 4 5 6 7 8\n', 'cpu  1 2 3 4 5 6 7 -8\n'):
+            self.host.write('proc/stat', text)
+            found = self.sensor.read(())['steal']
+            self.assertIsNone(found.total, text)
+            self.assertIn('/proc/stat says', found.why)
 
 
 class Resctrl(test_resources.Case):
@@ -276,8 +297,9 @@ class Resctrl(test_resources.Case):
         self.assertEqual({}, self.read())
         self.host.write('resctrl/mon_data/mon_L3_00/llc_occupancy',
                         'Unavailable\n')
-        with self.assertRaises(ValueError):
-            self.read()
+        found = self.read()
+        self.assertIsNone(found['llc'].total)
+        self.assertIn("llc_occupancy says 'Unavailable'", found['llc'].why)
 
     def test_a_machine_without_it(self):
         sensor = self.make(interference.Resctrl, 'nowhere')

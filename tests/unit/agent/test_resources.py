@@ -1,5 +1,6 @@
 import math
 import os
+import shutil
 import threading
 import unittest
 
@@ -85,6 +86,16 @@ class TestMemory(Case):
         self.group(1 << 62, 300 * 1024, 0)
         self.assertAlmostEqual(60.0, self.read().total)
 
+
+    def test_damaged_figures_are_unknown_and_named(self):
+        for text in ('', 'MemTotal: 1000 kB\n', 'MemTotal: x\n'
+                     'MemAvailable: 4 kB\n', 'MemTotal:\n'
+                     'MemAvailable: 4 kB\n', 'MemTotal: 0 kB\n'
+                     'MemAvailable: 0 kB\n'):
+            self.host.write('proc/meminfo', text)
+            found = self.read()
+            self.assertIsNone(found.total, text)
+            self.assertIn('meminfo says', found.why)
 
     def test_figures_that_never_change_are_stuck(self):
         sensor = self.make(resources.Memory)
@@ -176,6 +187,32 @@ class TestNetwork(Case):
         with self.assertRaisesRegex(OSError, 'link_speed'):
             self.read()
 
+    def test_a_card_with_virtual_functions_is_as_fast_as_its_port(self):
+        for n in range(16):
+            self.host.write(f'net/eth0v{n}/device/physfn', '')
+            self.host.write(f'net/eth0v{n}/speed', '100')
+            self.counters(f'eth0v{n}', 0, 0)
+        self.read()
+        self.counters('eth0', 11_250_000, 0)
+        found = self.read()['net_in']
+        self.assertAlmostEqual(90.0, found.total)
+        self.assertEqual(12.5e6, found.capacity)
+
+    def test_a_damaged_counter_is_unknown_and_named(self):
+        self.read()
+        for text in ('', 'x', '-1', '9' * 5000):
+            self.host.write('net/eth0/statistics/rx_bytes', text)
+            found = self.read()['net_in']
+            self.assertIsNone(found.total)
+            self.assertIn('eth0/statistics/rx_bytes says', found.why)
+
+    def test_a_damaged_counter_of_a_secondary_is_its_own_matter(self):
+        self.read()
+        self.host.write('net/tap1/statistics/rx_bytes', 'x')
+        found = self.read()
+        self.assertEqual(0.0, found['net_out'].total)
+        self.assertEqual({}, found['net_out'].instances)
+
 
 class TestDisk(Case):
 
@@ -219,6 +256,42 @@ class TestDisk(Case):
         # One counter that goes back is one too many.
         self.move(15 * MIB, 15 * MIB, 2000, 5)
         self.assertIsNone(self.read()['disk_in'].total)
+
+    def test_a_mirror_counts_once(self):
+        os.makedirs(self.host.path('block', 'vdb', 'device'))
+        self.host.write('block/md0/slaves/vda/stat', '')
+        self.host.write('block/md0/slaves/vdb/stat', '')
+        self.check_once('md0', 'vda', 'vdb')
+
+    def test_multipath_counts_once(self):
+        for name in ('nvme0n1', 'nvme0c0n1'):
+            os.makedirs(self.host.path('block', name, 'device'))
+        shutil.rmtree(self.host.path('block/vda'))
+        self.move = lambda *_: None
+        self.check_once('nvme0n1', 'nvme0c0n1')
+
+    def test_the_head_of_an_older_multipath_stands_still(self):
+        for name in ('nvme0n1', 'nvme0c0n1'):
+            os.makedirs(self.host.path('block', name, 'device'))
+        shutil.rmtree(self.host.path('block/vda'))
+        self.host.write('block/nvme0n1/stat', '0 ' * 11)
+        self.check_once('nvme0c0n1')
+
+    def check_once(self, *names):
+        for mib in (0, 8):
+            for name in names:
+                self.host.write(f'block/{name}/stat',
+                                f'5 0 0 1 5 0 {mib << 11} 1 0 1 2\n')
+            found = self.read()
+        self.assertAlmostEqual(40.0, found['disk_in'].total)
+
+    def test_a_damaged_counter_is_unknown_and_named(self):
+        self.read()
+        for text in ('', '1 2 3 4 5 6', '1 2 3 x 5 6 7 8', '-1 ' * 11):
+            self.host.write('block/vda/stat', text)
+            found = self.read()['disk_out']
+            self.assertIsNone(found.total)
+            self.assertIn('vda/stat says', found.why)
 
     def test_what_the_whole_is(self):
         found = self.read()
