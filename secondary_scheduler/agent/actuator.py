@@ -3,11 +3,14 @@
 Direct writes take a tenth of a millisecond and need neither libvirtd nor its
 job lock.  Everything that is written goes through ``Actuator._write``, which
 knows two kinds of groups only: those of verified secondaries, and libvirt's
-machine slice while nothing but secondaries is in it.
+machine slice while nothing but secondaries is in it.  (``Controllers`` hands
+controllers on to the former.)
+
+A limit counts once the kernel says it.  A guest of which it does not is named
+in ``problems``, with the file, and is not at its floor, whatever was tried.
 """
 
 from collections.abc import Iterable, Sequence
-import dataclasses
 import errno
 import math
 import os
@@ -20,7 +23,20 @@ from oslo_log import log as logging
 from secondary_scheduler.agent import cgroups, processes
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.cgroups import Limit, parse_limit
+from secondary_scheduler.agent.controllers import Controllers
 from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.grips import (
+    SERVICE,
+    VCPU,
+    Grip,
+    NotSecondary,
+    key_of,
+    lives,
+    open_grip,
+    process_key,
+    set_file,
+)
+from secondary_scheduler.agent.kernel_files import explain
 
 LOG = logging.getLogger(__name__)
 
@@ -31,14 +47,14 @@ STATE = 'limits.json'
 LEAST_QUOTA_US = 1000
 LONG_PERIOD_US = 100_000
 
-_SERVICE = re.compile(r'emulator|iothread\d+')
-_VCPU = re.compile(r'vcpu\d+')
 _SLICE = re.compile(r'machine(-[\w\\-]+)?(\.slice|\.partition)?')
 _WRITABLE = re.compile(
     r'((vcpu\d+|emulator|iothread\d+)/'
     r'(cpu\.cfs_quota_us|cpu\.cfs_period_us|cpu\.max))'
     r'|cpu\.idle|cpu\.shares|cpu\.weight|oom_score_adj'
-    r'|memory\.(soft_limit_in_bytes|high)')
+    r'|memory\.(soft_limit_in_bytes|high)|cgroup\.freeze')
+#: The freezer of version 2; it needs no controller.
+_FREEZE = 'cgroup.freeze'
 
 #: The kernel ends those first, whatever they hold.
 _FIRST_TO_GO = '1000'
@@ -46,33 +62,6 @@ _FIRST_TO_GO = '1000'
 #: What a guest that takes no more memory may take all the same, in bytes: a
 #: suspend and a migration have buffers.
 _MEMORY_SLACK = 32 << 20
-
-
-class NotSecondary(Exception):
-    """Somebody tried to write where only primaries may be."""
-
-
-@dataclasses.dataclass
-class _Grip:
-    """The groups of one secondary, and its process, held open.
-
-    ``scope`` is the group among whose siblings priority acts, ``base`` the
-    one that holds vcpuN, emulator and iothreadN; they differ under systemd.
-    ``memory`` is the one that its memory is charged to, if there is one.
-    """
-
-    guest: Secondary
-    scope: cgroups.Group
-    base: cgroups.Group
-    accounting: cgroups.Group
-    process: cgroups.Group
-    memory: cgroups.Group | None
-
-    def close(self) -> None:
-        for group in (self.scope, self.base, self.accounting, self.process,
-                      self.memory):
-            if group is not None:
-                group.close()
 
 
 class Actuator:
@@ -92,9 +81,10 @@ class Actuator:
         self._cpu_idle = cpu_idle
         self._dry_run = dry_run
         self._lock = threading.RLock()
-        self._grips: dict[tuple[str, int, int], _Grip] = {}
+        self._grips: dict[tuple[str, int, int], Grip] = {}
         self._slice: cgroups.Group | None = None
         self._problems: dict[str, str] = {}
+        self._controllers = Controllers(hierarchy, store, dry_run)
         state = store.load(STATE)
         #: What the files said before our first write, by guest and file.
         guests = state.get('guests', {})
@@ -113,6 +103,8 @@ class Actuator:
                       'may keep limits of ours', store.path(STATE))
         #: Who was killed, and needs CPU to end.
         self._ending: set[str] = set()
+        #: Who has its limits back.
+        self._released: set[str] = set()
         #: Groups of secondaries whose threads are ending.
         self._left: set[str] = set()
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
@@ -125,7 +117,7 @@ class Actuator:
         """Write a file of a known group, if it says something else.
 
         :raises NotSecondary: if the group is no verified secondary's.
-        :raises OSError: if the kernel refuses.
+        :raises OSError: if the kernel refuses, or does not do it.
         """
         mine = any(group in (grip.scope, grip.base, grip.process,
                              grip.memory)
@@ -140,73 +132,37 @@ class Actuator:
             LOG.info('Would write %(value)s to %(path)s/%(name)s', {
                 'value': value, 'path': group.path, 'name': name})
             return
-        fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=group.fd)
-        try:
-            os.write(fd, value.encode())
-        finally:
-            os.close(fd)
+        set_file(group, name, value)
 
     # -- getting hold of a guest -------------------------------------------
-    def _grip(self, guest: Secondary) -> _Grip | None:
+    def _grip(self, guest: Secondary) -> Grip | None:
         key = guest.uuid, guest.pid, guest.started
         with self._lock:
             if key not in self._grips:
                 try:
-                    self._grips[key] = self._open(guest)
+                    self._grips[key] = open_grip(self._hierarchy, guest)
                     self._problems.pop(guest.uuid, None)
                     self._recall(self._grips[key])
                 except cgroups.CgroupError as exc:
-                    if self._problems.get(guest.uuid) != str(exc):
-                        LOG.warning('Cannot limit %(uuid)s: %(reason)s', {
-                            'uuid': guest.uuid, 'reason': exc})
-                    self._problems[guest.uuid] = str(exc)
+                    self._note(guest, exc)
                     return None
             return self._grips[key]
 
-    def _open(self, guest: Secondary) -> _Grip:
-        base = self._base(guest, 'cpu')
-        scope = (os.path.dirname(base)
-                 if os.path.basename(base) == 'libvirt' else base)
-        opened: list[cgroups.Group] = []
-        try:
-            for path in (scope, base, self._base(guest, 'cpuacct'),
-                         f'{self._hierarchy.proc}/{guest.pid}'):
-                opened.append(cgroups.Group(path))
-            memory = self._memory_group(guest, scope)
-            if memory is not None:
-                opened.append(memory)
-            # Only if the process outlived all this were the groups its own.
-            if (processes.start_time(guest.pid, self._hierarchy.proc)
-                    != guest.started or self._base(guest, 'cpu') != base):
-                raise cgroups.CgroupError('its process has just ended')
-        except cgroups.CgroupError:
-            for group in opened:
-                group.close()
-            raise
-        return _Grip(guest, *opened[:4], memory=memory)
+    def _note(self, guest: Secondary, problem: Exception) -> None:
+        """Note why a guest cannot be limited, and log it once."""
+        why = explain(problem)
+        if self._problems.get(guest.uuid) != why:
+            LOG.error('Cannot limit %(uuid)s: %(reason)s', {
+                'uuid': guest.uuid, 'reason': why})
+        self._problems[guest.uuid] = why
 
-    def _memory_group(self, guest: Secondary, scope: str
-                      ) -> cgroups.Group | None:
-        """Return the group that a guest's memory is charged to, if known.
-
-        Version 1 has none for the threads of a guest.
-        """
-        try:
-            if not self._v1:
-                return cgroups.Group(scope)
-            path = self._hierarchy.directory(guest.pid, 'memory')
-            self._check_name(guest, path)
-            return cgroups.Group(path)
-        except cgroups.CgroupError:
-            return None
-
-    def _recall(self, grip: _Grip) -> None:
+    def _recall(self, grip: Grip) -> None:
         """Make up what was there before us if the record of it is lost.
 
         That we were here its process tells.  Our own limits must not be taken
         for the guest's: it would never get above them again.
         """
-        key = _key_of(grip.guest)
+        key = key_of(grip.guest)
         try:
             if (key in self._first
                     or grip.process.read('oom_score_adj') != _FIRST_TO_GO):
@@ -218,37 +174,10 @@ class Actuator:
                     grip.guest.uuid)
         self._first[key] = {
             'oom': '0', 'weight': '1024' if self._v1 else '100',
-            **dict.fromkeys(self._threads(grip, _VCPU)
-                            + self._threads(grip, _SERVICE),
+            **dict.fromkeys(self._threads(grip, VCPU)
+                            + self._threads(grip, SERVICE),
                             _text((None, LONG_PERIOD_US)))}
         self._save()
-
-    def _base(self, guest: Secondary, controller: str) -> str:
-        """Return the directory that holds a guest's vcpuN and emulator.
-
-        :raises CgroupError: if it is not surely this guest's alone: without
-            cgroups of its own, a guest is in libvirtd's.
-        """
-        path = self._hierarchy.directory(guest.pid, controller)
-        if not _SERVICE.fullmatch(os.path.basename(path)):
-            raise cgroups.CgroupError(f'{path} is no guest\'s own group')
-        base = os.path.dirname(path)
-        self._check_name(guest, base)
-        return base
-
-    @staticmethod
-    def _check_name(guest: Secondary, base: str) -> None:
-        """Make sure that a group is named after a guest.
-
-        :raises CgroupError: if it is not.
-        """
-        name = os.path.basename(base)
-        if name == 'libvirt':
-            name = os.path.basename(os.path.dirname(base))
-        dash = r'(?:-|\\x2d)'
-        if not re.match(rf'(?:machine-)?qemu{dash}{guest.id}{dash}', name):
-            raise cgroups.CgroupError(
-                f'{base} is not named after domain {guest.id}')
 
     def forget(self, alive: Iterable[Secondary]) -> None:
         """Let go of the guests that are not there any more.
@@ -265,7 +194,7 @@ class Actuator:
             for key in gone:
                 self._grips.pop(key).close()
             over = [name for name in
-                    set(self._first) - {_key(*key) for key in keep}
+                    set(self._first) - {process_key(*key) for key in keep}
                     if not self._lives(name)]
             if over:
                 for name in over:
@@ -282,24 +211,29 @@ class Actuator:
         At the floor that may take seconds, and nobody else is in them.
         """
         left = self._left | {grip.scope.path for grip in self._grips.values()
-                             if not self._lives(_key_of(grip.guest))}
+                             if not self._lives(key_of(grip.guest))}
         self._left = {
             path for path in left if os.path.isdir(path)
             and not cgroups.is_deserted(path, self._hierarchy.version)}
 
     def _lives(self, name: str) -> bool:
-        try:
-            _, pid, started = name.split()
-            return processes.start_time(
-                int(pid), self._hierarchy.proc) == int(started)
-        except ValueError:      # the file was spoilt
-            return False
+        return lives(name, self._hierarchy.proc)
 
     @property
     def problems(self) -> dict[str, str]:
         """Why secondaries cannot be limited, by UUID."""
         with self._lock:
             return dict(self._problems)
+
+    def is_limited(self, uuid: str) -> bool:
+        """Tell whether what a guest was last limited to is in force.
+
+        One that is frozen uses nothing.
+        """
+        with self._lock:
+            return uuid not in self._problems or any(
+                grip.guest.uuid == uuid and self._is_frozen(grip)
+                for grip in self._grips.values())
 
     def usage_ns(self, guest: Secondary) -> int | None:
         """Return a guest's CPU time in nanoseconds, None if unknown."""
@@ -308,8 +242,8 @@ class Actuator:
             if grip is None:
                 return None
             try:
-                return cgroups.usage_ns(grip.accounting,
-                                        self._hierarchy.version)
+                return cgroups.usage_ns(
+                    grip.accounting, self._hierarchy.version_of('cpuacct'))
             except (OSError, ValueError):
                 return None
 
@@ -325,13 +259,13 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return False
-            vcpus = self._threads(grip, _VCPU)
+            vcpus = self._threads(grip, VCPU)
             ratio = percent / 100 * capacity / max(1, len(vcpus))
             # A version 1 group may not be given more than its parent has.
             ratio = min(ratio, 1.0, capacity)
-            done = [self._limit(grip, name, self._quota(ratio))
-                    for name in vcpus]
-            return self._lift(grip) and bool(done) and all(done)
+            limits = dict.fromkeys(vcpus, self._quota(ratio))
+            self._thaw(grip)
+            return self._set_limits(grip, {**limits, **self._lifted(grip)})
 
     def _quota(self, ratio: float) -> Limit:
         """Return the limit of this ratio with the shortest period allowed."""
@@ -350,36 +284,113 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return False
-            vcpus = self._threads(grip, _VCPU)
-            done = [self._limit(grip, name,
-                                (LEAST_QUOTA_US, self._floor_us))
-                    for name in vcpus]
+            limits = dict.fromkeys(self._threads(grip, VCPU),
+                                   (LEAST_QUOTA_US, self._floor_us))
             if service:
-                done += [self._limit(grip, name,
-                                     (self._service_us, LONG_PERIOD_US))
-                         for name in self._threads(grip, _SERVICE)]
+                limits |= dict.fromkeys(self._threads(grip, SERVICE),
+                                        (self._service_us, LONG_PERIOD_US))
             else:
-                done.append(self._lift(grip))
-            return bool(vcpus) and all(done)
+                limits |= self._lifted(grip)
+            done = self._set_limits(grip, limits)
+            if done or not service:
+                self._thaw(grip)
+            return done or (service and self._freeze(grip))
 
     def lift_emulator(self, guest: Secondary) -> bool:
         """Let emulator and I/O threads run, for an operation of Nova's."""
         with self._lock:
             grip = self._grip(guest)
-            return grip is not None and self._lift(grip)
+            if grip is None:
+                return False
+            self._thaw(grip)
+            return not any([self._limit(grip, name, limit) for name, limit
+                            in self._lifted(grip).items()])
 
-    def _lift(self, grip: _Grip) -> bool:
-        names = self._threads(grip, _SERVICE)
+    def _lifted(self, grip: Grip) -> dict[str, Limit]:
+        """Return the limits of a guest's emulator and I/O threads."""
+        names = self._threads(grip, SERVICE)
         if self.service_cpus is not None:
-            limit = self._quota(self.service_cpus)
-            return all([self._limit(grip, name, limit) for name in names])
-        return self._restore(grip, names)
+            return dict.fromkeys(names, self._quota(self.service_cpus))
+        return self._at_first(grip, names)
 
-    def _restore(self, grip: _Grip, names: list[str]) -> bool:
+    def _at_first(self, grip: Grip, names: list[str]) -> dict[str, Limit]:
+        """Return the limits that threads had at first."""
+        first = self._first.get(key_of(grip.guest), {})
+        return {name: parse_limit(first[name]) for name in names
+                if name in first}
+
+    def _restore(self, grip: Grip, names: list[str]) -> bool:
         """Give threads back the limits that they had at first."""
-        first = self._first.get(_key_of(grip.guest), {})
-        return all([self._limit(grip, name, parse_limit(first[name]))
-                    for name in names if name in first])
+        return not any([self._limit(grip, name, limit) for name, limit
+                        in self._at_first(grip, names).items()])
+
+    def _set_limits(self, grip: Grip, limits: dict[str, Limit]) -> bool:
+        """Set limits of all of a guest's threads; tell whether they hold.
+
+        Where the controller is missing it is asked for, once in a while.
+        """
+        if key_of(grip.guest) in self._ending:
+            return True
+        problem = self._try_limits(grip, limits)
+        if problem and self._controllers.hand_on(grip.base.path, 'cpu'):
+            problem = self._try_limits(grip, limits)
+        if problem is None:
+            self._problems.pop(grip.guest.uuid, None)
+        elif self._lives(key_of(grip.guest)):
+            self._note(grip.guest, problem)
+        return problem is None
+
+    def _try_limits(self, grip: Grip, limits: dict[str, Limit]
+                    ) -> Exception | None:
+        """Set limits of threads; return what first kept one from holding."""
+        missing = {f'vcpu{number}' for number in range(
+            max(1, grip.guest.vcpus))} - limits.keys()
+        problems = [self._limit(grip, name, limit)
+                    for name, limit in limits.items()]
+        if missing:
+            problems.append(FileNotFoundError(
+                errno.ENOENT, 'there is no such group of threads',
+                f'{grip.base.path}/{min(missing)}'))
+        return next(filter(None, problems), None)
+
+    # -- the freezer -------------------------------------------------------
+    def _freeze(self, grip: Grip) -> bool:
+        """Hold a guest still as a whole, where it cannot be limited.
+
+        Nova sees nothing of it, but no operation of Nova's would end.
+        """
+        try:
+            first = self._first.setdefault(key_of(grip.guest), {})
+            if _FREEZE not in first:
+                first[_FREEZE] = grip.scope.read(_FREEZE)
+                self._save()
+            self._write(grip.scope, _FREEZE, '1')
+            frozen = self._is_frozen(grip)
+        except (OSError, ValueError) as exc:
+            LOG.info('%(uuid)s cannot be frozen either: %(reason)s', {
+                'uuid': grip.guest.uuid, 'reason': explain(exc)})
+            return False
+        return frozen
+
+    def _is_frozen(self, grip: Grip) -> bool:
+        if _FREEZE not in self._first.get(key_of(grip.guest), {}):
+            return False    # not by us, and it need not be asked
+        try:
+            return grip.scope.read(_FREEZE) == '1'
+        except (OSError, ValueError):
+            return False
+
+    def _thaw(self, grip: Grip) -> bool:
+        """Undo ``_freeze``."""
+        first = self._first.get(key_of(grip.guest), {})
+        try:
+            if _FREEZE in first:
+                self._write(grip.scope, _FREEZE, first[_FREEZE])
+        except (OSError, ValueError) as exc:
+            LOG.warning('Cannot thaw %(uuid)s: %(reason)s', {
+                'uuid': grip.guest.uuid, 'reason': exc})
+            return False
+        return True
 
     def release(self, guest: Secondary) -> bool:
         """Give a guest back the limits and the priority it had at first."""
@@ -387,16 +398,25 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return False
-            done = self._restore(grip, self._threads(grip, _VCPU)
-                                 + self._threads(grip, _SERVICE))
-            first = self._first.get(_key_of(guest), {})
+            done = self._thaw(grip)
+            done = self._restore(grip, self._threads(grip, VCPU)
+                                 + self._threads(grip, SERVICE)) and done
+            first = self._first.get(key_of(guest), {})
             if 'weight' in first:
                 done = self._raise_priority(grip.scope,
                                             first['weight']) and done
             done = self._relax_memory(grip) and done
-            return self._spare(grip, first.get('oom')) and done
+            done = self._spare(grip, first.get('oom')) and done
+            return self._take_back(grip) and done
 
-    def _spare(self, grip: _Grip, score: str | None) -> bool:
+    def _take_back(self, grip: Grip) -> bool:
+        """Undo what was handed on, of others' groups when nobody needs it."""
+        self._released.add(key_of(grip.guest))
+        needed = any(self._lives(name)
+                     for name in self._first.keys() - self._released)
+        return self._controllers.take_back(grip.scope.path if needed else '')
+
+    def _spare(self, grip: Grip, score: str | None) -> bool:
         """Undo a sacrifice."""
         try:
             if score is not None:
@@ -408,23 +428,27 @@ class Actuator:
         return True
 
     @staticmethod
-    def _threads(grip: _Grip, kind: re.Pattern[str]) -> list[str]:
+    def _threads(grip: Grip, kind: re.Pattern[str]) -> list[str]:
         try:
             return [name for name in grip.base.children()
                     if kind.fullmatch(name)]
         except OSError:
             return []
 
-    def _current(self, grip: _Grip, name: str) -> Limit:
+    def _current(self, grip: Grip, name: str) -> Limit:
         return cgroups.read_limit(grip.base, self._hierarchy.version, name)
 
-    def _limit(self, grip: _Grip, name: str, limit: Limit) -> bool:
-        """Set one thread group's limit unless the kernel has it already."""
-        if _key_of(grip.guest) in self._ending:
-            return True
+    def _limit(self, grip: Grip, name: str, limit: Limit
+               ) -> Exception | None:
+        """Set one thread group's limit unless the kernel has it already.
+
+        :returns: why it is not in force, None if it is.
+        """
+        if key_of(grip.guest) in self._ending:
+            return None
         try:
             now = self._current(grip, name)
-            first = self._first.setdefault(_key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(grip.guest), {})
             if name not in first:
                 first[name] = _text(now)
                 self._save()
@@ -434,11 +458,12 @@ class Actuator:
         except (OSError, ValueError) as exc:
             # A guest that has just ended, mostly.
             LOG.info('No limit for %(name)s of %(uuid)s: %(reason)s', {
-                'name': name, 'uuid': grip.guest.uuid, 'reason': exc})
-            return False
-        return True
+                'name': name, 'uuid': grip.guest.uuid,
+                'reason': explain(exc)})
+            return exc
+        return None
 
-    def _set(self, grip: _Grip, name: str, now: Limit, limit: Limit) -> None:
+    def _set(self, grip: Grip, name: str, now: Limit, limit: Limit) -> None:
         if not self._v1:
             self._write(grip.base, f'{name}/cpu.max', _text(limit))
             return
@@ -454,7 +479,7 @@ class Actuator:
             self._set_v1(grip, name, self._current(grip, name),
                          self._quota(ratio))
 
-    def _set_v1(self, grip: _Grip, name: str, now: Limit,
+    def _set_v1(self, grip: Grip, name: str, now: Limit,
                 limit: Limit) -> None:
         quota = f'{name}/cpu.cfs_quota_us', str(limit[0] or -1)
         period = f'{name}/cpu.cfs_period_us', str(limit[1])
@@ -484,13 +509,13 @@ class Actuator:
                 'vm': len(grips) == len(guests) and all(done),
                 'service': service}
 
-    def _sacrifice(self, grip: _Grip) -> None:
+    def _sacrifice(self, grip: Grip) -> None:
         """Have the kernel end a secondary before anything of a primary's.
 
         Where memory runs out although policies hold it, it chooses by size.
         """
         try:
-            first = self._first.setdefault(_key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(grip.guest), {})
             if 'oom' not in first:
                 first['oom'] = grip.process.read('oom_score_adj')
                 self._save()
@@ -499,7 +524,7 @@ class Actuator:
             LOG.info('The kernel may spare %(uuid)s: %(reason)s', {
                 'uuid': grip.guest.uuid, 'reason': exc})
 
-    def _guard_slice(self, grips: Sequence[_Grip]) -> bool:
+    def _guard_slice(self, grips: Sequence[Grip]) -> bool:
         """Set the slice's priority; tell whether it is the lowest."""
         parents = {os.path.dirname(grip.scope.path) for grip in grips}
         if self._idle_slice and parents != {self._idle_slice['path']}:
@@ -570,12 +595,12 @@ class Actuator:
     def _weight_file(self) -> str:
         return 'cpu.shares' if self._v1 else 'cpu.weight'
 
-    def _idle(self, grip: _Grip) -> bool:
+    def _idle(self, grip: Grip) -> bool:
         """Put one guest behind its siblings; tell whether it is."""
-        if _key_of(grip.guest) in self._ending:
+        if key_of(grip.guest) in self._ending:
             return True
         try:
-            first = self._first.setdefault(_key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(grip.guest), {})
             if 'weight' not in first:
                 first['weight'] = grip.scope.read(self._weight_file)
                 self._save()
@@ -604,8 +629,13 @@ class Actuator:
 
     # -- memory ------------------------------------------------------------
     @property
+    def _memory_v1(self) -> bool:
+        return self._hierarchy.version_of('memory') == 1
+
+    @property
     def _memory_file(self) -> str:
-        return 'memory.soft_limit_in_bytes' if self._v1 else 'memory.high'
+        return ('memory.soft_limit_in_bytes' if self._memory_v1
+                else 'memory.high')
 
     def press_memory(self, guest: Secondary) -> bool:
         """Have the kernel take memory back from a guest before others.
@@ -619,14 +649,15 @@ class Actuator:
                 return False
             try:
                 now = grip.memory.read(self._memory_file)
-                first = self._first.setdefault(_key_of(guest), {})
+                first = self._first.setdefault(key_of(guest), {})
                 if 'memory' not in first:
                     first['memory'] = now
                     self._save()
                 if now != first['memory']:
                     return True     # once is enough, or it would ratchet
-                self._write(grip.memory, self._memory_file, '0' if self._v1
-                            else str(self._memory_limit(grip.memory, now)))
+                self._write(
+                    grip.memory, self._memory_file, '0' if self._memory_v1
+                    else str(self._memory_limit(grip.memory, now)))
             except (OSError, ValueError) as exc:
                 LOG.info('No limit on the memory of %(uuid)s: %(reason)s', {
                     'uuid': guest.uuid, 'reason': exc})
@@ -645,8 +676,8 @@ class Actuator:
             grip = self._grip(guest)
             return grip is not None and self._relax_memory(grip)
 
-    def _relax_memory(self, grip: _Grip) -> bool:
-        first = self._first.get(_key_of(grip.guest), {})
+    def _relax_memory(self, grip: Grip) -> bool:
+        first = self._first.get(key_of(grip.guest), {})
         try:
             if 'memory' in first and grip.memory is not None:
                 self._write(grip.memory, self._memory_file, first['memory'])
@@ -700,12 +731,13 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return
-            self._restore(grip, self._threads(grip, _VCPU)
-                          + self._threads(grip, _SERVICE))
-            weight = self._first.get(_key_of(guest), {}).get('weight')
+            self._thaw(grip)
+            self._restore(grip, self._threads(grip, VCPU)
+                          + self._threads(grip, SERVICE))
+            weight = self._first.get(key_of(guest), {}).get('weight')
             if weight is not None:
                 self._raise_priority(grip.scope, weight)
-            self._ending.add(_key_of(guest))
+            self._ending.add(key_of(guest))
 
     def _save(self) -> None:
         self._store.save(STATE, {'guests': self._first,
@@ -722,21 +754,13 @@ def _texts(data: object) -> dict[str, str]:
 
 def _is_first(name: str, value: str) -> bool:
     """Tell whether a file of a guest's can have said this at first."""
-    if not (_VCPU.fullmatch(name) or _SERVICE.fullmatch(name)):
+    if not (VCPU.fullmatch(name) or SERVICE.fullmatch(name)):
         return True
     try:
         parse_limit(value)
     except ValueError:
         return False
     return True
-
-
-def _key(uuid: str, pid: int, started: int) -> str:
-    return f'{uuid} {pid} {started}'
-
-
-def _key_of(guest: Secondary) -> str:
-    return _key(guest.uuid, guest.pid, guest.started)
 
 
 def _text(limit: Limit) -> str:

@@ -82,7 +82,7 @@ def _mounts(text: str) -> tuple[list[Mount], list[str]]:
                 names = frozenset(kernel_files.read(
                     point + '/cgroup.controllers').split())
             except (OSError, ValueError) as exc:    # or no such path can be
-                unusable.append(str(exc))
+                unusable.append(kernel_files.explain(exc))
                 continue
             version = 2
         found.append(Mount(names, root, point, version))
@@ -202,15 +202,17 @@ class Group:
         :raises OSError: if it is not there, or the group is gone.
         :raises Damaged: if it is longer than any such file is.
         """
-        fd = self._files.get(name)
-        if fd is None:
-            fd = self._files[name] = os.open(name, os.O_RDONLY,
-                                             dir_fd=self.fd)
         try:
+            fd = self._files.get(name)
+            if fd is None:
+                fd = self._files[name] = os.open(name, os.O_RDONLY,
+                                                 dir_fd=self.fd)
             data = os.pread(fd, _HOT_BYTES, 0)
-        except OSError:
-            os.close(self._files.pop(name))
-            raise
+        except OSError as exc:
+            if name in self._files:
+                os.close(self._files.pop(name))
+            raise OSError(exc.errno, exc.strerror,
+                          f'{self.path}/{name}') from exc
         text = os.fsdecode(data).strip()
         if len(data) == _HOT_BYTES:
             raise Damaged(f'{self.path}/{name}', text,

@@ -124,7 +124,8 @@ class Control:
                                  and not self._floors.operated(guest.uuid))
             caps.pop(guest.uuid, None)
             return
-        self._actuator.set_share(guest, caps[guest.uuid], capacity)
+        if not self._actuator.set_share(guest, caps[guest.uuid], capacity):
+            caps.pop(guest.uuid)    # no cap that is not in force
         if self._floors.floored(guest.uuid):
             self._actuator.floor(guest)     # the trigger was faster
 

@@ -24,13 +24,17 @@ class Reason(enum.StrEnum):
 class Floors:
     """Reasons by instance; safe for threads.
 
-    ``changed`` is called whenever one has come or gone.
+    ``changed`` is called whenever one has come or gone; ``is_limited`` tells
+    whether the limits of an instance are in force.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic,
-                 changed: Callable[[], object] = lambda: None) -> None:
+                 changed: Callable[[], object] = lambda: None,
+                 is_limited: Callable[[str], bool] = lambda uuid: True
+                 ) -> None:
         self._clock = clock
         self._changed = changed
+        self._is_limited = is_limited
         self._lock = threading.Lock()
         self._reasons: dict[str, set[Reason]] = {}
         self._until: dict[str, float] = {}
@@ -61,8 +65,12 @@ class Floors:
             return frozenset(self._reasons.get(uuid, ()))
 
     def floored(self, uuid: str) -> bool:
-        """Tell whether an instance is at the floor."""
+        """Tell whether an instance is to be at the floor."""
         return bool(self.reasons(uuid))
+
+    def reached(self, uuid: str) -> bool:
+        """Tell whether an instance is at the floor, as the kernel says."""
+        return self.floored(uuid) and self._is_limited(uuid)
 
     def operate(self, uuid: str, seconds: float) -> None:
         """Note that Nova operates on an instance for so long at most."""

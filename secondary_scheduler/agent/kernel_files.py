@@ -33,6 +33,16 @@ class Damaged(ValueError):
                          'is expected')
 
 
+def explain(problem: Exception) -> str:
+    """Return an error's text, the path of its file as it is.
+
+    (Python would quote it, and a group of systemd's has backslashes.)
+    """
+    if isinstance(problem, OSError) and isinstance(problem.filename, str):
+        return f'{problem.filename}: {problem.strerror}'
+    return str(problem) or type(problem).__name__
+
+
 def read(path: str, most: int = MOST_BYTES) -> str:
     """Return a file's text.
 

@@ -188,13 +188,18 @@ class LocalTrigger:
         if policy.static:
             count = sum(
                 _holds(guest, policy.resource) for guest in guests
-                if Reason.SURPLUS not in self._floors.reasons(guest.uuid))
+                if not self._is_at_floor(guest, {Reason.SURPLUS}))
             return float(count), count > 0
         if policy.resource != language.CPU:
             total = self._gauges.total(policy.resource)
         return total, any(
             policy.resource == language.MEMORY
-            or not self._floors.floored(guest.uuid) for guest in guests)
+            or not self._floors.reached(guest.uuid) for guest in guests)
+
+    def _is_at_floor(self, guest: Secondary, reasons: set[Reason]) -> bool:
+        """Tell whether a guest is at the floor, for one of some reasons."""
+        return bool(reasons & self._floors.reasons(guest.uuid)) and (
+            self._floors.reached(guest.uuid))
 
     def _count(self, before: PolicyState, state: PolicyState) -> None:
         if state is before:
@@ -212,8 +217,8 @@ class LocalTrigger:
                 self._floored_at_last * (now - self._last))
         self._last = now
         self._floored_at_last = sum(
-            bool({Reason.POLICY, Reason.SURPLUS}
-                 & self._floors.reasons(guest.uuid)) for guest in guests)
+            self._is_at_floor(guest, {Reason.POLICY, Reason.SURPLUS})
+            for guest in guests)
 
     def _last_resort(self, policy: language.Policy,
                      guests: Sequence[Secondary], kill: bool) -> None:
@@ -228,13 +233,16 @@ class LocalTrigger:
         for guest in targets:
             if kill and guest in doomed and self._kill(guest, policy.text):
                 self.counters['kills'] += 1
+            before = self._is_at_floor(guest, {reason})
             if reason not in self._floors.reasons(guest.uuid):
                 LOG.warning('Taking %(uuid)s to the floor: %(policy)s is '
                             'about to be invalid',
                             {'uuid': guest.uuid, 'policy': policy.text})
-                self.counters['floors'] += 1
             self._floors.add(guest.uuid, reason)
             self._floor(guest)
+            # One that cannot be limited is not there, and tried again.
+            if self._is_at_floor(guest, {reason}) and not before:
+                self.counters['floors'] += 1
 
     def _lift(self, resolved: Resolved, guests: Sequence[Secondary],
               primary: float | None, options: TriggerOptions) -> None:

@@ -82,6 +82,12 @@ def families(status: Status) -> Iterator[core.Metric]:
     yield _gauge('instance_rate_failing', 'Whether limits of a secondary\'s '
                  'interfaces and disks cannot be set', 'uuid',
                  dict.fromkeys(status['rate_problems'], 1))
+    family = core.GaugeMetricFamily(
+        PREFIX + 'instance_limit_failing', 'Secondaries that cannot be '
+        'limited, and the file that is why', labels=['uuid', 'reason'])
+    for uuid, reason in status['problems'].items():
+        family.add_metric([uuid, reason], 1)
+    yield family
     for name, text in _COUNTERS.items():
         yield core.CounterMetricFamily(
             PREFIX + name.replace('_s', '_seconds'), text,

@@ -181,7 +181,11 @@ class Reporter:
                    if self._floors.reasons(guest.uuid)
                    & {Reason.POLICY, Reason.SURPLUS, Reason.SAFETY,
                       Reason.MEMORY}]
+        problems = sorted(self._actuator.problems.items())
         reasons = (
+            # What harms primaries goes before what only keeps others out.
+            (problems, 'secondaries cannot be limited: ' + '; '.join(
+                f'{uuid}: {problem}' for uuid, problem in problems)),
             (resolved.problem, resolved.problem),
             (resolved.limit(language.CPU) is None,
              'no policy on cpu applies to this host'),
@@ -189,7 +193,6 @@ class Reporter:
             (inventory and inventory.alarm,
              'secondaries without an allocation in Placement, or without '
              'limits, run here'),
-            (self._actuator.problems, 'a secondary cannot be limited'),
             (self._outlook.forecast is None, 'the use of CPU is not known'),
             (self._guard.level, 'memory is short'),
             (failing, 'policies fail: ' + '; '.join(failing)),
@@ -264,8 +267,9 @@ class Reporter:
         guests = self._domains.secondaries()
         return (not self.full(guests), self._policies.current.fingerprint,
                 [(one.policy, one.state) for one in self._trigger.reports],
-                [(one.uuid, self._floors.floored(one.uuid), one.paused)
-                 for one in guests], self._killed.reasons)
+                [(one.uuid, self._floors.reached(one.uuid), one.paused)
+                 for one in guests], self._killed.reasons,
+                self._actuator.problems)
 
     def build(self) -> HostReport:
         """Return the next report."""
@@ -273,6 +277,7 @@ class Reporter:
         usage, caps = self._control.usage, self._control.caps
         reason = self.full(guests)
         primary, uses = self._gauges.recent()
+        problems = self._actuator.problems
         with self._lock:
             self._seq += 1
             seq = self._seq
@@ -290,7 +295,8 @@ class Reporter:
                 uuid=guest.uuid, priority=guest.priority,
                 cpu=_round(usage.instances.get(guest.uuid)),
                 cap=_round(caps.get(guest.uuid)),
-                floored=self._floors.floored(guest.uuid),
+                floored=self._floors.reached(guest.uuid),
+                problem=problems.get(guest.uuid, ''),
                 paused=guest.paused,
                 usage=_rounded(uses.get(guest.uuid, {})),
                 **self._dirty(guest.uuid))
@@ -344,7 +350,7 @@ class Reporter:
             'primaries': self._domains.primaries,
             'floors': {guest.uuid: sorted(self._floors.reasons(guest.uuid))
                        for guest in guests
-                       if self._floors.floored(guest.uuid)}}
+                       if self._floors.reached(guest.uuid)}}
 
 
 def _round(value: float | None) -> float | None:

@@ -162,8 +162,9 @@ class Agent:
             if any(language.MEMORY in one.resources
                    for one in sensors.values()) else ())
         self._news = threading.Event()
-        self.floors = Floors(changed=self._news.set)
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
+        self.floors = Floors(changed=self._news.set,
+                             is_limited=self.actuator.is_limited)
         self._measured = threading.Event()
         self.domains = Domains(
             connect or libvirt_opener(options.libvirt_uri, read_only=True),
@@ -401,9 +402,10 @@ class Agent:
         dirty = self.memory.dirty(uuid)
         if self.trigger.failing or needed_s:
             self.floors.add(uuid, Reason.OPERATION)
-        floored = self.floors.floored(uuid)
-        ok = (self.actuator.floor(guest, service=False) if floored
+        ok = (self.actuator.floor(guest, service=False)
+              if self.floors.floored(uuid)
               else self.actuator.lift_emulator(guest))
+        floored = self.floors.reached(uuid)
         return {'ok': ok, 'floored': floored,
                 'dirty_mb': CLEAN if floored else dirty,
                 'save_free_mb': self.reporter.save_free_mb,

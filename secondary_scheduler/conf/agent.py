@@ -154,7 +154,11 @@ libvirt: Nova could not tell that from a pause of its owner's.
 What is done one second before a policy would become invalid. The floor is
 instant, loses no work and is invisible to Nova. A kill loses what the guest
 had in memory, and Nova finds it stopped; it is there for hosts on which the
-floor does not suffice.
+floor does not suffice. A guest whose floor cannot be set, since its control
+group lacks the CPU controller, is held still in the freezer of that group
+(version 2) while Nova does not operate on it. Where that is missing, too, only
+``kill`` ends what it does to the primary; ``secondary-agent status`` names the
+guest and the file, and the host admits no more.
 """),
     cfg.IntOpt(
         'memory_headroom_mb',

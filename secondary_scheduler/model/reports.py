@@ -55,7 +55,8 @@ class InstanceReport:
 
     ``dirty_1s_mb`` and ``dirty_5s_mb`` are how much of its memory it writes
     to in that time, in MiB; ``usage`` is that of further resources in percent
-    of the host, as far as it is known.
+    of the host, as far as it is known.  ``problem`` says why the host cannot
+    limit it, '' if it can.
     """
 
     uuid: str
@@ -67,6 +68,7 @@ class InstanceReport:
     dirty_1s_mb: float | None = None
     dirty_5s_mb: float | None = None
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    problem: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
