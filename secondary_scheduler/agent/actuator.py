@@ -84,7 +84,7 @@ class Actuator:
         self._grips: dict[tuple[str, int, int], Grip] = {}
         self._slice: cgroups.Group | None = None
         self._problems: dict[str, str] = {}
-        self._controllers = Controllers(hierarchy, store, dry_run)
+        self.controllers = Controllers(hierarchy, store, dry_run)
         state = store.load(STATE)
         #: What the files said before our first write, by guest and file.
         guests = state.get('guests', {})
@@ -332,7 +332,7 @@ class Actuator:
         if key_of(grip.guest) in self._ending:
             return True
         problem = self._try_limits(grip, limits)
-        if problem and self._controllers.hand_on(grip.base.path, 'cpu'):
+        if problem and self.controllers.hand_on(grip.base.path, 'cpu'):
             problem = self._try_limits(grip, limits)
         if problem is None:
             self._problems.pop(grip.guest.uuid, None)
@@ -414,7 +414,7 @@ class Actuator:
         self._released.add(key_of(grip.guest))
         needed = any(self._lives(name)
                      for name in self._first.keys() - self._released)
-        return self._controllers.take_back(grip.scope.path if needed else '')
+        return self.controllers.take_back(grip.scope.path if needed else '')
 
     def _spare(self, grip: Grip, score: str | None) -> bool:
         """Undo a sacrifice."""

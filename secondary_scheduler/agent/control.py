@@ -119,7 +119,8 @@ class Control:
             # A guest that waits to enter may be an incoming migration,
             # which runs in the emulator thread.
             service = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
-                                      Reason.SAFETY, Reason.MEMORY})
+                                      Reason.SAFETY, Reason.MEMORY,
+                                      Reason.CPUS})
             self._actuator.floor(guest, service=service
                                  and not self._floors.operated(guest.uuid))
             caps.pop(guest.uuid, None)

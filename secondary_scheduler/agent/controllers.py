@@ -8,6 +8,7 @@ handed on here is noted on disk first, and taken back by ``release``.
 
 from collections.abc import Callable, Iterator
 import os
+import threading
 import time
 
 from oslo_log import log as logging
@@ -29,7 +30,7 @@ _CONTROLLERS = frozenset({'cpu', 'cpuset'})
 class Controllers:
     """Hands controllers on to groups of verified secondaries.
 
-    Not safe for threads.  With ``dry_run`` it writes nothing.
+    Safe for threads.  With ``dry_run`` it writes nothing.
     """
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
@@ -39,6 +40,7 @@ class Controllers:
         self._store = store
         self._dry_run = dry_run
         self._clock = clock
+        self._lock = threading.Lock()
         self._tried: dict[tuple[str, str], float] = {}
         #: Where we hand a controller on, outermost first: directory and name.
         saved = store.load(STATE).get('handed_on', [])
@@ -60,6 +62,10 @@ class Controllers:
         :param base: directory of the verified guest that holds vcpuN.
         :returns: whether anything has changed.
         """
+        with self._lock:
+            return self._try(base, controller)
+
+    def _try(self, base: str, controller: str) -> bool:
         tried = self._tried.get((base, controller))
         now = self._clock()
         if (self._dry_run or controller not in _CONTROLLERS
@@ -108,6 +114,10 @@ class Controllers:
 
         False if the kernel does not let us: somebody else uses it by now.
         """
+        with self._lock:
+            return self._take_back(below)
+
+    def _take_back(self, below: str) -> bool:
         done = True
         ours = [(path, controller) for path, controller in self._done
                 if path == below or path.startswith(below.rstrip('/') + '/')]

@@ -19,8 +19,9 @@ from xml.etree import ElementTree  # nosec B405
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import processes
+from secondary_scheduler.agent import kernel_files, processes
 from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.pins import NO_PINS, Pins, read_pins
 from secondary_scheduler.model import vocabulary
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class Guest:
     ``taps`` are the host's ends of its network interfaces, ``disks`` the
     names in the domain of those that are not the network's, ``memory_mb`` is
     its flavor's memory (MiB), 0 if that is not said.  ``limited`` if an agent
-    has noted what its devices had before it limited them.
+    has noted what its devices had before it limited them.  ``cpus`` are those
+    over which Nova lets it float, as the kernel lists CPUs; '' if it says
+    nothing.
     """
 
     uuid: str
@@ -79,6 +82,7 @@ class Guest:
     memory_mb: int = dataclasses.field(default=0, kw_only=True)
     disks: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     limited: bool = dataclasses.field(default=False, kw_only=True)
+    cpus: str = dataclasses.field(default='', kw_only=True)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -91,11 +95,14 @@ class Guest:
 class Other:
     """A guest that is no secondary, of which nothing is ever changed.
 
-    ``memory`` (bytes) is what its QEMU may take of the host's pages at most.
+    ``memory`` (bytes) is what its QEMU may take of the host's pages at most;
+    0 if the XML does not say, or if it is in huge pages, which the host has
+    set apart already.  ``pins`` are the CPUs to which its XML confines it.
     """
 
     name: str
     memory: int
+    pins: Pins = dataclasses.field(default=NO_PINS, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +152,17 @@ def _from_cache(data: typing.Any) -> Secondary | None:
     return guest if (_VCPUS.fullmatch(str(guest.vcpus))
                      and all(map(_TAP.fullmatch, guest.taps))
                      and all(map(_DISK.fullmatch, guest.disks))
+                     and _is_cpus(guest.cpus)
                      and vocabulary.LOWEST_PRIORITY <= guest.priority
                      <= vocabulary.HIGHEST_PRIORITY) else None
+
+
+def _is_cpus(text: str) -> bool:
+    try:
+        kernel_files.parse_cpus(text, '')
+    except ValueError:
+        return False
+    return True
 
 
 def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
@@ -192,6 +208,8 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
         return None
     vcpus = (flavor.findtext(f'{NOVA}vcpus') or '').strip()
     memory = (flavor.findtext(f'{NOVA}memory') or '').strip()
+    vcpu = root.find('vcpu')
+    cpus = '' if vcpu is None else vcpu.get('cpuset', '')
     taps = [target.get('dev', '') for target
             in root.findall('devices/interface/target')]
     return Guest(uuid=uuid, name=_only(root, 'name').text or '',
@@ -200,28 +218,36 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
                  taps=tuple(filter(_TAP.fullmatch, taps)),
                  memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0,
                  disks=tuple(_disks(root)),
+                 cpus=cpus if _is_cpus(cpus) else '',
                  limited=root.find(f'metadata/{{{LIMITS}}}limits') is not None)
 
 
 def read_other(xml: str) -> Other | None:
     """Return what a domain XML says of a guest that is no secondary.
 
-    None if it does not say how much memory it has, or if that is in huge
-    pages, which the host has set apart already.
+    None if it cannot be read.
     """
     if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
         return None
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
-        memory = _only(root, 'memory')
         name = _only(root, 'name').text or ''
-        # libvirt writes KiB, whatever unit it was given.
-        if (memory.get('unit', 'KiB') != 'KiB'
-                or root.find('memoryBacking/hugepages') is not None):
-            return None
-        return Other(name, int(memory.text or '') << 10)
     except (ElementTree.ParseError, ValueError):
         return None
+    return Other(name, _memory(root), pins=read_pins(root))
+
+
+def _memory(root: ElementTree.Element) -> int:
+    """Return what a guest may take of the host's pages, 0 if unknown."""
+    found = root.findall('memory')
+    # libvirt writes KiB, whatever unit it was given.
+    if (len(found) != 1 or found[0].get('unit', 'KiB') != 'KiB'
+            or root.find('memoryBacking/hugepages') is not None):
+        return 0
+    try:
+        return kernel_files.parse_count(found[0].text or '', '') << 10
+    except ValueError:
+        return 0
 
 
 def _disks(root: ElementTree.Element) -> Iterator[str]:
@@ -388,7 +414,9 @@ class Domains:
                 self._run_dir, uuid, other.name, self._proc)):
             known = Primary(other.name, other.memory, *process)
         if known is not None:
-            yield known
+            # Its XML may have been read anew.
+            yield dataclasses.replace(known, memory=other.memory,
+                                      pins=other.pins)
 
     def _alive(self, guest: Primary | Secondary) -> bool:
         return processes.start_time(guest.pid, self._proc) == guest.started

@@ -19,6 +19,7 @@ class Reason(enum.StrEnum):
     OPERATION = 'operation'  # Nova operates on it, and it must not run on
     SAFETY = 'safety'        # the control loop failed
     MEMORY = 'memory'        # the host is short of memory
+    CPUS = 'cpus'            # it may run on CPUs that primaries have alone
 
 
 class Floors:

@@ -79,10 +79,7 @@ def open_grip(hierarchy: cgroups.Hierarchy, guest: Secondary) -> Grip:
         memory = _memory_group(hierarchy, guest, scope)
         if memory is not None:
             opened.append(memory)
-        # Only if the process outlived all this were the groups its own.
-        if (processes.start_time(guest.pid, hierarchy.proc) != guest.started
-                or base_of(hierarchy, guest, 'cpu') != base):
-            raise cgroups.CgroupError('its process has just ended')
+        check_own(hierarchy, guest, 'cpu', base)
     except cgroups.CgroupError:
         for group in opened:
             group.close()
@@ -103,6 +100,17 @@ def base_of(hierarchy: cgroups.Hierarchy, guest: Secondary,
     base = os.path.dirname(path)
     _check_name(guest, base)
     return base
+
+
+def check_own(hierarchy: cgroups.Hierarchy, guest: Secondary,
+              controller: str, base: str) -> None:
+    """Make sure that groups that were opened are a guest's.
+
+    :raises CgroupError: if its process has not outlived that.
+    """
+    if (processes.start_time(guest.pid, hierarchy.proc) != guest.started
+            or base_of(hierarchy, guest, controller) != base):
+        raise cgroups.CgroupError('its process has just ended')
 
 
 def scope_of(base: str) -> str:
@@ -160,10 +168,12 @@ def put(group: cgroups.Group, name: str, value: str) -> None:
 def set_file(group: cgroups.Group, name: str, value: str) -> None:
     """Write a file of a group, and make sure that it has taken effect.
 
+    A list that is to be empty is written as an empty line.
+
     :raises OSError: if the kernel refuses, or says something else afterwards;
         it names the file.
     """
-    put(group, name, value)
+    put(group, name, value or '\n')
     now = group.read(name)
     if now != value:
         raise OSError(errno.EIO, f'says {now!r} after {value!r} was written',

@@ -50,6 +50,8 @@ def families(status: Status) -> Iterator[core.Metric]:
                   'harmed', status['restraint'])
     yield _single('room_instances', 'Secondaries that there is room for, '
                   'those that run included', status['room'])
+    yield _single('dedicated_cpus', 'CPUs that primaries have for themselves',
+                  len(status['dedicated_cpus']))
     yield _single('admission_open', 'Whether further secondaries are admitted',
                   status['admission'])
     yield _single('libvirt_answers', 'Whether libvirt answers',

@@ -21,6 +21,7 @@ from oslo_config import cfg
 
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.control import Control
+from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.forecasts import Forecast
@@ -140,7 +141,7 @@ class Reporter:
                  outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
                  guard: MemoryGuard, memory_outlook: Outlook, killed: Killed,
                  inventory: Callable[[], typing.Any], rates: RateControl,
-                 throttles: Throttles) -> None:
+                 throttles: Throttles, dedicated: DedicatedCpus) -> None:
         self._conf = conf
         self._host = host
         self._domains = domains
@@ -158,6 +159,7 @@ class Reporter:
         self._inventory = inventory
         self._rates = rates
         self._throttles = throttles
+        self._dedicated = dedicated
         self._lock = threading.Lock()
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
@@ -170,6 +172,13 @@ class Reporter:
         return self._policies.current.set_point(
             self._conf.secondary_scheduler.set_point_margin)
 
+    def problems(self) -> dict[str, str]:
+        """Return why secondaries harm primaries all the same, by UUID."""
+        found = self._actuator.problems
+        for one, why in self._dedicated.problems.items():
+            found[one] = '; '.join(filter(None, (found.get(one), why)))
+        return found
+
     def closed(self) -> str:
         """Say why no secondary may come, apart from room; '' if it may."""
         resolved, inventory = self._policies.current, self._inventory()
@@ -180,12 +189,12 @@ class Reporter:
         floored = [guest.uuid for guest in self._domains.secondaries()
                    if self._floors.reasons(guest.uuid)
                    & {Reason.POLICY, Reason.SURPLUS, Reason.SAFETY,
-                      Reason.MEMORY}]
-        problems = sorted(self._actuator.problems.items())
+                      Reason.MEMORY, Reason.CPUS}]
+        problems = sorted(self.problems().items())
         reasons = (
             # What harms primaries goes before what only keeps others out.
             (problems, 'secondaries cannot be limited: ' + '; '.join(
-                f'{uuid}: {problem}' for uuid, problem in problems)),
+                f'{one}: {problem}' for one, problem in problems)),
             (resolved.problem, resolved.problem),
             (resolved.limit(language.CPU) is None,
              'no policy on cpu applies to this host'),
@@ -269,7 +278,7 @@ class Reporter:
                 [(one.policy, one.state) for one in self._trigger.reports],
                 [(one.uuid, self._floors.reached(one.uuid), one.paused)
                  for one in guests], self._killed.reasons,
-                self._actuator.problems)
+                self.problems())
 
     def build(self) -> HostReport:
         """Return the next report."""
@@ -277,7 +286,7 @@ class Reporter:
         usage, caps = self._control.usage, self._control.caps
         reason = self.full(guests)
         primary, uses = self._gauges.recent()
-        problems = self._actuator.problems
+        problems = self.problems()
         with self._lock:
             self._seq += 1
             seq = self._seq
@@ -337,7 +346,8 @@ class Reporter:
             'restraint': round(self._control.restraint.share, 2),
             'room': self.room(),
             'priority_effective': dict(self._actuator.effective),
-            'problems': self._actuator.problems,
+            'problems': self.problems(),
+            'dedicated_cpus': sorted(self._dedicated.own),
             'sensors': self._gauges.problems,
             'memory': _memory(self._guard.seen),
             'sensor_costs': {

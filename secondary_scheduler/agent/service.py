@@ -5,7 +5,7 @@ sensor, and both write limits themselves.  Everything that may hang (libvirt,
 the broker, Placement) has a thread of its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 import contextlib
 import fcntl
 import functools
@@ -34,6 +34,7 @@ from secondary_scheduler.agent import (
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller
+from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import (
     Domains,
     Secondary,
@@ -113,6 +114,13 @@ def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
                     dry_run, options.floor_period_ms * 1000)
 
 
+def make_dedicated_cpus(actuator: Actuator, hierarchy: cgroups.Hierarchy,
+                        store: agent_store.Store, dry_run: bool = False
+                        ) -> DedicatedCpus:
+    """Return what keeps secondaries off the CPUs of primaries."""
+    return DedicatedCpus(hierarchy, store, actuator.controllers, dry_run)
+
+
 def make_throttles(conf: cfg.ConfigOpts,
                    connect: Callable[[], typing.Any] | None = None,
                    reread: Callable[[], object] = lambda: None,
@@ -165,6 +173,8 @@ class Agent:
         self.actuator = make_actuator(conf, hierarchy, store, dry_run)
         self.floors = Floors(changed=self._news.set,
                              is_limited=self.actuator.is_limited)
+        self.dedicated = make_dedicated_cpus(self.actuator, hierarchy, store,
+                                             dry_run)
         self._measured = threading.Event()
         self.domains = Domains(
             connect or libvirt_opener(options.libvirt_uri, read_only=True),
@@ -226,7 +236,8 @@ class Agent:
             self.control, self.trigger, self.floors, self.outlook,
             self.memory, self.gauges, self.guard,
             reporter.Outlook(forecast), self.killed,
-            lambda: self._inventory, self.rates, self.throttles)
+            lambda: self._inventory, self.rates, self.throttles,
+            self.dedicated)
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._newcomer = threading.Event()
@@ -235,10 +246,29 @@ class Agent:
     # -- what the threads do -----------------------------------------------
     def step(self) -> None:
         """Do one step of control."""
+        self._keep_cpus(self.domains.secondaries)
         self.control.step()
         usage = self.control.usage
         self.outlook.push(usage.primary, usage.arrivals)
         self._stepped = time.monotonic()
+
+    def _keep_cpus(self, guests: Callable[[], Sequence[Secondary]]) -> None:
+        """Keep secondaries off the CPUs of primaries, or at the floor."""
+        try:
+            present = guests()
+            self.dedicated.keep(present)
+            problems = self.dedicated.problems
+            for guest in present:
+                if guest.uuid not in problems:
+                    self.floors.drop(guest.uuid, Reason.CPUS)
+                elif Reason.CPUS not in self.floors.reasons(guest.uuid):
+                    self.floors.add(guest.uuid, Reason.CPUS)
+                    self._floor(guest)
+            self.dedicated.forget(present)
+        except Exception:
+            LOG.exception('CPUs of primaries were not looked after; taking '
+                          'all secondaries to the floor')
+            self.control.floor_all()
 
     def check(self) -> None:
         """Check the policies, as happens once a second."""
@@ -284,6 +314,9 @@ class Agent:
         self._newcomer.set()
         self._news.set()
         try:
+            guests = self.domains.secondaries()
+            self.dedicated.look(self.domains.others(), guests)
+            self._keep_cpus(lambda: guests)
             self.actuator.prioritise(self.domains.secondaries())
             self.killed.run_again(self.domains.secondaries())
         except Exception:

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_service import backend
 
-from secondary_scheduler.agent import cgroups, service
+from secondary_scheduler.agent import cgroups, kernel_files, service
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.conf import agent as agent_conf
@@ -102,7 +102,9 @@ def release(conf: cfg.ConfigOpts) -> int:
             actuator = service.make_actuator(conf, hierarchy, store)
             guests = _known(conf, hierarchy)
             throttles = service.make_throttles(conf)
-            done = sum(all([actuator.release(guest),
+            dedicated = service.make_dedicated_cpus(actuator, hierarchy,
+                                                    store)
+            done = sum(all([dedicated.release(guest), actuator.release(guest),
                             _release_devices(throttles, guest)])
                        for guest in guests)
             actuator.free_slice()
@@ -190,6 +192,9 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         f'libvirt: {"answers" if found["libvirt"] else "does not answer"}, '
         f'{found["primaries"]} primary guests',
         'placement: ' + found.get('inventory', {}).get('state', 'not kept')]
+    if found['dedicated_cpus']:
+        lines.append('CPUs that primaries have for themselves: '
+                     + kernel_files.format_cpus(found['dedicated_cpus']))
     costs = [f'{name} {cost["percent"]:.2f}%'
              + ' (over its budget, so read half as often)' * cost['over']
              for name, cost in found['sensor_costs'].items()

@@ -166,17 +166,51 @@ class Listing(unittest.TestCase):
         os.remove(self.host.path('run', 'instance-00000007.pid'))
         self.domains.refresh()
         self.assertEqual(
-            (domains.Primary('instance-00000002', 2 << 20, 1002, 79),),
-            self.domains.others())
+            [(1001, 0), (1002, 2 << 20), (1003, 0), (1004, 0), (1005, 0),
+             (1006, 0)],
+            [(one.pid, one.memory) for one in self.domains.others()])
         self.host.guest(7, specs={}, listed=False)
         self.domains.refresh()
-        self.assertEqual([1002, 1007],
-                         [one.pid for one in self.domains.others()])
+        self.assertIn((1007, 2 << 20), [
+            (one.pid, one.memory) for one in self.domains.others()])
         os.remove(self.host.path('proc', '1002', 'stat'))
         self.host.guest(2, specs={}, listed=False, pid=2002, started=5)
         self.domains.refresh()
-        self.assertEqual([1007, 2002],
-                         sorted(one.pid for one in self.domains.others()))
+        found = {one.pid for one in self.domains.others()}
+        self.assertEqual((True, False), (2002 in found, 1002 in found))
+
+    def test_which_cpus_primaries_are_pinned_to(self):
+        """Those in huge pages as well, as most with dedicated CPUs are."""
+        self.host.guest(1, specs={})
+        self.host.libvirt.domains[0].xml = (
+            '<domain><name>instance-00000001</name>'
+            '<memoryBacking><hugepages/></memoryBacking>'
+            '<vcpu>2</vcpu><cputune><vcpupin vcpu="0" cpuset="2"/>'
+            '<vcpupin vcpu="1" cpuset="3"/></cputune></domain>')
+        self.domains.refresh()
+        one, = self.domains.others()
+        self.assertEqual(({2}, {3}), one.pins.vcpus)
+        # What is read anew counts.
+        self.host.libvirt.domains[0].xml = (
+            '<domain><name>instance-00000001</name><vcpu cpuset="5">1</vcpu>'
+            '</domain>')
+        self.domains.reread()
+        self.domains.refresh()
+        one, = self.domains.others()
+        self.assertEqual(({5},), one.pins.vcpus)
+
+    def test_the_cpus_that_nova_lets_a_secondary_float_over(self):
+        self.host.guest(0)
+        domain = self.host.libvirt.domains[0]
+        for text, cpus in (('0-1,4', '0-1,4'), ('x', ''), ('5-', '')):
+            domain.xml = fakes.domain_xml(
+                fakes.UUIDS[0], 'instance-00000000', fakes.nova_metadata(
+                    fakes.MARKED)).replace('<vcpu>',
+                                           f'<vcpu cpuset="{text}">')
+            self.domains.reread()
+            self.domains.refresh()
+            guest, = self.domains.secondaries()
+            self.assertEqual(cpus, guest.cpus)
 
     def test_xml_is_read_once_a_start_and_after_metadata_changes(self):
         self.host.guest(0)

@@ -253,7 +253,7 @@ class HandedOn(Base):
         self.lose(self.groups[3])
         self.kernel.refused = [self.host.path(self.groups[3])]
         now = 0.0
-        self.actuator._controllers._clock = lambda: now
+        self.actuator.controllers._clock = lambda: now
         self.check_unlimited('cpu.max')
         self.kernel.refused = ()
         self.assertFalse(self.actuator.floor(self.guest))

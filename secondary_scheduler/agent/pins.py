@@ -1,0 +1,112 @@
+"""CPUs that a guest has for itself: from its domain XML and its threads.
+
+Nova pins each vCPU of an instance with ``hw:cpu_policy=dedicated`` to a CPU of
+``cpu_dedicated_set``.  Guests that share CPUs float over many, and libvirt
+says so in the same way; what tells the two apart is that one has a CPU for
+each of its vCPUs.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+import os
+import re
+import typing
+from xml.etree import ElementTree  # nosec B405: of what is parsed already
+
+from secondary_scheduler.agent import kernel_files
+
+Cpus = frozenset[int]
+
+#: QEMU's threads of vCPUs, as libvirt has it name them.
+_VCPU_THREAD = re.compile(r'CPU (\d+|ALL)/\w+')
+
+
+class Pins(typing.NamedTuple):
+    """The CPUs that threads of a guest may use, one entry for each thread.
+
+    Threads that are confined to none are left out.
+    """
+
+    vcpus: tuple[Cpus, ...] = ()
+    others: tuple[Cpus, ...] = ()
+
+
+NO_PINS = Pins()
+
+
+def read_pins(root: ElementTree.Element) -> Pins:
+    """Return what a domain XML pins; what cannot be read pins nothing."""
+    vcpu = root.find('vcpu')
+    count = _number(vcpu.text if vcpu is not None else None)
+    default = _cpus(vcpu)
+    pinned = {_number(pin.get('vcpu')): _cpus(pin)
+              for pin in root.findall('cputune/vcpupin')}
+    vcpus = [pinned.get(number) or default for number in range(
+        max(count, len(pinned)))]
+    others = [_cpus(pin) for path in ('cputune/emulatorpin',
+                                      'cputune/iothreadpin')
+              for pin in root.findall(path)]
+    return Pins(tuple(filter(None, vcpus)), tuple(filter(None, others)))
+
+
+def _number(text: str | None) -> int:
+    try:
+        return min(kernel_files.parse_count(text or '', ''),
+                   kernel_files.MOST_CPUS)
+    except ValueError:
+        return 0
+
+
+def _cpus(element: ElementTree.Element | None) -> Cpus:
+    """Return an element's cpuset; libvirt writes it as the kernel does."""
+    text = '' if element is None else element.get('cpuset', '')
+    try:
+        return kernel_files.parse_cpus(text, 'cpuset')
+    except ValueError:
+        return frozenset()
+
+
+def read_threads(pid: int, proc: str) -> Pins:
+    """Return the CPUs that the threads of a QEMU may use at the moment."""
+    vcpus, others = [], []
+    for name, cpus in _threads(f'{proc}/{pid}/task'):
+        (vcpus if _VCPU_THREAD.fullmatch(name) else others).append(cpus)
+    return Pins(tuple(vcpus), tuple(others))
+
+
+def _threads(path: str) -> Iterator[tuple[str, Cpus]]:
+    """Yield name and CPUs of each thread that is still there."""
+    try:
+        threads = os.listdir(path)
+    except OSError:
+        return
+    for thread in threads:
+        file = f'{path}/{thread}/status'
+        try:
+            fields = {name: value.strip() for name, _, value in (
+                line.partition(':')
+                for line in kernel_files.read(file).split('\n'))}
+            cpus = kernel_files.parse_cpus(
+                fields.get('Cpus_allowed_list', ''), file)
+        except (OSError, ValueError):
+            continue
+        if cpus:
+            yield fields.get('Name', ''), cpus
+
+
+def own_cpus(pins: Pins, shared: Collection[Cpus]) -> Cpus:
+    """Return the CPUs that a guest has for itself.
+
+    Those are sets to which as many of its vCPUs are confined as there are
+    CPUs in them, and what any other thread has alone.
+
+    :param shared: sets over which others float, that are nobody's own.
+    """
+    own: set[int] = set()
+    for cpus, count in Counter(pins.vcpus).items():
+        if len(cpus) <= count and cpus not in shared:
+            own |= cpus
+    for cpus in pins.others:
+        if len(cpus) == 1 and cpus not in shared:
+            own |= cpus
+    return frozenset(own)
