@@ -96,6 +96,20 @@ class Providers:
             if child is not None:
                 yield child
 
+    def without_shared_cpus(self) -> Iterator[str]:
+        """Yield the hosts with secondaries that have dedicated CPUs only.
+
+        The libvirt driver reports ``cpu_dedicated_set`` as PCPU and
+        ``cpu_shared_set`` as VCPU, which is missing where it is not set.
+        """
+        for child in self.children():
+            inventories = self._call(
+                'GET', f'/resource_providers/{self.root(child.host)}'
+                '/inventories', missing={'inventories': {}})['inventories']
+            if 'PCPU' in inventories and not int(
+                    inventories.get('VCPU', {}).get('total', 0)):
+                yield child.host
+
     def child(self, host: str) -> Child | None:
         """Return the secondary provider of a host, None if there is none."""
         return self._read(

@@ -113,6 +113,22 @@ class Checks(upgradecheck.UpgradeCommands):
             return _Result(_Code.SUCCESS)
         return self._ask(check)
 
+    def dedicated_cpus(self) -> _Result:
+        """Check that hosts with dedicated CPUs have shared ones, too."""
+        def check(cloud: typing.Any) -> _Result:
+            hosts = list(providers.Providers(
+                cloud.placement).without_shared_cpus())
+            if hosts:
+                return _Result(_Code.WARNING, (
+                    'Nova gives secondaries no CPU set on hosts with '
+                    '[compute] cpu_dedicated_set and without cpu_shared_set: '
+                    + ', '.join(hosts) + '. The agent keeps them off the '
+                    'CPUs that primaries have for themselves, from a moment '
+                    'after each start on. Set cpu_shared_set in nova.conf of '
+                    'these hosts to keep them off from the first.'))
+            return _Result(_Code.SUCCESS)
+        return self._ask(check)
+
     def _ask(self, check: Callable[[typing.Any], _Result]) -> _Result:
         try:
             return check(self._connect())
@@ -128,6 +144,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Weighers', weighers),
         ('Flavors', flavors),
         ('Resource providers', providers),
+        ('Dedicated CPUs', dedicated_cpus),
     )
 
 

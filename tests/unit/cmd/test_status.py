@@ -56,7 +56,7 @@ class StatusTest(unittest.TestCase):
     def test_all_is_well(self):
         code, results = self.check()
         self.assertEqual(0, code, results)
-        self.assertEqual(5, len(results))
+        self.assertEqual(6, len(results))
 
     def test_policies(self):
         self.found('Policies', upgradecheck.Code.FAILURE, 'column 8',
@@ -86,9 +86,29 @@ class StatusTest(unittest.TestCase):
         self.found('Resource providers', upgradecheck.Code.WARNING,
                    'host enable')
 
+    def test_dedicated_cpus_without_shared_ones(self):
+        for name, inventories, named in (
+                ('pinned.example', {'PCPU': (8, 0)}, True),
+                ('both.example', {'PCPU': (8, 0), 'VCPU': (8, 0)}, False),
+                ('shared.example', {'VCPU': (8, 0)}, False),
+                ('empty.example', {'PCPU': (8, 0), 'VCPU': (0, 0)}, True)):
+            root = self.cloud.placement.add(name, **inventories)
+            self.cloud.placement.add(
+                name + '_secondary', parent=root,
+                uid=vocabulary.child_provider_uuid(root))
+            _, results = self.check()
+            code, details = results['Dedicated CPUs']
+            self.assertEqual(named, name in details)
+            self.assertEqual(upgradecheck.Code.WARNING, code)
+
+    def test_dedicated_cpus_of_a_host_without_secondaries(self):
+        self.cloud.placement.add('other.example', PCPU=(8, 0))
+        code, results = self.check()
+        self.assertEqual(0, code, results)
+
     def test_no_cloud(self):
         def connect():
             raise OSError('no route')
-        for check in ('Flavors', 'Resource providers'):
+        for check in ('Flavors', 'Resource providers', 'Dedicated CPUs'):
             self.found(check, upgradecheck.Code.WARNING, 'no route',
                        connect=connect)
