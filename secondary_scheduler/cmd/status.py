@@ -120,12 +120,12 @@ class Checks(upgradecheck.UpgradeCommands):
                 cloud.placement).without_shared_cpus())
             if hosts:
                 return _Result(_Code.WARNING, (
-                    'Nova gives secondaries no CPU set on hosts with '
-                    '[compute] cpu_dedicated_set and without cpu_shared_set: '
-                    + ', '.join(hosts) + '. The agent keeps them off the '
-                    'CPUs that primaries have for themselves, from a moment '
-                    'after each start on. Set cpu_shared_set in nova.conf of '
-                    'these hosts to keep them off from the first.'))
+                    '[compute] cpu_dedicated_set is set and cpu_shared_set '
+                    'is not on ' + ', '.join(hosts) + '. Nova gives '
+                    'secondaries no CPU set there; the agent keeps them off '
+                    'the CPUs that primaries have for themselves, from a '
+                    'moment after each start on. And nova-compute does not '
+                    'start again while a secondary is there. Set both.'))
             return _Result(_Code.SUCCESS)
         return self._ask(check)
 

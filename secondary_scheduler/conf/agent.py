@@ -66,8 +66,9 @@ the directory that is not known, and not checked.
         default='/var/lib/secondary-agent',
         help="""
 Directory of what must survive a restart of the agent: the secondaries it
-knows, the limits their cgroups had before it touched them, the last resolved
-policies, the lock that keeps a second agent away, and ``status.json`` for
+knows, the limits and CPU sets their cgroups had before it touched them, the
+controllers that it has their groups hand on, the last resolved policies, the
+lock that keeps a second agent away, and ``status.json`` for
 ``secondary-agent status``. It should be on a local disk and writable by root
 only.
 """),

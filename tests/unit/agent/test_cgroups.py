@@ -125,7 +125,7 @@ class Layouts(unittest.TestCase):
                          cgroups.HostMemory(hierarchy).read())
 
     def test_blanks_and_bytes_in_mount_points(self):
-        for name in (b'a b', b'a\tb', b'caf\xe9', b'a\\b'):
+        for name in (b'a b', b'a\tb', b'b\xe9', b'a\\b'):
             point = os.fsencode(self.host.root) + b'/' + name
             os.symlink(self.all, point)
             escaped = b''.join(
@@ -161,8 +161,8 @@ class Layouts(unittest.TestCase):
 
     def test_a_group_whose_name_is_no_text(self):
         with open(self.host.path('proc/1000/cgroup'), 'wb') as file:
-            file.write(b'0::/caf\xe9/emulator\n')
-        self.assertEqual(os.fsencode(self.all) + b'/caf\xe9/emulator',
+            file.write(b'0::/b\xe9/emulator\n')
+        self.assertEqual(os.fsencode(self.all) + b'/b\xe9/emulator',
                          os.fsencode(self.found(self.mounts(self.v2()))))
 
 
