@@ -31,7 +31,7 @@ STATE = 'cpusets.json'
 _FILE = 'cpuset.cpus'
 #: Seconds for which the masks of primaries' threads are good; the domain XML
 #: tells of new ones at once.
-_LOOK_S = 5.0
+_LOOK_S = 10.0
 
 Cpus = pins.Cpus
 
@@ -41,10 +41,14 @@ class NoCpuLeft(Exception):
 
 
 class _Said(typing.NamedTuple):
-    """What a file said before our first write, and what we wrote last."""
+    """What a file said before our first write, and what it may be of ours.
+
+    Of several writes it is not known which was the last, if an agent has died
+    between them.
+    """
 
     first: str
-    ours: str
+    ours: tuple[str, ...] = ()
 
 
 class _Sets:
@@ -134,8 +138,9 @@ class DedicatedCpus:
         self._problems: dict[str, str] = {}
         self._masks: dict[tuple[int, int], pins.Pins] = {}
         self._looked_at = 0.0
-        #: The CPUs that primaries have for themselves.
-        self.own: Cpus = frozenset()
+        #: The CPUs that primaries have for themselves, None until that is
+        #: known: an agent that has just started widens nothing.
+        self.own: Cpus | None = None
 
     @property
     def problems(self) -> dict[str, str]:
@@ -161,7 +166,7 @@ class DedicatedCpus:
                            for key, one in known.items()}
         with self._lock:
             own = self._own_cpus(known, guests)
-        if own != self.own:
+        if own != (self.own or frozenset()):
             LOG.info('CPUs that primaries have for themselves: %s',
                      kernel_files.format_cpus(own) or 'none')
         self.own = own
@@ -203,22 +208,23 @@ class DedicatedCpus:
         so.
         """
         with self._lock:
-            for guest in guests:
-                if self.own or grips.key_of(guest) in self._said:
-                    self._keep(guest)
+            own = self.own
+            for guest in guests if own is not None else ():
+                if own or grips.key_of(guest) in self._said:
+                    self._keep(guest, own)
                 else:
                     self._problems.pop(guest.uuid, None)
 
-    def _keep(self, guest: Secondary) -> None:
+    def _keep(self, guest: Secondary, own: Cpus) -> None:
         try:
             try:
-                self._narrow(guest, self.own)
+                self._narrow(guest, own)
             except OSError:
                 # No controller, or libvirt has made the groups anew.
                 self._close(guest)
                 self._controllers.hand_on(grips.base_of(
                     self._hierarchy, guest, 'cpuset'), 'cpuset')
-                self._narrow(guest, self.own)
+                self._narrow(guest, own)
         except (OSError, ValueError, cgroups.CgroupError, NoCpuLeft) as exc:
             if not isinstance(exc, NoCpuLeft):
                 self._close(guest)
@@ -244,29 +250,28 @@ class DedicatedCpus:
         now = {name: sets.read(name) for name in sets.groups}
         wanted, said = {}, {}
         for name, text in now.items():
-            first = _first(known.get(name), text, sets)
-            allowed = sets.allowed(first)
+            said[name] = _heard(known.get(name), text, sets)
+            allowed = sets.allowed(said[name].first)
             if allowed <= own:
                 raise NoCpuLeft(
                     f'{sets.groups[name].path}/{_FILE}: primaries have all '
                     f'of the CPUs {kernel_files.format_cpus(allowed)}')
             wanted[name] = (kernel_files.format_cpus(allowed - own)
-                            if allowed & own else first)
-            said[name] = _Said(first, wanted[name])
-        # In version 2 the topmost bounds all below it.
-        written = sorted(now, reverse=True) if sets.v1 else ['']
-        due = [name for name in written if now[name] != wanted[name]]
-        if due:
+                            if allowed & own else said[name].first)
+        writes = _writes(sets, now, wanted)
+        if any(now[name] != value for name, value in writes):
             # On disk before it is in force.
-            self._said[key] = {name: said[name] for name in written}
+            self._said[key] = {
+                name: said[name]._replace(ours=said[name].ours + tuple(
+                    value for one, value in writes if one == name))
+                for name in dict(writes)}
             self._save()
-        if sets.v1 and due:
-            # It must always have what those below it have.
-            self._write(sets.groups[''], kernel_files.format_cpus(
-                sets.allowed(now['']) | sets.allowed(wanted[''])))
-            due = [*filter(None, due), '']
-        for name in due:
-            self._write(sets.groups[name], wanted[name])
+            for name, value in writes:
+                self._write(sets.groups[name], value)
+        if key in self._said:
+            self._said[key] = {name: one._replace(ours=(wanted[name],))
+                               for name, one in self._said[key].items()
+                               if name in wanted}
         if not own:
             self._forget_said(key)
 
@@ -332,16 +337,33 @@ class DedicatedCpus:
         self._store.save(STATE, {'guests': self._said})
 
 
-def _first(said: _Said | None, now: str, sets: _Sets) -> str:
-    """Return what a file goes back to that says something now.
+def _writes(sets: _Sets, now: Mapping[str, str],
+            wanted: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what to write to which group, in this order.
 
-    What somebody else has written since counts, if it is no more than what
-    was there before.
+    In version 2 the topmost bounds all below it.  In version 1 it must always
+    have what those below it have.
     """
-    if said is None or (now not in said and sets.allowed(now)
-                        <= sets.allowed(said.first)):
-        return now
-    return said.first
+    if not sets.v1:
+        return [('', wanted[''])]
+    both = sets.allowed(now['']) | sets.allowed(wanted[''])
+    return [('', kernel_files.format_cpus(both)),
+            *((name, wanted[name]) for name in sorted(wanted) if name),
+            ('', wanted[''])]
+
+
+def _heard(said: _Said | None, now: str, sets: _Sets) -> _Said:
+    """Return what is known of a file that says something now.
+
+    What somebody else has written since is where it goes back to, if that is
+    no more than what was there before.
+    """
+    if said is None:
+        return _Said(now)
+    if now not in (said.first, *said.ours) and (
+            sets.allowed(now) <= sets.allowed(said.first)):
+        return _Said(now)
+    return said
 
 
 def _from_state(state: Mapping[str, typing.Any]
@@ -355,11 +377,11 @@ def _from_state(state: Mapping[str, typing.Any]
         for name, entry in files.items():
             try:
                 first, ours = entry
-                for text in (first, ours):
+                for text in (first, *ours):
                     kernel_files.parse_cpus(text, STATE)
             except (TypeError, ValueError, AttributeError):
                 LOG.error('Passing over a record of %s that cannot be read',
                           STATE)
                 continue
-            found.setdefault(key, {})[name] = _Said(first, ours)
+            found.setdefault(key, {})[name] = _Said(first, tuple(ours))
     return found

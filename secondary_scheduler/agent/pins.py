@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 import os
 import re
 import typing
-from xml.etree import ElementTree  # nosec B405: of what is parsed already
+from xml.etree import ElementTree  # nosec B405
 
 from secondary_scheduler.agent import kernel_files
 

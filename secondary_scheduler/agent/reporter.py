@@ -347,7 +347,7 @@ class Reporter:
             'room': self.room(),
             'priority_effective': dict(self._actuator.effective),
             'problems': self.problems(),
-            'dedicated_cpus': sorted(self._dedicated.own),
+            'dedicated_cpus': sorted(self._dedicated.own or ()),
             'sensors': self._gauges.problems,
             'memory': _memory(self._guard.seen),
             'sensor_costs': {

@@ -315,7 +315,8 @@ class Agent:
         self._news.set()
         try:
             guests = self.domains.secondaries()
-            self.dedicated.look(self.domains.others(), guests)
+            if self.domains.primaries is not None:  # there was a listing
+                self.dedicated.look(self.domains.others(), guests)
             self._keep_cpus(lambda: guests)
             self.actuator.prioritise(self.domains.secondaries())
             self.killed.run_again(self.domains.secondaries())

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import shutil
 import unittest
@@ -83,8 +84,8 @@ class Base(Sets, unittest.TestCase):
             controllers.Controllers(hierarchy, self.host.store), **kwargs)
 
     def keep(self):
-        """List, look and keep once, ten seconds later."""
-        self.now += 10.0
+        """List, look and keep once, when masks are due again."""
+        self.now += 11.0
         self.known.refresh()
         guests = self.known.secondaries()
         self.dedicated.look(self.known.others(), guests, self.now)
@@ -204,6 +205,14 @@ class Narrowing(Base):
         self.dedicated._sets.popitem()[1].close()
         self.keep()
         self.assertEqual({'0-1,3'}, self.sets())
+
+    def test_a_vcpu_that_is_taken_away(self):
+        self.primary([2])
+        self.keep()
+        shutil.rmtree(self.host.path(f'{self.inner()}/vcpu1'))
+        self.dedicated._sets.popitem()[1].close()
+        self.keep()
+        self.assertEqual({}, self.dedicated.problems)
 
     def test_masks_of_threads(self):
         """Pinned by hand, after the start: libvirt does not say so."""
@@ -369,6 +378,37 @@ class Restarts(Base):
         self.make().release(*self.known.secondaries())
         self.assertEqual(before, self.sets())
 
+    def test_until_the_first_listing_nothing_is_widened(self):
+        self.primary([2])
+        guests = self.keep()
+        self.dedicated = self.make()
+        self.dedicated.keep(guests)
+        self.assertEqual({'0-1,3'}, self.sets())
+        self.assertIsNone(self.dedicated.own)
+
+    def test_death_on_the_way_from_one_set_to_another(self):
+        before = self.sets()
+        self.primary([1, 2])
+        self.keep()
+        self.leave()
+        self.primary([2, 3], 6)
+        put, writes = grips.put, []
+
+        def die(group, name, value):
+            if writes:
+                raise KeyboardInterrupt
+            writes.append(value)
+            put(group, name, value)
+
+        with (mock.patch.object(grips, 'put', die),
+              contextlib.suppress(KeyboardInterrupt)):
+            self.keep()
+        self.dedicated = self.make()
+        self.keep()
+        self.assertEqual({'0-1'}, self.sets())
+        self.make().release(*self.known.secondaries())
+        self.assertEqual(before, self.sets())
+
     def test_a_lost_record_widens_nothing(self):
         self.primary([2])
         self.keep()
@@ -382,7 +422,7 @@ class Restarts(Base):
         key = f'{UUID} 1000 77'
         self.primary([2])
         for guests in (7, {key: 7}, {key: {'': 7}}, {key: {'': ['0-9']}},
-                       {key: {'': ['x', 'y']}}, {key: {'': [1, 2]}}):
+                       {key: {'': ['x', ['y']]}}, {key: {'': [1, 2]}}):
             self.host.store.save(dedicated_cpus.STATE, {'guests': guests})
             self.make_sets()
             self.dedicated = self.make()
@@ -441,6 +481,21 @@ class TheAgent(Sets, test_service.Base):
         self.make_sets()
         agent.step()
         self.assertEqual({'0-1,3'}, self.sets())
+
+    def test_another_agent_while_libvirt_is_away(self):
+        agent = self.make()
+        self.primary([2])
+        agent.domains.refresh()
+        agent._domains_changed()
+        self.assertEqual({'0-1,3'}, self.sets())
+        self.host.libvirt.error = OSError('libvirtd is dead')
+        again = self.make()
+        again._domains_changed()
+        again.step()
+        self.assertEqual([UUID], [
+            one.uuid for one in again.domains.secondaries()])
+        self.assertEqual({'0-1,3'}, self.sets())
+        self.assertEqual([], again.reporter.status()['dedicated_cpus'])
 
     def test_an_error_means_the_floor(self):
         agent = self.make()
