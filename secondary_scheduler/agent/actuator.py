@@ -284,8 +284,8 @@ class Actuator:
             grip = self._grip(guest)
             if grip is None:
                 return False
-            limits = dict.fromkeys(self._threads(grip, VCPU),
-                                   (LEAST_QUOTA_US, self._floor_us))
+            limits: dict[str, Limit] = dict.fromkeys(
+                self._threads(grip, VCPU), (LEAST_QUOTA_US, self._floor_us))
             if service:
                 limits |= dict.fromkeys(self._threads(grip, SERVICE),
                                         (self._service_us, LONG_PERIOD_US))

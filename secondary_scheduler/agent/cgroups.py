@@ -89,6 +89,14 @@ def _mounts(text: str) -> tuple[list[Mount], list[str]]:
     return found, unusable
 
 
+def _is_empty(mount: Mount) -> bool:
+    """Tell whether there is nothing in a mount of version 1."""
+    try:
+        return mount.version == 1 and not os.listdir(mount.point)
+    except (OSError, ValueError):
+        return True
+
+
 class Hierarchy:
     """The control groups as this process sees them.
 
@@ -104,10 +112,10 @@ class Hierarchy:
             raise CgroupError(f'cannot read the mounts: {exc}') from exc
         # A later mount covers an earlier one at the same place.
         visible = {mount.point: mount for mount in mounts}.values()
-        # A controller is in one version only, and only version 2 says which
-        # it has by now.  The mount that shows most of it comes first.
+        # A controller is in one version only: not in version 1 where a mount
+        # of that is empty.  The mount that shows most of it comes first.
         self._mounts = sorted(visible, key=lambda mount: (
-            -mount.version, len(mount.root.rstrip('/'))))
+            _is_empty(mount), mount.version, len(mount.root.rstrip('/'))))
         self.version = self.version_of('cpu')
 
     def _those_with(self, controller: str) -> list[Mount]:

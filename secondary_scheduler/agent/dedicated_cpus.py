@@ -209,7 +209,9 @@ class DedicatedCpus:
         """
         with self._lock:
             own = self.own
-            for guest in guests if own is not None else ():
+            if own is None:
+                return
+            for guest in guests:
                 if own or grips.key_of(guest) in self._said:
                     self._keep(guest, own)
                 else:

@@ -19,6 +19,7 @@ _NVME_PATH = re.compile(r'nvme(\d+)c\d+n(\d+)')
 #: USB ports as the kernel and systemd name them.  A management controller
 #: shows its own network in this way.
 _USB_NAME = re.compile(r'usb\d+|en(P\d+)?p\d+s\d+(f\d+)?(u\d+)+(c\d+)?(i\d+)?')
+_USB_BUS = re.compile(r'usb\d+')
 #: Ports that stand for a virtual or a scalable function of the card's.
 _REPRESENTOR = re.compile(r'(c\d+)?pf\d+(vf|sf)\d+')
 
@@ -190,7 +191,9 @@ def _is_usb(root: str, name: str) -> bool:
     return (_USB_NAME.fullmatch(name) is not None
             or os.path.exists(f'{device}/bInterfaceNumber')
             or os.path.basename(os.path.realpath(f'{device}/subsystem'))
-            == 'usb')
+            == 'usb'
+            or any(map(_USB_BUS.fullmatch,
+                       os.path.realpath(device).split('/'))))
 
 
 def speed(root: str, name: str) -> int | None:

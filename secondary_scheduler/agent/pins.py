@@ -68,7 +68,8 @@ def _cpus(element: ElementTree.Element | None) -> Cpus:
 
 def read_threads(pid: int, proc: str) -> Pins:
     """Return the CPUs that the threads of a QEMU may use at the moment."""
-    vcpus, others = [], []
+    vcpus: list[Cpus] = []
+    others: list[Cpus] = []
     for name, cpus in _threads(f'{proc}/{pid}/task'):
         (vcpus if _VCPU_THREAD.fullmatch(name) else others).append(cpus)
     return Pins(tuple(vcpus), tuple(others))

@@ -41,6 +41,9 @@ from secondary_scheduler.policies import language
 #: Over how many seconds its use is averaged: no longer than the shortest wait
 #: of a trigger, so that the calm before a burst is not in it.
 RECENT_S = 3.0
+#: So many secondaries that cannot be limited are named in a reason; each one
+#: says it of itself.
+_NAMED = 3
 #: In how many steps the host's memory is admitted.
 _STEPS = 128
 
@@ -194,7 +197,9 @@ class Reporter:
         reasons = (
             # What harms primaries goes before what only keeps others out.
             (problems, 'secondaries cannot be limited: ' + '; '.join(
-                f'{one}: {problem}' for one, problem in problems)),
+                [f'{one}: {problem}' for one, problem in problems[:_NAMED]]
+                + [f'{len(problems) - _NAMED} more'] * (
+                    len(problems) > _NAMED))),
             (resolved.problem, resolved.problem),
             (resolved.limit(language.CPU) is None,
              'no policy on cpu applies to this host'),

@@ -231,8 +231,8 @@ class Disk(Sensor):
         disks = devices.disks(self._root, options.disks)
         moved = [_moved(disk) for disk in disks]
         guests_moved = {
-            (guest.uuid, guest.pid, guest.started): found for guest in guests
-            if (found := self._moved_by(guest)) is not None}
+            (guest.uuid, guest.pid, guest.started): own for guest in guests
+            if (own := self._moved_by(guest)) is not None}
         found = {}
         with self._rates:
             for place, (resource, speed, iops) in enumerate((

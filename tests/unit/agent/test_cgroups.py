@@ -111,6 +111,18 @@ class Layouts(unittest.TestCase):
                         '0::/b')
         self.assertEqual(f'{point}/a/emulator', self.found(hierarchy))
 
+    def test_version_1_that_is_in_use(self):
+        """Whatever version 2 says beside it."""
+        point = self.host.path('v1')
+        self.host.write('v1/a/emulator/cpu.shares', '1024')
+        self.host.write('proc/1000/cgroup', '3:cpu,cpuacct:/a/emulator\n'
+                        '0::/b')
+        hierarchy = self.mounts(
+            f'31 23 0:27 / {point} rw - cgroup cgroup rw,cpu,cpuacct',
+            self.v2())
+        self.assertEqual(1, hierarchy.version)
+        self.assertEqual(f'{point}/a/emulator', self.found(hierarchy))
+
     def test_each_controller_where_it_is(self):
         point = self.host.path('v1')
         self.host.write('cgroup/all/cgroup.controllers', 'cpu cpuset')

@@ -147,6 +147,9 @@ class Ports(Base):
         self.port('idrac')
         self.link('idrac/device/subsystem', '/sys/bus/usb')
         self.port('enxaabbccddeeff', device__bInterfaceNumber='00')
+        self.write('bmc0/speed', '425')
+        os.makedirs(self.path('devices/usb1/1-14:1.0'))
+        self.link('bmc0/device', self.path('devices/usb1/1-14:1.0'))
         self.port('enx001122334455')    # named after its address only
         self.assertEqual(['eno1', 'enx001122334455'], self.found())
 
