@@ -410,7 +410,7 @@ class Actuator:
             return self._take_back(grip) and done
 
     def _take_back(self, grip: Grip) -> bool:
-        """Undo what was handed on, of others' groups when nobody needs it."""
+        """Undo what was handed on; in shared groups, with the last guest."""
         self._released.add(key_of(grip.guest))
         needed = any(self._lives(name)
                      for name in self._first.keys() - self._released)

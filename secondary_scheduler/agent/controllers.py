@@ -112,7 +112,7 @@ class Controllers:
     def take_back(self, below: str = '') -> bool:
         """Undo what was done in a group and those below it, or everywhere.
 
-        False if the kernel does not let us: somebody else uses it by now.
+        False if the kernel refuses: another group uses it by now.
         """
         with self._lock:
             return self._take_back(below)

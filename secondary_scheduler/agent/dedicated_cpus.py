@@ -41,7 +41,7 @@ class NoCpuLeft(Exception):
 
 
 class _Said(typing.NamedTuple):
-    """What a file said before our first write, and what it may be of ours.
+    """First value of a file, and the values that an agent has written.
 
     Of several writes it is not known which was the last, if an agent has died
     between them.
@@ -151,10 +151,10 @@ class DedicatedCpus:
     # -- the CPUs of primaries ---------------------------------------------
     def look(self, primaries: Iterable[Primary],
              guests: Iterable[Secondary], now: float | None = None) -> None:
-        """Find out which CPUs primaries have for themselves.
+        """Find the CPUs that primaries have for themselves.
 
         :param guests: the secondaries; sets that they were given to float
-            over are nobody's own.
+            over are no primary's own.
         """
         now = time.monotonic() if now is None else now
         known = {(one.pid, one.started): one for one in primaries}
@@ -178,7 +178,7 @@ class DedicatedCpus:
         own = frozenset[int]().union(*(
             pins.own_cpus(one.pins, given) for one in primaries.values()))
         if any(pins.own_cpus(one, given) for one in self._masks.values()):
-            # Nobody is pinned to all that there is.
+            # A thread that may run on all that there is is not pinned.
             floated = given | self._floated(guests)
             own = own.union(*(pins.own_cpus(one, floated)
                               for one in self._masks.values()))
@@ -357,7 +357,7 @@ def _writes(sets: _Sets, now: Mapping[str, str],
 def _heard(said: _Said | None, now: str, sets: _Sets) -> _Said:
     """Return what is known of a file that says something now.
 
-    What somebody else has written since is where it goes back to, if that is
+    A later value of another program is where it goes back to, if that is
     no more than what was there before.
     """
     if said is None:

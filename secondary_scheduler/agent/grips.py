@@ -18,7 +18,7 @@ VCPU = re.compile(r'vcpu\d+')
 
 
 class NotSecondary(Exception):
-    """Somebody tried to write where only primaries may be."""
+    """Attempt to write where only primaries may be."""
 
 
 @dataclasses.dataclass

@@ -101,7 +101,7 @@ def own_cpus(pins: Pins, shared: Collection[Cpus]) -> Cpus:
     Those are sets to which as many of its vCPUs are confined as there are
     CPUs in them, and what any other thread has alone.
 
-    :param shared: sets over which others float, that are nobody's own.
+    :param shared: sets over which other guests float.
     """
     own: set[int] = set()
     for cpus, count in Counter(pins.vcpus).items():

@@ -28,7 +28,7 @@ LOOK_S, LATE_S = 0.05, 1.0
 
 
 class Masks(threading.Thread):
-    """For how long threads of a domain might run on some CPUs at a time.
+    """Watch of the time for which threads of a domain may run on some CPUs.
 
     ``longest`` is the longest such time since ``watch``, in seconds in which
     the machine ran.

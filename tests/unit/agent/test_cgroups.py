@@ -112,7 +112,6 @@ class Layouts(unittest.TestCase):
         self.assertEqual(f'{point}/a/emulator', self.found(hierarchy))
 
     def test_version_1_that_is_in_use(self):
-        """Whatever version 2 says beside it."""
         point = self.host.path('v1')
         self.host.write('v1/a/emulator/cpu.shares', '1024')
         self.host.write('proc/1000/cgroup', '3:cpu,cpuacct:/a/emulator\n'

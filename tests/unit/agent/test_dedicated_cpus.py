@@ -435,7 +435,7 @@ class RestartsV2(Restarts):
 
 
 class TheAgent(Sets, test_service.Base):
-    """What the whole agent does where no CPU is left."""
+    """The whole agent on a host where no CPU is left."""
 
     version = 2
 

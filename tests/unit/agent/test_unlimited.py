@@ -290,7 +290,7 @@ class HandedOn(Base):
 
 
 class TheAgent(test_service.Base):
-    """What the whole agent says and does about such a guest."""
+    """The whole agent beside such a guest."""
 
     version = 2
 
