@@ -38,7 +38,7 @@ def run(trace: pathlib.Path, reservations: pathlib.Path | None, name: str
     """Return the figures of a run, and what it took."""
     profile = lease_profiles.read(name)
     begun = time.process_time()
-    requests = profile.jobs(swf.read(trace, NEED))
+    requests = profile.jobs(swf.read(trace, NEED).requests)
     if reservations is not None:
         requests += lwf.read_text(reservations, 'r')
     outcomes = LeaseSimulation(SITE, profile.settings, requests).run()

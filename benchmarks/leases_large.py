@@ -68,7 +68,8 @@ def workload(jobs: pathlib.Path, sizes: pathlib.Path, hosts: int, seed: int
     """
     rng = np.random.default_rng(seed)
     arrivals, runs = sampled(jobs, LEASES, rng)
-    small = [one.terms.nodes[0].number for one in swf.read(sizes, NEED)]
+    small = [one.terms.nodes[0].number
+             for one in swf.read(sizes, NEED).requests]
     nodes = np.ceil(np.minimum(rng.choice(small, LEASES) * NODES_EACH,
                                NODES_MOST) * (hosts / HOSTS)).astype(int)
     scale = LOAD * hosts * PERIOD / np.maximum(runs, 1).dot(nodes)

@@ -3,15 +3,17 @@
 import argparse
 from collections.abc import Callable, Mapping
 import json
-import pathlib
 import sys
 import typing
 
 import stevedore
 
 from secondary_scheduler.decisions import base
-from secondary_scheduler.plans import checker, documents, fields
+from secondary_scheduler.plans import checker, documents
 from secondary_scheduler.plans.operations import Plan
+from secondary_scheduler.reading import files
+from secondary_scheduler.reading.fields import DocumentError
+from secondary_scheduler.reading.values import InputError, parse_whole
 
 DESCRIPTION = """\
 Decide on a model of a cloud and check plans for it, both in JSON files. No
@@ -57,10 +59,6 @@ read as what it should be.
 BAD_INPUT = 2
 
 
-class InputError(Exception):
-    """What is wrong with the input, for who gave it."""
-
-
 def algorithms() -> Mapping[str, typing.Any]:
     """Return the decision drivers that are installed, by name."""
     found = stevedore.ExtensionManager(base.NAMESPACE)
@@ -96,10 +94,7 @@ def add_parser(groups: typing.Any) -> None:
 
 
 def _units(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
+    return parse_whole(text)
 
 
 _units.__name__ = 'whole number from 0'
@@ -134,16 +129,11 @@ Document = typing.TypeVar('Document')
 
 
 def _read(path: str, reader: Callable[[str], Document]) -> Document:
+    text = files.read_document(path)
     try:
-        text = (sys.stdin.read() if path == '-'
-                else pathlib.Path(path).read_text(encoding='utf-8'))
         return reader(text)
-    except OSError as exc:
-        raise InputError(f'{path}: {exc.strerror}') from exc
-    except UnicodeDecodeError as exc:
-        raise InputError(f'{path}: expected UTF-8 text') from exc
-    except fields.DocumentError as exc:
-        raise InputError(f'{path}: {exc}') from exc
+    except DocumentError as exc:
+        raise InputError(f'{files.name_of(path)}: {exc}') from exc
 
 
 COMMANDS: Mapping[str, Callable[..., int]] = {

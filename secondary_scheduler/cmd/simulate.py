@@ -6,6 +6,8 @@ import gc
 import sys
 import typing
 
+from secondary_scheduler.reading import values
+
 DESCRIPTION = """\
 Run an experiment in a simulator that drives the code by which agents and
 Watcher decide, and compare what comes out with published figures and with an
@@ -71,7 +73,7 @@ def add_parser(groups: typing.Any) -> None:
     run.add_argument('--seed', type=_from(0), default=1, metavar='N',
                      help='of the first run; the others count on from it '
                           '(default %(default)s)')
-    run.add_argument('--runs', type=_from(1), metavar='N',
+    run.add_argument('--runs', type=_from(1, 10_000), metavar='N',
                      help='number of runs (default: the experiment\'s)')
     run.add_argument('--quick', action='store_true',
                      help='a smaller experiment, for a first look')
@@ -97,9 +99,11 @@ def add_parser(groups: typing.Any) -> None:
     swf.add_argument('--reservations', action='append', default=[],
                      metavar='LWF', help='leases to inject (text or XML); '
                      'may be given more than once')
-    swf.add_argument('--nodes', type=_from(1), default=144, metavar='N',
-                     help='nodes of the site (default %(default)s)')
-    swf.add_argument('--memory', type=_from(1), default=1024, metavar='MB',
+    swf.add_argument('--nodes', type=_from(1, 10**6), metavar='N',
+                     help='nodes of the site (default: MaxProcs, or else '
+                     'MaxNodes, of the trace\'s header, or else 144)')
+    swf.add_argument('--memory', type=_from(1, 10**12), default=1024,
+                     metavar='MB',
                      help='memory of a node (default %(default)s)')
     swf.add_argument('--profile', default='novm-sr', metavar='NAME|FILE',
                      help='how leases are scheduled (default %(default)s)')
@@ -112,13 +116,11 @@ def add_parser(groups: typing.Any) -> None:
     swf.set_defaults(action='simulate_swf')
 
 
-def _from(least: int) -> Callable[[str], int]:
+def _from(least: int, most: int = values.MOST) -> Callable[[str], int]:
     def number(text: str) -> int:
-        if int(text) < least:
-            raise ValueError
-        return int(text)
+        return values.parse_whole(text, least, most)
 
-    number.__name__ = f'whole number from {least}'
+    number.__name__ = f'whole number from {least} to {most}'
     return number
 
 
@@ -131,11 +133,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     The simulator is loaded here: who manages hosts needs no NumPy.
     """
     try:
-        from secondary_scheduler.simulation import (
-            console,
-            inputs,
-            lease_console,
-        )
+        from secondary_scheduler.simulation import console, lease_console
     except ImportError as exc:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)
@@ -146,6 +144,6 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     try:
         module = lease_console if action == 'simulate_swf' else console
         return int(getattr(module, action)(**options))
-    except inputs.InputError as exc:
+    except values.InputError as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
         return BAD_INPUT

@@ -54,9 +54,9 @@ from secondary_scheduler.model.cluster import (
     Place,
     State,
 )
-from secondary_scheduler.plans.fields import DocumentError, Fields, load
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from secondary_scheduler.policies import language, triggers
+from secondary_scheduler.reading.fields import DocumentError, Fields, load
 
 SCHEMA = 1
 
@@ -67,6 +67,9 @@ _CLASSES = {'vcpus': vocabulary.VCPU, 'memory_mb': vocabulary.MEMORY_MB,
             'disk_gb': vocabulary.DISK_GB, 'slots': vocabulary.SLOT}
 #: In the format's list of kinds, but an agent's means and no plan's.
 _AGENTS_KINDS = ('freeze', 'kill')
+#: Resources whose use is in percent of a host.
+_PERCENT = tuple(one for one in language.RESOURCES
+                 if one not in language.STATIC)
 _RUNNING = (State.ACTIVE, State.BUSY, State.OTHER)
 
 T = typing.TypeVar('T')
@@ -159,7 +162,7 @@ def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
     name = fields.text('name')
     lease = fields.text('lease', f'lease-{name}')
     demand = fields.object('demand', optional=True)
-    usage = fields.numbers('usage', most=100)
+    usage = fields.numbers('usage', most=100, known=_PERCENT)
     dirty = fields.object('dirty_mb', optional=True)
     known = leases.get(lease)
     given = None if known is None else known.priority
@@ -195,7 +198,7 @@ def _host(fields: Fields, policies: Sequence[language.Policy],
     name = fields.text('name')
     capacity = fields.object('capacity')
     reserved = fields.object('reserved', optional=True)
-    usage = fields.numbers('usage', most=100)
+    usage = fields.numbers('usage', most=100, known=_PERCENT)
     aggregates = fields.texts('aggregates')
     cpus = capacity.number('cpus', None)
     total = {_CLASSES[one]: capacity.whole(one, 0) for one in _CLASSES}
@@ -221,7 +224,8 @@ def _item(fields: Fields, hosts: Mapping[str, Host],
           instances: Sequence[Instance]) -> Item:
     members = fields.texts('hosts')
     item = Item(fields.text('name'), tuple(sorted(set(members))), (),
-                fields.number('part', 1.0), fields.numbers('usage', most=100))
+                fields.number('part', 1.0),
+                fields.numbers('usage', most=100, known=_PERCENT))
     if item.name in hosts:
         fields.wrong('name', 'a name that no host has', item.name)
     for name in members:

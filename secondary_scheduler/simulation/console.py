@@ -10,10 +10,10 @@ import sys
 import time
 import typing
 
-from secondary_scheduler.simulation import experiments, plots, traces
+from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.simulation import experiments, plots
 from secondary_scheduler.simulation.experiments import base
-from secondary_scheduler.simulation.inputs import InputError, pair
-from secondary_scheduler.simulation.workloads.requests import WorkloadError
+from secondary_scheduler.simulation.inputs import pair
 
 
 def simulate_list() -> int:
@@ -42,9 +42,11 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
             tuple(pair(one) for one in changes),
             tuple(range(seed, seed + runs)), quick, events, leases,
             Progress(), pathlib.Path(data)))
-    except (traces.TraceError, WorkloadError) as exc:
-        raise InputError(f'{exc}; --data names the folder of public '
-                         'traces') from None
+    except InputError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            raise InputError(f'{exc}; --data names the folder of public '
+                             'traces') from None
+        raise
     if plot is not None:
         plots.draw(pathlib.Path(plot), f'{name}-{ran.profile}', ran.charts, {
             key: dataclasses.asdict(one) for key, one in ran.figures.items()

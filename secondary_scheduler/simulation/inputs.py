@@ -1,10 +1,8 @@
-"""What users give: options and files, and the errors they are told."""
+"""What users give: options, and files to write."""
 
 import typing
 
-
-class InputError(Exception):
-    """What is wrong with the input, and what would be right."""
+from secondary_scheduler.reading.values import InputError
 
 
 def pair(text: str) -> tuple[str, str]:

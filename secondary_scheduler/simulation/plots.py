@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 import typing
 
-from secondary_scheduler.simulation.inputs import InputError
+from secondary_scheduler.reading.values import InputError
 
 #: Where the points of a line are, across and up.
 Line = tuple[Sequence[float], Sequence[float]]

@@ -23,6 +23,9 @@ GENERATORS = ROOT / 'etc/secondary_scheduler/config-generator'
 
 #: Packages that are pure, and what they must not import.
 CORE = ('model', 'policies', 'estimation', 'decisions', 'plans')
+#: Typed reading of values and documents, which is pure too; files are not.
+READING = ('secondary_scheduler.reading.fields',
+           'secondary_scheduler.reading.values')
 #: What these have in common with leases, and imports nothing else.
 SHARED = ('secondary_scheduler.leases.ordering',
           'secondary_scheduler.leases.states')
@@ -314,7 +317,7 @@ class ImportTest(unittest.TestCase):
             for path in (PACKAGE / package).rglob('*.py'):
                 for name in imported(path):
                     if not name.startswith('secondary_scheduler.') or (
-                            name.startswith(SHARED)):
+                            name.startswith((*SHARED, *READING))):
                         continue
                     with self.subTest(f'{path.relative_to(ROOT)}: {name}'):
                         self.assertIn(name.split('.')[1], CORE)
@@ -325,6 +328,17 @@ class ImportTest(unittest.TestCase):
             self.assertLessEqual({one.split('.')[0]
                                   for one in imported(path)},
                                  {'enum', 'typing'})
+
+    def test_reading_imports_nothing_of_ours_but_itself(self) -> None:
+        for path in (PACKAGE / 'reading').rglob('*.py'):
+            pure = f'secondary_scheduler.reading.{path.stem}' in READING
+            for name in imported(path):
+                with self.subTest(f'{path.name}: {name}'):
+                    self.assertTrue(
+                        name.startswith('secondary_scheduler.reading.')
+                        or not name.startswith('secondary_scheduler.'))
+                    self.assertFalse(
+                        pure and name.split('.')[0] in PLATFORM | WORLD)
 
     def test_no_package_imports_one_to_its_right(self) -> None:
         for place, package in enumerate(ORDER):

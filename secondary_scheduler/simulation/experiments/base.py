@@ -8,8 +8,9 @@ import pathlib
 import statistics
 import typing
 
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.engine import Simulation, Workload
-from secondary_scheduler.simulation.inputs import InputError, open_for_writing
+from secondary_scheduler.simulation.inputs import open_for_writing
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.profiles import (
     ORACLE,

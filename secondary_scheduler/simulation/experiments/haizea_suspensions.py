@@ -9,6 +9,7 @@ suspending took no time.
 from collections.abc import Iterator, Sequence
 import dataclasses
 
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import lease_figures
 from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.leases import (
@@ -25,10 +26,7 @@ from secondary_scheduler.simulation.experiments.leases import (
 from secondary_scheduler.simulation.leasing import Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import lwf
-from secondary_scheduler.simulation.workloads.requests import (
-    Request,
-    WorkloadError,
-)
+from secondary_scheduler.simulation.workloads.requests import Request
 
 INSTANT, LOCAL, GLOBAL, SLOW = (
     'suspend-instant', 'suspend-local', 'suspend-global',
@@ -108,8 +106,8 @@ def _runs(context: Context, cells: Sequence[Cell]) -> Iterator[Run]:
         file = WORKLOADS[cell.workload]
         if file is not None:
             if file not in files:
-                raise WorkloadError(f'{context.folder}: there are no '
-                                    f'reservations {file}')
+                raise InputError(f'{context.folder}: there are no '
+                                 f'reservations {file}')
             reserved = lwf.read_text(files[file], f'{file}-')
         for profile in cell.profiles:
             yield Run(

@@ -15,6 +15,7 @@ import typing
 import numpy as np
 
 from secondary_scheduler.leases.site import Site
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import lease_figures, lease_profiles
 from secondary_scheduler.simulation.experiments.base import (
     Asked,
@@ -22,14 +23,11 @@ from secondary_scheduler.simulation.experiments.base import (
     Ran,
     Values,
 )
-from secondary_scheduler.simulation.inputs import InputError, open_for_writing
+from secondary_scheduler.simulation.inputs import open_for_writing
 from secondary_scheduler.simulation.leasing import LeaseSimulation, Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations, lwf, swf
-from secondary_scheduler.simulation.workloads.requests import (
-    Request,
-    WorkloadError,
-)
+from secondary_scheduler.simulation.workloads.requests import Request
 
 #: Haizea's traces in the folder of public ones, and the month of jobs.
 FOLDER = 'haizea/traces/blue'
@@ -132,21 +130,22 @@ class Context:
     def jobs(self) -> list[Request]:
         """Return the month of jobs.
 
-        :raises WorkloadError: if the trace is not there or not right.
+        :raises InputError: if the trace is not there or not right.
         """
-        return swf.read(self.folder / TRACE, need())
+        return swf.read(self.folder / TRACE, need()).requests
 
     def reservations(self) -> dict[str, pathlib.Path]:
         """Return files of reservations that go with the month, by workload.
 
-        :raises WorkloadError: if there are none.
+        :raises InputError: if there are none.
         """
         folder = self.folder / 'injected_leases' / TRACE.removesuffix('.swf')
         found = {workload_of(path): path for path in sorted(
             folder.glob('*.lwf'))}
         if not found:
-            raise WorkloadError(f'{folder}: there are no files of '
-                                'reservations (*.lwf)')
+            raise InputError(f'{folder}: there are no files of reservations '
+                             '(*.lwf); --data names the folder of public '
+                             'traces')
         return found
 
     def simulate(self, runs: Sequence[Run],

@@ -12,6 +12,7 @@ import pathlib
 
 import numpy as np
 
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import traces
 from secondary_scheduler.simulation.engine import Simulation, Workload
 from secondary_scheduler.simulation.experiments import testbed
@@ -57,7 +58,7 @@ class Pods:
     def read(cls, path: pathlib.Path) -> 'Pods':
         """Return the best-effort pods of openb that are taken.
 
-        :raises traces.TraceError: if the file is not right.
+        :raises InputError: if the file is not right.
         """
         pods = traces.openb(path)
         cores = pods['cpu_milli'] / 1000
@@ -65,7 +66,7 @@ class Pods:
         taken = ((pods['qos'] == 'BE') & (cores > 0) & (cores <= MOST_CORES)
                  & (life_s >= LEAST_S))
         if not taken.any():
-            raise traces.TraceError(f'{path}: there are no best-effort pods')
+            raise InputError(f'{path}: there are no best-effort pods')
         return cls(cores[taken], pods['memory_mib'][taken], life_s[taken])
 
     def arrivals(self, cores: float, clusters: int, seconds: float,

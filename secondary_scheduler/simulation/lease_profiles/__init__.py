@@ -14,6 +14,7 @@ from secondary_scheduler.leases import drivers, settings
 from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.types import Ints
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.workloads.requests import Request
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -36,7 +37,7 @@ _OPTS = [
 _GROUPS = {leases.GROUP.name: leases.OPTS, 'lease_simulation': _OPTS}
 
 
-class ProfileError(ValueError):
+class ProfileError(InputError):
     """There is no such profile, or it is not right."""
 
 

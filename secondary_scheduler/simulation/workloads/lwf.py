@@ -12,8 +12,6 @@ import re
 import typing
 from xml.etree import ElementTree  # nosec B405: to write; what is read is not
 
-from defusedxml import DefusedXmlException
-from defusedxml import ElementTree as SafeTree
 import numpy as np
 
 from secondary_scheduler.leases.lease import (
@@ -24,9 +22,11 @@ from secondary_scheduler.leases.lease import (
 )
 from secondary_scheduler.leases.site import Site
 from secondary_scheduler.leases.types import Ints
+from secondary_scheduler.reading import files, markup
+from secondary_scheduler.reading.values import MOST, shown
 from secondary_scheduler.simulation.workloads.requests import (
+    MOST_NODES,
     Request,
-    WorkloadError,
 )
 
 #: What a line of text tells: when it comes, when it starts (-1: whenever),
@@ -36,12 +36,14 @@ _FIELDS = ('submit', 'start', 'duration', 'real duration', 'nodes', 'cpu',
 #: Of one CPU, in Haizea's units.
 CPU_UNIT = 100
 
-_TIME = re.compile(r'(\+?)(?:(\d+):)?(\d+):(\d+):(\d+(?:\.\d*)?)')
+#: Days, hours, minutes and seconds; with a plus from the arrival on.
+_TIME = re.compile(r'(\+?)(?:(\d{1,9}):)?(\d{1,12}):(\d{1,12}):'
+                   r'(\d{1,12}(?:\.\d*)?)', re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A workload in XML: what the site is, and what it is asked for."""
+    """A workload in XML: the site, and what it is asked for."""
 
     name: str
     description: str
@@ -50,13 +52,12 @@ class Workload:
 
 
 def is_xml(path: pathlib.Path) -> bool:
-    """Tell the two formats apart."""
-    try:
-        with path.open('rb') as opened:
-            return opened.read(256).lstrip(b'\xef\xbb\xbf \t\r\n'
-                                           ).startswith(b'<')
-    except OSError as exc:
-        raise WorkloadError(f'{path}: {exc}') from exc
+    """Tell the two formats apart.
+
+    :raises InputError: if the file cannot be read.
+    """
+    return files.read_bytes(path)[:256].lstrip(
+        b'\xef\xbb\xbf\xfe\xff\0 \t\r\n').startswith(b'<')
 
 
 # -- lines of text
@@ -66,85 +67,79 @@ def read_text(path: pathlib.Path, prefix: str = '') -> list[Request]:
 
     A lease with a start is a reservation that nobody may preempt, one
     without is best effort.  Ids are ``prefix`` and the number of the line.
+
+    :raises InputError: naming the line that is no lease.
     """
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise WorkloadError(f'{path}: {exc}') from exc
-    requests = []
-    for number, line in enumerate(lines, 1):
-        fields = line.split()
-        if not fields or line.lstrip().startswith('#'):
-            continue
-        try:
-            requests.append(_from_text(fields, f'{prefix}{number}'))
-        except ValueError as exc:
-            raise WorkloadError(f'{path}, line {number}: no lease: {exc}'
-                                ) from exc
-    return requests
+    return [_from_text(row, f'{prefix}{row.line}')
+            for row in files.read_table(path, '#')]
 
 
-def _from_text(fields: Sequence[str], name: str) -> Request:
-    if len(fields) < len(_FIELDS):
-        raise ValueError(f'{len(fields)} fields, not ' + ', '.join(_FIELDS))
-    submit, start, duration, runs, nodes, cpu, memory = (
-        int(float(field)) for field in fields[:7])
+def _from_text(row: files.Row, name: str) -> Request:
+    if len(row.values) < len(_FIELDS):
+        raise row.wrong(f'no lease: expected {len(_FIELDS)} fields, '
+                        + ', '.join(_FIELDS) + f', not {len(row.values)}')
+    submit, start, duration, runs = (
+        int(row.number(index, _FIELDS[index], least))
+        for index, least in enumerate((0, -MOST, 0, 0)))
+    nodes, cpu, memory = (
+        int(row.number(index, _FIELDS[index], 0, most))
+        for index, most in ((4, MOST_NODES), (5, MOST / CPU_UNIT), (6, MOST)))
     reserved = start != -1
-    return Request(name, submit, Terms(
-        (NodeSet(nodes, (cpu * CPU_UNIT, memory)),), duration,
-        start=start if reserved else None, preemptible=not reserved,
-        image=fields[8].strip("'\""), image_mb=int(float(fields[9]))),
-        min(runs, duration))
+    try:
+        terms = Terms(
+            (NodeSet(nodes, (cpu * CPU_UNIT, memory)),), duration,
+            start=start if reserved else None, preemptible=not reserved,
+            image=row.values[8].strip("'\""),
+            image_mb=int(row.number(9, _FIELDS[9])))
+    except TermsError as exc:
+        raise row.wrong(f'no lease: {exc}') from exc
+    return Request(name, submit, terms, min(max(runs, 1), duration))
 
 
 # -- XML
 
-def read(path: pathlib.Path) -> Workload:
-    """Read a workload in XML."""
-    try:
-        root = SafeTree.parse(path).getroot()
-    except (OSError, ElementTree.ParseError, DefusedXmlException) as exc:
-        raise WorkloadError(f'{path}: {exc}') from exc
-    try:
-        site = _site(_child(root, 'site'))
-        requests = tuple(_request(one, site.resources) for one
-                         in _child(root, 'lease-requests'))
-    except ValueError as exc:
-        raise WorkloadError(f'{path}: {exc}') from exc
-    twice = len(requests) - len({one.id for one in requests})
-    if twice:
-        raise WorkloadError(f'{path}: {twice} leases have the id of another')
+def read(path: pathlib.Path, site: Site | None = None) -> Workload:
+    """Read a workload in XML.
+
+    :param site: on which it is to run, whose resources may be in another
+        order than the file's; None: the one that the file describes.
+    :raises InputError: naming the line, and what is expected there.
+    """
+    root = markup.read_xml(path)
+    described = root.find('site')
+    if site is None or described is not None:
+        own = _site(root.child('site'))
+        site = own if site is None else site
+    requests = tuple(_request(one, site.resources) for one
+                     in root.child('lease-requests').children)
+    found = set()
+    for one, element in zip(requests, root.child('lease-requests').children,
+                            strict=True):
+        if one.id in found:
+            raise element.wrong('expected an id of its own, not that of '
+                                f'another lease, {shown(one.id)}')
+        found.add(one.id)
+    about = root.find('description')
     return Workload(root.get('name', path.stem),
-                    (root.findtext('description') or '').strip(), site,
+                    '' if about is None else about.text.strip(), site,
                     requests)
 
 
-def _child(parent: ElementTree.Element, name: str) -> ElementTree.Element:
-    found = parent.find(name)
-    if found is None:
-        raise WorkloadError(f'<{parent.tag}> has no <{name}>')
-    return found
-
-
-def _text(element: ElementTree.Element, name: str) -> str:
-    value = element.get(name)
-    if value is None:
-        raise WorkloadError(f'<{element.tag}> has no {name}')
-    return value
-
-
-def _site(element: ElementTree.Element) -> Site:
-    resources = tuple(_text(_child(element, 'resource-types'), 'names'
-                            ).split())
-    hosts = [one for one in _node_sets(_child(element, 'nodes'), resources)
-             for _ in range(one.number)]
-    if not hosts:
-        raise WorkloadError('<site> has no nodes')
-    return Site(
-        resources, np.array([one.need for one in hosts], dtype=np.int64),
-        tuple(one.attributes for one in hosts),
-        instances={index: _instances(hosts, index) for index in sorted(
-            {index for one in hosts for index in one.instances})})
+def _site(element: markup.Element) -> Site:
+    resources = tuple(element.child('resource-types').get('names').split())
+    nodes = element.child('nodes')
+    sets = _node_sets(nodes, resources)
+    if not 0 < sum(one.number for one in sets) <= MOST_NODES:
+        raise nodes.wrong(f'expected 1 to {MOST_NODES} nodes in all')
+    hosts = [one for one in sets for _ in range(one.number)]
+    try:
+        return Site(
+            resources, np.array([one.need for one in hosts], dtype=np.int64),
+            tuple(one.attributes for one in hosts),
+            instances={index: _instances(hosts, index) for index in sorted(
+                {index for one in hosts for index in one.instances})})
+    except TermsError as exc:
+        raise element.wrong(str(exc)) from exc
 
 
 def _instances(hosts: Sequence[NodeSet], index: int) -> Ints:
@@ -154,72 +149,71 @@ def _instances(hosts: Sequence[NodeSet], index: int) -> Ints:
         dtype=np.int64).T
 
 
-def _node_sets(element: ElementTree.Element, resources: tuple[str, ...]
+def _node_sets(element: markup.Element, resources: tuple[str, ...]
                ) -> list[NodeSet]:
     sets = []
-    for one in element:
+    for one in element.children:
         amounts: dict[str, tuple[int, ...]] = {}
-        for res in one.findall('res'):
-            name = _text(res, 'type')
+        for res in one.every('res'):
+            name = res.choice('type', resources)
             if name in amounts:
-                raise WorkloadError(f'a node has {name} twice')
-            if name not in resources:
-                raise WorkloadError(f'a node has {name}, which is not among '
-                                    'the resource-types: '
-                                    + ' '.join(resources))
-            amounts[name] = tuple(int(_text(part, 'amount')) for part
-                                  in res.findall('instance') or [res])
-            if len(amounts[name]) > 1 and min(amounts[name]) < 1:
-                raise WorkloadError(f'each instance of {name} has an amount '
-                                    'of at least 1')
-        parts = [amounts.get(name, (0,)) for name in resources]
+                raise res.wrong(f'expected each type once, not {name} twice')
+            parts = list(res.every('instance'))
+            amounts[name] = tuple(part.whole('amount', least=int(
+                len(parts) > 1)) for part in parts or [res])
+        needs = [amounts.get(name, (0,)) for name in resources]
         sets.append(NodeSet(
-            int(one.get('numnodes', 1)), tuple(map(sum, parts)),
-            {_text(attr, 'type'): _text(attr, 'value')
-             for attr in one.findall('attr')},
-            {index: part for index, part in enumerate(parts)
+            one.whole('numnodes', 1, most=MOST_NODES), tuple(map(sum, needs)),
+            {attr.get('type'): attr.get('value')
+             for attr in one.every('attr')},
+            {index: part for index, part in enumerate(needs)
              if len(part) > 1}))
     return sets
 
 
-def _seconds(text: str, arrival: int = 0) -> int:
+def _seconds(element: markup.Element, name: str, arrival: int = 0) -> int:
     """Read a time; with a plus before it, it counts from the arrival."""
+    text = element.get(name)
     found = _TIME.fullmatch(text.strip())
-    if not found:
-        raise WorkloadError(f'{text!r} is no time, as 01:30:00.00 is')
-    relative, days, hours, minutes, seconds = found.groups()
-    return math.ceil(int(days or 0) * 86400 + int(hours) * 3600
-                     + int(minutes) * 60 + float(seconds)
-                     ) + (arrival if relative else 0)
+    if found:
+        relative, days, hours, minutes, seconds = found.groups()
+        value = math.ceil(int(days or 0) * 86400 + int(hours) * 3600
+                          + int(minutes) * 60 + float(seconds)
+                          ) + (arrival if relative else 0)
+        if value <= MOST:
+            return value
+    raise element.wrong(f'{name}: expected a time like 01:30:00.00, of at '
+                        f'most {MOST} s, not {shown(text)}')
 
 
-def _request(element: ElementTree.Element, resources: tuple[str, ...]
+def _request(element: markup.Element, resources: tuple[str, ...]
              ) -> Request:
-    arrival = _seconds(_text(element, 'arrival'))
-    lease = _child(element, 'lease')
-    name = _text(lease, 'id')
+    arrival = _seconds(element, 'arrival')
+    lease = element.child('lease')
+    name = lease.get('id')
+    start = lease.find('start')
+    exact = lease.find('start', 'exact')
+    deadline = lease.find('deadline')
+    image = lease.find('software', 'disk-image')
+    duration = _seconds(lease.child('duration'), 'time')
+    real = element.find('realduration')
+    nodes = tuple(_node_sets(lease.child('nodes'), resources))
     try:
-        start = lease.find('start')
-        exact = None if start is None else start.find('exact')
-        deadline = lease.find('deadline')
-        image = lease.find('software/disk-image')
-        duration = _seconds(_text(_child(lease, 'duration'), 'time'))
-        real = element.find('realduration')
         terms = Terms(
-            tuple(_node_sets(_child(lease, 'nodes'), resources)), duration,
+            nodes, duration,
             start=None if exact is None
-            else _seconds(_text(exact, 'time'), arrival),
+            else _seconds(exact, 'time', arrival),
             deadline=None if deadline is None
-            else _seconds(_text(deadline, 'time'), arrival),
-            preemptible=lease.get('preemptible') == 'true',
+            else _seconds(deadline, 'time', arrival),
+            preemptible=lease.get('preemptible', 'false') == 'true',
             immediate=start is not None and start.find('now') is not None,
             user=lease.get('user', ''),
-            image=None if image is None else _text(image, 'id'),
-            image_mb=0 if image is None else int(_text(image, 'size')))
+            image=None if image is None else image.get('id'),
+            image_mb=0 if image is None else image.whole('size'))
     except TermsError as exc:
-        raise WorkloadError(f'lease {name}: {exc}') from exc
-    return Request(name, arrival, terms, duration if real is None
-                   else min(_seconds(_text(real, 'time')), duration))
+        raise lease.wrong(f'lease {shown(name)}: {exc}') from exc
+    return Request(name, arrival, terms, duration if real is None else min(
+        max(_seconds(real, 'time'), 1), duration))
 
 
 def write(workload: Workload, path: pathlib.Path) -> None:

@@ -1,13 +1,12 @@
-"""What the formats have in common: a request, and the input that is wrong."""
+"""What the formats have in common: a request for a lease."""
 
 import dataclasses
 import math
 
 from secondary_scheduler.leases.lease import Terms
 
-
-class WorkloadError(ValueError):
-    """A file is not what it should be; says which, where and why."""
+#: The most nodes that a site has, or that a lease may ask for.
+MOST_NODES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)

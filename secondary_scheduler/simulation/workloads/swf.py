@@ -1,61 +1,202 @@
-"""The Standard Workload Format of the Parallel Workloads Archive."""
+"""The Standard Workload Format of the Parallel Workloads Archive.
 
-from collections.abc import Iterator
-import gzip
+See https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
 import pathlib
+import re
 import typing
 
 from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.reading import files
+from secondary_scheduler.reading.values import MOST, InputError, parse_whole
 from secondary_scheduler.simulation.workloads.requests import (
+    MOST_NODES,
     Request,
-    WorkloadError,
 )
 
-#: Fields of a line, counted from 0.
-_JOB, _SUBMIT, _RUN, _USED, _ASKED, _REQUESTED, _STATUS, _USER = (
-    0, 1, 3, 4, 7, 8, 10, 11)
+#: The fields of a line; those from the user on may be missing.
+FIELDS = (
+    'job number', 'submit time', 'wait time', 'run time',
+    'allocated processors', 'average CPU time', 'used memory',
+    'requested processors', 'requested time', 'requested memory', 'status',
+    'user', 'group', 'executable', 'queue', 'partition', 'preceding job',
+    'think time')
+_FEWEST = 12
 _CANCELLED = 5
+#: Lines of parts of a job: it is continued later, was completed, or failed.
+_PARTS = (2, 3, 4)
+#: What a comment says of the site; processors are nodes here.
+_SITE = re.compile(r';\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)(?!\S)',
+                   re.ASCII | re.IGNORECASE)
+#: How many jobs are named of those that are left out.
+_NAMED = 10
 
 
-def read(path: pathlib.Path, need: tuple[int, ...]) -> list[Request]:
+class Job(typing.NamedTuple):
+    """What is read of a line; times in seconds, below 0 where unknown."""
+
+    number: int
+    submitted: int
+    ran: int
+    used: int
+    asked: int
+    requested: int
+    status: int
+    user: int
+
+    @property
+    def nodes(self) -> int:
+        """How many processors it asked for, or else had."""
+        return self.asked if self.asked > 0 else self.used
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """A trace: its jobs as requests, and what is to be said of it.
+
+    ``nodes`` is how many the header gives the site, None if it does not.
+    """
+
+    requests: list[Request]
+    nodes: int | None
+    notes: tuple[str, ...] = ()
+
+
+def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
     """Read a trace, each processor of which is a node that takes ``need``.
 
-    Jobs that were cancelled before they ran are left out, as are those that
-    ask for no time; one that ran for no second ran for one.  Times are
-    relative to the start of the trace.
+    Times are relative to the start of the trace; one that ran for no second
+    ran for one.  Left out are jobs that were cancelled before they ran, and
+    those of which the submit time, the processors, or both the run time and
+    the requested time are unknown.  A job that asked for no time asks for as
+    long as it ran.  Lines of parts of a job count once, as the job.
+
+    :raises InputError: naming the line that is no job.
     """
-    requests = []
-    for number, fields in _lines(path):
-        try:
-            values = [int(float(field)) for field in fields]
-            if len(values) <= _USER:
-                raise ValueError(f'{len(values)} fields of at least 12')
-        except ValueError as exc:
-            raise WorkloadError(f'{path}, line {number}: no job: {exc}'
-                                ) from exc
-        nodes = values[_ASKED] if values[_ASKED] > 0 else values[_USED]
-        requested, ran = values[_REQUESTED], values[_RUN]
-        if requested <= 0 or nodes <= 0 or (
-                ran < 0 and values[_STATUS] == _CANCELLED):
+    reader = _Reader(path)
+    jobs, notes = _whole(list(reader.jobs()))
+    out: dict[str, list[int]] = {}
+    requests, guessed = [], 0
+    for job in jobs:
+        why = _unknown(job)
+        if why:
+            out.setdefault(why, []).append(job.number)
             continue
+        requested = job.requested if job.requested > 0 else max(job.ran, 1)
+        guessed += job.requested <= 0
         requests.append(Request(
-            fields[_JOB], values[_SUBMIT],
-            Terms((NodeSet(nodes, need),), requested,
-                  user=fields[_USER] if values[_USER] >= 0 else ''),
-            min(max(ran, 1), requested)))
+            str(job.number), job.submitted,
+            Terms((NodeSet(job.nodes, need),), requested,
+                  user=str(job.user) if job.user >= 0 else ''),
+            min(max(job.ran, 1), requested)))
+    if guessed:
+        notes.append(f'{guessed} of {len(jobs)} jobs have no requested time: '
+                     'they ask for as long as they ran')
+    notes += [f'left out, since {why}: {_named("job", numbers)}'
+              for why, numbers in out.items()]
+    if reader.wider:
+        notes.append('columns after the 18th are ignored')
     if not requests:
-        raise WorkloadError(f'{path}: no jobs')
-    return requests
+        raise InputError(f'{path}: no jobs' + ''.join(
+            f'; {note}' for note in notes))
+    return Trace(requests, reader.nodes, tuple(notes))
 
 
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    opened: typing.IO[str]
-    try:
-        with (gzip.open(path, 'rt') if path.suffix == '.gz'
-              else path.open()) as opened:
-            for number, line in enumerate(opened, 1):
-                fields = line.split()
-                if fields and not line.lstrip().startswith(';'):
-                    yield number, fields
-    except (OSError, UnicodeDecodeError) as exc:
-        raise WorkloadError(f'{path}: {exc}') from exc
+def _unknown(job: Job) -> str:
+    """Say why a job cannot be run again; nothing if it can."""
+    if job.ran < 0 and job.status == _CANCELLED:
+        return 'it was cancelled before it ran'
+    if job.submitted < 0:
+        return 'its submit time is unknown'
+    if job.nodes <= 0:
+        return 'its processors are unknown'
+    if job.ran < 0 and job.requested <= 0:
+        return 'its run time and its requested time are unknown'
+    return ''
+
+
+def _named(what: str, numbers: Sequence[int]) -> str:
+    more = len(numbers) - _NAMED
+    return (f'{what}{"s" * (len(numbers) > 1)} '
+            + ', '.join(map(str, numbers[:_NAMED]))
+            + (f' and {more} more' if more > 0 else ''))
+
+
+class _Reader:
+    """Reads lines, and notes what their comments and their length say."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._site: dict[str, int] = {}
+        self.wider = False
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes the site has, by the header."""
+        return (self._site.get('maxprocs') or self._site.get('maxnodes')
+                or None)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield what is in the lines."""
+        for number, line in files.read_lines(self._path):
+            if line.lstrip().startswith(';'):
+                self._note(files.Row(self._path, number, [line]))
+            elif values := line.split():
+                yield self._job(files.Row(self._path, number, values))
+
+    def _note(self, row: files.Row) -> None:
+        found = _SITE.match(row.values[0].lstrip())
+        if found:
+            name, amount = found.groups()
+            try:
+                self._site[name.lower()] = parse_whole(
+                    amount.replace(',', ''), 0, MOST_NODES)
+            except InputError as exc:
+                raise row.wrong(f'{name}: {exc}') from None
+
+    def _job(self, row: files.Row) -> Job:
+        if len(row.values) < _FEWEST:
+            raise row.wrong(f'no job: expected at least {_FEWEST} fields, '
+                            f'not {len(row.values)}')
+        self.wider |= len(row.values) > len(FIELDS)
+        values = list(map(int, row.numbers(0, FIELDS, -MOST)))
+        return Job(values[0], values[1], *values[3:5], *values[7:9],
+                   *values[10:12])
+
+
+def _whole(lines: Iterable[Job]) -> tuple[list[Job], list[str]]:
+    """Return each job once, and what is to be said of parts.
+
+    A log of checkpoints has a line for the whole of a job, and then one for
+    each part; where there is none for the whole, the parts are put together.
+    """
+    lines = list(lines)
+    whole = {one.number for one in lines if one.status not in _PARTS}
+    jobs: dict[int, Job] = {}
+    found: list[Job | int] = []
+    parts = 0
+    for one in lines:
+        if one.status not in _PARTS:
+            found.append(one)
+            continue
+        parts += 1
+        if one.number in whole:
+            continue
+        if one.number not in jobs:
+            found.append(one.number)
+            jobs[one.number] = one
+        else:
+            before = jobs[one.number]
+            jobs[one.number] = before._replace(
+                submitted=before.submitted if before.submitted >= 0
+                else one.submitted,
+                ran=max(before.ran, 0) + max(one.ran, 0),
+                requested=max(before.requested, one.requested),
+                status=one.status)
+    notes = [f'{parts} lines are parts of jobs: each job counts once'
+             ] * bool(parts)
+    return [jobs[one] if isinstance(one, int) else one
+            for one in found], notes

@@ -137,7 +137,8 @@ class PlanTest(unittest.TestCase):
 
     def test_standard_input(self):
         text = pathlib.Path(self.model).read_text()
-        with mock.patch('sys.stdin', io.StringIO(text)):
+        with mock.patch('sys.stdin', io.TextIOWrapper(
+                io.BufferedReader(io.BytesIO(text.encode())))):
             self.assertTrue(json.loads(self.run_it(
                 0, 'decide', '-', '--algorithm', 'priority'))['operations'])
 

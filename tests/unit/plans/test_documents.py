@@ -12,8 +12,8 @@ from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import InFlight, Lease, State
 from secondary_scheduler.plans import documents
-from secondary_scheduler.plans.fields import DocumentError
 from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.reading.fields import DocumentError
 from tests.unit.decisions import worked_example, worlds
 
 MODEL = {
@@ -189,9 +189,16 @@ class TestWrong(unittest.TestCase):
                 ((*host, 'capacity', 'gpus'), 4,
                  'hosts[0].capacity.gpus: is not known', 'vcpus'),
                 ((*host, 'capacity', 'cpus'), True, 'a number from 0'),
-                (('hosts', 1, 'reserved', 'vcpus'), -1, 'from 0, not -1'),
+                (('hosts', 1, 'reserved', 'vcpus'), -1, 'from 0 to', 'not -1'),
                 (('hosts', 1, 'reserved', 'ram'), 1, 'reserved.ram: is not'),
                 ((*host, 'usage', 'cpu'), 101, 'usage.cpu', '0 to 100'),
+                ((*host, 'usage', 'CPU'), 10,
+                 'hosts[0].usage.CPU: is not known; expected only cpu, mem'),
+                ((*host, 'usage', 'slots'), 1, 'usage.slots: is not known'),
+                ((*host, 'name'), 'n\ud800', 'hosts[0].name', '\\ud800'),
+                ((*host, 'n\ud800'), 1, 'hosts[0].n\\ud800: is not known'),
+                ((*host, 'capacity', 'vcpus'), 10**400, '1000000000000, not'),
+                ((*vm, 'usage', 'disk'), 1, 'instances[0].usage.disk'),
                 ((*host, 'usable'), 1, 'true or false'),
                 (('items',), [{'name': 'n1', 'hosts': ['n1']}],
                  'items[0].name: expected a name that no host has'),
@@ -252,7 +259,11 @@ class TestWrong(unittest.TestCase):
                 ('{"schema": 1,}', 'line 1', 'not JSON'),
                 ('[]', 'the document: expected an object, not []'),
                 ('{"schema": 1, "schema": 1}', '"schema" is given twice'),
-                ('{"schema": NaN}', 'NaN is no JSON number'),
+                ('{"schema": NaN}', 'schema: expected a whole', 'not NaN'),
+                ('{"schema": -Infinity}', 'not -Infinity'),
+                ('{"schema": 1e999}', 'not 1e999'),
+                ('{"schema": ' + '9' * 5000 + '}', 'schema: expected',
+                 'not 999', '...'),
                 ('[' * 100_000, 'too deeply')):
             for read in documents.read_model, documents.read_plan:
                 with self.assertRaises(DocumentError) as caught:

@@ -7,11 +7,12 @@ import unittest
 
 import numpy as np
 
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import traces
+from secondary_scheduler.simulation.workloads import swf
 
 DATA = pathlib.Path(__file__).parents[4] / 'shared/data'
 PODS = 'name,cpu_milli,memory_mib,qos,creation_time,deletion_time\n'
-JOB = '7 10 5 {} 4 -1 -1 4 60 -1 1 96 -1 -1 3 -1 -1 -1\n'
 
 
 class TestTraces(unittest.TestCase):
@@ -23,7 +24,7 @@ class TestTraces(unittest.TestCase):
 
     def fails(self, read, text, words):
         self.path.write_text(text)
-        with self.assertRaisesRegex(traces.TraceError, words) as caught:
+        with self.assertRaisesRegex(InputError, words) as caught:
             read(self.path)
         self.assertIn(str(self.path), str(caught.exception))
 
@@ -45,36 +46,24 @@ class TestTraces(unittest.TestCase):
         self.assertEqual((4152.0, 1024.0, 'BE', 5.0, 65.5), pod.item())
         for text, words in (
                 (PODS.replace('qos', 'class'), 'column qos'),
-                (PODS + 'a,4152,1024,BE,5,', 'column'),
-                (PODS + 'a,4152,1024,BE,5,4', 'between creation'),
+                (PODS + 'a,4152,1024,BE,5,', 'line 2: field 6, deletion_time'),
+                (PODS + 'a,4152,1024,BE,5', 'expected 6 columns, not 5'),
+                (PODS + 'a,4152,1024,BE,5,4', 'line 2: .* no earlier'),
                 (PODS + 'a,-1,1024,BE,5,6', 'cpu_milli'),
                 (PODS, 'no rows'), ('', 'cpu_milli')):
             with self.subTest(words):
                 self.fails(traces.openb, text, words)
 
-    def test_swf(self):
-        with gzip.open(self.path.with_suffix('.gz'), 'wt') as out:
-            out.write('; Version: 2.2\n' + JOB.format('43.5') * 2)
-        jobs = traces.swf(self.path.with_suffix('.gz'))
-        self.assertEqual(2, len(jobs))
-        self.assertEqual((7, 10, 5, 43.5, 4, 60, 96), tuple(
-            jobs[0][['job', 'submitted', 'waited', 'ran', 'processors',
-                     'requested', 'user']].item()))
-        self.fails(traces.swf, JOB.format('x'), 'x')
-        self.fails(traces.swf, JOB.format('-2'), 'ran')
-        self.fails(traces.swf, JOB.format('1 1'), '18')
-        self.fails(traces.swf, ';\n', 'no rows')
-
     def test_a_file_that_is_not_there_or_broken(self):
-        for read in (traces.planetlab, traces.openb, traces.swf):
+        for read in (traces.planetlab, traces.openb):
             with self.subTest(read), self.assertRaisesRegex(
-                    traces.TraceError, 'trace'):
+                    InputError, 'trace'):
                 read(self.path)
         broken = self.path.with_suffix('.gz')
         broken.write_bytes(gzip.compress(b'1,2\n' * 99)[:-9])
-        for read in (traces.planetlab, traces.openb, traces.swf):
+        for read in (traces.planetlab, traces.openb):
             with self.subTest(read), self.assertRaisesRegex(
-                    traces.TraceError, 'trace.gz'):
+                    InputError, 'trace.gz'):
                 read(broken)
 
 
@@ -95,6 +84,7 @@ class TestPublished(unittest.TestCase):
         self.assertEqual(3398, np.count_nonzero(pods['qos'] == 'BE'))
 
     def test_swf(self):
-        self.assertEqual(188_041, len(traces.swf(DATA / 'swf/LCG.swf.gz')))
-        blue = DATA / 'haizea/traces/blue/30days.swf'
-        self.assertEqual(5545, len(traces.swf(blue)))
+        for name, jobs in (('swf/LCG.swf.gz', 188_041),
+                           ('haizea/traces/blue/30days.swf', 5542)):
+            trace = swf.read(DATA / name, (100, 1024))
+            self.assertEqual(jobs, len(trace.requests))

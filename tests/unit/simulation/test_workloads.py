@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from secondary_scheduler.leases.lease import Kind
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.workloads import lwf, swf
-from secondary_scheduler.simulation.workloads.requests import WorkloadError
 
 NEED = (100, 1024)
 #: Fields: job, submit, wait, run, used, cpu, memory, asked, requested,
@@ -22,9 +22,14 @@ JOBS = '''; a header
 '''
 
 
-def check_jobs(requests):
-    assert [one.id for one in requests] == ['14', '16', '17']
-    first, empty, long = requests
+def check_jobs(trace):
+    assert [one.id for one in trace.requests] == ['14', '16', '17', '18']
+    first, empty, long, untimed = trace.requests
+    assert (untimed.runs, untimed.terms.duration) == (900, 900)
+    assert trace.nodes is None
+    assert trace.notes == (
+        '1 of 5 jobs have no requested time: they ask for as long as they '
+        'ran', 'left out, since it was cancelled before it ran: job 15')
     assert (first.arrival, first.runs, first.terms.duration) == (32, 44, 64800)
     assert first.terms.nodes[0].number == 4
     assert first.terms.nodes[0].need == NEED
@@ -48,25 +53,26 @@ def test_swf_that_is_compressed(tmp_path):
 
 
 @pytest.mark.parametrize('text, says', (
-    ('1 2 3', r'line 1: no job: 3 fields of at least 12'),
-    (JOBS + '1 x' + ' 1' * 12, 'line 9: no job: could not convert'),
+    ('1 2 3', r'line 1: no job: expected at least 12 fields, not 3'),
+    (JOBS + '1 x' + ' 1' * 12, 'line 9: field 2, submit time: expected a '
+     'number from .*, not "x"'),
     ('; nothing', 'no jobs')))
 def test_swf_that_is_none(tmp_path, text, says):
     path = tmp_path / 'jobs.swf'
     path.write_text(text)
-    with pytest.raises(WorkloadError, match=says):
+    with pytest.raises(InputError, match=says):
         swf.read(path, NEED)
 
 
 def test_swf_that_is_not_there(tmp_path):
-    with pytest.raises(WorkloadError, match='No such file'):
+    with pytest.raises(InputError, match='No such file'):
         swf.read(tmp_path / 'jobs.swf', NEED)
 
 
 def test_in_vms(tmp_path):
     path = tmp_path / 'jobs.swf'
     path.write_text(JOBS)
-    request = swf.read(path, NEED)[0]
+    request = swf.read(path, NEED).requests[0]
     slowed = request.in_vms(0.05, 20)
     assert (slowed.runs, slowed.terms.duration) == (67, 68060)
     # Haizea's own: what is slowed is what it asks for, from what it runs.
@@ -98,13 +104,13 @@ def test_lines_of_text(tmp_path):
 
 
 @pytest.mark.parametrize('line, says', (
-    ('1 2 3', '3 fields, not submit, start'),
-    ('0 1 x 1 1 1 1 0 i 1', 'line 1: no lease: could not convert'),
+    ('1 2 3', 'expected 10 fields, submit, start, .*, not 3'),
+    ('0 1 x 1 1 1 1 0 i 1', 'line 1: field 3, duration: expected a number'),
     ('0 1 0 1 1 1 1 0 i 1', 'at least a second')))
 def test_lines_that_are_none(tmp_path, line, says):
     path = tmp_path / 'some.lwf'
     path.write_text(line)
-    with pytest.raises(WorkloadError, match=says):
+    with pytest.raises(InputError, match=says):
         lwf.read_text(path)
 
 
@@ -222,20 +228,25 @@ def test_instances(sample, tmp_path):
     ('</lease-workload>', '', 'no element found'),
     ('<site>', '<sight>', 'mismatched tag'),
     ('name="sample">', 'name="sample"><site2/>', None),
-    ('names="CPU Memory"', 'names="CPU"', 'Memory, which is not among'),
-    ('<duration time="01:00:00.00"/>', '', '<lease> has no <duration>'),
-    ('time="01:00:00.00"', 'time="an hour"', "'an hour' is no time"),
-    ('id="2"', 'id="1"', '1 leases have the id of another'),
-    ('id="1" ', '', '<lease> has no id'),
-    ('amount="512"', 'amount="half"', 'invalid literal'),
+    ('names="CPU Memory"', 'names="CPU"',
+     'line 8: <res>: type: expected one of CPU, not "Memory"'),
+    ('<duration time="01:00:00.00"/>', '',
+     'line 19: <lease>: expected a <duration> in it'),
+    ('time="01:00:00.00"', 'time="an hour"',
+     'line 24: <duration>: time: expected a time like .*, not "an hour"'),
+    ('id="2"', 'id="1"', 'line 28: .* an id of its own, not .* "1"'),
+    ('id="1" ', '', 'line 19: <lease>: expected the attribute id'),
+    ('amount="512"', 'amount="half"',
+     'line 21: <res>: amount: expected a whole number from 0 to .*"half"'),
     ('<res type="CPU" amount="100"/>', '<res type="CPU"><instance amount="1"/>'
-     '<instance amount="0"/></res>', 'each instance of CPU has an amount'),
+     '<instance amount="0"/></res>', 'amount: expected a whole number from 1'),
     ('<res type="CPU" amount="100"/>', '<res type="CPU"><instance/></res>',
-     '<instance> has no amount'),
-    ('time="01:00:30.50"', 'time="00:50:00"', 'lease 2: a duration of 1800 s'),
+     '<instance>: expected the attribute amount'),
+    ('time="01:00:30.50"', 'time="00:50:00"',
+     'line 29: .* lease "2": a duration of 1800 s'),
     ('<res type="CPU" amount="100"/><res type="Memory" amount="1024"/>',
      '<res type="CPU" amount="100"/><res type="CPU" amount="100"/>',
-     'a node has CPU twice'),
+     'expected each type once, not CPU twice'),
     ('<?xml version="1.0"?>', '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b '
      '"c">]>', 'EntitiesForbidden')))
 def test_xml_that_is_none(sample, old, new, says):
@@ -244,5 +255,5 @@ def test_xml_that_is_none(sample, old, new, says):
     if says is None:
         assert lwf.read(sample).name == 'sample'
         return
-    with pytest.raises(WorkloadError, match=says):
+    with pytest.raises(InputError, match=says):
         lwf.read(sample)

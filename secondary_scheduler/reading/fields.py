@@ -9,10 +9,20 @@ import json
 import math
 import typing
 
+from secondary_scheduler.reading.values import (
+    MOST,
+    InputError,
+    Unreadable,
+    expected_number,
+    shown,
+)
+
 _NEEDED = object()
+#: Digits from which on a number is beyond all bounds; Python refuses 4,300.
+_DIGITS = 400
 
 
-class DocumentError(ValueError):
+class DocumentError(InputError):
     """A document that cannot be read; the text is for its author."""
 
 
@@ -22,8 +32,9 @@ def load(text: str) -> 'Fields':
     :raises DocumentError: if it is none, or says a name twice.
     """
     try:
-        return Fields(json.loads(text, object_pairs_hook=_unique,
-                                 parse_constant=_no_constant), '')
+        return Fields(json.loads(
+            text, object_pairs_hook=_unique, parse_constant=Unreadable,
+            parse_int=_parse_int, parse_float=_parse_float), '')
     except json.JSONDecodeError as exc:
         raise DocumentError(f'line {exc.lineno}, column {exc.colno}: not '
                             f'JSON: {exc.msg}') from None
@@ -41,8 +52,19 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _no_constant(text: str) -> typing.NoReturn:
-    raise DocumentError(f'{text} is no JSON number: expected a finite number')
+def _parse_int(text: str) -> object:
+    return int(text) if len(text) < _DIGITS else Unreadable(text)
+
+
+def _parse_float(text: str) -> object:
+    value = float(text)
+    return value if math.isfinite(value) else Unreadable(text)
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value can be printed: JSON can escape halves of pairs."""
+    return isinstance(value, str) and not any(
+        '\ud800' <= one <= '\udfff' for one in value)
 
 
 class Fields:
@@ -52,7 +74,7 @@ class Fields:
         self.path = path
         if not isinstance(value, dict):
             raise DocumentError(f'{path or "the document"}: expected an '
-                                f'object, not {_shown(value)}')
+                                f'object, not {shown(value)}')
         self._left: dict[str, typing.Any] = dict(value)
         self._known: list[str] = []
 
@@ -67,7 +89,7 @@ class Fields:
         :raises DocumentError: always.
         """
         raise DocumentError(
-            f'{self.at(name)}: expected {expected}, not {_shown(value)}')
+            f'{self.at(name)}: expected {expected}, not {shown(value)}')
 
     def take(self, name: str, expected: str,
              accept: Callable[[typing.Any], bool],
@@ -92,7 +114,7 @@ class Fields:
     def text(self, name: str, default: object = _NEEDED) -> typing.Any:
         """Take a text that is not empty."""
         return self.take(name, 'a text', lambda value:
-                         isinstance(value, str) and value != '', default)
+                         _is_text(value) and value != '', default)
 
     def choice(self, name: str, values: Collection[str],
                default: object = _NEEDED) -> typing.Any:
@@ -106,21 +128,20 @@ class Fields:
                               isinstance(value, bool), default))
 
     def whole(self, name: str, default: object = _NEEDED,
-              least: int = 0) -> typing.Any:
+              least: int = 0, most: int = MOST) -> typing.Any:
         """Take a whole number."""
         return self.take(
-            name, f'a whole number from {least}', lambda value:
+            name, expected_number(least, most, True), lambda value:
             isinstance(value, int) and not isinstance(value, bool)
-            and value >= least, default)
+            and least <= value <= most, default)
 
     def number(self, name: str, default: object = _NEEDED,
-               least: float = 0, most: float = math.inf) -> typing.Any:
+               least: float = 0, most: float = MOST) -> typing.Any:
         """Take a finite number."""
-        upto = f' to {most:g}' if most < math.inf else ''
         return self.take(
-            name, f'a number from {least:g}{upto}', lambda value:
+            name, expected_number(least, most), lambda value:
             isinstance(value, int | float) and not isinstance(value, bool)
-            and least <= value <= most and value < math.inf, default)
+            and least <= value <= most, default)
 
     def objects(self, name: str, optional: bool = False
                 ) -> Iterator['Fields']:
@@ -138,7 +159,7 @@ class Fields:
         """Take an optional list of texts."""
         values = self.items(name, optional=True)
         for number, value in enumerate(values):
-            if not isinstance(value, str):
+            if not _is_text(value):
                 self.wrong(f'{name}[{number}]', 'a text', value)
         return [str(value) for value in values]
 
@@ -146,8 +167,10 @@ class Fields:
         """Take an optional list of whole numbers."""
         values = self.items(name, optional=True)
         for number, value in enumerate(values):
-            if not isinstance(value, int) or isinstance(value, bool):
-                self.wrong(f'{name}[{number}]', 'a whole number', value)
+            if not isinstance(value, int) or isinstance(value, bool) or (
+                    not 0 <= value <= MOST):
+                self.wrong(f'{name}[{number}]', expected_number(
+                    0, MOST, True), value)
         return [value for value in values if isinstance(value, int)]
 
     def object(self, name: str, optional: bool = False) -> 'Fields':
@@ -156,28 +179,30 @@ class Fields:
                                 isinstance(value, dict),
                                 {} if optional else _NEEDED), self.at(name))
 
-    def numbers(self, name: str, most: float = math.inf
-                ) -> dict[str, float]:
-        """Take an optional object whose values are all numbers from 0."""
+    def numbers(self, name: str, most: float = MOST,
+                known: Collection[str] | None = None) -> dict[str, float]:
+        """Take an optional object whose values are all numbers from 0.
+
+        :param known: the names that it may have; None: any.
+        """
         fields = self.object(name, optional=True)
-        return {one: fields.number(one, most=most) for one in fields.names}
+        found = {one: fields.number(one, most=most)
+                 for one in fields.names if known is None or one in known}
+        fields.done(known)
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the fields that nobody has taken yet."""
         return tuple(self._left)
 
-    def done(self) -> None:
+    def done(self, known: Collection[str] | None = None) -> None:
         """Find out that nothing is left.
 
+        :param known: the names to tell; None: those that were asked for.
         :raises DocumentError: naming a field that is not known.
         """
         for name in self.names:
             raise DocumentError(
-                f'{self.at(name)}: is not known; expected only '
-                + ', '.join(self._known))
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + '...'
+                f'{self.at(shown(name)[1:-1])}: is not known; expected only '
+                + ', '.join(self._known if known is None else known))
