@@ -46,10 +46,14 @@ from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.sensors import Meter
 from secondary_scheduler.agent.throttles import Throttles
+from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import CLEAN
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.policies import language
+from secondary_scheduler.reading.options import load_options
+from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
 
@@ -238,6 +242,8 @@ class Agent:
             reporter.Outlook(forecast), self.killed,
             lambda: self._inventory, self.rates, self.throttles,
             self.dedicated)
+        #: Why the configuration was not reloaded the last time.
+        self._unread = ''
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._newcomer = threading.Event()
@@ -346,6 +352,7 @@ class Agent:
         """Write what ``secondary-agent status`` shows; feed the watchdog."""
         status = self.reporter.status()
         status['monotonic'] = time.monotonic()
+        status['configuration'] = self._unread
         if self._inventory:
             status['inventory'] = {'state': self._inventory.state,
                                    'allowed': self._inventory.allowed}
@@ -484,11 +491,27 @@ class Agent:
     def reload(self) -> None:
         """Read options and policies anew; a bad file changes nothing."""
         try:
+            self._try_options()
             self.conf.mutate_config_files()
-        except Exception as exc:
-            LOG.critical('The configuration was not reloaded: %s', exc)
-        self.policies.reload()
+        except (InputError, cfg.Error, OSError) as exc:
+            self._unread = str(exc)
+            LOG.critical('The configuration was not reloaded, options and '
+                         'policies stay as they were: %s', exc)
+        else:
+            self._unread = ''
+            self.policies.reload()
         self._news.set()
+
+    def _try_options(self) -> None:
+        """Read the files into options that nothing uses.
+
+        :raises InputError: if a value in them is not right.
+        """
+        tried = cfg.ConfigOpts()
+        agent_conf.register_opts(tried)
+        policy_conf.register_opts(tried)
+        load_options(tried, [], default_config_files=self.conf.config_file,
+                     default_config_dirs=self.conf.config_dir)
 
     def start(self) -> None:
         """Start the threads: first what protects, then what talks."""

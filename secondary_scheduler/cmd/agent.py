@@ -13,9 +13,12 @@ from oslo_service import backend
 from secondary_scheduler.agent import cgroups, kernel_files, service
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.throttles import Throttles
+from secondary_scheduler.cmd import console
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.policies import language
+from secondary_scheduler.reading.options import load_options
+from secondary_scheduler.reading.values import InputError
 
 EPILOG = """
 Without a command the agent runs in the foreground. SIGHUP reads the options
@@ -43,8 +46,9 @@ def _configure(arguments: list[str], files: list[str] | None = None
     logging.register_options(conf)
     agent_conf.register_opts(conf)
     policy_conf.register_opts(conf)
-    conf(arguments, project='secondary_scheduler', prog='secondary-agent',
-         default_config_files=files, default_config_dirs=files)
+    load_options(conf, arguments, project='secondary_scheduler',
+                 prog='secondary-agent', default_config_files=files,
+                 default_config_dirs=files)
     return conf
 
 
@@ -195,6 +199,9 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
     if found['dedicated_cpus']:
         lines.append('CPUs that primaries have for themselves: '
                      + kernel_files.format_cpus(found['dedicated_cpus']))
+    if found.get('configuration'):
+        lines.append('configuration: not reloaded, options and policies are '
+                     'those from before: ' + found['configuration'])
     costs = [f'{name} {cost["percent"]:.2f}%'
              + ' (over its budget, so read half as often)' * cost['over']
              for name, cost in found['sensor_costs'].items()
@@ -225,6 +232,7 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
     return lines
 
 
+@console.command
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -244,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen, rest = parser.parse_known_args(argv)
     try:
         conf = _configure(rest)
-    except (cfg.Error, OSError) as exc:
+    except InputError as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         if chosen.command != 'floor':
             return 2

@@ -9,12 +9,10 @@ import socketserver
 import sys
 from wsgiref import simple_server
 
-from oslo_config import cfg
-from oslo_db import exception as db_exception
-from sqlalchemy import exc as sa_exc
-
+from secondary_scheduler.cmd import console
 from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import migration
+from secondary_scheduler.lease_api.db import migration, urls
+from secondary_scheduler.reading.values import InputError
 
 EPILOG = """
 Each request has a thread of its own. To try it without Keystone, on a
@@ -50,6 +48,7 @@ class Handler(simple_server.WSGIRequestHandler):
         return str(self.client_address[0])
 
 
+@console.command
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; 2 if it cannot."""
     parser = argparse.ArgumentParser(
@@ -66,11 +65,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         found = app.service(app.configure(rest))
         if chosen.sync:
-            migration.sync(found.database.engine)
+            urls.connect_once(found.database)
+            with urls.database_errors():
+                migration.sync(found.database.engine)
         server = simple_server.make_server(
             chosen.host, chosen.port, app.application(found), Server, Handler)
-    except (cfg.Error, OSError, db_exception.DBError,
-            sa_exc.ArgumentError) as exc:
+    except (InputError, OSError, OverflowError) as exc:
         print(f'{app.PROG}: {exc}', file=sys.stderr)
         return 2
     print(f'{app.PROG}: http://{chosen.host}:{server.server_port}',

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import sys
 import typing
 
+from secondary_scheduler.reading.values import InputError, parse_whole
+
 DESCRIPTION = """\
 Make and upgrade the database of the lease service, and give projects quotas of
 their own. The database is [secondary_lease_api] database_url, from
@@ -77,9 +79,7 @@ def add_parser(groups: typing.Any) -> None:
 def _limit(text: str) -> int | str:
     if text == 'default':
         return text
-    if int(text) < -1:
-        raise ValueError
-    return int(text)
+    return parse_whole(text, -1, 2**31 - 1)
 
 
 _limit.__name__ = 'whole number from -1, or default'
@@ -92,11 +92,10 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     """
     try:
         from oslo_config import cfg
-        from oslo_db import exception as db_exception
-        from sqlalchemy import exc as sa_exc
 
         from secondary_scheduler.conf import lease_api
-        from secondary_scheduler.lease_api.db import session
+        from secondary_scheduler.lease_api.db import session, urls
+        from secondary_scheduler.reading.options import load_options
     except ImportError as exc:
         print(f'secondary-scheduler: the lease service needs {exc.name}: pip '
               'install "secondary_scheduler[lease-api]"', file=sys.stderr)
@@ -106,14 +105,16 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     conf = cfg.ConfigOpts()
     lease_api.register_opts(conf)
     try:
-        conf([], project='secondary_scheduler', prog='secondary-lease-api',
-             default_config_files=files or None)
-        return int(globals()[f'_{action}'](
-            session.Database(conf), conf, **given))
-    except (cfg.Error, db_exception.DBError, sa_exc.ArgumentError) as exc:
-        print(f'secondary-scheduler: {exc}\nIs [secondary_lease_api] '
-              'database_url right, may you read the file it is in, and does '
-              'the database answer?', file=sys.stderr)
+        load_options(conf, [], project='secondary_scheduler',
+                     prog='secondary-lease-api',
+                     default_config_files=files or None)
+        urls.check_url(conf)
+        database = session.Database(conf)
+        urls.connect_once(database)
+        with urls.database_errors():
+            return int(globals()[f'_{action}'](database, conf, **given))
+    except InputError as exc:
+        print(f'secondary-scheduler: {exc}', file=sys.stderr)
         return BAD_INPUT
 
 

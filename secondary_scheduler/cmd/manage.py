@@ -11,6 +11,8 @@ import openstack
 from openstack import exceptions as sdk_exceptions
 
 from secondary_scheduler.cmd import (
+    clouds,
+    console,
     lease_db,
     orphans,
     plan,
@@ -18,6 +20,7 @@ from secondary_scheduler.cmd import (
     simulate,
 )
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.reading import answers, values
 
 #: Commands in which no cloud has a part.
 OFFLINE: tuple[typing.Any, ...] = (plan, simulate, lease_db)
@@ -83,6 +86,10 @@ List the flavors that are neither a primary's nor a well-formed secondary's.
 Nova validates extra specs only from microversion 2.86 on, so such flavors can
 be made by mistake. The exit code is 1 if there is one.
 """
+
+
+_HINT = ('Does "openstack token issue" work, and has the account the role '
+         'admin?')
 
 
 class CommandError(Exception):
@@ -325,7 +332,8 @@ class Manager:
                 f'"{vocabulary.GOAL}" in "openstack optimize goal list"? If '
                 'not, install this package for watcher-decision-engine as '
                 'well and restart it.')
-        return str(answer.json()['uuid'])
+        made = answers.read_answer(answer, 'Watcher', {'uuid': str})
+        return str(made['uuid'])
 
 
 def flavor_faults(flavors: typing.Iterable[typing.Any]
@@ -333,8 +341,7 @@ def flavor_faults(flavors: typing.Iterable[typing.Any]
     """Return what is ill-formed, by flavor; disk as Nova claims it."""
     faults = {}
     for one in flavors:
-        disk = (one.disk + (one.ephemeral or 0)
-                + -(-int(one.swap or 0) // 1024))
+        disk = vocabulary.claimed_disk_gb(one.disk, one.ephemeral, one.swap)
         problems = vocabulary.flavor_problems(
             one.extra_specs or {}, one.vcpus, one.ram, disk)
         if problems:
@@ -349,22 +356,16 @@ def _amounts(amounts: Mapping[str, int]) -> str:
          (vocabulary.DISK_GB, 'GB of disk'), (vocabulary.SLOT, 'slots')))
 
 
-def _number(least: int, most: int | None = None) -> Callable[[str], int]:
+def _number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """Return a reader of numbers that Nova and Placement can hold."""
     def convert(text: str) -> int:
-        value = int(text)
-        if value < least or (most is not None and value > most):
-            raise ValueError
-        return value
-    convert.__name__ = (f'whole number from {least}'
-                        + (f' to {most}' if most else ''))
+        return values.parse_whole(text, least, most)
+    convert.__name__ = f'whole number from {least} to {most}'
     return convert
 
 
 def _factor(text: str) -> float:
-    number = float(text)
-    if not 1 <= number <= 100:
-        raise ValueError
-    return number
+    return values.parse_number(text, 1, 100)
 
 
 _factor.__name__ = 'number from 1 to 100'
@@ -449,6 +450,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@console.command
 def main(arguments: Sequence[str] | None = None,
          connect: Callable[..., typing.Any] = openstack.connect) -> int:
     """Run a command; return its exit code."""
@@ -460,14 +462,21 @@ def main(arguments: Sequence[str] | None = None,
     try:
         manager = Manager(connect(cloud=cloud,
                                   app_name='secondary-scheduler'))
+    except Exception as exc:   # clouds.yaml may hold anything
+        print(f'secondary-scheduler: {clouds.explain(cloud, exc)}\n{_HINT}',
+              file=sys.stderr)
+        return 1
+    try:
         return int(getattr(manager, action)(**options))
-    except (CommandError, orphans.Incomplete,
-            providers.PlacementError) as exc:
+    except (CommandError, orphans.Incomplete, providers.PlacementError,
+            values.InputError) as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
-    except (sdk_exceptions.SDKException,
-            ks_exceptions.ClientException) as exc:
-        print(f'secondary-scheduler: {exc}\nDoes "openstack token issue" '
-              'work, and has the account the role admin?', file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except (sdk_exceptions.SDKException, ks_exceptions.ClientException,
+            OSError) as exc:
+        print(f'secondary-scheduler: {clouds.explain(cloud, exc)}\n{_HINT}',
+              file=sys.stderr)
     return 1
 
 

@@ -10,9 +10,17 @@ import typing
 import tenacity
 
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.reading import answers
+from secondary_scheduler.reading.values import InputError
 
 #: 1.14 nested providers, 1.26 ``reserved`` equal to ``total``.
 MICROVERSION = '1.36'
+
+_ANY: answers.Shape = {}
+_PROVIDERS: answers.Shape = {'resource_providers': list}
+_INVENTORIES: answers.Shape = {'inventories': dict,
+                               'resource_provider_generation': int}
+_ALLOCATIONS: answers.Shape = {'allocations': dict}
 
 
 class PlacementError(Exception):
@@ -74,7 +82,8 @@ class Providers:
 
         :raises PlacementError: if there is none of that name.
         """
-        found = self._call('GET', f'/resource_providers?name={host}')
+        found = self._call('GET', f'/resource_providers?name={host}',
+                           shape=_PROVIDERS)
         roots = [one['uuid'] for one in found['resource_providers']
                  if not one.get('parent_provider_uuid')]
         if not roots:
@@ -86,7 +95,7 @@ class Providers:
 
     def children(self) -> Iterator[Child]:
         """Yield the secondary providers of all hosts, by host name."""
-        every = self._call('GET', '/resource_providers')[
+        every = self._call('GET', '/resource_providers', shape=_PROVIDERS)[
             'resource_providers']
         names = {vocabulary.child_provider_uuid(one['uuid']): one['name']
                  for one in every}
@@ -118,8 +127,8 @@ class Providers:
     def default_totals(self, host: str) -> dict[str, int]:
         """Return what the host has by its root inventory, without ratios."""
         inventories = self._call(
-            'GET', f'/resource_providers/{self.root(host)}/inventories')[
-                'inventories']
+            'GET', f'/resource_providers/{self.root(host)}/inventories',
+            shape=_INVENTORIES)['inventories']
 
         def free(name: str) -> int:
             one = inventories.get(name, {'total': 0, 'reserved': 0})
@@ -204,7 +213,7 @@ class Providers:
         """Return the UUIDs of what holds something on a provider."""
         return list(self._call(
             'GET', f'/resource_providers/{child.uuid}/allocations',
-            missing={'allocations': {}})['allocations'])
+            missing={'allocations': {}}, shape=_ALLOCATIONS)['allocations'])
 
     def release(self, consumer: str) -> None:
         """Remove all that a consumer holds, on whatever provider.
@@ -212,7 +221,7 @@ class Providers:
         :raises Conflict: if it has changed meanwhile.
         """
         url = f'/allocations/{consumer}'
-        held = self._call('GET', url)
+        held = self._call('GET', url, shape=_ALLOCATIONS)
         if held['allocations']:
             self._call('PUT', url, {
                 'allocations': {},
@@ -229,9 +238,12 @@ class Providers:
 
     def _read(self, host: str, uuid: str) -> Child | None:
         url = f'/resource_providers/{uuid}'
-        inventories = self._call('GET', url + '/inventories', missing={})
-        usages = self._call('GET', url + '/usages', missing={})
-        traits = self._call('GET', url + '/traits', missing={})
+        inventories = self._call('GET', url + '/inventories', missing={},
+                                 shape=_INVENTORIES)
+        usages = self._call('GET', url + '/usages', missing={},
+                            shape={'usages': dict})
+        traits = self._call('GET', url + '/traits', missing={},
+                            shape={'traits': list})
         if not (inventories and usages and traits):
             return None
         return Child(host, uuid, inventories['resource_provider_generation'],
@@ -257,7 +269,8 @@ class Providers:
 
     def _call(self, method: str, url: str,
               body: Mapping[str, typing.Any] | None = None,
-              missing: typing.Any = None) -> typing.Any:
+              missing: typing.Any = None, shape: answers.Shape = _ANY
+              ) -> typing.Any:
         """Return the answer's body, ``missing`` (if given) for a 404."""
         answer = self._adapter.request(
             url, method, microversion=MICROVERSION, raise_exc=False,
@@ -275,4 +288,9 @@ class Providers:
             raise PlacementError(f'Placement: {method} {url} failed with '
                                  f'HTTP {answer.status_code}: '
                                  f'{answer.text[:300]}')
-        return answer.json() if answer.content else {}
+        if not shape:
+            return {}
+        try:
+            return answers.read_answer(answer, 'Placement', shape)
+        except InputError as exc:
+            raise PlacementError(f'{method} {url}: {exc}') from None

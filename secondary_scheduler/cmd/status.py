@@ -13,9 +13,11 @@ import openstack
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from secondary_scheduler.cmd import manage, providers
+from secondary_scheduler.cmd import console, manage, providers
 from secondary_scheduler.conf import policy
 from secondary_scheduler.policies import language
+from secondary_scheduler.reading.options import load_options
+from secondary_scheduler.reading.values import InputError
 
 FILTER = 'SecondaryPolicyFilter'
 FILTERS = 'secondary_scheduler.nova.filters.all_filters'
@@ -148,15 +150,23 @@ class Checks(upgradecheck.UpgradeCommands):
     )
 
 
+@console.command
 def main(arguments: list[str] | None = None,
          connect: Callable[[], typing.Any] = _connect) -> int:
     """Run the checks; 0 is good, 1 a warning, 2 a failure."""
     conf = cfg.ConfigOpts()
     policy.register_opts(conf)
     conf.register_opts(_SCHEDULER_OPTS, group='filter_scheduler')
-    return int(upgradecheck.main(
-        conf, project='nova', upgrade_command=Checks(conf, connect),
-        argv=sys.argv[1:] if arguments is None else arguments))
+    upgradecheck.register_cli_options(conf, Checks(conf, connect))
+    try:
+        load_options(conf, sys.argv[1:] if arguments is None else arguments,
+                     project='nova')
+    except InputError as exc:
+        print(f'secondary-scheduler-status: {exc}', file=sys.stderr)
+        return 2
+    # Where it looks for --json.
+    upgradecheck.CONF = conf
+    return int(upgradecheck.run(conf))
 
 
 if __name__ == '__main__':

@@ -22,9 +22,11 @@ from secondary_scheduler.lease_api import (
     trusts,
     verification,
 )
+from secondary_scheduler.lease_api.db import urls
 from secondary_scheduler.lease_api.db.quotes import Quotes
 from secondary_scheduler.lease_api.db.session import Database
 from secondary_scheduler.lease_api.db.store import Store
+from secondary_scheduler.reading.options import load_options
 
 PROG = 'secondary-lease-api'
 #: Where load balancers look; it needs neither token nor version.
@@ -33,11 +35,15 @@ HEALTH = '/healthcheck'
 
 def configure(arguments: list[str], conf: cfg.ConfigOpts = cfg.CONF,
               files: list[str] | None = None) -> cfg.ConfigOpts:
-    """Read the configuration files, and begin to log."""
+    """Read the configuration files, and begin to log.
+
+    :raises InputError: naming what is wrong with a file.
+    """
     logging.register_options(conf)
     options.register_opts(conf)
-    conf(arguments, project='secondary_scheduler', prog=PROG,
-         default_config_files=files)
+    load_options(conf, arguments, project='secondary_scheduler', prog=PROG,
+                 default_config_files=files)
+    urls.check_url(conf)
     logging.setup(conf, PROG)
     return conf
 

@@ -1,9 +1,15 @@
 """Who may do what: the rules of oslo.policy, with their defaults."""
 
+from collections.abc import Iterator
+import logging
+import pathlib
 import typing
 
 from oslo_config import cfg
 from oslo_policy import policy
+import yaml
+
+from secondary_scheduler.reading import yaml_files
 
 _READER = 'role:reader and project_id:%(project_id)s'
 _MEMBER = 'role:member and project_id:%(project_id)s'
@@ -67,11 +73,54 @@ def list_rules() -> list[policy.DocumentedRuleDefault]:
 
 
 def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return what decides by these rules and the operator's file."""
+    """Return what decides by these rules and the operator's files.
+
+    :raises InputError: naming the line of a file that is no rule.
+    """
     found = policy.Enforcer(conf)
     found.register_defaults(RULES)
+    for path in _files(conf):
+        _check_file(path)
     found.load_rules()
     return found
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
+    """Yield the operator's files that are there."""
+    for name in (conf.oslo_policy.policy_file, *conf.oslo_policy.policy_dirs):
+        path = pathlib.Path(conf.find_file(name) or name)
+        if path.is_dir():
+            yield from (one for one in sorted(path.iterdir())
+                        if one.is_file() and not one.name.startswith('.'))
+        elif path.exists():
+            yield path
+
+
+def _check_file(path: pathlib.Path) -> None:
+    root = yaml_files.read_yaml(path)
+    if root is None:
+        return
+    for name, rule in yaml_files.Mapping(path, root).items():
+        if isinstance(rule, yaml.SequenceNode) or (
+                isinstance(rule, yaml.ScalarNode) and _can_be_parsed(rule)):
+            continue
+        raise yaml_files.wrong(path, rule, f'{name}: expected a rule, like '
+                               '"role:member and project_id:%(project_id)s"')
+
+
+def _can_be_parsed(rule: yaml.ScalarNode) -> bool:
+    if rule.tag.endswith(':null'):
+        return True
+    if not rule.tag.endswith(':str'):
+        return False
+    parser = logging.getLogger('oslo_policy._parser')
+    before, parser.disabled = parser.disabled, True
+    try:
+        # What cannot be parsed refuses everybody, as "!" does on purpose.
+        return rule.value.strip() == '!' or str(
+            policy.RuleDefault('any', rule.value).check) != '!'
+    finally:
+        parser.disabled = before
 
 
 def get_enforcer() -> policy.Enforcer:

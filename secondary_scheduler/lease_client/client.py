@@ -17,9 +17,12 @@ from keystoneauth1 import adapter
 from openstack import exceptions
 import tenacity
 
+from secondary_scheduler.reading import answers
+from secondary_scheduler.reading.values import InputError
+
 SERVICE_TYPE = 'secondary-lease'
 #: The microversion that this client speaks.
-VERSION = '1.3'
+VERSION = '1.4'
 
 Json = dict[str, typing.Any]
 
@@ -188,7 +191,13 @@ class Client:
             **more)
         if answer.status_code >= 400:
             raise _error(answer)
-        found: Json = answer.json() if answer.content else {}
+        if not answer.content:
+            return {}
+        try:
+            found: Json = answers.read_answer(answer, 'the lease service', {})
+        except InputError as exc:
+            raise LeaseError(answer.status_code, 'unknown', (
+                f'{method} {path}: {exc}')) from None
         self.engine = found.get('engine', self.engine)
         return found
 

@@ -12,16 +12,24 @@
 from collections.abc import Mapping, Sequence
 import datetime
 import typing
+import unicodedata
 
 from secondary_scheduler.lease_client import times
+from secondary_scheduler.reading.values import InputError
 
 #: How each thing that hosts are held for is drawn.  Where several fall into
 #: one column the last of these is seen.
 SIGNS = {'run': '#', 'prepare': '.', 'resume': '>', 'suspend': '<',
          'shut-down': 'x'}
 LEGEND = ', '.join(f'{sign} {what}' for what, sign in SIGNS.items())
+#: What a newer service holds hosts for, and this client does not know.
+_UNKNOWN = '?'
 _ORDER = list(SIGNS)
 _LEAST = 20
+#: Columns of the widest screen.
+_WIDEST = 10_000
+#: The last second that can be written as a date, less what is added to it.
+_LAST = int(datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC).timestamp())
 #: Stretches of time that people think in, in seconds, with their names.
 _ROUND = [
     (number * seconds, f'{number} {unit}') for unit, seconds, numbers in (
@@ -49,7 +57,17 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
     :param begin: where the chart is to begin and ``end``, in seconds since
         1970; None: where the slots do.
     :param now: the present time, which is marked.
+    :raises InputError: if width, begin or end is out of bounds.
     """
+    if not 1 <= width <= _WIDEST:
+        raise InputError(f'width: expected 1 to {_WIDEST} columns, not '
+                         f'{width}')
+    for name, time in (('begin', begin), ('end', end)):
+        if time is not None and not 0 <= time <= _LAST:
+            raise InputError(f'{name}: expected a time of the years 1970 to '
+                             '9998')
+    if begin is not None and end is not None and end <= begin:
+        raise InputError('end: expected a time after the begin')
     if not slots:
         return ['Nothing is planned.']
     rows: dict[str, list[Mapping[str, typing.Any]]] = {}
@@ -58,18 +76,36 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
     labels = [f'{names.get(lease, lease)} '
               f'({max(one["nodes"] for one in held)})'
               for lease, held in rows.items()]
-    margin = min(max(map(len, labels)), width // 2) + 1
+    margin = min(max(map(_width, labels)), max(width // 2, 1)) + 1
     chart = _Chart(
         begin if begin is not None else min(
             times.seconds(one['begin']) for one in slots),
-        end if end is not None else max(
-            _end(one, now) for one in slots),
+        end if end is not None else min(_LAST, max(
+            _end(one, now) for one in slots)),
         max(width - margin, _LEAST))
     lines = [*chart.axis(), *map(chart.row, rows.values()), *chart.mark(now)]
-    beside = ['', '', *(label[:margin - 1] for label in labels), '']
-    return [*(f'{left:{margin}}{line}'.rstrip()
+    beside = ['', '', *(_cut(label, margin - 1) for label in labels), '']
+    return [*(f'{left}{" " * (margin - _width(left))}{line}'.rstrip()
               for left, line in zip(beside, lines, strict=False)),
             f'{chart.about}; (n): n nodes', LEGEND]
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes on a screen."""
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ('Mn', 'Me', 'Cf', 'Cc'):
+        return 0
+    return 1 + (unicodedata.east_asian_width(character) in 'WF')
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the beginning of a text that takes at most so many columns."""
+    while _width(text) > width:
+        text = text[:-1]
+    return text
 
 
 def _end(slot: Mapping[str, typing.Any], now: int | None) -> int:
@@ -85,7 +121,8 @@ class _Chart:
     def __init__(self, begin: int, end: int, columns: int) -> None:
         self._end = max(end, begin + 1)
         self._step, self._named = next(
-            (step, name) for step, name in _ROUND
+            (step, name) for step, name in (*_ROUND, _longest(
+                (self._end - begin) // columns + 1))
             if begin // step * step + columns * step >= self._end)
         self._begin = begin // self._step * self._step
         self._columns = -((self._begin - self._end) // self._step)
@@ -102,13 +139,13 @@ class _Chart:
     def row(self, slots: Sequence[Mapping[str, typing.Any]]) -> str:
         """Return what is planned for a lease."""
         row = [' '] * self._columns
-        for one in sorted(slots, key=lambda one: _ORDER.index(one['what'])):
+        for one in sorted(slots, key=_turn):
             first = self._column(times.seconds(one['begin']))
             # What is too short for a column is seen all the same.
             last = (self._columns if one['end'] is None else max(
                 self._column(times.seconds(one['end'])), first + 1))
             for column in range(max(first, 0), min(last, self._columns)):
-                row[column] = SIGNS[one['what']]
+                row[column] = SIGNS.get(one['what'], _UNKNOWN)
         return ''.join(row)
 
     def axis(self) -> list[str]:
@@ -136,6 +173,17 @@ class _Chart:
 
     def _column(self, time: int) -> int:
         return (time - self._begin) // self._step
+
+
+def _longest(least: int) -> tuple[int, str]:
+    """Return a stretch longer than the usual ones, for many years."""
+    days = -(-2 * least // _DAY)
+    return days * _DAY, f'{days} d'
+
+
+def _turn(slot: Mapping[str, typing.Any]) -> int:
+    """Return in which order what a slot is for is drawn; unknown first."""
+    return _ORDER.index(slot['what']) if slot['what'] in SIGNS else -1
 
 
 def _clock(step: int) -> str:

@@ -148,6 +148,17 @@ def secondary_extra_specs(vcpus: int, memory_mb: int, disk_gb: int,
     }
 
 
+def claimed_disk_gb(root_gb: int | None, ephemeral_gb: int | None,
+                    swap_mb: int | str | None) -> int:
+    """Return the disk (GiB) that Nova claims for a flavor.
+
+    Swap is in MiB, and counts as whole GiB; a flavor without any may say so
+    by an empty text.
+    """
+    return (int(root_gb or 0) + int(ephemeral_gb or 0)
+            + -(-int(swap_mb or 0) // 1024))
+
+
 def flavor_problems(extra_specs: Mapping[str, str], vcpus: int,
                     memory_mb: int, disk_gb: int) -> list[str]:
     """Say in words what is ill-formed in a flavor; empty if nothing is.

@@ -1,7 +1,6 @@
 """What a scheduling request says, and what is wrong with it."""
 
 from collections.abc import Mapping
-import math
 import typing
 
 from secondary_scheduler.model import vocabulary
@@ -58,8 +57,8 @@ def needs(flavor: typing.Any) -> dict[str, int]:
 
 def disk_gb(flavor: typing.Any) -> int:
     """Return the disk a flavor takes, as Nova claims it (GiB)."""
-    return int(flavor.root_gb + flavor.ephemeral_gb
-               + math.ceil((flavor.swap or 0) / 1024))
+    return vocabulary.claimed_disk_gb(flavor.root_gb, flavor.ephemeral_gb,
+                                      flavor.swap)
 
 
 def problems(spec: typing.Any) -> list[str]:

@@ -80,9 +80,12 @@ def print_document(style: str, name: str, profile: str, cpu_s: float,
 
 def _version() -> str | None:
     """Return the commit of the code, if it is a checkout."""
-    done = subprocess.run(
-        ['git', 'rev-parse', 'HEAD'], capture_output=True, text=True,
-        cwd=pathlib.Path(__file__).parent)
+    try:
+        done = subprocess.run(
+            ['git', 'rev-parse', 'HEAD'], capture_output=True, text=True,
+            cwd=pathlib.Path(__file__).parent)
+    except OSError:
+        return None
     return done.stdout.strip() or None
 
 

@@ -173,7 +173,8 @@ class Cloud:
         By name and by id; up to a minute old.
         """
         return {key: (int(flavor.vcpus or 0), int(flavor.ram or 0),
-                      int(flavor.disk or 0) + int(flavor.ephemeral or 0))
+                      vocabulary.claimed_disk_gb(
+                          flavor.disk, flavor.ephemeral, flavor.swap))
                 for flavor in self._secondary_flavors()
                 for key in (flavor.id, flavor.name)}
 

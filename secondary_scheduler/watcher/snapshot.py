@@ -86,7 +86,8 @@ class Server:
             host=server.compute_host or None, status=server.status,
             task_state=server.task_state or None,
             vcpus=int(flavor.vcpus or 0), memory_mb=int(flavor.ram or 0),
-            disk_gb=int(flavor.disk or 0) + int(flavor.ephemeral or 0),
+            disk_gb=vocabulary.claimed_disk_gb(flavor.disk, flavor.ephemeral,
+                                               flavor.swap),
             mark=mark, metadata=dict(server.metadata or {}),
             hints=dict(server.scheduler_hints or {}),
             updated=(timeutils.parse_isotime(server.updated_at)

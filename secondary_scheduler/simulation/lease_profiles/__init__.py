@@ -14,6 +14,7 @@ from secondary_scheduler.leases import drivers, settings
 from secondary_scheduler.leases.durations import Durations
 from secondary_scheduler.leases.planner import Settings
 from secondary_scheduler.leases.types import Ints
+from secondary_scheduler.reading.options import load_options
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.workloads.requests import Request
 
@@ -94,12 +95,12 @@ def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> Profile:
     for group, options in _GROUPS.items():
         conf.register_opts(options, group=group)
     try:
-        conf([], project='secondary_scheduler',
-             default_config_files=[str(path)], default_config_dirs=[])
+        load_options(conf, [], project='secondary_scheduler',
+                     default_config_files=[str(path)], default_config_dirs=[])
         for key, value in changes:
             _change(conf, key, value)
         found = settings.from_options(conf.secondary_leases)
-    except ProfileError:
+    except InputError:
         raise
     except (cfg.Error, ValueError, drivers.DriverError) as exc:
         raise ProfileError(f'{path}: {exc}') from exc

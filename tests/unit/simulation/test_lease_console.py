@@ -7,6 +7,7 @@ import re
 import pytest
 
 from secondary_scheduler.cmd import manage
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import lease_profiles
 from secondary_scheduler.simulation.lease_figures import COLUMNS
 
@@ -114,5 +115,5 @@ def test_a_file_is_a_profile_too(tmp_path):
     assert profile.settings.reservations is None
     assert profile.runtime_overhead == 0.1
     path.write_text('[secondary_leases]\nbackfilling = maybe\n')
-    with pytest.raises(lease_profiles.ProfileError, match='maybe'):
+    with pytest.raises(InputError, match='maybe'):
         lease_profiles.read(str(path))

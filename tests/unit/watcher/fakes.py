@@ -244,7 +244,7 @@ def sdk_server(number, extra_specs=None, **changes):
         'user_id': 'alice', 'fault': None,
         'flavor': types.SimpleNamespace(
             original_name='secondary', vcpus=2, ram=512, disk=1, ephemeral=1,
-            extra_specs={vocabulary.MARKER: 'true'}
+            swap=0, extra_specs={vocabulary.MARKER: 'true'}
             if extra_specs is None else extra_specs)}
     values.update(changes)
     return types.SimpleNamespace(**values)

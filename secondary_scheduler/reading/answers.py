@@ -1,0 +1,32 @@
+"""What other services answer over HTTP."""
+
+from collections.abc import Mapping
+import typing
+
+from secondary_scheduler.reading.values import InputError, shown
+
+#: What an answer has by name: lists and objects of anything, texts, numbers.
+Shape = Mapping[str, type]
+
+
+def read_answer(answer: typing.Any, service: str, shape: Shape
+                ) -> dict[str, typing.Any]:
+    """Return the body of an answer, {} where it has none and needs none.
+
+    :param answer: as ``requests`` has it.
+    :raises InputError: if it is not of that shape, like a proxy's page.
+    """
+    if not answer.content and not shape:
+        return {}
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        body = None
+    if isinstance(body, dict) and all(
+            isinstance(body.get(name), kind)
+            for name, kind in shape.items()):
+        return body
+    raise InputError(
+        f'this address does not answer as {service} does, but with '
+        f'{shown(answer.text[:300])}: is its endpoint in the catalogue right, '
+        'or is there a proxy before it?')

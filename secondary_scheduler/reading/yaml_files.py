@@ -1,0 +1,65 @@
+"""YAML that others will read, checked before: each value with its line."""
+
+from collections.abc import Iterator
+import typing
+
+import yaml  # type: ignore[import-untyped, unused-ignore]
+
+from secondary_scheduler.reading import files
+from secondary_scheduler.reading.values import InputError
+
+
+def read_yaml(path: files.Path) -> yaml.Node | None:
+    """Return the nodes of a YAML file, which know their lines.
+
+    Aliases are not expanded, and nothing but nodes is made.
+
+    :raises InputError: naming the line that is no YAML.
+    """
+    text = files.read_document(path)
+    try:
+        return yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        place = f', line {mark.line + 1}' if mark else ''
+        raise InputError(f'{files.name_of(path)}{place}: expected YAML: '
+                         f'{exc.problem or exc.context}') from None
+    except yaml.reader.ReaderError as exc:
+        line = text.count('\n', 0, exc.position) + 1
+        raise InputError(f'{files.name_of(path)}, line {line}: expected YAML: '
+                         f'{exc.reason}') from None
+    except (RecursionError, ValueError) as exc:
+        raise InputError(f'{files.name_of(path)}: expected YAML: {exc}'
+                         ) from None
+
+
+class Mapping:
+    """A mapping of a YAML file; errors name the line."""
+
+    def __init__(self, path: files.Path, node: yaml.Node | None,
+                 what: str = 'the file') -> None:
+        self._path = path
+        self._what = what
+        if not isinstance(node, yaml.MappingNode):
+            raise wrong(path, node, f'{what}: expected a mapping')
+        self._node = node
+
+    def items(self) -> Iterator[tuple[str, yaml.Node]]:
+        """Yield names and values.
+
+        :raises InputError: if a name is no text.
+        """
+        for key, value in self._node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise wrong(self._path, key, f'{self._what}: expected a name')
+            yield str(key.value), value
+
+    def find(self, name: str) -> yaml.Node | None:
+        """Return the value of a name, None if it has none."""
+        return dict(self.items()).get(name)
+
+
+def wrong(path: files.Path, node: typing.Any, problem: str) -> InputError:
+    """Return the error that names the line of a node."""
+    line = node.start_mark.line + 1 if node is not None else 1
+    return InputError(f'{files.name_of(path)}, line {line}: {problem}')
