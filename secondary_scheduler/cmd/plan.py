@@ -76,9 +76,9 @@ def add_parser(groups: typing.Any) -> None:
                               description=DECIDE, formatter_class=raw)
     decide.add_argument('model', metavar='MODEL.json',
                         help='file with a model; - reads standard input')
-    decide.add_argument('--algorithm', metavar='NAME', required=True,
+    decide.add_argument('--algorithm', metavar='NAME', default='guided',
                         help='decision driver, an entry point in '
-                             f'{base.NAMESPACE}')
+                             f'{base.NAMESPACE} (default %(default)s)')
     decide.add_argument('--budget', type=_units, metavar='N',
                         default=base.Budget().units,
                         help='work units (default %(default)s)')

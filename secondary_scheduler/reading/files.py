@@ -101,9 +101,12 @@ def _encoding(start: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, place: typing.Callable[[], str] = str
-            ) -> Iterator[typing.BinaryIO]:
-    """Open a file, unpacked; ``place`` tells how far it has been read."""
+def _opened(path: Path, place: typing.Callable[[], str] = str,
+            packed: bool = True) -> Iterator[typing.BinaryIO]:
+    """Open a file, unpacked if it may be ``packed``.
+
+    ``place`` tells how far it has been read.
+    """
     try:
         with contextlib.ExitStack() as stack:
             raw: typing.Any = (getattr(sys.stdin, 'buffer', None) if path
@@ -112,7 +115,7 @@ def _opened(path: Path, place: typing.Callable[[], str] = str
             if raw is None:
                 raise InputError('standard input is no file of bytes')
             start = raw.peek(8)
-            for magic, unpack in _PACKED:
+            for magic, unpack in _PACKED if packed else ():
                 if start.startswith(magic):
                     raw = stack.enter_context(unpack(raw, 'rb'))
                     break
@@ -130,12 +133,13 @@ def _opened(path: Path, place: typing.Callable[[], str] = str
         raise InputError(f'{name_of(path)}{place()}: {exc}') from exc
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return all that is in a file, unpacked; - is standard input.
+def read_bytes(path: Path, packed: bool = True) -> bytes:
+    """Return all that is in a file; - is standard input.
 
+    :param packed: whether it may be compressed, and is unpacked then.
     :raises InputError: if it cannot be read, or is too large.
     """
-    with _opened(path) as opened:
+    with _opened(path, packed=packed) as opened:
         data = opened.read(LARGEST_DOCUMENT + 1)
     if len(data) > LARGEST_DOCUMENT:
         raise InputError(f'{name_of(path)}: expected at most '
@@ -149,7 +153,20 @@ def read_document(path: Path) -> str:
     :raises InputError: if it cannot be read, is too large, or no text.
     """
     data = read_bytes(path)
-    encoding = _encoding(data)
+    return _decoded(path, data, _encoding(data))
+
+
+def read_plain(path: Path) -> str:
+    """Return the text of a file that other programs read too.
+
+    It is in UTF-8, and is not compressed.
+
+    :raises InputError: if it cannot be read, is too large, or no text.
+    """
+    return _decoded(path, read_bytes(path, packed=False), 'utf-8')
+
+
+def _decoded(path: Path, data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as exc:

@@ -66,14 +66,13 @@ def check_file(path: str) -> None:
 
     :raises InputError: naming the line, and what is expected there.
     """
-    text = files.read_document(path)
+    text = files.read_plain(path)
+    if text.startswith('\ufeff'):
+        raise InputError(f'{path}, line 1: expected no byte order mark')
     for number, line in enumerate(text.split('\n'), 1):
         if '\0' in line:
             raise InputError(f'{path}, line {number}: expected text, not a '
                              'null byte')
-    if pathlib.Path(path).read_bytes() != text.encode():
-        raise InputError(f'{path}, line 1: expected UTF-8 text, without a '
-                         'byte order mark and not compressed')
     parser = cfg.ConfigParser(path, {})
     try:
         iniparser.BaseParser.parse(parser, text.splitlines())
@@ -130,7 +129,7 @@ def _place(conf: cfg.ConfigOpts, group: str, names: set[str], within: str
     for path in paths:
         section = ''
         for number, line in enumerate(
-                files.read_document(path).splitlines(), 1):
+                files.read_plain(path).splitlines(), 1):
             if line.startswith('['):
                 section = line.rstrip()[1:-1]
                 continue

@@ -16,7 +16,7 @@ def read_yaml(path: files.Path) -> yaml.Node | None:
 
     :raises InputError: naming the line that is no YAML.
     """
-    text = files.read_document(path)
+    text = files.read_plain(path)
     try:
         return yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as exc:

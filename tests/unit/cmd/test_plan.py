@@ -143,7 +143,7 @@ class PlanTest(unittest.TestCase):
                 0, 'decide', '-', '--algorithm', 'priority'))['operations'])
 
     def test_arguments(self):
-        for arguments in (('decide', self.model), ('check', self.model), (
+        for arguments in (('decide',), ('check', self.model), (
                 'decide', self.model, '--algorithm', 'guided', '--budget',
                 '-1'), ()):
             with self.assertRaises(SystemExit) as ended, \

@@ -85,6 +85,6 @@ class TestPublished(unittest.TestCase):
 
     def test_swf(self):
         for name, jobs in (('swf/LCG.swf.gz', 188_041),
-                           ('haizea/traces/blue/30days.swf', 5542)):
+                           ('haizea/traces/blue/30days.swf', 5108)):
             trace = swf.read(DATA / name, (100, 1024))
             self.assertEqual(jobs, len(trace.requests))

@@ -1,0 +1,85 @@
+"""Damaged files through the commands: no traceback is ever printed."""
+
+import contextlib
+import io
+import json
+import os
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secondary_scheduler.cmd import manage, status
+from secondary_scheduler.decisions.base import Budget
+from tests.unit import fuzzing
+from tests.unit.reading.test_fuzz import (
+    CLOUDS,
+    CONFIGURATION,
+    FEWER,
+    HEADER,
+    MODEL,
+    PLAN,
+    TEXT,
+    Base,
+    damaged,
+)
+from tests.unit.simulation.test_workloads import JOBS, XML
+
+
+class CommandsTest(Base):
+    """Whatever a file holds: exit code 0, 1 or 2, and no traceback."""
+
+    def command(self, main, *arguments, **named):
+        out, err = io.BytesIO(), io.BytesIO()
+        with contextlib.redirect_stdout(io.TextIOWrapper(out, 'utf-8')), \
+                contextlib.redirect_stderr(io.TextIOWrapper(err, 'utf-8')):
+            code = main([str(one) for one in arguments], **named)
+        self.assertIn(code, (0, 1, 2))
+        return code
+
+    @FEWER
+    @given(damaged(HEADER + JOBS))
+    def test_simulate_swf(self, data):
+        self.path.write_bytes(data)
+        self.command(manage.main, 'simulate', 'swf', self.path)
+
+    @FEWER
+    @given(damaged(XML) | damaged(TEXT))
+    def test_simulate_reservations(self, data):
+        trace = self.path.with_name('jobs.swf')
+        trace.write_text(HEADER + JOBS)
+        self.path.write_bytes(data)
+        self.command(manage.main, 'simulate', 'swf', trace, '--reservations',
+                     self.path)
+
+    @FEWER
+    @given(fuzzing.changed(MODEL), st.sampled_from(['preempt', 'return']))
+    def test_plan_decide(self, model, request):
+        self.path.write_text(json.dumps(model))
+        self.command(manage.main, 'plan', 'decide', self.path, '--budget',
+                     Budget().units // 100, '--request', request)
+
+    @FEWER
+    @given(fuzzing.changed(PLAN), fuzzing.changed(MODEL) | st.just(MODEL))
+    def test_plan_check(self, plan, model):
+        self.path.write_text(json.dumps(plan))
+        path = self.path.with_name('model.json')
+        path.write_text(json.dumps(model))
+        self.command(manage.main, 'plan', 'check', path, self.path)
+
+    @FEWER
+    @given(damaged(CONFIGURATION))
+    def test_upgrade_check(self, data):
+        self.path.write_bytes(data)
+        self.command(status.main, '--config-file', self.path, 'upgrade',
+                     'check', connect=mock.Mock(side_effect=OSError))
+
+    @FEWER
+    @given(damaged(CLOUDS))
+    def test_clouds(self, data):
+        self.path.write_bytes(data)
+        with mock.patch.dict(os.environ, {
+                'OS_CLIENT_CONFIG_FILE': str(self.path)}):
+            code = self.command(manage.main, '--os-cloud', 'my', 'host',
+                                'list')
+        self.assertEqual(1, code)
