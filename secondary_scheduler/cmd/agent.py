@@ -134,17 +134,24 @@ def _release_devices(throttles: Throttles, guest: Secondary) -> bool:
 
 def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
     """Show the last status; 1 if the agent does not seem to run."""
-    found = service.open_store(conf, read_only=True).load(service.STATUS)
+    store = service.open_store(conf, read_only=True)
+    found = store.load(service.STATUS)
     if not found:
         print('no status: the agent has not run here (state_path = '
               f'{conf.secondary_agent.state_path})', file=sys.stderr)
         return 1
-    age = time.time() - found['time']
-    found['age_s'] = round(age, 1)
-    if as_json:
-        print(json.dumps(found, indent=1))
-    else:
-        print('\n'.join(_screen(found)))
+    try:
+        age = time.time() - float(found['time'])
+        found['age_s'] = round(age, 1)
+        lines = ([json.dumps(found, indent=1)] if as_json
+                 else _screen(found))
+    except (LookupError, TypeError, ValueError, AttributeError,
+            OverflowError) as exc:
+        print(f'secondary-agent: {store.path(service.STATUS)}: expected what '
+              'an agent of this version has written '
+              f'({type(exc).__name__}: {exc})', file=sys.stderr)
+        return 1
+    print('\n'.join(lines))
     # A clock that was set back makes no dead agent live.
     return 0 if abs(age) < 10 else 1
 

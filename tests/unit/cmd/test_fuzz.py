@@ -9,7 +9,7 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondary_scheduler.cmd import manage, status
+from secondary_scheduler.cmd import agent, manage, status
 from secondary_scheduler.decisions.base import Budget
 from tests.unit import fuzzing
 from tests.unit.reading.test_fuzz import (
@@ -73,6 +73,18 @@ class CommandsTest(Base):
         self.path.write_bytes(data)
         self.command(status.main, '--config-file', self.path, 'upgrade',
                      'check', connect=mock.Mock(side_effect=OSError))
+
+    @FEWER
+    @given(fuzzing.changed({'time': 1.0, 'host': 'h'}).map(json.dumps)
+           | st.text(max_size=20))
+    def test_agent_status(self, text):
+        self.path.write_text(
+            '[secondary_scheduler]\npolicy = cpu <= 90% for 10s\n'
+            f'[secondary_agent]\nstate_path = {self.path.parent}\n')
+        self.path.with_name('status.json').write_bytes(
+            text.encode('utf-8', 'surrogatepass'))
+        self.assertEqual(1, self.command(
+            agent.main, 'status', '--config-file', self.path))
 
     @FEWER
     @given(damaged(CLOUDS))

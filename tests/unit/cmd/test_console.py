@@ -1,0 +1,51 @@
+"""How commands end when something is amiss with their output."""
+
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+from secondary_scheduler.cmd import console
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+class ConsoleTest(unittest.TestCase):
+
+    def test_any_text_can_be_printed(self):
+        for encoding in ('ascii', 'latin-1', 'utf-8'):
+            out = io.BytesIO()
+            with mock.patch('sys.stdout', io.TextIOWrapper(out, encoding)):
+                self.assertEqual(0, console.command(
+                    lambda: print('\ud800 \u591c') or 0)())
+                self.assertIn(b'\\ud800', out.getvalue())
+
+    def test_interrupt(self):
+        def interrupted():
+            raise KeyboardInterrupt
+
+        self.assertEqual(130, console.command(interrupted)())
+
+    def test_closed_output(self):
+        """As with "head": no traceback, also not at the end."""
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c',
+             'import sys; from secondary_scheduler.cmd import console; '
+             'sys.exit(console.command(lambda: print("x" * 10**6) or 0)())'],
+            stdout=self.closed(), stderr=subprocess.PIPE, text=True,
+            cwd=ROOT)
+        self.assertEqual((1, ''), (done.returncode, done.stderr))
+
+    def closed(self):
+        """Return a pipe that nothing reads."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        self.addCleanup(os.close, writing)
+        return writing
+
+    def test_no_output(self):
+        with mock.patch('sys.stdout', None), mock.patch('sys.stderr', None):
+            self.assertEqual(3, console.command(lambda: 3)())
