@@ -1,4 +1,4 @@
-"""What is wrong with an entry of clouds.yaml, after it did not work."""
+"""Faults of an entry of clouds.yaml, told after it did not work."""
 
 from collections.abc import Iterator
 import os

@@ -1,4 +1,4 @@
-"""What all commands have in common: how they end when something is amiss."""
+"""Output and end that all commands have in common."""
 
 from collections.abc import Callable
 import functools
@@ -13,10 +13,11 @@ Arguments = typing.ParamSpec('Arguments')
 
 
 def command(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
-    """Let a command print any text, and be interrupted, without traceback.
+    """Let a command print any text, and end early, without traceback.
 
     Characters that the terminal's encoding lacks are printed as escapes.  An
-    output that is closed early (by "head", say) ends the command.
+    output that is closed early (by "head", say), a full disk or an interrupt
+    end the command.
     """
     @functools.wraps(main)
     def run(*args: Arguments.args, **named: Arguments.kwargs) -> int:
@@ -30,8 +31,18 @@ def command(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
             return code
         except KeyboardInterrupt:
             return INTERRUPTED
-        except BrokenPipeError:
-            # Or the interpreter would try again to print what is left.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as exc:
+            if not isinstance(exc, BrokenPipeError):
+                print(f'{os.path.basename(sys.argv[0])}: {exc}',
+                      file=sys.stderr)
+            _drop_output()
             return 1
     return run
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from printing again, at its end, what failed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

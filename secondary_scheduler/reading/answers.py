@@ -1,11 +1,11 @@
-"""What other services answer over HTTP."""
+"""Answers of other services over HTTP."""
 
 from collections.abc import Mapping
 import typing
 
 from secondary_scheduler.reading.values import InputError, shown
 
-#: What an answer has by name: lists and objects of anything, texts, numbers.
+#: Types of the values that an answer must have, by name.
 Shape = Mapping[str, type]
 
 

@@ -61,7 +61,7 @@ class Row:
               most: int = MOST) -> int:
         """Return a whole number.
 
-        :param name: what the number is, for who wrote another one.
+        :param name: what the number means, for the message.
         :raises InputError: if it is none, or out of bounds.
         """
         try:
@@ -79,7 +79,7 @@ class Row:
 
     def numbers(self, first: int, names: Sequence[str], least: float = 0,
                 most: float = MOST) -> list[float]:
-        """Return the numbers from a place on, as ``whole`` one of them."""
+        """Return several numbers from a place on, one for each name."""
         values = self.values[first:first + len(names)]
         if _DIGITS.fullmatch(' '.join(values)):
             with contextlib.suppress(ValueError):

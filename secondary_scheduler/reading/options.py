@@ -1,4 +1,4 @@
-"""Configuration files of oslo.config: what is wrong with one, and where.
+"""Configuration files of oslo.config, whose errors name file and line.
 
 oslo.config reads a value when it is asked for.  ``load_options`` asks for all
 of them at once, so that a service refuses to start, or to reload, instead of

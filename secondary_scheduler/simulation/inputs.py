@@ -1,4 +1,4 @@
-"""What users give: options, and files to write."""
+"""Options of users, and files to write."""
 
 import typing
 

@@ -1,4 +1,4 @@
-"""The URL of the database of leases: what is wrong with one."""
+"""Checks of the database's URL, and words for its errors."""
 
 from collections.abc import Iterator
 import contextlib
@@ -15,7 +15,7 @@ from secondary_scheduler.reading.values import InputError
 OPTION = '[secondary_lease_api] database_url'
 _EXPECTED = ('sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST:PORT/NAME or '
              'postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME')
-#: What is installed where a module is missing, if its name is another.
+#: Packages to install by missing module, where the names differ.
 _PACKAGES = {'MySQLdb': 'mysqlclient (or begin the URL with mysql+pymysql: '
                         'pip install PyMySQL)', 'pymysql': 'PyMySQL'}
 

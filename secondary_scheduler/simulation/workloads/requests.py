@@ -1,4 +1,4 @@
-"""What the formats have in common: a request for a lease."""
+"""A request for a lease, as all formats give it."""
 
 import dataclasses
 import math

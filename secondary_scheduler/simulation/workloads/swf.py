@@ -31,12 +31,12 @@ _PARTS = (2, 3, 4)
 #: What a comment says of the site; processors are nodes here.
 _SITE = re.compile(r';\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)(?!\S)',
                    re.ASCII | re.IGNORECASE)
-#: How many jobs are named of those that are left out.
+#: Number of jobs that are named of those that are left out.
 _NAMED = 10
 
 
 class Job(typing.NamedTuple):
-    """What is read of a line; times in seconds, below 0 where unknown."""
+    """Values of a line; times in seconds, below 0 where unknown."""
 
     number: int
     submitted: int
@@ -49,15 +49,15 @@ class Job(typing.NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """How many processors it asked for, or else had."""
+        """Number of processors that it asked for, or else had."""
         return self.asked if self.asked > 0 else self.used
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """A trace: its jobs as requests, and what is to be said of it.
+    """A trace: its jobs as requests, and notes for its user.
 
-    ``nodes`` is how many the header gives the site, None if it does not.
+    ``nodes`` is the size of the site by the header, None if it gives none.
     """
 
     requests: list[Request]
@@ -135,7 +135,7 @@ class _Reader:
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes the site has, by the header."""
+        """Number of nodes of the site, by the header."""
         return (self._site.get('maxprocs') or self._site.get('maxnodes')
                 or None)
 
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def _whole(lines: Iterable[Job]) -> tuple[list[Job], list[str]]:
-    """Return each job once, and what is to be said of parts.
+    """Return each job once, and notes on parts of jobs.
 
     A log of checkpoints has a line for the whole of a job, and then one for
     each part; where there is none for the whole, the parts are put together.

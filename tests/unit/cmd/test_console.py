@@ -39,6 +39,16 @@ class ConsoleTest(unittest.TestCase):
             cwd=ROOT)
         self.assertEqual((1, ''), (done.returncode, done.stderr))
 
+    def test_full_disk(self):
+        with open('/dev/full', 'w') as full:
+            done = subprocess.run(
+                [sys.executable, '-W', 'ignore', '-m',
+                 'secondary_scheduler.cmd.manage', 'simulate', 'list'],
+                stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.assertEqual(1, done.returncode)
+        self.assertIn('No space left', done.stderr)
+        self.assertNotIn('Traceback', done.stderr)
+
     def closed(self):
         """Return a pipe that nothing reads."""
         reading, writing = os.pipe()
