@@ -17,6 +17,8 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_log import log as logging
 
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.reading.answers import read_answer
+from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class Inventory:
         """
         try:
             return self._update(shares, running, others)
-        except ks_exceptions.ClientException as exc:
+        except (ks_exceptions.ClientException, InputError) as exc:
             self._lost(f'Placement: {exc}')
         except Exception as exc:
             LOG.exception('The inventory was not updated')
@@ -162,7 +164,7 @@ class Inventory:
         """Look up the child of this host's root provider."""
         name = self._hostname()
         answer = self._request('GET', '/resource_providers?name=' + name)
-        found = (answer.json()['resource_providers']
+        found = (_body(answer, resource_providers=list)['resource_providers']
                  if answer.status_code == 200 else [])
         roots = [one for one in found
                  if not one.get('parent_provider_uuid')]
@@ -180,14 +182,15 @@ class Inventory:
                        f'{answer.status_code}): run "secondary-scheduler '
                        'host enable"')
             return
-        body = answer.json()
+        body = _body(answer, inventories=dict,
+                     resource_provider_generation=int)
         answer = self._request('GET', f'/resource_providers/{uuid}/traits')
         if answer.status_code != 200:
             self._lost(f'the traits of provider {uuid} cannot be read (HTTP '
                        f'{answer.status_code})')
             return
         closed = not vocabulary.CLOSING_TRAITS.isdisjoint(
-            answer.json()['traits'])
+            _body(answer, traits=list)['traits'])
         self._provider = _Provider(uuid, body['resource_provider_generation'],
                                    body['inventories'], closed)
 
@@ -215,8 +218,9 @@ class Inventory:
                            f'{answer.status_code}): {answer.text[:200]}')
                 return True
             provider.inventories = wanted
-            provider.generation = answer.json()[
-                'resource_provider_generation']
+            provider.generation = _body(
+                answer, resource_provider_generation=int)[
+                    'resource_provider_generation']
         self.allowed = {name: one['total'] - one['reserved']
                         for name, one in wanted.items()}
         self.state = 'closed on purpose' if provider.closed else 'kept'
@@ -241,7 +245,7 @@ class Inventory:
             'GET', f'/resource_providers/{self._provider.uuid}/allocations')
         if answer.status_code != 200:
             return
-        consumers = set(answer.json()['allocations'])
+        consumers = set(_body(answer, allocations=dict)['allocations'])
         self.consumers = frozenset(consumers)
         missing = set(running) - consumers
         self._missing = {uuid: self._missing.get(uuid, now)
@@ -265,6 +269,10 @@ class Inventory:
                          'the host is closed for more: %s',
                          ', '.join(sorted(lasting)))
         self.alarm = found | lasting
+
+
+def _body(answer: typing.Any, **shape: type) -> dict[str, typing.Any]:
+    return read_answer(answer, 'Placement', shape)
 
 
 def placement_adapter(conf: typing.Any) -> typing.Any:

@@ -16,7 +16,7 @@ def read_answer(answer: typing.Any, service: str, shape: Shape
     :param answer: as ``requests`` has it.
     :raises InputError: if it is not of that shape, like a proxy's page.
     """
-    if not answer.content and not shape:
+    if not shape and not answer.content:
         return {}
     try:
         body = answer.json()

@@ -1,3 +1,4 @@
+import json
 import time
 import unittest
 from unittest import mock
@@ -24,6 +25,8 @@ class Answer:
         self.status_code, self._body, self.text = status, body, str(body)
 
     def json(self):
+        if isinstance(self._body, str):
+            return json.loads(self._body)
         return self._body
 
 
@@ -143,6 +146,16 @@ class Keeping(Base):
             self.placement.error = error
             self.assertFalse(self.inventory.update(of(1.0), []))
             self.assertEqual(0, self.inventory.slots())
+
+    def test_page_of_a_proxy_is_named(self):
+        for page in ('<html>Maintenance</html>', '[]', '{"versions": []}'):
+            with self.subTest(page), mock.patch.object(
+                    self.placement, 'request',
+                    lambda *_args, page=page, **_named: Answer(200, page)):
+                self.now += 60
+                self.assertFalse(self.inventory.update(of(1.0), []))
+                self.assertIn('this address does not answer as Placement '
+                              'does', self.inventory.state)
 
     def test_a_refusal(self):
         self.placement.put_status = 403
