@@ -235,7 +235,7 @@ function init_secondary_cloud {
     if [[ -n "$SECONDARY_AUDIT_INTERVAL" ]] &&
             ! openstack optimize audit show "$SECONDARY_SWITCH" \
                 >/dev/null 2>&1; then
-        openstack --os-infra-optim-api-version latest optimize audit create \
+        openstack optimize audit create \
             --name "$SECONDARY_SWITCH" --audit_type CONTINUOUS \
             --goal secondary --strategy secondary_workloads \
             --interval "$SECONDARY_AUDIT_INTERVAL" --auto-trigger --force \

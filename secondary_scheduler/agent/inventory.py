@@ -277,9 +277,5 @@ def _body(answer: typing.Any, **shape: type) -> dict[str, typing.Any]:
 
 def placement_adapter(conf: typing.Any) -> typing.Any:
     """Return an adapter made from [placement], which connects when used."""
-    from keystoneauth1 import loading
-    auth = loading.load_auth_from_conf_options(conf, 'placement')
-    session = loading.load_session_from_conf_options(conf, 'placement',
-                                                     auth=auth)
-    return loading.load_adapter_from_conf_options(
-        conf, 'placement', session=session, auth=auth, connect_retries=0)
+    from secondary_scheduler.conf import keystone
+    return keystone.make_adapter(conf, 'placement', connect_retries=0)

@@ -515,14 +515,8 @@ def register_placement_opts(conf: cfg.ConfigOpts) -> None:
     Apart from ``register_opts``: Nova's services have a [placement] of their
     own, and ``secondary-agent floor`` must start without an HTTP library.
     """
-    from keystoneauth1 import loading
-    loading.register_auth_conf_options(conf, 'placement')
-    loading.register_session_conf_options(conf, 'placement')
-    loading.register_adapter_conf_options(conf, 'placement')
-    # Without, a request to a Placement that hangs never ends.
-    conf.set_default('timeout', 30, 'placement')
-    conf.set_default('service_type', 'placement', 'placement')
-    conf.set_default('valid_interfaces', ['internal', 'public'], 'placement')
+    from secondary_scheduler.conf import keystone
+    keystone.register_opts(conf, 'placement', 'placement')
 
 
 def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:

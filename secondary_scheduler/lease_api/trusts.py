@@ -2,10 +2,11 @@
 
 import typing
 
-from keystoneauth1 import exceptions, session, token_endpoint
+from keystoneauth1 import exceptions, token_endpoint
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from secondary_scheduler.conf import keystone
 from secondary_scheduler.lease_api.errors import ApiError
 
 LOG = logging.getLogger(__name__)
@@ -70,8 +71,7 @@ class Trusts:
 
     def _ask(self, method: str, token: str, path: str,
              **more: typing.Any) -> typing.Any:
-        uri = self._conf.keystone_authtoken.www_authenticate_uri.rstrip('/')
-        url = uri if uri.endswith('/v3') else f'{uri}/v3'
-        return session.Session(
-            token_endpoint.Token(url, token), timeout=_TIMEOUT_S).request(
-                path, method, endpoint_override=url, **more)
+        url = keystone.identity_url(self._conf, 'keystone_authtoken')
+        return keystone.make_session(
+            self._conf.keystone_authtoken, token_endpoint.Token(url, token),
+            _TIMEOUT_S).request(path, method, endpoint_override=url, **more)

@@ -18,6 +18,7 @@ from oslo_log import log
 import tenacity
 from watcher.common import clients
 
+from secondary_scheduler.conf import keystone
 from secondary_scheduler.lease_api import server_properties
 from secondary_scheduler.lease_engine.values import Nature
 from secondary_scheduler.model import vocabulary
@@ -452,8 +453,8 @@ def _of_owner(trust: str | None) -> Cloud:
     session = loading.load_session_from_conf_options(CONF, _AUTH, auth=auth)
     # Watcher's own connections have the services only that it is told of.
     return Cloud(connection.Connection(
-        session=session, region_name=CONF.nova.region_name,
-        interface=CONF.nova.valid_interfaces[0]))
+        session=session, region_name=keystone.region(CONF.nova),
+        interface=keystone.interfaces(CONF.nova) or None))
 
 
 def as_owner(trust: str | None) -> Cloud:

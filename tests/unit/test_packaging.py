@@ -253,6 +253,67 @@ class ShellTest(unittest.TestCase):
                 self.assertEqual((0, ''), (done.returncode, done.stderr))
 
 
+#: Where the version of a service's API is chosen for the command line, as an
+#: option or as a variable: (service, version).
+VERSIONS = re.compile(
+    r'\bOS_([A-Z_]+)_API_VERSION\W{1,4}([\w.]+)'
+    r'|--os-([a-z-]+)-api-version[ =]+([\w.]+)')
+
+#: The module with which "openstack" checks such a version, by service.
+PLUGINS = {'infra-optim': 'watcherclient.osc.plugin',
+           'compute': 'openstackclient.compute.client',
+           'identity': 'openstackclient.identity.client',
+           'placement': 'osc_placement.plugin',
+           'secondary-lease': 'secondary_scheduler.lease_client.osc'}
+
+
+class ClientVersionTest(unittest.TestCase):
+    """Versions that scripts and pages give to clients."""
+
+    @staticmethod
+    def chosen() -> set[tuple[str, str, str]]:
+        """Return (file, service, version)."""
+        found = set()
+        for folder in ('.ci', 'benchmarks', 'devstack', 'doc/source',
+                       'tests/box', 'tools'):
+            for path in (ROOT / folder).rglob('*'):
+                if path.suffix not in ('.py', '.rst', '.md', '.sh', ''):
+                    continue
+                text = path.read_text() if path.is_file() else ''
+                for one in VERSIONS.finditer(text):
+                    service = one[1] or one[3]
+                    found.add((str(path.relative_to(ROOT)),
+                               service.lower().replace('_', '-'),
+                               one[2] or one[4]))
+        return found
+
+    @staticmethod
+    def refusal(service: str, version: str) -> str | None:
+        """Return how a client refuses a version, None if it does not."""
+        plugin = importlib.import_module(PLUGINS[service])
+        check = getattr(plugin, 'check_api_version', lambda version: False)
+        try:
+            if check(version) or version in plugin.API_VERSIONS:
+                return None
+        except Exception as exc:
+            return f'{type(exc).__name__}: {exc}'
+        return f'it has {", ".join(plugin.API_VERSIONS)}'
+
+    def test_no_client_refuses_them(self) -> None:
+        chosen = self.chosen()
+        self.assertTrue(chosen)
+        for path, service, version in sorted(chosen):
+            with self.subTest(f'{path}: {service} {version}'):
+                if not installed(PLUGINS[service].partition('.')[0]):
+                    self.skipTest(f'there is no client of {service}')
+                self.assertIsNone(self.refusal(service, version))
+
+    @unittest.skipUnless(installed('watcherclient'), 'there is no client')
+    def test_a_word_for_the_latest_is_refused(self) -> None:
+        self.assertIn("Expected format 'X.Y'",
+                      str(self.refusal('infra-optim', 'latest')))
+
+
 class DocumentationTest(unittest.TestCase):
 
     def test_policy_errors_are_the_real_ones(self) -> None:

@@ -10,6 +10,7 @@ from unittest import mock
 import urllib.request
 
 from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import session
 from keystonemiddleware import fixture, opts
 import oslo_messaging
 import testtools
@@ -163,18 +164,18 @@ class Trust(unittest.TestCase):
                                   'keystone_authtoken')
         self.addCleanup(service.conf.clear_override, 'www_authenticate_uri',
                         'keystone_authtoken')
-        self.store = service.store
+        self.store, self.conf = service.store, service.conf
         self.api = services.Api(service)
         self.heard, self.trust, self.refusal = [], 'trust1', None
 
         def request(session, path, method, endpoint_override, **more):
+            self.verify = session.verify
             self.heard.append((method, endpoint_override + path,
                                session.auth.token, more.get('json')))
             if self.refusal:
                 raise self.refusal
             return mock.Mock(json=lambda: {'trust': {'id': self.trust}})
-        patcher = mock.patch.object(trusts.session.Session, 'request',
-                                    request)
+        patcher = mock.patch.object(session.Session, 'request', request)
         patcher.start()
         self.addCleanup(patcher.stop)
 
@@ -195,6 +196,23 @@ class Trust(unittest.TestCase):
             given['trust'])
         self.api.good('DELETE', f'/leases/{lease["id"]}')
         self.assertEqual(1, len(self.asked('DELETE')))
+
+    def test_keystone_is_asked_as_the_middleware_asks_it(self):
+        for name, value in (('cafile', '/ca.pem'), ('insecure', True)):
+            with self.subTest(name):
+                self.conf.set_override(name, value, 'keystone_authtoken')
+                self.addCleanup(self.conf.clear_override, name,
+                                'keystone_authtoken')
+                self.api.create()
+                self.assertEqual(False if name == 'insecure' else value,
+                                 self.verify)
+
+    def test_service_that_knows_no_keystone_says_so(self):
+        self.conf.set_override('www_authenticate_uri', None,
+                               'keystone_authtoken')
+        with self.assertLogs(trusts.LOG.logger, 'ERROR') as logs:
+            self.api.bad(503, 'POST', '/leases', services.LEASE)
+        self.assertIn('auth_url', logs.output[0])
 
     def test_what_makes_no_lease_leaves_no_trust(self):
         self.api.create(client_token='once')

@@ -104,6 +104,28 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({'host': 'h1', 'all_tenants': True},
                          get.call_args.kwargs['params'])
 
+    def test_interface_of_an_owners_cloud_may_be_written_in_any_way(self):
+        # DevStack sets interface, Kolla's watcher.conf has no [nova] at all.
+        for options, expected in (
+                ({'interface': 'public'}, ['public']),
+                ({'interface': 'internalURL'}, ['internal']),
+                ({'valid_interfaces': ['internal', 'public']},
+                 ['internal', 'public']),
+                ({'valid_interfaces': ['internal'], 'interface': 'public'},
+                 ['internal']),
+                ({}, None)):
+            for name in ('interface', 'valid_interfaces'):
+                cloud.CONF.set_override(name, options.get(name), 'nova')
+                self.addCleanup(cloud.CONF.clear_override, name, 'nova')
+            with self.subTest(options), mock.patch.object(
+                    cloud, 'loading'), mock.patch.object(
+                    cloud.connection, 'Connection') as connection:
+                cloud._of_owner.cache_clear()
+                self.addCleanup(cloud._of_owner.cache_clear)
+                cloud._of_owner(None)
+                self.assertEqual(expected,
+                                 connection.call_args.kwargs['interface'])
+
     def test_errors(self):
         for raised, expected in (
                 (sdk_exceptions.NotFoundException(), cloud.NotFound),

@@ -1,0 +1,113 @@
+"""Sections with keystoneauth's options, as every deployment tool fills them.
+
+One section may be written in several ways. For the interface alone there are
+``valid_interfaces`` (Kolla), ``interface`` (DevStack), ``os_interface`` and
+values like ``internalURL`` (older files of Nova), and keystoneauth refuses
+some of them together.
+"""
+
+import re
+import typing
+
+from keystoneauth1 import adapter, exceptions, loading, session
+from oslo_config import cfg
+
+#: Interfaces to look for in the catalog where a section names none.
+INTERFACES = ('internal', 'public')
+#: Seconds after which a request is given up where a section does not say it:
+#: without, a request to a service that hangs never ends.
+TIMEOUT_S = 30
+
+
+class _OtherOptions:
+    """A section without its interfaces, which keystoneauth may refuse."""
+
+    interface = valid_interfaces = None
+
+    def __init__(self, section: typing.Any) -> None:
+        self._section = section
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self._section, name)
+
+
+def register_opts(conf: cfg.ConfigOpts, group: str, service_type: str
+                  ) -> None:
+    """Register the options of credentials, session and adapter in a section.
+
+    The files have to be read already, since ``auth_section`` may name another
+    section.
+
+    :param service_type: of the service that the section is about.
+    """
+    loading.register_auth_conf_options(conf, group)
+    loading.register_session_conf_options(conf, group)
+    loading.register_adapter_conf_options(conf, group, deprecated_opts={
+        'valid_interfaces': [cfg.DeprecatedOpt('os_interface', group)],
+        'region_name': [cfg.DeprecatedOpt('os_region_name', group)]})
+    conf.set_default('timeout', TIMEOUT_S, group)
+    conf.set_default('service_type', service_type, group)
+
+
+def make_adapter(conf: cfg.ConfigOpts, group: str, **more: typing.Any
+                 ) -> adapter.Adapter:
+    """Return an adapter of a registered section, which connects when used.
+
+    :param more: arguments of the adapter, which win over the section.
+    :raises keystoneauth1.exceptions.ClientException: if the section has no
+        credentials, or not all that its ``auth_type`` needs.
+    """
+    section = conf[group]
+    auth = loading.load_auth_from_conf_options(conf, group)
+    if auth is None:
+        raise exceptions.MissingAuthPlugin(
+            f'[{group}] has no auth_type, so there are no credentials: set '
+            'it, most often to "password"')
+    options = {'interface': interfaces(section) or list(INTERFACES),
+               'region_name': region(section), **more}
+    loading.adapter.process_conf_options(
+        typing.cast(typing.Any, _OtherOptions(section)), options)
+    return adapter.Adapter(
+        loading.load_session_from_conf_options(conf, group, auth=auth),
+        auth=auth, **options)
+
+
+def make_session(section: typing.Any, auth: typing.Any, timeout: float
+                 ) -> session.Session:
+    """Return a session with the certificates of a middleware's section."""
+    return loading.session.Session().load_from_options(
+        insecure=section.insecure, cacert=section.cafile,
+        cert=section.certfile, key=section.keyfile, auth=auth,
+        timeout=timeout)
+
+
+def interfaces(section: typing.Any) -> list[str]:
+    """Return the interfaces that a section names, the preferred one first.
+
+    Empty if it names none. Another package may have registered the section.
+    """
+    named = section.valid_interfaces or [getattr(section, 'interface', None)]
+    return [one.removesuffix('URL').lower() for one in named if one]
+
+
+def region(section: typing.Any) -> str | None:
+    """Return the region that a section names; an empty one is none."""
+    return section.region_name or None
+
+
+def identity_url(conf: cfg.ConfigOpts, group: str) -> str:
+    """Return the URL of Keystone's API version 3 from a middleware's section.
+
+    ``auth_url`` comes first, since this is where services reach Keystone;
+    ``www_authenticate_uri`` is for users, and may be somewhere else. Either
+    may name a version or not.
+
+    :raises keystoneauth1.exceptions.ClientException: if there is neither.
+    """
+    loading.register_auth_conf_options(conf, group)
+    auth = loading.load_auth_from_conf_options(conf, group)
+    url = getattr(auth, 'auth_url', None) or conf[group].www_authenticate_uri
+    if not url:
+        raise exceptions.MissingAuthPlugin(
+            f'[{group}] has no auth_url, so Keystone cannot be found')
+    return re.sub(r'(/v[0-9.]+)?/*$', '', url) + '/v3'
