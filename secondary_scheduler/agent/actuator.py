@@ -554,7 +554,8 @@ class Actuator:
         return False
 
     def _hold_slice(self, path: str) -> cgroups.Group:
-        if self._slice is not None and self._slice.path != path:
+        if self._slice is not None and (self._slice.path != path
+                                        or not self._slice.is_current()):
             self._slice.close()
             self._slice = None
         if self._slice is None:

@@ -235,6 +235,17 @@ class Group:
             return False
         return True
 
+    def is_current(self) -> bool:
+        """Tell whether the path still leads to this group.
+
+        systemd removes a slice with its last unit, and makes another one of
+        the same name for the next.
+        """
+        try:
+            return os.path.samestat(os.fstat(self.fd), os.stat(self.path))
+        except OSError:
+            return False
+
     def children(self) -> list[str]:
         """Return the names of the groups below."""
         with os.scandir(self.fd) as entries:

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -366,6 +367,36 @@ class Priority(Base):
         self.actuator.prioritise(self.secondaries())
         self.make().prioritise(())
         self.assertEqual('0', self.control(self.host.slice, 'cpu.idle'))
+
+    def slice_gone(self):
+        """Let the slice be removed, as systemd does with its last guest."""
+        shutil.rmtree(self.host.path(self.host.cpu(self.host.slice)))
+        self.host.libvirt.domains.clear()
+
+    def test_slice_that_is_gone_needs_no_restoring(self):
+        self.host.guest(0)
+        self.actuator.prioritise(self.secondaries())
+        self.slice_gone()
+        with self.assertNoLogs(actuator.LOG.logger, 'WARNING'):
+            self.actuator.prioritise(())
+
+    def test_slice_made_anew_gets_the_lowest_priority(self):
+        for asked_in_between in (True, False):
+            self.host.guest(0)
+            self.actuator.prioritise(self.secondaries())
+            self.slice_gone()
+            if asked_in_between:
+                self.actuator.prioritise(())
+            self.host.limits(self.host.slice)
+            self.host.guest(1)
+            with self.subTest(asked_in_between=asked_in_between), \
+                    self.assertNoLogs(actuator.LOG.logger, 'WARNING'):
+                self.actuator.prioritise(self.secondaries())
+                self.assertEqual('1', self.control(self.host.slice,
+                                                   'cpu.idle'))
+                self.assertTrue(self.actuator.effective['service'])
+            self.slice_gone()
+            self.host.limits(self.host.slice)
 
     def test_what_the_operator_set_stays(self):
         self.host.guest(0)
