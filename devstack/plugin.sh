@@ -18,6 +18,8 @@ set +o xtrace
 
 SECONDARY_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SECONDARY_SWITCH=secondary
+SECONDARY_COMMANDS=(secondary-agent secondary-scheduler
+    secondary-scheduler-status)
 
 # is_secondary_scheduler_enabled - is_service_enabled asks this
 function is_secondary_scheduler_enabled {
@@ -35,6 +37,13 @@ function install_secondary_scheduler {
     if is_service_enabled secondary-agent; then
         # DevStack installs libvirt's headers with its libvirt driver.
         pip_install_gr libvirt-python
+    fi
+    if [[ "$GLOBAL_VENV" == "True" ]]; then
+        # openrc puts nothing of the virtual environment on PATH.
+        local command
+        for command in "${SECONDARY_COMMANDS[@]}"; do
+            sudo ln -sf "$(_secondary_bin)/$command" /usr/local/bin
+        done
     fi
 }
 
@@ -246,6 +255,13 @@ function init_secondary_cloud {
 # cleanup_secondary_scheduler - Remove what we wrote outside other services'
 # files, which DevStack writes anew
 function cleanup_secondary_scheduler {
+    local command
+
+    for command in "${SECONDARY_COMMANDS[@]}"; do
+        if [[ -L "/usr/local/bin/$command" ]]; then
+            sudo rm "/usr/local/bin/$command"
+        fi
+    done
     if is_service_enabled secondary-lease-api; then
         remove_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" secondary-lease-api
     fi
