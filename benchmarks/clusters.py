@@ -16,6 +16,7 @@ import pathlib
 import random
 import typing
 
+from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
@@ -264,7 +265,7 @@ def from_btrplace(path: pathlib.Path) -> Cluster:
     hosts = {node: _static_host(
         node, views['uCpu']['nodes'][node], views['memory']['nodes'][node],
         used[node]) for node in online}
-    waiting = {one.lease: Lease(one.lease, queued=True)
+    waiting = {one.lease: Lease(one.lease, state=LeaseState.QUEUED)
                for one in instances.values() if one.host is None}
     return Cluster(hosts, instances, waiting)
 

@@ -2,6 +2,10 @@
 
 import argparse
 import dataclasses
+import gzip
+import json
+import pathlib
+import tempfile
 import unittest
 
 from benchmarks import clusters, decisions
@@ -38,6 +42,27 @@ class TestBenchmark(unittest.TestCase):
         self.assertEqual(80, found['hosts'])
         for name in ('violated', 'planted', 'lower_bound'):
             self.assertEqual(one[name] + two[name], found[name])
+
+    def test_btrplace(self):
+        nodes = {'n0': 4, 'n1': 4}
+        document = {'model': {
+            'mapping': {'readyVMs': [2], 'onlineNodes': {
+                'n0': {'runningVMs': [0, 1]}, 'n1': {'runningVMs': []}}},
+            'views': [{'id': 'shareableResource', 'rcId': name,
+                       'nodes': nodes, 'vms': {'0': 2, '1': 1, '2': 1}}
+                      for name in ('uCpu', 'memory')]},
+            'constraints': [
+                {'id': 'preserve', 'rc': 'uCpu', 'vm': 0, 'amount': 4}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / 'in.json.gz'
+            path.write_bytes(gzip.compress(json.dumps(document).encode()))
+            found = decisions.btrplace(argparse.Namespace(file=path))
+        self.assertEqual((1, 0, {'migrate': 1}), tuple(
+            found[name] for name in (
+                'violated', 'violated_after', 'operations')))
+        filled = found['provisioning']
+        self.assertEqual((1, {'unshelve': 1}, []), tuple(
+            filled[name] for name in ('waiting', 'operations', 'faults')))
 
     def test_the_same_seed_the_same_cluster(self):
         for make in (clusters.easy, clusters.tight):
