@@ -7,7 +7,7 @@ is the same for the same seed.  ``from_watcher`` reads Watcher's own model,
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import dataclasses
 import gzip
 import itertools
@@ -29,9 +29,13 @@ from secondary_scheduler.model.cluster import (
 
 AMPLE = 10**6
 
+#: CPUs of hosts of several generations.
+SIZES = (4, 8, 16, 32, 64, 128)
+
 #: easy: 32 CPUs, four times overbooked; 128 GiB, of which Nova keeps a little
 EASY_CPUS, EASY_RATIO = 32, 4.0
 EASY_MEMORY_MB, EASY_RESERVED_MB = 128 * 1024, 512
+EASY_LEAST_MB = 24 * 1024
 EASY_THRESHOLD = 80.0
 
 #: tight: 64 cores and 256 GiB, not overbooked
@@ -60,45 +64,57 @@ def easy_host(name: str, vcpus: int, ratio: float, memory_mb: int,
                 (_cpu_policy(violated),))
 
 
-def easy(hosts: int, instances: int, violated: float, seed: int) -> Cluster:
+def easy(hosts: int, instances: int, violated: float, seed: int,
+         unequal: bool = False) -> Cluster:
     """Return hosts of which a part is above 80 % CPU, others at 20 to 70 %.
 
-    Instances have 1 to 8 vCPUs and 2 GiB for each; ten make up a lease.
+    Instances have 1 to 8 vCPUs and 2 GiB for each; ten make up a lease.  Of
+    ``unequal`` hosts, with 4 to 128 CPUs, they have up to a quarter.
     """
     rng = random.Random(seed)
+    cpus = [rng.choice(SIZES) if unequal else EASY_CPUS
+            for _host in range(hosts)]
     hot = set(rng.sample(range(hosts), round(hosts * violated)))
     order = rng.sample(range(instances), instances)
     made: dict[str, Host] = {}
     guests: dict[str, Instance] = {}
     for number in range(hosts):
         name = f'host-{number:05}'
-        made[name] = easy_host(name, EASY_CPUS, EASY_RATIO, EASY_MEMORY_MB,
+        memory_mb = max(EASY_LEAST_MB,
+                        EASY_MEMORY_MB // EASY_CPUS * cpus[number])
+        made[name] = easy_host(name, cpus[number], EASY_RATIO, memory_mb,
                                EASY_RESERVED_MB, number in hot)
         mine = order[number * instances // hosts:
                      (number + 1) * instances // hosts]
         use = rng.uniform(82, 97) if number in hot else rng.uniform(20, 70)
-        sizes = _easy_sizes(rng, len(mine), use)
+        sizes = _easy_sizes(rng, len(mine), use, cpus[number], memory_mb)
         for one, vcpus, cpu in zip(mine, sizes, _spread(
-                rng, use, sizes), strict=True):
+                rng, use, sizes, cpus[number]), strict=True):
             uuid = f'instance-{one:06}'
             guests[uuid] = Instance(
                 uuid, f'lease-{one // 10:05}', name, State.ACTIVE, vcpus,
-                2048 * vcpus, 20, priority=1 + one // 10 % 10, cpu=cpu)
+                2048 * vcpus, 20, priority=1 + one // 10 % 10,
+                cpu=cpu * cpus[number] / 100)
     return Cluster(made, guests)
 
 
-def _easy_sizes(rng: random.Random, count: int, use: float) -> list[int]:
+def _easy_sizes(rng: random.Random, count: int, use: float, cpus: int,
+                memory_mb: int) -> list[int]:
     """Draw vCPUs that fit into a host's memory and can use its CPU so far."""
     while True:
-        sizes = [rng.randint(1, 8) for _one in range(count)]
-        if (2048 * sum(sizes) <= EASY_MEMORY_MB - EASY_RESERVED_MB
-                and sum(sizes) >= 1.02 * use / 100 * EASY_CPUS):
+        sizes = [rng.randint(1, cpus // 4) for _one in range(count)]
+        if (2048 * sum(sizes) <= memory_mb - EASY_RESERVED_MB
+                and sum(sizes) >= 1.02 * use / 100 * cpus):
             return sizes
 
 
-def _spread(rng: random.Random, use: float, sizes: list[int]) -> list[float]:
-    """Share a host's use out among instances, none above its own vCPUs."""
-    most = [100.0 * size / EASY_CPUS for size in sizes]
+def _spread(rng: random.Random, use: float, sizes: list[int],
+            cpus: int) -> list[float]:
+    """Share a host's use out among instances, none above its own vCPUs.
+
+    In percent of the host.
+    """
+    most = [100.0 * size / cpus for size in sizes]
     weights = [rng.uniform(0.3, 1.0) * one for one in most]
     while True:
         factor = use / sum(weights)
@@ -109,48 +125,63 @@ def _spread(rng: random.Random, use: float, sizes: list[int]) -> list[float]:
                    for one, top in zip(weights, most, strict=True)]
 
 
-def tight(hosts: int, instances: int, violated: float,
-          seed: int) -> tuple[Cluster, dict[str, str]]:
+def tight(hosts: int, instances: int, violated: float, seed: int,
+          unequal: bool = False) -> tuple[Cluster, dict[str, str]]:
     """Return a cluster that is nearly full, and a repair of it.
 
     Memory is allocated to 85 % and CPU to 80 %, unevenly; one instance in
     ten is in an anti-affinity group of three.  Then instances are moved to a
     part of the hosts until one resource is overdrawn there.  Moving them
     back is the repair: the host of each that was moved.
+
+    Of ``unequal`` hosts, of 4 to 128 cores, the larger half is overdrawn:
+    nearly all instances would overdraw both resources of a small one.
     """
     rng = random.Random(seed)
     names = [f'host-{number:05}' for number in range(hosts)]
+    cores = {name: rng.choice(SIZES) if unequal else TIGHT_CORES
+             for name in names}
+    large = [name for name in names if 2 * cores[name] >= TIGHT_CORES]
     moved: dict[str, Instance] | None = None
     while moved is None:
-        cluster = _full(rng, names, instances)
-        bad = sorted(rng.sample(names, max(1, round(hosts * violated))))
-        moved = _overload(rng, cluster, bad)
+        cluster = _full(rng, cores, instances)
+        bad = sorted(rng.sample(large, max(1, round(hosts * violated))))
+        moved = _overload(rng, cluster, bad, cores)
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for one in moved.values():
         used[str(one.host)] += Counter(cores=one.vcpus, memory=one.memory_mb)
     return Cluster({name: _static_host(
-        name, TIGHT_CORES, TIGHT_MEMORY_MB, used[name]) for name in names},
+        name, cores[name], TIGHT_MEMORY_MB // TIGHT_CORES * cores[name],
+        used[name]) for name in names},
         moved), {
         uuid: str(cluster.instances[uuid].host) for uuid, one in moved.items()
         if one.host != cluster.instances[uuid].host}
 
 
-def _full(rng: random.Random, names: list[str], instances: int) -> Cluster:
+def _full(rng: random.Random, cores: Mapping[str, int],
+          instances: int) -> Cluster:
     """Return instances on hosts that are nearly full."""
     guests: list[Instance] = []
-    for number, name in enumerate(names):
-        count = ((number + 1) * instances // len(names)
-                 - number * instances // len(names))
-        cores = _parts(rng, TIGHT_CORES * rng.uniform(0.65, 0.95), count)
-        memory = _parts(rng, TIGHT_MEMORY_MB / 1024 * rng.uniform(0.75, 0.95),
-                        count)
-        for size, gigabytes in zip(cores, memory, strict=True):
+    edges = _shares(instances, cores.values())
+    for (before, after), (name, most) in zip(
+            itertools.pairwise(edges), cores.items(), strict=True):
+        parts = _parts(rng, most * rng.uniform(0.65, 0.95), after - before)
+        memory = _parts(rng, most * TIGHT_MEMORY_MB / TIGHT_CORES / 1024
+                        * rng.uniform(0.75, 0.95), after - before)
+        for size, gigabytes in zip(parts, memory, strict=True):
             uuid = f'instance-{len(guests):06}'
             guests.append(Instance(
                 uuid, f'lease-{len(guests) // 10:05}', name, State.ACTIVE,
                 size, 1024 * gigabytes, 0))
     _group(rng, guests)
     return Cluster({}, {one.uuid: one for one in guests})
+
+
+def _shares(instances: int, cores: Collection[int]) -> list[int]:
+    """Return where the instances of each host begin; it has one at least."""
+    rest, total = instances - len(cores), sum(cores)
+    return [number + rest * before // total for number, before in enumerate(
+        itertools.accumulate(cores, initial=0))]
 
 
 def _parts(rng: random.Random, total: float, count: int) -> list[int]:
@@ -173,8 +204,8 @@ def _group(rng: random.Random, guests: list[Instance]) -> None:
                     guests[one], anti_affinity=f'group-{number // GROUP:05}')
 
 
-def _overload(rng: random.Random, cluster: Cluster,
-              bad: list[str]) -> dict[str, Instance] | None:
+def _overload(rng: random.Random, cluster: Cluster, bad: list[str],
+              cores: Mapping[str, int]) -> dict[str, Instance] | None:
     """Move instances to the bad hosts until one resource is overdrawn.
 
     None where there is a host that nobody overdraws in one resource only.
@@ -186,7 +217,8 @@ def _overload(rng: random.Random, cluster: Cluster,
         comers: list[Instance] = []
         for _attempt in range(ATTEMPTS):
             comers = _too_many(cluster.residents(name), [
-                instances[uuid] for uuid in rng.sample(donors, 6)])
+                instances[uuid] for uuid in rng.sample(donors, 6)],
+                cores[name])
             if comers:
                 break
         else:
@@ -197,16 +229,17 @@ def _overload(rng: random.Random, cluster: Cluster,
     return instances
 
 
-def _too_many(there: list[Instance],
-              offered: list[Instance]) -> list[Instance]:
+def _too_many(there: list[Instance], offered: list[Instance],
+              cores: int) -> list[Instance]:
     """Return the first of some newcomers that overdraw one resource.
 
     None of them if they overdraw both at once, or belong apart.
     """
     for count in range(1, len(offered) + 1):
         crowd = [*there, *offered[:count]]
-        over = ((sum(one.vcpus for one in crowd) > TIGHT_CORES)
-                + (sum(one.memory_mb for one in crowd) > TIGHT_MEMORY_MB))
+        over = ((sum(one.vcpus for one in crowd) > cores)
+                + (sum(one.memory_mb for one in crowd)
+                   > TIGHT_MEMORY_MB // TIGHT_CORES * cores))
         if over:
             groups = [one.anti_affinity for one in crowd if one.anti_affinity]
             apart = len(groups) == len(set(groups))
@@ -223,7 +256,7 @@ def from_watcher(model: typing.Any, cpu: Mapping[str, float]) -> Cluster:
     for node in model.get_all_compute_nodes().values():
         use = 0.0
         for one in model.get_node_instances(node):
-            share = cpu[one.uuid] * one.vcpus / node.vcpus
+            share = cpu[one.uuid] * one.vcpus / 100
             instances[one.uuid] = Instance(
                 one.uuid, one.metadata['lease'], node.hostname,
                 State(one.state), one.vcpus, one.memory, one.disk,
@@ -231,7 +264,8 @@ def from_watcher(model: typing.Any, cpu: Mapping[str, float]) -> Cluster:
             use += share
         hosts[node.hostname] = easy_host(
             node.hostname, node.vcpus, node.vcpu_ratio, node.memory,
-            node.memory_mb_reserved, use > EASY_THRESHOLD)
+            node.memory_mb_reserved,
+            100 * use / node.vcpus > EASY_THRESHOLD)
     return Cluster(hosts, instances)
 
 

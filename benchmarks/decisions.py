@@ -5,7 +5,6 @@ Prints JSON, one object for a cluster; README.md says what is in it.
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Sequence
 import dataclasses
 import gc
 import json
@@ -15,14 +14,13 @@ import statistics
 import time
 import typing
 
-from benchmarks import clusters, forms
+from benchmarks import absolute, clusters, forms
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.decisions.violations import Profile
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import Cluster, Host, Instance
+from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Kind, Plan
 
@@ -69,64 +67,18 @@ def in_order(plan: Plan) -> list[tuple[str, str]]:
         plan.operations, key=lambda one: (one.start_s, one.id))]
 
 
-def used(instances: Iterable[Instance]) -> Counter[str]:
-    """Return what instances use and hold together, by resource."""
-    total: Counter[str] = Counter()
-    for one in instances:
-        total.update({'cpu': one.cpu or 0.0, 'cores': one.vcpus,
-                      'memory': one.memory_mb})
-    return total
-
-
-def overdrawn(host: Host, instances: Iterable[Instance]) -> bool:
-    """Tell whether a host holds more than its inventory has."""
-    use = used(instances)
-    return any(use[name] > host.total[claim] - host.reserved.get(claim, 0)
-               for name, claim in (('cores', vocabulary.VCPU),
-                                   ('memory', vocabulary.MEMORY_MB)))
-
-
-def fails(host: Host, instances: Iterable[Instance]) -> bool:
-    """Tell whether a policy of a host does not hold."""
-    use = used(instances)
-    return any(use[policy.resource] > policy.threshold + 1e-6
-               for policy in host.policies)
-
-
-def replay(cluster: Cluster, moves: Sequence[tuple[str, str]]
-           ) -> tuple[int, int]:
-    """Carry moves out one after the other, whoever has planned them.
-
-    Returns the hosts on which a policy fails in the end, and the moves that
-    a target had no room for.
-    """
-    there = {name: {one.uuid: one for one in cluster.residents(name)}
-             for name in cluster.hosts}
-    where = {uuid: one.host for uuid, one in cluster.instances.items()}
-    infeasible = 0
-    for uuid, target in moves:
-        one = cluster.instances[uuid]
-        there[target][uuid] = one
-        infeasible += overdrawn(cluster.hosts[target],
-                                there[target].values())
-        del there[str(where[uuid])][uuid]
-        where[uuid] = target
-    return sum(fails(host, there[name].values())
-               for name, host in cluster.hosts.items()), infeasible
-
-
 def lower_bound(cluster: Cluster) -> int:
     """Return how many moves there must be: the fewest for each host alone."""
-    return sum(max(_fewest([used([one])[policy.resource] for one in
-                            cluster.residents(name)], policy.threshold)
-                   for policy in host.policies)
+    return sum(max(_fewest([absolute.used([one])[resource] for one in
+                            cluster.residents(name)], limit + slack)
+                   for resource, limit, slack in absolute.limits(host))
                for name, host in cluster.hosts.items() if host.violated)
 
 
-def _fewest(uses: list[float], threshold: float) -> int:
+def _fewest(uses: list[float], limit: float) -> int:
     left, count = sum(uses), 0
     for use in sorted(uses, reverse=True):
-        if left <= threshold + 1e-6:
+        if left <= limit:
             break
         left -= use
         count += 1
@@ -136,7 +88,7 @@ def _fewest(uses: list[float], threshold: float) -> int:
 def report(cluster: Cluster, repeat: int) -> dict[str, typing.Any]:
     """Decide on a cluster and say all about it."""
     done = timed(cluster, repeat)
-    after, infeasible = replay(cluster, in_order(done.plan))
+    outcome = absolute.replay(cluster, in_order(done.plan))
     return {
         'hosts': len(cluster.hosts), 'instances': len(cluster.instances),
         'leases': len({one.lease for one in cluster.instances.values()}),
@@ -147,14 +99,26 @@ def report(cluster: Cluster, repeat: int) -> dict[str, typing.Any]:
             resource.RUSAGE_SELF).ru_maxrss // 1024,
         'operations': dict(Counter(
             str(one.kind) for one in done.plan.operations)),
-        'violated_after': after, 'infeasible': infeasible,
+        'violated_after': len(outcome.violated),
+        'relievable': len(outcome.relievable),
+        'overloaded': len(outcome.overloaded),
+        'infeasible': len(outcome.infeasible),
         'lower_bound': lower_bound(cluster), 'optimum': None, 'peer': None}
 
 
 def easy(options: argparse.Namespace) -> dict[str, typing.Any]:
     """Decide on Watcher's easy cluster, with ``--watcher`` beside its own."""
+    if options.unequal:
+        equal, unequal = (_easy(options, one) for one in (False, True))
+        return {'equal': equal, 'unequal': unequal, 'cpu_ratio': round(
+            unequal['cpu_s'] / equal['cpu_s'], 3)}
+    return _easy(options, False)
+
+
+def _easy(options: argparse.Namespace, unequal: bool
+          ) -> dict[str, typing.Any]:
     cluster = clusters.easy(options.hosts, options.instances,
-                            options.violated, options.seed)
+                            options.violated, options.seed, unequal)
     found = report(cluster, options.repeat)
     if not options.watcher:
         return found
@@ -166,11 +130,13 @@ def easy(options: argparse.Namespace) -> dict[str, typing.Any]:
     found['convert_cpu_s'] = round(time.process_time() - begun, 4)
     if options.watcher == 'peer':
         spent, moves = stabilization.decide(cluster, model, options.seed)
-        after, infeasible = replay(cluster, moves)
+        outcome = absolute.replay(cluster, moves)
         found['peer'] = {
             'name': stabilization.NAME, 'cpu_s': round(spent, 4),
             'operations': {Kind.MIGRATE.value: len(moves)},
-            'violated_after': after, 'infeasible': infeasible}
+            'violated_after': len(outcome.violated),
+            'overloaded': len(outcome.overloaded),
+            'infeasible': len(outcome.infeasible)}
     return found
 
 
@@ -184,7 +150,8 @@ def tight(options: argparse.Namespace) -> dict[str, typing.Any]:
     ratios, unproved, rss = [], 0, 0
     for seed in range(options.seed, options.seed + options.count):
         cluster, planted = clusters.tight(
-            options.hosts, options.instances, options.violated, seed)
+            options.hosts, options.instances, options.violated, seed,
+            options.unequal)
         found = report(cluster, options.repeat)
         rss = found['rss_mib']
         kinds.update(found['operations'])
@@ -226,18 +193,22 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     modes = parser.add_subparsers(required=True)
-    for run, hosts, instances, violated in (
-            (easy, 1000, 10_000, 0.01), (tight, 20, 120, 0.05)):
+    for run, hosts, each, violated in (
+            (easy, 1000, 10, 0.01), (tight, 20, 6, 0.05)):
         mode = modes.add_parser(run.__name__, help=str(run.__doc__))
         mode.add_argument('--hosts', type=int, default=hosts)
-        mode.add_argument('--instances', type=int, default=instances)
+        mode.add_argument('--instances', type=int,
+                          help=f'default: {each} for each host')
         mode.add_argument('--violated', type=float, default=violated,
                           help='part of the hosts (default %(default)s)')
         mode.add_argument('--seed', type=int, default=1)
         mode.add_argument('--repeat', type=int, default=5)
-        mode.set_defaults(run=run)
-        forms.add_quick(mode, repeat=1, hosts=20, instances=120,
-                        violated=0.05)
+        mode.add_argument(
+            '--unequal', action='store_true',
+            help=f'draw hosts of {clusters.SIZES[0]} to {clusters.SIZES[-1]} '
+            'CPUs' + (', and compare with equal ones' if run is easy else ''))
+        mode.set_defaults(run=run, each=each)
+        forms.add_quick(mode, repeat=1, hosts=20, violated=0.05)
         if run is easy:
             mode.add_argument(
                 '--watcher', choices=('convert', 'peer'), help='time the '
@@ -251,7 +222,10 @@ def parse() -> argparse.Namespace:
     mode.add_argument('file', type=pathlib.Path)
     mode.set_defaults(run=btrplace)
     forms.add_quick(mode)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if 'each' in options and options.instances is None:
+        options.instances = options.each * options.hosts
+    return options
 
 
 if __name__ == '__main__':

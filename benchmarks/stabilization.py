@@ -54,9 +54,9 @@ def metrics(cluster: Cluster) -> dict[str, float]:
     found = dict.fromkeys(cluster.hosts, 0.0)
     for one in cluster.instances.values():
         host = str(one.host)
-        found[host] += one.cpu or 0.0
-        found[one.uuid] = ((one.cpu or 0.0) * cluster.hosts[host].cpus
-                           / one.vcpus)
+        cpus = one.cpu or 0.0
+        found[host] += 100 * cpus / cluster.hosts[host].cpus
+        found[one.uuid] = 100 * cpus / one.vcpus
     return found
 
 

@@ -303,7 +303,7 @@ class Reporter:
             memory_mb=self._memory_mb(), cpu_total=_round(usage.total),
             cpu_primary=_round(self._outlook.recent),
             migration_mb_s=_round(self._memory.copied),
-            usage=_rounded(primary),
+            usage=_rounded(primary), capacities=self._gauges.capacities(),
             policies=self._trigger.reports,
             instances=tuple(InstanceReport(
                 uuid=guest.uuid, priority=guest.priority,

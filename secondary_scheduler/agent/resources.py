@@ -33,6 +33,7 @@ from secondary_scheduler.agent import (
 )
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors import Rates, Reading
+from secondary_scheduler.model import units
 from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
@@ -442,6 +443,15 @@ class Gauges:
             if not kept or kept[-1][0] < fresh:
                 return None
             return kept[-1][1]
+
+    def capacities(self) -> dict[str, float]:
+        """Return what links and disks can do, in MB/s, as far as known."""
+        with self._lock:
+            readings = {resource: kept[-1][1]
+                        for resource, kept in self._readings.items() if kept}
+        return {resource: one.capacity / 1e6
+                for resource, one in readings.items()
+                if one.capacity and units.UNITS.get(resource) == 'MB/s'}
 
     def recent(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """Return mean uses of the last seconds, of what is known.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.estimation.room import RUNNING
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import STATIC, Host, Instance
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.plans.operations import Kind
@@ -38,8 +38,8 @@ class Loads:
     """The free room of all hosts, kept up to date by ``move``.
 
     ``closed`` names hosts to which nothing may move.  ``room`` (H, K) is what
-    instances may hold and ``free`` (H, K) what is left of it; ``needs`` has
-    the vector (K) of each running instance, by UUID.
+    instances may hold and ``free`` (H, K) what is left of it: measured
+    resources in percent of each host, others in their units.
     """
 
     def __init__(self, outlook: Outlook, closed: Collection[str]) -> None:
@@ -51,14 +51,28 @@ class Loads:
         self.bounded = tuple(sorted({
             policy.resource for host in hosts for policy in host.policies}))
         self.room = np.array([self._room_of(host) for host in hosts])
+        #: What one unit is on each host (H, K), NaN where that is not known.
+        self._scale = np.stack(
+            [np.ones(len(hosts))] * len(CLAIMS)
+            + [_scale(hosts, resource) for resource in self.bounded], axis=1)
+        #: What an instance of unknown use counts with, and any at least (K).
+        self._unknown = np.array([0.0] * len(CLAIMS) + [
+            outlook.overheads.newcomer * (resource not in STATIC)
+            for resource in self.bounded])
+        self._least = np.array([0.0] * len(CLAIMS) + [
+            outlook.limits.minimum_share * (resource == 'cpu')
+            for resource in self.bounded])
         # Rounded, so that the order in which it is summed up does not show.
         self.free = np.round(self.room - self._held(), 6)
-        self.needs: Lazy[str, Vector] = Lazy(self._need)
+        self._amounts: Lazy[str, Vector] = Lazy(self._amounts_of)
         arriving = outlook.overheads.arriving.get(Kind.MIGRATE, {})
         self._arrival = np.array([0.0] * len(CLAIMS) + [
             arriving.get(resource, 0.0) for resource in self.bounded])
         self._unit = np.maximum(self.room, 1.0)
         self._typical = np.median(self._unit, axis=0)
+        self._middling = np.array([
+            np.median(known) if len(known := one[~np.isnan(one)]) else np.nan
+            for one in self._scale.T])
         self._looks = list(self._first_looks([
             row for row, host in enumerate(hosts)
             if cluster.is_open(host.name) and outlook.known(host)
@@ -96,34 +110,35 @@ class Loads:
         columns = [_column(there, 'cores'), _column(there, 'memory'),
                    np.array([one.disk_gb for one in there], float),
                    _column(there, 'slots')]
-        columns += [running * self._uses(there, resource)
-                    for resource in self.bounded]
         at = np.array(places, np.intp)
+        columns += [running * self._counted(
+            _uses(there, resource), self._scale[at, column], column)
+            for column, resource in enumerate(self.bounded, len(CLAIMS))]
         held: Vector = np.stack([
             np.bincount(at, column, len(self.names)) for column in columns],
             axis=1)
         return held
 
-    def _uses(self, instances: Sequence[Instance], resource: str) -> Vector:
-        """Return what each instance uses of a resource while it runs (N)."""
-        if resource in STATIC:
-            return _column(instances, resource)
-        newcomer = self.outlook.overheads.newcomer
-        if resource != 'cpu':
-            return np.array([one.usage.get(resource, newcomer)
-                             for one in instances], float)
-        cpu = np.array([one.cpu for one in instances], float)
-        use: Vector = np.where(np.isnan(cpu), newcomer, np.maximum(
-            cpu, self.outlook.limits.minimum_share))
-        return use
+    def _counted(self, amounts: Vector, scale: Vector,
+                 columns: int | slice = slice(None)) -> Vector:
+        """Return what amounts count with, on hosts of a scale."""
+        use = amounts * scale
+        use = np.where(scale == 1.0, use, np.round(use, units.DIGITS))
+        counted: Vector = np.where(
+            np.isnan(use), self._unknown[columns],
+            np.maximum(use, self._least[columns]))
+        return counted
 
-    def _need(self, uuid: str) -> Vector:
-        one = self.outlook.cluster.instances[uuid]
+    def _amounts_of(self, uuid: str) -> Vector:
+        """Return what an instance holds and uses, in units (K)."""
         usage = self.outlook.guests[uuid].usage
-        newcomer = self.outlook.overheads.newcomer
-        return np.array([*(one.claims[name] for name in CLAIMS),
-                         *(usage.get(resource, newcomer)
-                           for resource in self.bounded)], float)
+        claims = self.outlook.cluster.instances[uuid].claims
+        return np.array([*(claims[name] for name in CLAIMS),
+                         *map(usage.get, self.bounded)], float)
+
+    def _needs(self, uuid: str, rows: NDArray[np.intp] | int) -> Vector:
+        """Return what an instance counts with on hosts (..., K)."""
+        return self._counted(self._amounts[uuid], self._scale[rows])
 
     def _first_looks(self, rows: Sequence[int]) -> Iterator[NDArray[np.intp]]:
         """Yield rows in parts that are the larger, the less room they have."""
@@ -136,25 +151,29 @@ class Loads:
 
     def move(self, uuid: str, source: str, target: str) -> None:
         """Move what an instance needs from one host to another."""
-        self.free[self._rows[source]] += self.needs[uuid]
-        self.free[self._rows[target]] -= self.needs[uuid]
+        for host, sign in ((source, 1), (target, -1)):
+            row = self._rows[host]
+            self.free[row] += sign * self._needs(uuid, row)
 
-    def _asked(self, uuid: str) -> Vector:
-        """Return what must be free where an instance arrives (K).
+    def _asked(self, uuid: str, rows: NDArray[np.intp] | int) -> Vector:
+        """Return what must be free where an instance arrives (..., K).
 
         A migration may use more than the instance that comes.
         """
-        asked: Vector = np.maximum(self.needs[uuid], self._arrival)
+        asked: Vector = np.maximum(self._needs(uuid, rows), self._arrival)
         return asked
 
     def size(self, uuid: str) -> float:
         """Return how large an instance is, in parts of a middling host."""
-        return float((self.needs[uuid] / self._typical).sum())
+        needs = self._counted(self._amounts[uuid], self._middling)
+        return float((needs / self._typical).sum())
 
-    def fits(self, uuid: str, host: str, without: str) -> bool:
+    def fits(self, uuid: str, host: str, without: str | None = None) -> bool:
         """Tell whether a host has room for an instance if another leaves."""
-        asked = self._asked(uuid)
-        free = self.free[self._rows[host]] + self.needs[without]
+        row = self._rows[host]
+        asked, free = self._asked(uuid, row), self.free[row]
+        if without is not None:
+            free = free + self._needs(without, row)
         return bool(((free - asked >= -_EPSILON) | (asked == 0)).all())
 
     def takers(self, uuid: str) -> Iterator[str]:
@@ -163,8 +182,8 @@ class Loads:
         Those that had most room in the beginning are looked at first, and of
         those looked at together the one is first that has most left.
         """
-        asked = self._asked(uuid)
         for look in self._looks:
+            asked = self._asked(uuid, look)
             left = self.free[look] - asked
             fit = ((left >= -_EPSILON) | (asked == 0)).all(axis=1)
             if fit.any():
@@ -175,13 +194,31 @@ class Loads:
 
     def nearly(self, uuid: str, count: int) -> list[str]:
         """Return open hosts without room, those that lack least first."""
-        asked = self._asked(uuid)
         rows = np.concatenate([np.empty(0, np.intp), *self._looks])
+        asked = self._asked(uuid, rows)
         lack = np.maximum(asked - self.free[rows], 0.0) * (asked > 0)
         lacks = (lack / self._unit[rows]).sum(axis=1)
         order = np.argsort(lacks, kind='stable')
         return [self.names[row] for row in rows[order[lacks[order] > 0]][
             :count]]
+
+
+def _scale(hosts: Sequence[Host], resource: str) -> Vector:
+    """Return what one unit of a resource is on each host (H).
+
+    In percent of the host, NaN where its capacity is not known.
+    """
+    if resource in STATIC:
+        return np.ones(len(hosts))
+    return units.WHOLE / np.array(
+        [host.capacity(resource) for host in hosts], float)
+
+
+def _uses(instances: Sequence[Instance], resource: str) -> Vector:
+    """Return what each instance uses of a resource while it runs (N)."""
+    if resource in STATIC:
+        return _column(instances, resource)
+    return np.array([one.use(resource) for one in instances], float)
 
 
 def _column(instances: Sequence[Instance], resource: str) -> Vector:

@@ -30,7 +30,6 @@ from secondary_scheduler.estimation.feasibility import (
 )
 from secondary_scheduler.estimation.room import RUNNING, Limits
 from secondary_scheduler.model.cluster import (
-    STATIC,
     Cluster,
     Host,
     HostPolicy,
@@ -75,41 +74,41 @@ class Outlook:
         self._running = Lazy(self._runners)
         self._policies = Lazy(self._static_first)
         self._of_hosts = Estimator(
-            Lazy(self._primary), self.guests, self.overheads, self._running)
+            Lazy(self._primary), self.guests, self.overheads, self._running,
+            capacity=cluster.capacity, least=self._least(1.0))
         self._of_items = Lazy(self._of_item)
         self._arranged: tuple[tuple[Step, ...], tuple[Operation, ...]] = (
             (), ())
 
     def _guest(self, uuid: str) -> Guest:
-        """Let each running instance count with its minimum share at least.
-
-        The agent may have taken it there, and would at any time give it no
-        less (Boettger 3.9).
-        """
         instance = self.cluster.instances[uuid]
         usage = {**instance.usage, 'slots': 1.0,
                  'cores': float(instance.vcpus),
                  'memory': float(instance.memory_mb)}
         if instance.cpu is not None:
-            usage['cpu'] = max(instance.cpu, self.limits.minimum_share)
+            usage['cpu'] = instance.cpu
         runs = uuid not in self._coming and instance.state in RUNNING
         return Guest(instance.host if runs else None, usage)
 
+    def _least(self, part: float) -> Mapping[str, float]:
+        """Let each running instance count with its minimum share at least.
+
+        The agent may have taken it there, and would at any time give it no
+        less (Boettger 3.9).
+        """
+        return {'cpu': part * self.limits.minimum_share}
+
     def _of_item(self, name: str) -> Estimator:
         """Return the estimator of an item, in percent of the item."""
-        item, hosts_guests = self.cluster.items[name], self.guests
-
-        def guest(uuid: str) -> Guest:
-            one = hosts_guests[uuid]
-            return Guest(one.host, {
-                resource: use * (1.0 if resource in STATIC else item.part)
-                for resource, use in one.usage.items()})
-
-        guests = Lazy(guest)
-        overheads = self.overheads.of_part(item.part)
-        return Estimator(
-            {name: self._others(item, guests, overheads.newcomer, True)},
-            guests, overheads, self._running, held=False)
+        item = self.cluster.items[name]
+        # What no secondary uses is found out with the estimator itself.
+        primaries: dict[str, Mapping[str, float]] = {}
+        found = Estimator(
+            primaries, self.guests, self.overheads.of_part(item.part),
+            self._running, held=False, capacity=self.cluster.capacity,
+            least=self._least(item.part))
+        primaries[name] = self._others(item, found, True)
+        return found
 
     def _estimator(self, place: str) -> Estimator:
         return (self._of_items[place] if place in self.cluster.items
@@ -154,10 +153,10 @@ class Outlook:
         """
         host = self.cluster.hosts.get(name)
         return {} if host is None else self._others(
-            host, self.guests, self.overheads.newcomer, not host.blocked)
+            host, self._of_hosts, not host.blocked)
 
-    def _others(self, place: Place, guests: Mapping[str, Guest],
-                newcomer: float, settled: bool) -> dict[str, float]:
+    def _others(self, place: Place, estimator: Estimator, settled: bool
+                ) -> dict[str, float]:
         uses: dict[str, float] = {}
         for policy in place.policies:
             resource, use = policy.resource, place.primary_use(policy.resource)
@@ -165,10 +164,17 @@ class Outlook:
                 continue
             if policy.violated and settled:
                 use = max(use, self.limit(policy) + _EPSILON - sum(
-                    guests[uuid].usage.get(resource, newcomer)
+                    estimator.use(uuid, resource, place.name)
                     for uuid in self._running[place.name]))
             uses[resource] = max(use, uses.get(resource, use))
         return uses
+
+    def use(self, uuid: str, resource: str, host: str) -> float:
+        """Return what an instance is thought to use of a host, in percent.
+
+        In its unit what it holds of a static resource.
+        """
+        return self._of_hosts.use(uuid, resource, host)
 
     def limit(self, policy: HostPolicy) -> float:
         """Return up to where a policy's resource may be planned to be used.

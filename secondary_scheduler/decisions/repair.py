@@ -70,10 +70,9 @@ class Burden:
         there = draft.rooms.residents(host).values()
         self.running = sum(
             outlook.guests[one.uuid].host is not None for one in there)
-        newcomer = outlook.overheads.newcomer
         self.use = {
-            one.uuid: {resource: outlook.guests[one.uuid].usage.get(
-                resource, newcomer) for resource in self.excess}
+            one.uuid: {resource: outlook.use(one.uuid, resource, host)
+                       for resource in self.excess}
             for one in there if draft.is_movable(one)}
         self.least = max(map(self._fewest, self.excess))
         self.sets = Lazy(self._sets)

@@ -84,9 +84,11 @@ def low_actions(count: int) -> Iterator[tuple[Action, ...]]:
                     for bit in range(count))
 
 
-def _needs(instance: Instance) -> tuple[object, ...]:
+def _needs(instance: Instance, home: Host | None) -> tuple[object, ...]:
     """Return all on which it depends whether a host has room for it."""
-    return (instance.vcpus, instance.memory_mb, instance.disk_gb,
+    sizes = () if home is None else (
+        home.cpus, *sorted(home.capacities.items()))
+    return (sizes, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.cpu, tuple(sorted(instance.usage.items())),
             instance.anti_affinity)
 
@@ -401,13 +403,14 @@ class Search:
         slow: str | None = None
         changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
         places = self.outlook.cluster.places
+        needs = _needs(instance, self.draft.hosts.get(instance.host or ''))
         for step in self.draft.steps:
             for name in {place for host in {step.old.host, step.new.host}
                          - {None} for place in places(str(host))}:
                 changes[name] += (step.kind, step.old.uuid)
         for host in self._targets:
             look = (host.name, tuple(changes[place] for place in places(
-                host.name)), _needs(instance))
+                host.name)), needs)
             if (host.name == instance.host or host.name in avoid
                     or look in self._unfit):
                 continue

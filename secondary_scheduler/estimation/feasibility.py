@@ -9,14 +9,20 @@ on it has ended.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
+import types
 import typing
 
+from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import COMMITTED, STATIC
 
 #: Kinds of operation that take an instance off the host it is on.
 DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
+
+#: What all of a measured resource is on a host, None if it is not known; asked
+#: about None, where the use of an instance without a host was measured.
+Capacity = Callable[[str | None, str], float | None]
 
 
 class Work(typing.NamedTuple):
@@ -43,10 +49,9 @@ class Work(typing.NamedTuple):
 class Guest:
     """One instance, and what it uses by resource.
 
-    Measured resources are in percent of the host, as the mean of the last
-    intervals (before it went down, if it is down), and static ones in their
-    unit; what is missing is unknown.  ``host`` is where it runs now, None if
-    it does not.
+    All in the resources' units, measured ones as the mean of the last
+    intervals (before it went down, if it is down); what is missing is
+    unknown.  ``host`` is where it runs now, None if it does not.
     """
 
     host: str | None
@@ -109,27 +114,54 @@ class Overheads:
         return self.leaving.get(work.kind, {}).get(resource, 0.0)
 
 
+def percentages(_host: str | None, _resource: str) -> float:
+    """Return the capacity of hosts whose guests' use is in percent."""
+    return units.WHOLE
+
+
 class Estimator:
     """Answers for any host and time; all values are given once.
 
     ``primaries`` is the use of what is no secondary, by host and resource in
     percent; use that is left out counts as a full host.  ``running`` names
     the guests on each host, for who knows them without a look at all.  Where
-    newcomers are not ``held``, by an agent, they use what they have used.  A
-    question costs a pass over the instances of one host and the operations
-    in question.
+    newcomers are not ``held``, by an agent, they use what they have used; nor
+    are those that come from a host of another size, where a share was another
+    amount.  ``capacity`` returns what 100 % of a host is, and of some
+    resources a guest counts with ``least`` percent at least.  A question
+    costs a pass over the instances of one host and the operations in
+    question.
     """
 
     def __init__(self, primaries: Mapping[str, Mapping[str, float]],
                  guests: Mapping[str, Guest],
                  overheads: Overheads | None = None,
                  running: Mapping[str, Sequence[str]] | None = None,
-                 held: bool = True) -> None:
+                 held: bool = True, capacity: Capacity = percentages,
+                 least: Mapping[str, float] = types.MappingProxyType({})
+                 ) -> None:
         self.primaries = primaries
         self.guests = guests
         self.overheads = overheads or Overheads()
+        self.least = least
         self._running = _by_host(guests) if running is None else running
         self._held = held
+        self._capacity = capacity
+
+    def use(self, uuid: str, resource: str, host: str) -> float:
+        """Return what a guest is thought to use of a host.
+
+        In percent, or the unit of a static resource; as much as a newcomer
+        where it is not known.
+        """
+        amount = self.guests[uuid].usage.get(resource)
+        if resource in STATIC:
+            return amount or 0.0
+        capacity = self._capacity(host, resource)
+        if amount is None or capacity is None:
+            return self.overheads.newcomer
+        return max(units.to_percent(amount, capacity),
+                   self.least.get(resource, 0.0))
 
     def predict(self, resource: str, host: str, at_s: float,
                 works: Iterable[Work] = (),
@@ -161,9 +193,9 @@ class Estimator:
         That is as if nobody left, all came, and everything went on.
         """
         works = [work for work in works if host in (work.source, work.target)]
-        use = sum(self._use(uuid, resource, None)
+        use = sum(self.use(uuid, resource, host)
                   for uuid in self._running[host])
-        use += sum(self._use(work.instance, resource, work)
+        use += sum(self._arriving(work, resource, host)
                    for work in works if work.target == host)
         if resource in STATIC:
             return use
@@ -197,20 +229,21 @@ class Estimator:
                 there.pop(work.instance, None)
             elif work.target == host:
                 there.setdefault(work.instance, work)
-        return [self._use(uuid, resource, work)
+        return [self.use(uuid, resource, host) if work is None
+                else self._arriving(work, resource, host)
                 for uuid, work in there.items()
                 if only is None or uuid in only]
 
-    def _use(self, uuid: str, resource: str, arrival: Work | None) -> float:
-        usage = self.guests[uuid].usage
-        if resource in STATIC:
-            return usage.get(resource, 0.0)
-        newcomer = self.overheads.newcomer
-        known = usage.get(resource, newcomer)
-        if arrival is None or resource in COMMITTED or not self._held:
+    def _arriving(self, work: Work, resource: str, host: str) -> float:
+        """Return what an instance uses of the host to which it has come."""
+        known = self.use(work.instance, resource, host)
+        if (resource in STATIC | COMMITTED or not self._held
+                or not units.are_alike(*(self._capacity(one, resource)
+                                         for one in (work.source, host)))):
             return known
         # What a stopped instance has used says nothing about its next boot.
-        return newcomer if arrival.kind == 'start' else min(known, newcomer)
+        newcomer = self.overheads.newcomer
+        return newcomer if work.kind == 'start' else min(known, newcomer)
 
     def _overhead(self, resource: str, host: str, at_s: float,
                   works: list[Work]) -> float:

@@ -5,7 +5,9 @@ The arithmetic that every decision shares.  A host holds n secondaries if::
     primary + share * n <= threshold - margin     (cpu, net, disk policies)
     n <= threshold                                (slots policies)
 
-and if what they hold of other resources keeps to their policies too.  It is
+and if what they hold of other resources keeps to their policies too.  An
+instance that comes from a host of another size counts with all that it uses
+where that is more than its share: a share there was another amount.  It is
 the *minimum* share where the question is whether local means suffice, and the
 *useful* share where it is whether to bring another one in, or how many may
 stay where local means did not suffice.  The gap between the two is the
@@ -15,7 +17,7 @@ R37).
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 import dataclasses
 import itertools
 import operator
@@ -117,16 +119,22 @@ class Rooms:
         self._uses: Lazy[tuple[str, str], tuple[
             dict[str, Instance], float]] = Lazy(self._sum_of_uses)
         self._emptiest: list[tuple[float, str]] | None = None
+        # By host: those that come from a host of another size.
+        self._resized: dict[str, set[str]] = defaultdict(set)
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
             if one.target is not None and one.target != comer.host:
                 self._coming[one.target].append(comer)
+                if self._is_resized(one.target, comer):
+                    self._resized[one.target].add(comer.uuid)
 
     def put(self, instance: Instance) -> None:
         """Count an instance on its host."""
         if instance.host is not None:
             self._change(instance.host, {
                 **self.residents(instance.host), instance.uuid: instance})
+            if self._is_resized(instance.host, instance):
+                self._resized[instance.host].add(instance.uuid)
 
     def take(self, instance: Instance) -> None:
         """Count an instance no longer."""
@@ -134,6 +142,23 @@ class Rooms:
             there = dict(self.residents(instance.host))
             there.pop(instance.uuid, None)
             self._change(instance.host, there)
+            self._resized[instance.host].discard(instance.uuid)
+
+    def _is_resized(self, host: str, instance: Instance) -> bool:
+        """Tell whether a share of any resource was another amount before."""
+        return host in self.hosts and any(
+            _shared(policy) and not self._keeps_share(
+                instance, host, policy.resource)
+            for policy in self.hosts[host].policies)
+
+    def _keeps_share(self, instance: Instance, host: str, resource: str
+                     ) -> bool:
+        """Tell whether a share is the amount that it was.
+
+        That is on the host where the instance's use was measured.
+        """
+        measured = self._cluster.instances.get(instance.uuid, instance)
+        return self._cluster.are_alike(measured.host, host, resource)
 
     def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
         before = [] if self._emptiest is None else self._place(host)
@@ -164,10 +189,10 @@ class Rooms:
             for uuid in changed:
                 gone, comes = there.pop(uuid, None), new.get(uuid)
                 if gone is not None:
-                    used -= self._use(gone, key[1])
+                    used -= self._use(gone, *key)
                 if comes is not None and comes.state in RUNNING:
                     there[uuid] = comes
-                    used += self._use(comes, key[1])
+                    used += self._use(comes, *key)
             self._uses[key] = there, used
 
     def residents(self, host: str) -> Mapping[str, Instance]:
@@ -185,14 +210,20 @@ class Rooms:
         place, resource = key
         there = {one.uuid: one for host in self._cluster.hosts_of(place)
                  for one in self._holders(host) if one.state in RUNNING}
-        return there, sum(self._use(one, resource) for one in there.values())
+        return there, sum(self._use(one, place, resource)
+                          for one in there.values())
 
-    def _use(self, instance: Instance, resource: str) -> float:
-        """Return the use of an instance, an entry share if it is unknown."""
+    def _use(self, instance: Instance, place: str, resource: str) -> float:
+        """Return what an instance uses of a place, in percent.
+
+        An entry share of a host if it is unknown; in its unit what it holds
+        of a static resource.
+        """
         if resource in STATIC:
             return instance.holds(resource)
-        use = instance.use(resource)
-        return self.limits.entry_share if use is None else use
+        use = self._cluster.percent(place, resource, instance)
+        return (self.limits.entry_share * self._cluster.at(place).part
+                if use is None else use)
 
     def running(self, host: str) -> int:
         """Return the number of secondaries that may use the host."""
@@ -338,12 +369,33 @@ class Rooms:
     def admits(self, host: str, newcomer: Instance) -> bool:
         """Tell the same of what nobody on a host can be held to a share of.
 
-        That is, above all, what hosts share.
+        That is, above all, what hosts share; and what those use that come
+        from hosts of another size.
         """
         return all(self._keeps(place, newcomer, policy)
                    for place in self._cluster.places(host)
                    for policy in self._cluster.at(place).policies
-                   if place != host or not _shared(policy))
+                   if place != host or not _shared(policy)
+                   ) and self._seats(host, newcomer)
+
+    def _seats(self, host: str, newcomer: Instance) -> bool:
+        """Tell whether shares are left beside those of another size."""
+        if not self._resized.get(host) and not self._is_resized(
+                host, newcomer):
+            return True     # whether it ``welcomes`` one more says it all
+        there = {one.uuid: one for one in (*self._holders(host), newcomer)
+                 if one.state in RUNNING or one is newcomer}
+        return all(self._seats_under(policy, host, there.values())
+                   for policy in self.hosts[host].policies if _shared(policy))
+
+    def _seats_under(self, policy: HostPolicy, host: str,
+                     there: Iterable[Instance]) -> bool:
+        resource, share = policy.resource, self.limits.entry_share
+        primary = self.hosts[host].primary_use(resource)
+        return primary is not None and primary + sum(
+            share if self._keeps_share(one, host, resource)
+            else max(share, self._use(one, host, resource))
+            for one in there) <= _bound(policy, self.limits.margin) + _EPSILON
 
     def _keeps(self, place: str, newcomer: Instance,
                policy: HostPolicy) -> bool:
@@ -353,11 +405,9 @@ class Rooms:
         if primary is None:
             return False
         there, used = self._uses[place, resource]
-        used += self._use(newcomer, resource)
+        used += self._use(newcomer, place, resource)
         if newcomer.uuid in there:
-            used -= self._use(there[newcomer.uuid], resource)
-        if not policy.static:
-            used *= values.part
+            used -= self._use(there[newcomer.uuid], place, resource)
         return primary + used <= _bound(policy, self.limits.margin) + _EPSILON
 
     def separate(self, host: str, instance: Instance) -> bool:

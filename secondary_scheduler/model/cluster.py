@@ -14,7 +14,8 @@ import operator
 import typing
 
 from secondary_scheduler.leases.states import State as LeaseState
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import units, vocabulary
+from secondary_scheduler.model.lazy import Lazy
 
 
 class State(enum.StrEnum):
@@ -59,15 +60,16 @@ CLEAN = DirtyMemory()
 class Instance:
     """One secondary instance.
 
-    ``cpu`` is its use now (before it went down, if it is down) in percent of
-    its host (None: unknown), ``usage`` that of further resources by name, and
-    ``dirty`` what it writes to of its memory; the higher its ``priority``,
-    the later it gives way; ``preempted`` tells that it is down because we put
-    it down, ``blocked`` that it must be left alone, ``resting`` that it was
-    operated on a moment ago and waits, but for static policies (Boettger R36),
-    ``pinned`` that a live migration of it has just failed and is not tried
-    again yet, ``stuck`` that it could not be brought up, or taken down if it
-    runs, and that nothing that can wait tries it again yet.
+    ``cpu`` is its use now (before it went down, if it is down) in CPUs (None:
+    unknown), ``usage`` that of further resources by name in their units (see
+    ``model.units``), and ``dirty`` what it writes to of its memory; the higher
+    its ``priority``, the later it gives way; ``preempted`` tells that it is
+    down because we put it down, ``blocked`` that it must be left alone,
+    ``resting`` that it was operated on a moment ago and waits, but for static
+    policies (Boettger R36), ``pinned`` that a live migration of it has just
+    failed and is not tried again yet, ``stuck`` that it could not be brought
+    up, or taken down if it runs, and that nothing that can wait tries it again
+    yet.
     """
 
     uuid: str
@@ -110,7 +112,7 @@ class Instance:
                 'memory': self.memory_mb}[resource]
 
     def use(self, resource: str) -> float | None:
-        """Use of a measured resource in percent of the host, if known."""
+        """Return the use of a measured resource in its unit, if known."""
         return self.cpu if resource == 'cpu' else self.usage.get(resource)
 
 
@@ -166,12 +168,13 @@ class Place:
 class Host(Place):
     """One compute host.
 
-    ``cpus`` is its capacity in CPUs, ``total`` and ``reserved`` the child
-    provider's inventory by resource class; ``cpu_primary`` percent of the
-    host used lately by everything that is not a secondary (None: unknown),
-    ``usage`` the same of further resources by name; ``usable`` is False when
-    the host is disabled, down, closed, or its data is stale; ``blocked``
-    while it must be left alone after an operation.
+    ``cpus`` is its capacity in CPUs, ``capacities`` that of measured resources
+    by name in their units, as far as it is known; ``total`` and
+    ``reserved`` are the child provider's inventory by resource class;
+    ``cpu_primary`` percent of the host used lately by everything that is not
+    a secondary (None: unknown), ``usage`` the same of further resources by
+    name; ``usable`` is False when the host is disabled, down, closed, or its
+    data is stale; ``blocked`` while it must be left alone after an operation.
     """
 
     name: str
@@ -183,6 +186,17 @@ class Host(Place):
     usable: bool = True
     blocked: bool = False
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def capacity(self, resource: str) -> float | None:
+        """Return what all of a measured resource is, None if not known.
+
+        In the resource's unit; of a resource without one it is 100 %.
+        """
+        if resource not in units.UNITS:
+            return units.WHOLE
+        return self.capacities.get(
+            resource, self.cpus if resource == 'cpu' else 0.0) or None
 
     def threshold(self, resource: str = 'cpu') -> float | None:
         """Lowest threshold of the policies on a resource, or None."""
@@ -202,7 +216,8 @@ class Item(Place):
 
     A switch or a storage, or nothing but the hosts of a policy on their sum.
     ``usage`` is what no secondary uses of it, by resource in percent of the
-    item.  Its name is no host's, and its hosts are all in the cluster.
+    item.  Its name is no host's, and its hosts are all in the cluster.  Of
+    hosts that differ in size ``part`` is that of their mean.
     """
 
     name: str
@@ -277,6 +292,46 @@ class Cluster:
         return (any(host.violated for host in self.hosts.values())
                 or any(item.violated for item in self.items.values()))
 
+    def capacity(self, place: str | None, resource: str) -> float | None:
+        """Return what all of a measured resource is at a place, if known.
+
+        None stands for the host on which the use of an instance without one
+        was measured: that may have been the largest.
+        """
+        if place is None:
+            return self._largest[resource]
+        if place in self.hosts:
+            return self.hosts[place].capacity(resource)
+        return (self._item_capacity[place, resource]
+                if place in self.items else None)
+
+    def percent(self, place: str, resource: str, instance: Instance
+                ) -> float | None:
+        """Return an instance's use of a measured resource, if it is known.
+
+        In percent of the place that is asked about, wherever the instance is.
+        """
+        amount = instance.use(resource)
+        capacity = self.capacity(place, resource)
+        return (None if amount is None or capacity is None
+                else units.to_percent(amount, capacity))
+
+    def are_alike(self, one: str | None, other: str | None,
+                  resource: str) -> bool:
+        """Tell whether a share of two hosts is the same amount."""
+        return one == other or units.are_alike(
+            *(self.capacity(host, resource) for host in (one, other)))
+
+    @functools.cached_property
+    def _largest(self) -> Lazy[str, float | None]:
+        return Lazy(lambda resource: max(
+            filter(None, (host.capacity(resource)
+                          for host in self.hosts.values())), default=None))
+
+    @functools.cached_property
+    def _item_capacity(self) -> Lazy[tuple[str, str], float | None]:
+        return Lazy(functools.partial(_item_capacity, self.hosts, self.items))
+
     def is_open(self, host: str, calm: bool = False) -> bool:
         """Tell whether anything may be brought to a host.
 
@@ -325,6 +380,16 @@ class Cluster:
         for instance in self.instances.values():
             found[instance.lease].append(instance)
         return found
+
+
+def _item_capacity(hosts: Mapping[str, Host], items: Mapping[str, Item],
+                   key: tuple[str, str]) -> float | None:
+    item, resource = items[key[0]], key[1]
+    sizes = [hosts[name].capacity(resource) for name in item.hosts]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or not known or not item.part:
+        return None
+    return sum(known) / len(known) / item.part
 
 
 _UUID = operator.attrgetter('uuid')

@@ -9,7 +9,12 @@ import dataclasses
 import enum
 from typing import Any
 
-VERSION = 1
+from secondary_scheduler.model import units
+
+VERSION = 2
+#: Versions that can be read: before 2 a report said nothing of capacities, so
+#: that of links and disks only percentages are known.
+READABLE = frozenset({1, VERSION})
 
 #: What a field may hold that came over the bus, by its annotation.
 _MAY_HOLD: dict[object, frozenset[type]] = {
@@ -20,6 +25,8 @@ _MAY_HOLD: dict[object, frozenset[type]] = {
 #: Nothing in a report is near this, and no number that computing stumbles
 #: over (NaN, infinity, an integer that no float can hold) is below it.
 _LARGEST = 1e15
+#: Nor has any host less of anything: amounts are divided by its capacity.
+_SMALLEST = 1e-3
 
 
 class PolicyState(enum.StrEnum):
@@ -87,6 +94,11 @@ class HostReport:
     the disk has room for (MiB) to which suspended instances are saved, None if
     that is not known; ``killed`` tells why, by UUID, of secondaries that the
     host has ended and that have not run since.
+
+    A report speaks of one host, so its figures are in percent of that host.
+    It says as well what 100 % are: ``cpus`` CPUs, ``memory_mb`` MiB, and
+    ``capacities`` of further resources in their units (``model.units``), as
+    far as these are known.
     """
 
     host: str
@@ -107,6 +119,14 @@ class HostReport:
     save_free_mb: int | None = None
     killed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def capacity(self, resource: str) -> float | None:
+        """Return what all of a measured resource is on the host, if known."""
+        known: Mapping[str, float] = {
+            **self.capacities, 'cpu': self.cpus, 'mem': self.memory_mb}
+        return (known.get(resource) or None if resource in units.UNITS
+                else units.WHOLE)
 
     @property
     def violated(self) -> tuple[PolicyReport, ...]:
@@ -130,8 +150,9 @@ class HostReport:
         """
         try:
             fields = dict(data)
-            if fields.pop('version') != VERSION:
-                raise ValueError('unknown report version')
+            version = fields.pop('version')
+            if version not in READABLE:
+                raise ValueError(f'unknown report version {version!r}')
             fields['policies'] = tuple(
                 PolicyReport(**{**p, 'state': PolicyState(p['state'])})
                 for p in fields.get('policies', ()))
@@ -146,6 +167,9 @@ class HostReport:
             _check_types(part)
         if not report.host:
             raise ValueError('a report without a host')
+        for size in (report.cpus, *report.capacities.values()):
+            if size < _SMALLEST:
+                raise ValueError(f'a capacity of a report is {size!r}')
         return report
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 
+from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import (
     Cluster,
     Instance,
@@ -32,6 +33,8 @@ from secondary_scheduler.plans.orders import (
 
 #: Times closer than this (s) are the same.
 TOLERANCE_S = 1e-6
+#: What a sum of percentages may be off by rounding.
+_TOLERANCE = 1e-6
 
 _NEEDS = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.ACTIVE,
           Kind.STOP: State.ACTIVE, Kind.SHELVE: State.ACTIVE,
@@ -279,6 +282,7 @@ class _Replay:
             if operation.target not in self.held[instance.uuid]:
                 yield from self._crowded(operation.target, instance)
             yield from self._overrun(operation.target, operation)
+            yield from self._oversized(operation.target, instance)
         group = self._moved_group(operation)
         if group is not None and self.moving[group]:
             yield f'another member of group {group} is on the move'
@@ -332,6 +336,32 @@ class _Replay:
             for resource in broken(place, [
                     self.instances[uuid] for uuid in running]):
                 yield f'a policy of {place.name} allows no more {resource}'
+
+    def _oversized(self, target: str, newcomer: Instance) -> Iterator[str]:
+        """Name the policies that leave too little for what was elsewhere.
+
+        An agent may hold an instance to its share, which is another amount on
+        a host of another size: such an instance needs what it has used.
+        """
+        host = self.hosts[target]
+        there = {newcomer.uuid, *self.there[target]}
+        for policy in host.policies:
+            resource = policy.resource
+            size = host.capacity(resource)
+            if policy.static or size is None or policy.threshold >= 100:
+                continue    # nothing exceeds 100 %
+            came = sum(
+                self.instances[uuid].use(resource) or 0.0 for uuid in there
+                if not self.cluster.are_alike(
+                    self.cluster.instances[uuid].host, target, resource))
+            left = max(0.0, policy.threshold - (
+                host.primary_use(resource) or 0.0))
+            if came and units.to_percent(came, size) > left + _TOLERANCE:
+                left = units.to_amount(left, size)
+                yield (f'"{policy.text}" leaves '
+                       f'{units.describe_amount(resource, left)} on host '
+                       f'{target}, of which instances from hosts of another '
+                       f'size use {units.describe_amount(resource, came)}')
 
     def _running(self, host: str) -> set[str]:
         """Return who may use a host now, or is on its way to it."""

@@ -16,14 +16,25 @@ A model document (``schema`` 1)::
     {"name": "uplink", "hosts": ["n1", "n2"], "part": 0.1,
      "usage": {"net_out": 30.0}, "policies": ["net_out <= 80% for 15s"]}
 
-``part`` is what the whole of one host is of it.  A policy "in" an aggregate
-makes an item of the aggregate's hosts.
+``part`` is what the whole of one host is of it, of hosts that differ in size
+what their mean is.  A policy "in" an aggregate makes an item of the
+aggregate's hosts.
 
 ``capacity`` is what secondaries may hold, ``usage`` what all others use, in
 percent of the host; a resource that is left out of capacity is 0, and out of
-usage unknown.  An instance may say how much of its memory it writes to,
-``"dirty_mb": {"in_1s": 20, "in_5s": 24}``, which counts where the bandwidth of
-migrations is known, as in a cloud.
+usage unknown.
+
+``usage`` of an instance is in percent of the host on which it was measured:
+its ``host``, or the largest one where it has none.  It is read as an amount,
+which the instance takes with it to a host of another size.  So ``capacity``
+says as well what 100 % are: ``cpus`` (``vcpus`` if left out) CPUs, ``mem``
+(``memory_mb`` if left out) MiB, and ``net_in``, ``net_out``, ``disk_in`` and
+``disk_out`` MB/s.  Hosts of which none gives it are alike in a resource;
+``pressure`` is a share of time, on each host the same.
+
+An instance may say how much of its memory it writes to, ``"dirty_mb":
+{"in_1s": 20, "in_5s": 24}``, which counts where the bandwidth of migrations
+is known, as in a cloud.
 
 Policies bind the hosts of their scope.  How they stand there is seen from the
 model, as if the trigger had fired at this moment, unless the host lists its
@@ -38,10 +49,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import itertools
+import operator
 import typing
 
 from secondary_scheduler.leases.states import State as LeaseState
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
     DirtyMemory,
@@ -51,9 +63,9 @@ from secondary_scheduler.model.cluster import (
     Instance,
     Item,
     Lease,
-    Place,
     State,
 )
+from secondary_scheduler.plans import sizes
 from secondary_scheduler.plans.operations import Kind, Operation, Plan
 from secondary_scheduler.policies import language, triggers
 from secondary_scheduler.reading.fields import DocumentError, Fields, load
@@ -85,20 +97,20 @@ def read_model(text: str) -> Cluster:
     policies = list(_policies(top))
     leases = _named((_lease(one) for one in top.objects('leases', True)),
                     lambda lease: lease.name, 'leases')
+    bound = _named(map(_host, top.objects('hosts')),
+                   lambda found: found.host.name, 'hosts')
+    hosts = dict(zip(bound, sizes.complete(
+        [one.host for one in bound.values()]), strict=True))
+    empty = Cluster(hosts, {})
     instances = _named(
-        (_instance(one, leases) for one in top.objects('instances')),
+        (_instance(one, leases, empty) for one in top.objects('instances')),
         lambda instance: instance.uuid, 'instances')
-    everyone = list(instances.values())
-    scoped = _named((_host(one, policies, everyone)
-                     for one in top.objects('hosts')),
-                    lambda found: found[0].name, 'hosts')
-    hosts = {name: host for name, (host, _aggregates) in scoped.items()}
-    items = _named(itertools.chain(
-        (_item(one, hosts, everyone) for one in top.objects('items', True)),
-        (_total(policy, [host for host, aggregates in scoped.values()
-                         if policy.applies_to(host.name, aggregates)],
-                everyone) for policy in policies if policy.total)),
-        lambda item: item.name, 'items')
+    shared = _named(itertools.chain(
+        (_item(one, hosts) for one in top.objects('items', True)),
+        (_total(policy, [hosts[name] for name, one in bound.items()
+                         if policy.applies_to(name, one.aggregates)])
+         for policy in policies if policy.total)),
+        lambda found: found[0].name, 'items')
     flights = tuple(_in_flight(one, hosts, instances)
                     for one in top.objects('in_flight', True))
     top.done()
@@ -111,7 +123,16 @@ def read_model(text: str) -> Cluster:
             raise DocumentError(
                 f'instances[{number}].lease: expected the name of a lease in '
                 f'leases, not "{instance.lease}"')
-    return Cluster(hosts, instances, leases, flights, items)
+    cluster = Cluster(hosts, instances, leases, flights, {
+        name: item for name, (item, _policies) in shared.items()})
+    return dataclasses.replace(cluster, hosts={
+        name: dataclasses.replace(host, policies=tuple(
+            _standing_of(policy, cluster, name)
+            for policy in bound[name].bound_by(policies)))
+        for name, host in hosts.items()}, items={
+            name: dataclasses.replace(item, policies=tuple(
+                _standing_of(policy, cluster, name) for policy in those))
+            for name, (item, those) in shared.items()})
 
 
 def _named(values: Iterator[T], name: Callable[[T], str],
@@ -158,16 +179,19 @@ def _lease(fields: Fields) -> Lease:
     return lease
 
 
-def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
+def _instance(fields: Fields, leases: Mapping[str, Lease],
+              measured_on: Cluster) -> Instance:
     name = fields.text('name')
+    host = fields.text('host', None)
     lease = fields.text('lease', f'lease-{name}')
     demand = fields.object('demand', optional=True)
-    usage = fields.numbers('usage', most=100, known=_PERCENT)
+    usage = sizes.amounts(
+        fields.numbers('usage', most=100, known=_PERCENT), host, measured_on)
     dirty = fields.object('dirty_mb', optional=True)
     known = leases.get(lease)
     given = None if known is None else known.priority
     instance = Instance(
-        name, lease, fields.text('host', None),
+        name, lease, host,
         State(fields.choice('state', tuple(State))),
         demand.whole('vcpus', 1), demand.whole('memory_mb', 0),
         demand.whole('disk_gb', 0),
@@ -192,9 +216,22 @@ def _instance(fields: Fields, leases: Mapping[str, Lease]) -> Instance:
     return instance
 
 
-def _host(fields: Fields, policies: Sequence[language.Policy],
-          instances: Sequence[Instance]) -> tuple[Host, list[str]]:
-    """Read a host, and the names of its aggregates."""
+class _Bound(typing.NamedTuple):
+    """A host, and what binds it; ``own`` if it lists its policies itself."""
+
+    host: Host
+    aggregates: list[str]
+    own: list[HostPolicy] | None
+
+    def bound_by(self, policies: Sequence[language.Policy]
+                 ) -> Sequence[language.Policy | HostPolicy]:
+        """Return its own policies, or those whose scope it is in."""
+        return self.own if self.own is not None else [
+            policy for policy in policies if not policy.total
+            and policy.applies_to(self.host.name, self.aggregates)]
+
+
+def _host(fields: Fields) -> _Bound:
     name = fields.text('name')
     capacity = fields.object('capacity')
     reserved = fields.object('reserved', optional=True)
@@ -207,21 +244,19 @@ def _host(fields: Fields, policies: Sequence[language.Policy],
         {_CLASSES[one]: reserved.whole(one) for one in _CLASSES
          if one in reserved.names},
         usage.pop('cpu', None), usable=fields.truth('usable', True),
-        blocked=fields.truth('blocked', False), usage=usage)
-    here = [one for one in instances
-            if one.host == name and one.state in _RUNNING]
-    if 'policies' in fields.names:
-        bound = [_counted(one) for one in fields.objects('policies')]
-    else:
-        bound = [_observed(policy, host, here) for policy in policies
-                 if policy.applies_to(name, aggregates) and not policy.total]
+        blocked=fields.truth('blocked', False), usage=usage,
+        capacities={one: size for one in units.UNITS if one != 'cpu'
+                    and (size := capacity.number(one, None))})
+    own = ([_counted(one) for one in fields.objects('policies')]
+           if 'policies' in fields.names else None)
     for one in (capacity, reserved, fields):
         one.done()
-    return dataclasses.replace(host, policies=tuple(bound)), aggregates
+    return _Bound(host, aggregates, own)
 
 
-def _item(fields: Fields, hosts: Mapping[str, Host],
-          instances: Sequence[Instance]) -> Item:
+def _item(fields: Fields, hosts: Mapping[str, Host]
+          ) -> tuple[Item, Sequence[language.Policy | HostPolicy]]:
+    """Read what hosts share, and its policies."""
     members = fields.texts('hosts')
     item = Item(fields.text('name'), tuple(sorted(set(members))), (),
                 fields.number('part', 1.0),
@@ -231,35 +266,33 @@ def _item(fields: Fields, hosts: Mapping[str, Host],
     for name in members:
         if name not in hosts:
             fields.wrong('hosts', 'names of hosts in hosts', members)
-    here = _running_on(item, instances)
     policies = [
-        _observed(_policy(one, f'{fields.at("policies")}[{number}]'), item,
-                  here) if isinstance(one, str) else _counted(
-                      Fields(one, f'{fields.at("policies")}[{number}]'))
+        _policy(one, f'{fields.at("policies")}[{number}]')
+        if isinstance(one, str) else _counted(
+            Fields(one, f'{fields.at("policies")}[{number}]'))
         for number, one in enumerate(fields.items('policies'))]
     fields.done()
-    return dataclasses.replace(item, policies=tuple(policies))
+    return item, policies
 
 
-def _total(policy: language.Policy, hosts: Sequence[Host],
-           instances: Sequence[Instance]) -> Item:
+def _total(policy: language.Policy, hosts: Sequence[Host]
+           ) -> tuple[Item, Sequence[language.Policy]]:
     """Return what a policy on several hosts together binds.
 
-    Use of which that of any host is not known is unknown.
+    Use of which that of any host is not known is unknown; a large host counts
+    in proportion to its size.
     """
-    uses = [host.primary_use(policy.resource) for host in hosts]
+    resource = policy.resource
+    uses = [host.primary_use(resource) for host in hosts]
     known = [use for use in uses if use is not None]
-    item = Item(
+    weights = [host.capacity(resource) or 0.0 for host in hosts]
+    usage = {}
+    if len(known) == len(uses) and any(weights):
+        usage[resource] = (sum(map(operator.mul, known, weights))
+                           / sum(weights))
+    return Item(
         policy.text, tuple(sorted(host.name for host in hosts)), (),
-        1 / max(1, len(hosts)), {policy.resource: sum(known) / len(known)}
-        if known and len(known) == len(uses) else {})
-    return dataclasses.replace(item, policies=(
-        _observed(policy, item, _running_on(item, instances)),))
-
-
-def _running_on(item: Item, instances: Sequence[Instance]) -> list[Instance]:
-    return [one for one in instances
-            if one.host in item.hosts and one.state in _RUNNING]
+        1 / max(1, len(hosts)), usage), (policy,)
 
 
 def _counted(fields: Fields) -> HostPolicy:
@@ -273,20 +306,23 @@ def _counted(fields: Fields) -> HostPolicy:
                       policy.timelimit, failed, violated, sensitivity)
 
 
-def _observed(policy: language.Policy, place: Place,
-              here: Sequence[Instance]) -> HostPolicy:
+def _standing_of(policy: language.Policy | HostPolicy, cluster: Cluster,
+                 name: str) -> HostPolicy:
     """See from the model how a policy stands at a place.
 
     Unknown use fails no policy, since nothing was measured.
     """
+    if isinstance(policy, HostPolicy):
+        return policy   # it came with its counters
+    here = [one for one in cluster.residents(name) if one.state in _RUNNING]
     if policy.static:
         fails = sum(one.holds(policy.resource)
                     for one in here) > policy.threshold
     else:
-        primary = place.primary_use(policy.resource)
-        fails = bool(here) and primary is not None and (
-            primary + place.part * sum(one.use(policy.resource) or 0.0
-                                       for one in here) > policy.threshold)
+        primary = cluster.at(name).primary_use(policy.resource)
+        fails = bool(here) and primary is not None and primary + sum(
+            cluster.percent(name, policy.resource, one) or 0.0
+            for one in here) > policy.threshold
     sensitivity = _sensitivity(policy)
     return HostPolicy(policy.text, policy.resource, policy.threshold,
                       policy.timelimit, sensitivity if fails else 0, fails,
@@ -342,7 +378,8 @@ def write_model(cluster: Cluster) -> dict[str, object]:
                             for policy in host.policies}),
         'hosts': [{
             'name': host.name,
-            'capacity': {'cpus': host.cpus, **_amounts(host.total)},
+            'capacity': {'cpus': host.cpus, **_amounts(host.total),
+                         **host.capacities},
             'reserved': _amounts(host.reserved),
             'usage': _usage(host.cpu_primary, host.usage),
             'usable': host.usable, 'blocked': host.blocked,
@@ -357,7 +394,8 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'state': str(one.state),
             'demand': {'vcpus': one.vcpus, 'memory_mb': one.memory_mb,
                        'disk_gb': one.disk_gb},
-            'usage': _usage(one.cpu, one.usage), 'priority': one.priority,
+            'usage': sizes.percentages(one, cluster),
+            'priority': one.priority,
             'preempt_policy': str(one.preempt_policy),
             'preempted': one.preempted, 'blocked': one.blocked,
             'resting': one.resting, 'pinned': one.pinned,

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from secondary_scheduler.leases.states import State as LeaseState
+from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import (
     DOWN,
     Cluster,
@@ -34,6 +35,8 @@ WINDOW = 5
 #: Seconds of which the highest use is remembered together.
 BLOCK = 10
 
+#: All hosts are alike, so that percentages will do as amounts.
+_ALIKE = dict.fromkeys(units.UNITS, units.WHOLE)
 #: No inventory but that of memory binds here: policies alone do.
 _PLENTY = dict.fromkeys(RESOURCE_CLASSES, 10**6)
 _STATES = {Status.STOPPED: State.STOPPED, Status.SUSPENDED: State.SUSPENDED,
@@ -167,7 +170,8 @@ class Observer:
             one = Host(
                 str(name(host)), float(world.shape.cores), self._inventory,
                 cpu_primary=cpu, policies=policies, blocked=rests,
-                usage={'net_in': net_in, 'net_out': net_out})
+                usage={'net_in': net_in, 'net_out': net_out},
+                capacities=_ALIKE)
             seen_hosts[one.name] = one
         busy = np.zeros(len(world.status), dtype=bool)
         busy[[one.instance for one in flights]] = True
@@ -184,7 +188,8 @@ class Observer:
             self._guests[instance] = Instance(
                 self._names[instance - first], self._names[int(lease)],
                 name(int(host)), State.BUSY if held else _STATES[status],
-                int(vcpus), int(memory_mb), 0, cpu=cpu, blocked=bool(rests),
+                int(vcpus), int(memory_mb), 0,
+                cpu=cpu, blocked=bool(rests),
                 usage=self._usage)
         guests = [self._guests[one] for one in instances.tolist()]
         leases = {guest.lease: Lease(

@@ -62,17 +62,19 @@ class Effect:
             if operation.kind in PREEMPTIONS or operation.target:
                 moved[operation.instance] = operation.target
         use = {name: host.cpu_primary + sum(
-                   self._use(one) for one in self.cluster.residents(name)
+                   self._use(name, one) for one in self.cluster.residents(name)
                    if one.state in RUNNING and one.uuid not in moved)
                for name, host in self.cluster.hosts.items()
                if name in names and host.cpu_primary is not None}
         for uuid, target in moved.items():
             if target in use:
-                use[target] += self._use(self.cluster.instances[uuid])
+                use[target] += self._use(
+                    target, self.cluster.instances[uuid])
         return [round(percent, 1) for percent in use.values()]
 
-    def _use(self, instance: Instance) -> float:
-        return self.share if instance.cpu is None else instance.cpu
+    def _use(self, host: str, instance: Instance) -> float:
+        percent = self.cluster.percent(host, 'cpu', instance)
+        return self.share if percent is None else percent
 
     def indicators(self) -> dict[str, float]:
         """Return the value of each efficacy indicator, by its name."""

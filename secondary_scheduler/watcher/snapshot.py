@@ -9,7 +9,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from secondary_scheduler.estimation.durations import DurationModel, Job
-from secondary_scheduler.model import cluster, reports, vocabulary
+from secondary_scheduler.model import cluster, reports, units, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import scope as scopes
@@ -216,17 +216,20 @@ def host_policies(report: reports.HostReport,
         for p in report.policies if not language.is_signal(p.resource))
 
 
-def _demand(seen: reports.InstanceReport, share: float) -> float | None:
-    """Return what CPU a decision counts for an instance, in percent.
+def _demand(seen: reports.InstanceReport, report: reports.HostReport,
+            share: float) -> float | None:
+    """Return what CPU a decision counts for an instance, in CPUs.
 
-    Its agent can squeeze it to its ``share``, so it never counts with more;
-    and of one that uses all that the agent allows nobody knows what it wants.
+    Its agent can squeeze it to its ``share`` of the host, in percent, so it
+    never counts with more; and of one that uses all that the agent allows
+    nobody knows what it wants.
     """
     if seen.cpu is None:
         return None
     held = seen.floored or (seen.cap is not None
                             and seen.cpu >= _HELD * seen.cap)
-    return share if held else min(seen.cpu, share)
+    return units.to_amount(share if held else min(seen.cpu, share),
+                           report.cpus)
 
 
 def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
@@ -241,22 +244,34 @@ def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
                                max(0.0, seen.dirty_5s_mb))
 
 
-def _usage(seen: reports.HostReport | reports.InstanceReport | None
-           ) -> dict[str, float]:
-    return {} if seen is None else {
-        resource: max(0.0, use) for resource, use in seen.usage.items()}
+def _primary_usage(report: reports.HostReport | None) -> dict[str, float]:
+    return {} if report is None else {
+        resource: max(0.0, use) for resource, use in report.usage.items()}
+
+
+def _capacities(report: reports.HostReport | None) -> dict[str, float]:
+    """Return what a host has of the resources that are used."""
+    return {} if report is None else {
+        resource: size for resource in units.UNITS if resource != 'cpu'
+        and (size := report.capacity(resource)) is not None}
 
 
 def _expected_usage(server: Server, seen: reports.InstanceReport | None,
                     report: reports.HostReport | None) -> dict[str, float]:
     """Return an instance's use, as it is expected of one that is down.
 
-    It takes its memory as soon as it runs, whatever it had before.
+    It takes its memory as soon as it runs, whatever it had before.  Of a
+    resource of which the host does not know how much it has, a percentage
+    says nothing on another host: such a use is unknown.
     """
-    usage = _usage(seen)
-    if seen is None and report is not None and report.memory_mb > 0:
-        usage['mem'] = 100.0 * server.memory_mb / report.memory_mb
-    return usage
+    if report is None:
+        return {}
+    if seen is None:
+        return ({'mem': float(server.memory_mb)} if report.memory_mb > 0
+                else {})
+    return {resource: units.to_amount(max(0.0, use), size)
+            for resource, use in seen.usage.items()
+            if (size := report.capacity(resource)) is not None}
 
 
 def _is_stuck(server: Server, locks: Locks) -> bool:
@@ -290,15 +305,16 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
         state = server.state
         origin = server.metadata.get(ORIGIN)
         reported = seen.get((server.host or '', uuid))
+        report = fresh.get(server.host or '')
         instances[uuid] = one = cluster.Instance(
             uuid=uuid, lease=server.lease, host=server.host, state=state,
             vcpus=server.vcpus, memory_mb=server.memory_mb,
             disk_gb=server.disk_gb, priority=server.priority,
             preempt_policy=server.mark.preempt_policy,
-            cpu=_demand(reported, share) if reported else None,
+            cpu=(_demand(reported, report, share)
+                 if reported and report else None),
             dirty=_dirty(reported),
-            usage=_expected_usage(server, reported,
-                                  fresh.get(server.host or '')),
+            usage=_expected_usage(server, reported, report),
             preempted=server.preempted,
             blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),
@@ -327,7 +343,8 @@ def build(snapshot: Snapshot, scope: scopes.Resolved,
                       + max(0, host.used.get(of, 0) - held[name][of])
                       for of in host.total},
             cpu_primary=report.cpu_primary if report else None,
-            usage=_usage(report),
+            usage=_primary_usage(report),
+            capacities=_capacities(report),
             policies=(host_policies(report, name in relief)
                       if report and inside else ()),
             usable=bool(

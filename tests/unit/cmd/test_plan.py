@@ -3,6 +3,7 @@
 import configparser
 import contextlib
 import copy
+import functools
 import importlib
 import io
 import json
@@ -12,7 +13,8 @@ import unittest
 from unittest import mock
 
 from secondary_scheduler.cmd import manage
-from secondary_scheduler.decisions import base
+from secondary_scheduler.decisions import base, guided, violations
+from secondary_scheduler.estimation.room import Limits
 from secondary_scheduler.plans import documents
 from secondary_scheduler.policies import language
 from tests.unit.decisions import worked_example
@@ -105,6 +107,72 @@ class PlanTest(unittest.TestCase):
                             made)['operations']])
                     pathlib.Path(self.folder / 'p').write_text(made)
                     self.run_it(0, 'check', model, str(self.folder / 'p'))
+
+    def sized(self, *hosts, instances):
+        """Write a model of hosts (CPUs, percent used by others)."""
+        return self.write('sizes.json', {
+            'schema': 1, 'policies': ['cpu <= 90% for 60s'],
+            'hosts': [{'name': f'n{cpus}', 'usage': {'cpu': used},
+                       'capacity': {'cpus': cpus, 'vcpus': 99, 'slots': 9,
+                                    'memory_mb': 9999}}
+                      for cpus, used in hosts],
+            'instances': [{'name': 'v', 'host': host, 'state': 'active',
+                           'usage': {'cpu': used}}
+                          for host, used in instances.items()]})
+
+    def test_hosts_of_64_and_4_cpus(self):
+        # 8 % of 64 CPUs are 128 % of 4; 45 % of 4 are 2.8 % of 64.
+        for hosts, instances, kind, good in (
+                (((64, 85), (4, 10)), {'n64': 8}, ('suspend', None), False),
+                (((4, 60), (64, 50)), {'n4': 45}, ('migrate', 'n64'), True)):
+            model = self.sized(*hosts, instances=instances)
+            for algorithm in 'guided', 'priority':
+                made = self.run_it(0, 'decide', model, '--algorithm',
+                                   algorithm)
+                one, = json.loads(made)['operations']
+                self.assertEqual(kind, (one['kind'], one['to']))
+                pathlib.Path(self.folder / 'p').write_text(made)
+                self.run_it(0, 'check', model, str(self.folder / 'p'))
+            one |= {'kind': 'migrate', 'to': f'n{hosts[1][0]}'}
+            text = self.run_it(0 if good else 1, 'check', model, self.write(
+                'moves', {'schema': 1, 'operations': [one]}))
+            self.assertIn('The plan is good' if good else (
+                'leaves 3.2 CPUs on host n4, of which instances from hosts '
+                'of another size use 5.12 CPUs'), text)
+
+    def test_strict_limits_on_hosts_of_64_and_4_cpus(self):
+        strict = functools.partial(
+            guided.GuidedDecision, Limits(0.0, 0.0, 0.0),
+            profile=violations.Profile(preempts=False))
+        with mock.patch('secondary_scheduler.cmd.plan.algorithms',
+                        lambda: {'strict': strict}):
+            for hosts, instances, target in (
+                    (((4, 60), (64, 50)), {'n4': 45}, ['n64']),
+                    (((64, 85), (4, 10)), {'n64': 8}, [])):
+                made = json.loads(self.run_it(
+                    0, 'decide', self.sized(*hosts, instances=instances),
+                    '--algorithm', 'strict'))
+                self.assertEqual(
+                    target, [one['to'] for one in made['operations']])
+
+    def test_given_models(self):
+        folder = SETUP.parent.parent / 'shared' / 'inputs'
+        if not folder.is_dir():
+            self.skipTest(f'no input files in {folder}')
+        for name, kinds in (
+                ('B17-satisfied', []), ('B17-hotspot', ['migrate'] * 8),
+                ('B17-three-hosts', ['migrate']),
+                ('B17-two-moves', ['migrate'] * 2),
+                ('B18-group-of-one', ['migrate'] * 2),
+                ('B18-group-of-four', ['suspend']), ('N06-model', ['migrate'])):
+            with self.subTest(name):
+                made = self.run_it(0, 'decide', str(folder / f'{name}.json'),
+                                   '--algorithm', 'guided')
+                self.assertEqual(kinds, [one['kind'] for one in json.loads(
+                    made)['operations']])
+                pathlib.Path(self.folder / 'p').write_text(made)
+                self.run_it(0, 'check', str(folder / f'{name}.json'),
+                            str(self.folder / 'p'))
 
     def test_budget(self):
         self.assertFalse(self.decided()['truncated'])

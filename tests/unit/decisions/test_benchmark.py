@@ -8,19 +8,21 @@ import pathlib
 import tempfile
 import unittest
 
-from benchmarks import clusters, decisions
+from benchmarks import absolute, clusters, decisions
 from secondary_scheduler.model.cluster import Cluster
 from tests.unit.decisions.worlds import host, vm
 
 KEYS = {'hosts', 'instances', 'leases', 'violated', 'cpu_s', 'check_cpu_s',
         'convert_cpu_s', 'rss_mib', 'operations', 'violated_after',
-        'infeasible', 'lower_bound', 'optimum', 'peer'}
+        'overloaded', 'relievable', 'infeasible', 'lower_bound', 'optimum',
+        'peer'}
 
 
 def options(**values):
     return argparse.Namespace(**{
         'hosts': 40, 'instances': 400, 'violated': 0.1, 'seed': 1,
-        'repeat': 1, 'watcher': None, 'count': 2, 'optimum': False, **values})
+        'repeat': 1, 'watcher': None, 'count': 2, 'optimum': False,
+        'unequal': False, **values})
 
 
 class TestBenchmark(unittest.TestCase):
@@ -29,11 +31,28 @@ class TestBenchmark(unittest.TestCase):
         found = decisions.easy(options())
         self.assertEqual(KEYS, set(found))
         self.assertEqual(
-            (40, 400, 40, 4, 0, 0), tuple(found[name] for name in (
+            (40, 400, 40, 4, 0, 0, 0), tuple(found[name] for name in (
                 'hosts', 'instances', 'leases', 'violated', 'violated_after',
-                'infeasible')))
+                'overloaded', 'infeasible')))
         self.assertLessEqual(found['lower_bound'],
                              found['operations']['migrate'])
+
+    def test_easy_on_hosts_of_different_size(self):
+        found = decisions.easy(options(unequal=True))
+        self.assertEqual({'equal', 'unequal', 'cpu_ratio'}, set(found))
+        for values in found['equal'], found['unequal']:
+            self.assertEqual(KEYS, set(values))
+            self.assertEqual((4, 0, 0, 0, 0), tuple(values[name] for name in (
+                'violated', 'violated_after', 'relievable', 'overloaded',
+                'infeasible')))
+        world = clusters.easy(40, 400, 0.1, 1, True)
+        self.assertEqual(set(clusters.SIZES), {
+            one.cpus for one in world.hosts.values()})
+
+    def test_tight_on_hosts_of_different_size(self):
+        found = decisions.tight(options(instances=240, unequal=True))
+        self.assertEqual((0, 0), (found['overloaded'], found['infeasible']))
+        self.assertEqual(0, found['relievable'])
 
     def test_tight_sums_up(self):
         found = decisions.tight(options(instances=240))
@@ -66,12 +85,15 @@ class TestBenchmark(unittest.TestCase):
 
     def test_the_same_seed_the_same_cluster(self):
         for make in (clusters.easy, clusters.tight):
-            self.assertEqual(make(10, 60, 0.2, 5), make(10, 60, 0.2, 5))
-            self.assertNotEqual(make(10, 60, 0.2, 5), make(10, 60, 0.2, 6))
+            for sizes in False, True:
+                one, same, other = (make(10, 100, 0.2, seed, sizes)
+                                    for seed in (5, 5, 6))
+                self.assertEqual(one, same)
+                self.assertNotEqual(one, other)
 
     def test_tight_is_what_it_says(self):
         world, planted = clusters.tight(200, 1200, 0.05, 1)
-        use = decisions.used(world.instances.values())
+        use = absolute.used(world.instances.values())
         self.assertAlmostEqual(0.80, use['cores'] / 200 / 64, delta=0.04)
         self.assertAlmostEqual(0.85, use['memory'] / 200 / 262144, delta=0.04)
         violated = [one for one in world.hosts.values() if one.violated]
@@ -81,8 +103,8 @@ class TestBenchmark(unittest.TestCase):
         repaired = dataclasses.replace(world, instances={
             uuid: dataclasses.replace(one, host=planted.get(uuid, one.host))
             for uuid, one in world.instances.items()})
-        self.assertEqual((0, 0), decisions.replay(
-            world, list(planted.items())))
+        outcome = absolute.replay(world, list(planted.items()))
+        self.assertEqual(([], []), (outcome.violated, outcome.infeasible))
         groups = [(one.host, one.anti_affinity)
                   for one in repaired.instances.values() if one.anti_affinity]
         self.assertEqual(len(groups), len(set(groups)))
@@ -93,5 +115,19 @@ class TestBenchmark(unittest.TestCase):
             {name: host(name, 0.0) for name in 'hx'},
             {one.uuid: one for one in (
                 vm('a', 'h', cpu=95.0), vm('b', 'x', vcpus=8))})
-        self.assertEqual((1, 0), decisions.replay(world, []))
-        self.assertEqual((1, 1), decisions.replay(world, [('a', 'x')]))
+        self.assertEqual((['h'], [], [], []), absolute.replay(world, []))
+        moved = [('a', 'x')]
+        self.assertEqual((['x'], [], moved, moved),
+                         absolute.replay(world, moved))
+
+    def test_replay_counts_in_absolute_units(self):
+        world = Cluster(
+            {'h': host('h', 50.0, cpus=64.0), 'x': host('x', 0.0, cpus=4.0),
+             'y': host('y', 80.0, cpus=64.0)},
+            {one.uuid: one for one in (
+                vm('a', 'h', cpu=28.0), vm('b', 'h', cpu=5.1))})
+        outcome = absolute.replay(world, [('b', 'x')])
+        self.assertEqual((['h', 'x'], [('b', 'x')]),
+                         (outcome.violated, outcome.overloaded))
+        self.assertEqual(['x'], outcome.relievable)
+        self.assertEqual([], absolute.replay(world, [('b', 'y')]).overloaded)

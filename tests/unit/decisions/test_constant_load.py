@@ -17,6 +17,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import COMMITTED, STATIC
 from secondary_scheduler.policies.language import RESOURCES
 from tests.unit.decisions import worlds
@@ -50,30 +51,31 @@ def measured(world):
             room = policy.threshold - LIMITS.margin - used
             share = min(50.0, max(LIMITS.minimum_share,
                                   room / max(1, len(there))))
-            there = [_using(one, policy.resource, share) for one in there]
+            there = [_using(one, policy.resource, units.to_amount(
+                share, host.capacity(policy.resource))) for one in there]
         instances |= {one.uuid: one for one in there}
+    world = dataclasses.replace(world, instances=instances)
+    for name, host in world.hosts.items():
         hosts[name] = dataclasses.replace(host, policies=tuple(
-            _checked(policy, host, there) for policy in host.policies))
+            _checked(policy, world, name) for policy in host.policies))
     items = {name: dataclasses.replace(item, policies=tuple(
-        _checked(policy, item, [
-            instances[one.uuid] for host in item.hosts
-            for one in worlds.on(world, host, *COUNTING)])
-        for policy in item.policies)) for name, item in world.items.items()}
-    return dataclasses.replace(world, hosts=hosts, instances=instances,
-                               items=items)
+        _checked(policy, world, name) for policy in item.policies))
+        for name, item in world.items.items()}
+    return dataclasses.replace(world, hosts=hosts, items=items)
 
 
-def _using(one, resource, share):
+def _using(one, resource, amount):
     if resource == 'cpu':
-        return dataclasses.replace(one, cpu=share)
-    return dataclasses.replace(one, usage={**one.usage, resource: share})
+        return dataclasses.replace(one, cpu=amount)
+    return dataclasses.replace(one, usage={**one.usage, resource: amount})
 
 
-def _checked(policy, place, there):
+def _checked(policy, world, name):
     resource = policy.resource
+    there = [one for one in world.residents(name) if one.state in COUNTING]
     use = (sum(one.holds(resource) for one in there) if policy.static
-           else place.primary_use(resource) + place.part * sum(
-               one.use(resource) for one in there))
+           else world.at(name).primary_use(resource) + sum(
+               world.percent(name, resource, one) or 0.0 for one in there))
     fails = bool(there) and use > policy.threshold
     return dataclasses.replace(policy, violated=fails, failed=4 * fails)
 

@@ -27,14 +27,15 @@ def decide(cluster, request, driver, units=UNITS):
     return driver.decide(cluster, request, Budget(units))
 
 
-def _used(place, there, policy):
+def _used(cluster, name, there, policy):
+    place = cluster.at(name)
     if policy.static:
         return sum(one.holds(policy.resource) for one in there)
     if policy.resource == 'cpu':
         return place.cpu_primary + 5 * len(there)
     used = place.primary_use(policy.resource)
-    return (100.0 if used is None else used) + place.part * sum(
-        one.use(policy.resource) for one in there)
+    return (100.0 if used is None else used) + sum(
+        cluster.percent(name, policy.resource, one) for one in there)
 
 
 class TestPlans(unittest.TestCase):
@@ -130,7 +131,7 @@ class TestRepairs(unittest.TestCase):
                 there = [one for host in hosts
                          for one in worlds.on(after, host, *COUNTING)]
                 self.assertLessEqual(
-                    _used(place, there, policy),
+                    _used(cluster, name, there, policy),
                     policy.threshold - (policy.resource == 'cpu') + 1e-6)
 
     @given(worlds.clusters(), DRIVERS)

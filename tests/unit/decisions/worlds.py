@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
     Host,
@@ -21,6 +21,11 @@ from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import Kind, Plan
 from secondary_scheduler.policies.language import RESOURCES
 
+#: So that a CPU, and a unit of any other resource, is a percent.
+CPUS = 100.0
+CAPACITIES = {one: 100.0 for one in units.UNITS if one != 'cpu'}
+#: CPUs of hosts of several generations.
+SIZES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 4096,
          vocabulary.DISK_GB: 40, vocabulary.SLOT: 8}
 
@@ -39,7 +44,9 @@ def host(name, primary=20.0, violated=False, **values):
     values.setdefault('policies', (cpu_policy(
         failed=4 if violated else 0, violated=violated),))
     values.setdefault('total', TOTAL)
-    return Host(name, 2.0, cpu_primary=primary, **values)
+    values.setdefault('capacities', CAPACITIES)
+    return Host(name, values.pop('cpus', CPUS), cpu_primary=primary,
+                **values)
 
 
 def vm(uuid, where, state=State.ACTIVE, **values):
@@ -147,14 +154,22 @@ def _random_host(rng, name, violations):
         policies.append(_other_policy(
             rng, violations and rng.random() < 0.5))
     return Host(
-        name, 2.0, total={**TOTAL, vocabulary.VCPU: rng.randint(2, 12)},
+        name, rng.choice(SIZES),
+        total={**TOTAL, vocabulary.VCPU: rng.randint(2, 12)},
         reserved={vocabulary.SLOT: rng.randint(0, 4)},
         cpu_primary=rng.choice([None, rng.uniform(0, 100),
                                 rng.uniform(0, 60), rng.uniform(0, 60)]),
         policies=tuple(policies), usable=rng.random() > 0.15,
         blocked=rng.random() < 0.15, usage={
             one: rng.uniform(0, 60) for one in _OTHERS
-            if rng.random() < 0.9})
+            if rng.random() < 0.9}, capacities=_random_capacities(rng))
+
+
+def _random_capacities(rng):
+    """Return MiB of memory, and MB/s of links and disks."""
+    return {one: rng.choice([16384.0, 65536.0, 524288.0] if one == 'mem'
+                            else [125.0, 1250.0, 3125.0])
+            for one in CAPACITIES}
 
 
 def _other_policy(rng, violated):
@@ -179,30 +194,94 @@ def _random_items(rng, names, violations):
                 one: rng.uniform(0, 60) for one in _OTHERS})
 
 
+def _random_usage(rng, where, hosts):
+    """Return the amounts that a few percent of some host are."""
+    measured_on = Cluster(hosts, {})
+    return {one: units.to_amount(
+        round(rng.uniform(0, 30), 6), measured_on.capacity(where, one))
+        for one in ('cpu', *_OTHERS) if one != 'cpu' or rng.random() < 0.5}
+
+
 def _random_instance(rng, uuid, hosts, stuck):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
+    where = None if state is State.SHELVED else rng.choice([*hosts])
+    usage = _random_usage(rng, where, hosts)
     return Instance(
-        uuid, f'lease-{rng.randint(0, 9)}',
-        None if state is State.SHELVED else rng.choice(hosts),
+        uuid, f'lease-{rng.randint(0, 9)}', where,
         state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
+        cpu=usage.pop('cpu', None), usage=usage,
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
         blocked=rng.random() < 0.04, resting=rng.random() < 0.1,
         stuck=stuck > 0 and rng.random() < stuck,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
-        origin=rng.choice([None, None, *hosts]),
-        usage={one: rng.uniform(0, 30) for one in _OTHERS})
+        origin=rng.choice([None, None, *hosts]))
 
 
-def random_cluster(seed, hosts, instances, violations, stuck=0.0):
-    """Return a cluster in any state a real one may be in."""
+def random_cluster(seed, hosts, instances, violations, stuck=0.0,
+                   alike=False):
+    """Return a cluster in any state a real one may be in.
+
+    Its hosts are of any size, or ``alike``.
+    """
     rng = random.Random(seed)
     names = [f'h{number}' for number in range(hosts)]
+    items = list(_random_items(rng, names, violations))
+    made = {name: _random_host(rng, name, violations) for name in names}
+    if alike:
+        made = {name: dataclasses.replace(one, cpus=CPUS,
+                                          capacities=CAPACITIES)
+                for name, one in made.items()}
     return cluster(
-        *_random_items(rng, names, violations),
-        *(_random_host(rng, name, violations) for name in names),
-        *(_random_instance(rng, f'i{number:02}', names, stuck)
+        *items, *made.values(),
+        *(_random_instance(rng, f'i{number:02}', made, stuck)
           for number in range(instances)))
+
+
+def scaled(world, times):
+    """Return a cluster all of whose hosts and instances are larger."""
+    def larger(amounts):
+        return {one: times * amount for one, amount in amounts.items()}
+
+    return dataclasses.replace(world, hosts={
+        name: dataclasses.replace(
+            one, cpus=times * one.cpus, capacities=larger(one.capacities))
+        for name, one in world.hosts.items()}, instances={
+            uuid: dataclasses.replace(
+                one, cpu=None if one.cpu is None else times * one.cpu,
+                usage=larger(one.usage))
+            for uuid, one in world.instances.items()})
+
+
+def hot_cluster(seed):
+    """Return hosts of which some are above their policies, by what is used.
+
+    Nothing but use binds.  Hosts have 4 to 128 CPUs, and links of any speed.
+    """
+    rng = random.Random(seed)
+    hosts, guests = [], []
+    plenty = dict.fromkeys(TOTAL, 10**6)
+    for number in range(rng.randint(2, 8)):
+        one = host(f'h{number}', rng.uniform(0, 60), cpus=rng.choice(SIZES),
+                   capacities=_random_capacities(rng), total=plenty,
+                   usage={'net_out': rng.uniform(0, 60)}, policies=())
+        there = [vm(
+            f'i{number}{place:02}', one.name, vcpus=1, priority=rng.randint(
+                1, 10), lease=f'lease-{rng.randint(0, 9)}',
+            cpu=one.cpus * rng.uniform(0.0, 0.25),
+            usage={'net_out': rng.choice([0.0, rng.uniform(0, 0.2)])
+                   * one.capacities['net_out']})
+            for place in range(rng.randint(0, 8))]
+        cpu, net = one.cpu_primary, one.usage['net_out']
+        cpu += 100 * sum(guest.cpu for guest in there) / one.cpus
+        net += 100 * sum(guest.usage['net_out'] for guest in there
+                         ) / one.capacities['net_out']
+        hosts.append(dataclasses.replace(one, policies=tuple(
+            HostPolicy(f'{resource} <= 80% for 600s', resource, 80.0, 600,
+                       9 * (used > 80), used > 80, 9)
+            for resource, used in (('cpu', cpu), ('net_out', net)))))
+        guests += there
+    return cluster(*hosts, *guests)
 
 
 def planted_cluster(seed):
@@ -219,7 +298,7 @@ def planted_cluster(seed):
         for _one in range(rng.randint(1, 4)):
             uuid, number = f'i{number:02}', number + 1
             instances[uuid] = vm(
-                uuid, name, lease=f'lease-{rng.randint(0, 7)}', cpu=5.0,
+                uuid, name, lease=f'lease-{rng.randint(0, 7)}', cpu=0.2,
                 preempt_policy=rng.choice(list(PreemptPolicy)))
     priorities = {f'lease-{one}': rng.randint(1, 10) for one in range(8)}
     slots = {name: sum(i.host == name for i in instances.values())
@@ -234,7 +313,7 @@ def planted_cluster(seed):
             instances[uuid] = dataclasses.replace(
                 instances[uuid], host=rng.choice(bad))
     broken = {instances[uuid].host for uuid in repair}
-    hosts = [host(name, 10.0, policies=(
+    hosts = [host(name, 10.0, cpus=rng.choice(SIZES), policies=(
         cpu_policy(90.0), slots_policy(slots[name], name in broken)))
         for name in names]
     return cluster(*hosts, *(
@@ -247,8 +326,13 @@ def planted_clusters():
     return st.builds(planted_cluster, st.integers(0, 2**32))
 
 
-def clusters(violations=True, stuck=0.0):
+def clusters(violations=True, stuck=0.0, alike=False):
     """Return a strategy; sizes shrink, the rest follows from a seed."""
     return st.builds(random_cluster, st.integers(0, 2**32),
                      st.integers(1, 6), st.integers(0, 20),
-                     st.just(violations), st.just(stuck))
+                     st.just(violations), st.just(stuck), st.just(alike))
+
+
+def hot_clusters():
+    """Return a strategy of clusters that are violated by what is used."""
+    return st.builds(hot_cluster, st.integers(0, 2**32))

@@ -165,16 +165,16 @@ class TestRooms(unittest.TestCase):
 
         new = vm('new', None, cpu=7.0, usage={'mem': 5.0})
         world = dataclasses.replace(world, in_flight=())
-        rooms, moved = room.Rooms(world, room.Limits()), {}
-        for uuid, one in world.instances.items():
-            answers(rooms)
-            moved[uuid] = dataclasses.replace(
+        asked, other = (room.Rooms(world, room.Limits()) for _one in 'ab')
+        for one in world.instances.values():
+            answers(asked)
+            moved = dataclasses.replace(
                 one, host=rng.choice(sorted(world.hosts)),
                 state=rng.choice([State.ACTIVE, State.SUSPENDED]))
-            rooms.take(one)
-            rooms.put(moved[uuid])
-        self.assertEqual(answers(room.Rooms(dataclasses.replace(
-            world, instances=moved), room.Limits())), answers(rooms))
+            for rooms in (asked, other):
+                rooms.take(one)
+                rooms.put(moved)
+        self.assertEqual(answers(other), answers(asked))
 
     def test_sustains(self):
         newcomer = vm('b', None, cpu=10.0)

@@ -37,6 +37,21 @@ class TestReport(unittest.TestCase):
                            'floored': True}], sent['instances'])
         self.assertNotIn('migration_mb_s', sent)
 
+    def test_says_what_100_percent_are(self):
+        sent = report(capacities={'net_in': 1250.0})
+        read = HostReport.from_dict(json.loads(json.dumps(sent.to_dict())))
+        self.assertEqual(
+            [2.0, 2048, 1250.0, None, 100.0],
+            [read.capacity(one) for one in (
+                'cpu', 'mem', 'net_in', 'disk_in', 'pressure')])
+
+    def test_report_of_an_older_agent_says_nothing_of_links(self):
+        old = {**report().to_dict(), 'version': 1}
+        read = HostReport.from_dict(old)
+        self.assertEqual(report(), read)
+        self.assertEqual([2.0, 2048, None], [
+            read.capacity(one) for one in ('cpu', 'mem', 'net_in')])
+
     def test_violated(self):
         held = PolicyReport('slots <= 2 for 60s', 'slots', 2, 60, 1, 0,
                             PolicyState.HELD)
@@ -45,7 +60,7 @@ class TestReport(unittest.TestCase):
 
     def test_what_is_no_report(self):
         good = report().to_dict()
-        for change in ({'version': 2}, {'seq': 'seven'}, {'host': ''},
+        for change in ({'version': 3}, {'seq': 'seven'}, {'host': ''},
                        {'host': None}, {'time': 'now'}, {'admission': 1},
                        {'incarnation': 4}, {'unheard_of': 1},
                        {'policies': [{'policy': 'cpu'}]},
@@ -66,7 +81,10 @@ class TestReport(unittest.TestCase):
                        {'killed': {5: 'memory'}}, {'killed': ['u']},
                        {'usage': None}, {'usage': {'mem': 'much'}},
                        {'usage': {'mem': float('nan')}}, {'usage': [1]},
-                       {'usage': {3: 1.0}}, {'counters': {'floors': True}},
+                       {'usage': {3: 1.0}}, {'cpus': 0.0},
+                       {'capacities': {'net_in': -1.0}},
+                       {'capacities': {'net_in': 1e-300}},
+                       {'counters': {'floors': True}},
                        {'instances': [{**good['instances'][0],
                                        'usage': {'mem': 10 ** 400}}]}):
             with self.subTest(change), self.assertRaises(ValueError):

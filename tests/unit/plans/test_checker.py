@@ -35,6 +35,46 @@ class Case(unittest.TestCase):
                         f'{words!r} not in {faults}')
 
 
+class TestSizes(Case):
+
+    def setUp(self):
+        self.hosts = host('large', 85.0, cpus=64.0), host(
+            'small', 10.0, cpus=4.0)
+        self.move = op(1, Kind.MIGRATE, 'v', 'large', 'small')
+
+    def test_instance_that_is_too_large_for_a_smaller_host(self):
+        self.bad('"cpu <= 90% for 10s" leaves 3.2 CPUs on host small, of '
+                 'which instances from hosts of another size use 5.1 CPUs',
+                 cluster(*self.hosts, vm('v', 'large', cpu=5.1)), self.move)
+        for cpu in (3.2, None):
+            self.good(cluster(*self.hosts, vm('v', 'large', cpu=cpu)),
+                      self.move)
+
+    def test_busy_instance_of_a_small_host_fits_a_larger_one(self):
+        self.good(cluster(*self.hosts, vm('v', 'small', cpu=1.8)),
+                  op(1, Kind.MIGRATE, 'v', 'small', 'large'))
+
+    def test_agent_holds_what_comes_from_a_host_like_its_own(self):
+        self.good(cluster(host('large', 85.0), host('small', 60.0),
+                          vm('v', 'large', cpu=40.0)), self.move)
+
+    def test_newcomers_count_together(self):
+        world = cluster(*self.hosts, vm('v', 'large', cpu=2.0),
+                        vm('w', 'large', cpu=2.0),
+                        vm('own', 'small', cpu=3.0))
+        self.good(world, self.move)
+        self.bad('use 4 CPUs', world, self.move, op(
+            2, Kind.MIGRATE, 'w', 'large', 'small', 5.0, after=(1,)))
+
+    def test_nothing_exceeds_the_whole(self):
+        policy = HostPolicy('net_in <= 100% for 9s', 'net_in', 100.0, 9)
+        hosts = [host(name, policies=(policy,), usage={'net_in': 50.0},
+                      capacities={'net_in': speed})
+                 for name, speed in (('large', 1250.0), ('small', 125.0))]
+        self.good(cluster(*hosts, vm('v', 'large', usage={'net_in': 500.0})),
+                  self.move)
+
+
 class TestStructure(Case):
 
     def setUp(self):

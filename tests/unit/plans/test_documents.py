@@ -64,7 +64,7 @@ class TestModel(unittest.TestCase):
         self.assertEqual(0, n2.total[vocabulary.SLOT])
         self.assertEqual({vocabulary.VCPU: 1}, n2.reserved)
         v1, v2 = world.instances.values()
-        self.assertEqual(('l', 2.5, 1, 512, 11),
+        self.assertEqual(('l', 2.5, 1, 512, 0.22),
                          (v1.lease, v1.priority, v1.vcpus, v1.memory_mb,
                           v1.cpu))
         self.assertEqual((State.BUSY, 7, 'g', None),
@@ -143,6 +143,50 @@ class TestModel(unittest.TestCase):
         self.assertEqual(full, again)
         self.assertEqual(text, json.dumps(documents.write_model(again)))
 
+    def test_use_is_an_amount_of_the_host_on_which_it_was_measured(self):
+        sizes = {'large': {'cpus': 64, 'memory_mb': 8192, 'net_out': 1250},
+                 'small': {'vcpus': 4, 'memory_mb': 1024, 'mem': 2048,
+                           'net_out': 125}}
+        world = model({
+            'schema': 1, 'policies': [
+                'cpu <= 50% for 10s', 'net_out <= 50% for 9s in aggregate:a',
+                'disk_in <= 15% for 9s'],
+            'hosts': [{'name': name, 'capacity': capacity,
+                       'aggregates': ['a'], 'usage': {
+                           'cpu': 40, 'net_out': used, 'disk_in': 9}}
+                      for (name, capacity), used in zip(
+                          sizes.items(), (40, 95), strict=True)],
+            'instances': [
+                {'name': f'v{place}', 'host': place, 'state': (
+                    'shelved' if place is None else 'active'), 'usage': {
+                        'cpu': 11, 'mem': 25, 'net_out': 1, 'disk_in': 8,
+                        'pressure': 5}} for place in (*sizes, None)]})
+        alike = {'disk_in': 8, 'pressure': 5}
+        self.assertEqual(
+            [(7.04, {'mem': 2048, 'net_out': 12.5, **alike}),
+             (0.44, {'mem': 512, 'net_out': 1.25, **alike}),
+             (7.04, {'mem': 2048, 'net_out': 12.5, **alike})],
+            [(one.cpu, one.usage) for one in world.instances.values()])
+        self.assertEqual([True, True], [
+            [policy.violated for policy in host.policies] == [True, True]
+            for host in world.hosts.values()])
+        total, = world.items.values()
+        # 500 and 118.75 MB/s of 1375 are used by others
+        self.assertEqual((45.0, 1375.0), (
+            total.usage['net_out'], world.capacity(total.name, 'net_out')))
+        self.assertFalse(total.violated)
+        again = model(documents.write_model(world))
+        self.assertEqual((world.hosts, world.instances, world.items),
+                         (again.hosts, again.instances, again.items))
+
+    def test_hosts_without_any_size_are_alike(self):
+        world = model({'schema': 1, 'instances': [
+            {'name': 'v', 'host': 'a', 'state': 'active',
+             'usage': {'cpu': 30}}], 'hosts': [
+                 {'name': name, 'capacity': {}} for name in 'ab']})
+        self.assertEqual(30.0, world.percent(
+            'b', 'cpu', world.instances['v']))
+
     def test_written_and_read_with_leases(self):
         world = model(MODEL)
         again = model(documents.write_model(world))
@@ -177,6 +221,9 @@ class TestWrong(unittest.TestCase):
         host, vm = ('hosts', 0), ('instances', 0)
         for path, value, *words in (
                 (('schema',), 2, 'schema: expected the version 1, not 2'),
+                ((*host, 'capacity', 'net_in'), 125,
+                 'hosts[1].capacity.net_in: is missing', 'MB/s'),
+                ((*host, 'capacity', 'mem'), -1, 'capacity.mem: expected'),
                 (('schema',), None, 'schema: is missing'),
                 (('hosts',), {}, 'hosts: expected a list, not {}'),
                 (('hosts',), None, 'hosts: is missing'),

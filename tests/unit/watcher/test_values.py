@@ -142,7 +142,9 @@ class BuildTest(TestCase):
             seen = dataclasses.replace(report, instances=(dataclasses.replace(
                 report.instances[0], cpu=cpu, cap=cap, floored=floored),))
             found = self.build([fakes.server(1)], [fakes.host('h1')], [seen])
-            self.assertEqual(counted, found.instances[fakes.uid(1)].cpu)
+            self.assertEqual(
+                counted and counted / 100 * report.cpus,
+                found.instances[fakes.uid(1)].cpu)
 
     def test_what_memory_it_writes_to(self):
         report = fakes.report('h1', [fakes.server(1)])
@@ -161,17 +163,24 @@ class BuildTest(TestCase):
     def test_what_is_used_of_other_resources(self):
         report = fakes.report('h1', [fakes.server(1)], usage={'mem': 55.5})
         report = dataclasses.replace(report, instances=(dataclasses.replace(
-            report.instances[0], usage={'mem': 12.5, 'net_in': -1.0}),))
+            report.instances[0], usage={
+                'mem': 12.5, 'net_in': -1.0, 'net_out': 20.0,
+                'disk_in': 30.0}),), capacities={
+                    'net_in': 125.0, 'net_out': 1250.0})
         found = self.build([fakes.server(1)],
                            [fakes.host('h1'), fakes.host('h2')], [report])
-        self.assertEqual({'mem': 12.5, 'net_in': 0.0},
+        # Nobody knows what the disks can do, so 30 % of them is no amount.
+        self.assertEqual({'mem': 512.0, 'net_in': 0.0, 'net_out': 250.0},
                          found.instances[fakes.uid(1)].usage)
+        self.assertEqual(
+            {'mem': 4096, 'net_in': 125.0, 'net_out': 1250.0},
+            found.hosts['h1'].capacities)
         self.assertEqual([55.5, None], [
             found.hosts[name].primary_use('mem') for name in ('h1', 'h2')])
 
     def test_who_is_down_is_expected_to_take_its_memory(self):
         down = dataclasses.replace(fakes.server(1), status='SUSPENDED')
-        for memory_mb, usage in ((4096, {'mem': 12.5}), (0, {})):
+        for memory_mb, usage in ((4096, {'mem': 512.0}), (0, {})):
             report = fakes.report('h1', memory_mb=memory_mb)
             found = self.build([down], [fakes.host('h1')], [report])
             self.assertEqual(usage, found.instances[fakes.uid(1)].usage)
@@ -199,7 +208,7 @@ class BuildTest(TestCase):
         found = self.build(
             [here, there], [fakes.host('h1'), fakes.host('h2')],
             [fakes.report('h1', [here, there])])
-        self.assertEqual(6.0, found.instances[fakes.uid(1)].cpu)
+        self.assertEqual(0.12, found.instances[fakes.uid(1)].cpu)
         self.assertIsNone(found.instances[fakes.uid(2)].cpu)
 
     def test_what_others_hold_is_reserved(self):
@@ -465,11 +474,12 @@ class GoalTest(TestCase):
             'migrated_instances_count': 2})[0].value)
 
     def test_predicted_usage(self):
-        hosts = {name: cluster.Host(name, 2.0, {}, cpu_primary=primary)
-                 for name, primary in (('h1', 60.0), ('h2', 20.0),
-                                       ('h3', None), ('h4', 90.0))}
+        hosts = {name: cluster.Host(name, cpus, {}, cpu_primary=primary)
+                 for name, cpus, primary in (
+                     ('h1', 64.0, 60.0), ('h2', 128.0, 20.0),
+                     ('h3', 2.0, None), ('h4', 2.0, 90.0))}
         instances = {uuid: cluster.Instance(
-            uuid, uuid, 'h1', state, 1, 1, 1, cpu=10.0)
+            uuid, uuid, 'h1', state, 1, 1, 1, cpu=6.4)
             for uuid, state in (('a', cluster.State.ACTIVE),
                                 ('b', cluster.State.ACTIVE),
                                 ('c', cluster.State.ACTIVE),
@@ -482,9 +492,9 @@ class GoalTest(TestCase):
                 operations.Operation(2, operations.Kind.STOP, 'b', 'b', 'h1',
                                      None, duration_s=1))),
             ('h1', 'h3'), share=12.0)
-        self.assertEqual([70.0, 30.0], effect.cpu_usage)
+        self.assertEqual([70.0, 25.0], effect.cpu_usage)
         values = effect.indicators()
-        self.assertEqual((1, 70, 50), (
+        self.assertEqual((1, 70, 47.5), (
             values['work_losing_instances_count'],
             values['cpu_usage_highest_predicted'],
             values['cpu_usage_mean_predicted']))

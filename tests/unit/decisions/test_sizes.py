@@ -1,0 +1,176 @@
+"""Decisions on hosts of different size, replayed in absolute units."""
+
+import dataclasses
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import absolute
+from secondary_scheduler.decisions import violations
+from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.decisions.provisioning import ProvisioningDecision
+from secondary_scheduler.estimation.durations import ConcurrentDurations
+from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.plans import checker
+from secondary_scheduler.plans.operations import Kind
+from tests.unit.decisions import worlds
+from tests.unit.decisions.test_properties import REQUESTS
+from tests.unit.decisions.worlds import host, vm
+
+#: Instances are what they use, and all that is done is to move them.
+RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
+MOVES = GuidedDecision(RIGID, profile=dataclasses.replace(
+    violations.with_agents(RIGID), preempts=False))
+DRIVERS = [GuidedDecision(), PriorityDecision()]
+
+
+def moves(plan):
+    """Return the moves of a plan in the order in which they begin."""
+    return [(one.instance, one.target) for one in sorted(
+        plan.operations, key=lambda one: (one.start_s, one.id))
+        if one.kind is Kind.MIGRATE]
+
+
+class TestAbsoluteReplay(unittest.TestCase):
+
+    @given(worlds.hot_clusters())
+    def test_no_target_is_overloaded_and_one_move_is_never_left_out(
+            self, cluster):
+        plan = MOVES.decide(cluster, Request('preempt'), Budget())
+        outcome = absolute.replay(cluster, moves(plan))
+        self.assertEqual(([], [], []), (
+            outcome.overloaded, outcome.infeasible, outcome.relievable))
+        self.assertEqual(sorted(outcome.violated), sorted(plan.unresolved))
+        self.assertEqual([], checker.check(cluster, plan, RIGID.lanes))
+
+    @given(worlds.hot_clusters(), st.sampled_from(DRIVERS))
+    def test_what_comes_from_another_size_fits_beside_the_primary(
+            self, cluster, driver):
+        plan = driver.decide(cluster, Request('preempt'), Budget())
+        self.assertEqual([], checker.check(cluster, plan))
+        self.assertEqual((), plan.unresolved)
+        came = {}
+        for uuid, target in moves(plan):
+            one = cluster.instances[uuid]
+            for resource in 'cpu', 'net_out':
+                sizes = {absolute.size(cluster.hosts[name], resource)
+                         for name in (one.host, target)}
+                if len(sizes) > 1:
+                    came.setdefault((target, resource), []).append(one)
+        for (target, resource), those in came.items():
+            for name, limit, slack in absolute.limits(cluster.hosts[target]):
+                if name == resource:
+                    self.assertLessEqual(
+                        absolute.used(those)[resource], limit + slack)
+
+    @given(worlds.clusters(stuck=0.1, alike=True),
+           st.sampled_from(REQUESTS), st.sampled_from([
+               *DRIVERS, ProvisioningDecision(spreads=False),
+               GuidedDecision(durations=ConcurrentDurations(),
+                              profile=violations.THESIS)]),
+           st.sampled_from([0.04, 0.32, 1.28, 7.0]))
+    def test_same_plan_on_equal_hosts_of_any_size(self, cluster, request,
+                                                  driver, times):
+        # Of 100 CPUs one is a percent: as if all use was in percent.
+        self.assertEqual(
+            driver.decide(cluster, request, Budget(2000)),
+            driver.decide(worlds.scaled(cluster, times), request,
+                          Budget(2000)))
+
+
+class TestSizes(unittest.TestCase):
+
+    def decide(self, driver, *things, request='preempt', **values):
+        world = worlds.cluster(*things)
+        plan = driver.decide(world, Request(request, **values), Budget())
+        self.assertEqual([], checker.check(world, plan))
+        return worlds.kinds(plan)
+
+    def test_large_instance_does_not_move_to_a_small_host(self):
+        for driver in DRIVERS:
+            self.assertEqual({'v': ('suspend', None)}, self.decide(
+                driver, host('large', 85.0, True, cpus=64.0),
+                host('small', 10.0, cpus=4.0),
+                vm('v', 'large', cpu=5.1, vcpus=8)))
+
+    def test_busy_instance_of_a_small_host_moves_to_a_large_one(self):
+        for driver in (*DRIVERS, GuidedDecision(RIGID, profile=(
+                dataclasses.replace(MOVES.profile, preempts=True)))):
+            self.assertEqual({'v': ('migrate', 'large')}, self.decide(
+                driver, host('small', 60.0, True, cpus=4.0),
+                host('large', 50.0, cpus=64.0),
+                vm('v', 'small', cpu=1.8, vcpus=2)))
+
+    def test_equal_host_may_squeeze_and_a_smaller_one_may_not(self):
+        things = (host('full', 85.0, True, cpus=16.0),
+                  vm('v', 'full', cpu=4.0))
+        for cpus, expected in ((16.0, ('migrate', 'other')),
+                               (15.0, ('suspend', None)),
+                               (32.0, ('migrate', 'other'))):
+            for driver in DRIVERS:
+                self.assertEqual({'v': expected}, self.decide(
+                    driver, *things, host('other', 70.0, cpus=cpus)))
+
+    def test_second_newcomer_counts_beside_the_first(self):
+        things = (host('large', 87.0, True, cpus=64.0),
+                  vm('v', 'large', cpu=1.6), vm('w', 'large', cpu=1.6))
+        for driver in DRIVERS:
+            found = self.decide(driver, *things,
+                                host('small', 20.0, cpus=4.0))
+            self.assertLessEqual([one for one, _target in found.values()
+                                  ].count('migrate'), 1)
+
+    def test_link_of_another_speed(self):
+        policy = dataclasses.replace(
+            worlds.cpu_policy(), text='net_out <= 75% for 15s',
+            resource='net_out', threshold=75.0)
+        hot = dataclasses.replace(policy, failed=9, violated=True)
+        for speed, expected in ((125.0, ('suspend', None)),
+                                (1250.0, ('migrate', 'other'))):
+            for driver in DRIVERS:
+                self.assertEqual({'v': expected}, self.decide(
+                    driver, host('hot', 20.0, policies=(
+                        worlds.cpu_policy(), hot), usage={'net_out': 60.0},
+                        capacities={'net_out': 1250.0}),
+                    host('other', 20.0, policies=(
+                        worlds.cpu_policy(), policy), usage={'net_out': 10.0},
+                        capacities={'net_out': speed}),
+                    vm('v', 'hot', cpu=1.0, usage={'net_out': 250.0})))
+
+    def test_shelved_instance_returns_only_where_its_use_fits(self):
+        things = (host('large', 85.0, cpus=64.0),
+                  vm('v', None, State.SHELVED, preempted=True, cpu=5.1))
+        for driver in (*DRIVERS, ProvisioningDecision()):
+            for cpus, expected in ((4.0, {}),
+                                   (64.0, {'v': ('unshelve', None)})):
+                self.assertEqual(expected, self.decide(
+                    driver, *things, host('other', 10.0, cpus=cpus),
+                    request='return'))
+
+
+class TestShared(unittest.TestCase):
+
+    def test_item_is_as_large_as_its_hosts_together(self):
+        world = worlds.cluster(
+            host('a', cpus=12.0), host('b', cpus=4.0),
+            worlds.Item('room', ('a', 'b'), (), 0.5))
+        self.assertEqual(16.0, world.capacity('room', 'cpu'))
+        one = vm('v', 'a', cpu=4.0)
+        self.assertEqual([25.0, 100.0, 100 / 3], [
+            world.percent(place, 'cpu', one) for place in ('room', 'b', 'a')])
+
+    def test_unknown_capacity_is_no_percentage(self):
+        world = worlds.cluster(host('a', capacities={}),
+                               host('b', capacities={'mem': 50.0}))
+        one = vm('v', 'b', usage={'mem': 10.0, 'pressure': 7.0})
+        self.assertEqual([None, 20.0], [
+            world.percent(name, 'mem', one) for name in 'ab'])
+        self.assertEqual(7.0, world.percent('a', 'pressure', one))
+        self.assertEqual([True, True, True], [
+            world.are_alike('a', 'b', resource)
+            for resource in ('mem', 'cpu', 'pressure')])
+        self.assertIsNone(Cluster({}, {}).capacity(None, 'cpu'))
