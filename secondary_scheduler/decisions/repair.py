@@ -222,7 +222,9 @@ class Repair:
         for target in self.loads.nearly(uuid, NEARLY // ejections):
             for other in self._blockers(uuid, target):
                 used = self._place(other, relieves, ejections - 1)
-                if used is not None and self._lets_in(target, instance):
+                # What made room for the other may have come here.
+                if (used is not None and self.loads.fits(uuid, target)
+                        and self._lets_in(target, instance)):
                     self._move(uuid, source, target, relieves)
                     return used + 1
                 self._undo(begun)

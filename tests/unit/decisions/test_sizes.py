@@ -82,6 +82,17 @@ class TestAbsoluteReplay(unittest.TestCase):
                           Budget(2000)))
 
 
+    def test_host_that_gave_room_is_asked_again(self):
+        # What makes room for the instance that makes room may come there.
+        for seed in 1086, 1323:
+            cluster = worlds.hot_cluster(seed)
+            plan = MOVES.decide(cluster, Request('preempt'), Budget())
+            outcome = absolute.replay(cluster, moves(plan))
+            self.assertEqual([], outcome.overloaded)
+            self.assertEqual(sorted(outcome.violated),
+                             sorted(plan.unresolved))
+
+
 class TestSizes(unittest.TestCase):
 
     def decide(self, driver, *things, request='preempt', **values):
