@@ -43,7 +43,11 @@ gives its counters. A field that is not known or wrong is an error that names
 it; nothing is ignored.
 
 Resources are cpu, mem, net_in, net_out, disk_in, disk_out and pressure, in
-percent, and slots and cores, which are counted.
+percent, and slots and cores, which are counted. The usage of an instance is
+in percent of the host on which it was measured, and an amount that it takes
+along to a host of another size. What 100 % are a host's capacity says: cpus,
+mem (MiB; by default memory_mb), net_in, net_out, disk_in and disk_out (MB/s).
+Hosts are alike in what none of them says.
 """
 
 CHECK = """\

@@ -23,7 +23,7 @@ percent of the memory's bandwidth and ``llc`` of the last-level cache.  A
 probe is what the operator's own command or service says of the primary.
 
 ``on`` a scope the limit binds each of its hosts, ``in`` a scope all of them
-together: counts are added up, percentages averaged.
+together: counts are added up, and so are amounts, in percent of all hosts.
 
 It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
 the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
