@@ -57,7 +57,8 @@ _RELIEVED = 0.8
 _MEMORY_READS = 60
 
 _SECTOR = 512
-#: So many percent of a host no sensor can have measured.
+#: So many percent of a host no sensor can have measured; nor are so many
+#: MB/s what a link or a disk can do.
 _ABSURD = 1e9
 _MISSING = 'none of [secondary_agent] sensors measures it'
 _MISSING_PROBE = 'there is no such probe among [secondary_agent] probe'
@@ -451,7 +452,8 @@ class Gauges:
                         for resource, kept in self._readings.items() if kept}
         return {resource: one.capacity / 1e6
                 for resource, one in readings.items()
-                if one.capacity and units.UNITS.get(resource) == 'MB/s'}
+                if units.UNITS.get(resource) == 'MB/s' and one.capacity
+                and 1 / _ABSURD < one.capacity / 1e6 < _ABSURD}
 
     def recent(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """Return mean uses of the last seconds, of what is known.

@@ -26,7 +26,7 @@ _MAY_HOLD: dict[object, frozenset[type]] = {
 #: over (NaN, infinity, an integer that no float can hold) is below it.
 _LARGEST = 1e15
 #: Nor has any host less of anything: amounts are divided by its capacity.
-_SMALLEST = 1e-3
+_SMALLEST = 1e-9
 
 
 class PolicyState(enum.StrEnum):

@@ -346,6 +346,20 @@ class TestGauges(unittest.TestCase):
         self.assertEqual({'a': {'mem': 15.0}, 'b': {'mem': 4.0}}, instances)
         self.assertIsNone(gauges.total('net_in'))
 
+    def test_what_100_percent_are(self):
+        for resource, said, known in (
+                ('net_in', 125e6, {'net_in': 125.0}), ('net_in', None, {}),
+                ('net_in', -1.0, {}), ('net_in', math.inf, {}),
+                ('net_in', math.nan, {}), ('pressure', 125e6, {})):
+            self.wanted = {resource}
+            sensor = Fake({resource: sensors.Reading(5.0, {}, said)})
+            sensor.resources = (resource,)
+            gauges = resources.Gauges(
+                {'one': sensor}, lambda: self.wanted, lambda: (),
+                lambda: self.now)
+            gauges.measure('one')
+            self.assertEqual(known, gauges.capacities())
+
     def test_what_has_not_been_said_lately_is_unknown(self):
         gauges = self.gauges(self.reading(50.0))
         gauges.measure('one')

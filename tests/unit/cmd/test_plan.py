@@ -164,7 +164,8 @@ class PlanTest(unittest.TestCase):
                 ('B17-three-hosts', ['migrate']),
                 ('B17-two-moves', ['migrate'] * 2),
                 ('B18-group-of-one', ['migrate'] * 2),
-                ('B18-group-of-four', ['suspend']), ('N06-model', ['migrate'])):
+                ('B18-group-of-four', ['suspend']),
+                ('N06-model', ['migrate'])):
             with self.subTest(name):
                 made = self.run_it(0, 'decide', str(folder / f'{name}.json'),
                                    '--algorithm', 'guided')

@@ -117,6 +117,27 @@ class TestPredict(Case):
             self.assertEqual(60, fe.predict(
                 'mem', 'b', 9, [Work(kind, 'd', 'b', 'b', 0, 9)]))
 
+    def test_newcomers_to_a_host_of_another_size(self):
+        sizes = {'large': 64.0, 'small': 4.0, 'equal': 64.0, None: 64.0}
+        fe = Estimator(
+            dict.fromkeys(sizes, {'cpu': 10}), {
+                'v': Guest('large', {'cpu': 32.0}),
+                'w': Guest('small', {'cpu': 2.0}),
+                'x': Guest(None, {'cpu': 32.0})},
+            capacity=lambda host, _resource: sizes[host],
+            least={'cpu': 5.0})
+        for uuid, source, target, percent in (
+                ('v', 'large', 'equal', 20), ('v', 'large', 'small', 800),
+                ('w', 'small', 'equal', 5), ('x', None, 'equal', 20),
+                ('x', None, 'small', 800)):
+            work = Work('unshelve' if source is None else 'migrate', uuid,
+                        source, target, 0, 1)
+            there = 50 if target == 'small' else 0
+            self.assertEqual(10 + there + percent, fe.demand(
+                'cpu', target, 1, [work]))
+        self.assertEqual([50.0, 5.0], [
+            fe.use('w', 'cpu', host) for host in ('small', 'large')])
+
     def test_what_is_not_known(self):
         fe = Estimator({'a': {}, 'b': {'cpu': 0}, 'c': {}}, {'v': guest('b')},
                        Overheads(newcomer=8))
