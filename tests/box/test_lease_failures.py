@@ -1,0 +1,294 @@
+"""Leases that cannot run: refused at once, or ended with the reason."""
+
+import contextlib
+import datetime
+import time
+
+import openstack
+import pytest
+
+import seed
+from secondary_scheduler.lease_client import client
+from secondary_scheduler.model import vocabulary
+from tests.box import fleet as fleets
+from tests.box import services
+from tests.box.services import wait_until
+
+FINAL = ('done', 'cancelled', 'rejected', 'failed')
+#: Seconds after which the box's engine gives an operation up; see the option
+#: give_up_after in tools/box/control.py.
+GIVE_UP_S = 60
+#: Action plans that a failing lease may lead to, deletions included.
+PLANS = 12
+
+
+class Tenant:
+    """A user of the box with some leases."""
+
+    def __init__(self, cloud, name='demo'):
+        self.cloud = cloud
+        self.own = openstack.connect(username=name, project_name=name)
+        self.leases = client.Client.of(self.own)
+        self.made = {}
+
+    def ask(self, nodes=None, duration=600, **terms):
+        lease = self.leases.create([{
+            'number': 1, 'flavor': 'secondary', 'image': 'worker-idle',
+            'networks': 'none', **(nodes or {})}], duration, **terms)['id']
+        self.made[lease] = time.time()
+        return lease
+
+    def ahead(self, seconds, **more):
+        """Ask for a lease that begins in so many seconds."""
+        start = datetime.datetime.fromtimestamp(
+            int(time.time()) + seconds, datetime.UTC)
+        return self.ask(start=start.strftime('%Y-%m-%dT%H:%M:%SZ'), **more)
+
+    def show(self, lease):
+        try:
+            return self.leases.get(lease)
+        except (*fleets.AWAY, client.LeaseError):
+            return {'state': 'unknown', 'reason': ''}
+
+    def story(self, lease):
+        return '\n'.join(f"{one['time']} {one['kind']}: {one['text']}"
+                         for one in self.leases.events(lease))
+
+    def wait(self, lease, states, timeout=180):
+        return wait_until(
+            lambda: (found := self.show(lease))['state'] in states and found,
+            timeout, lambda: f'{states}: {self.show(lease)}\n'
+            + self.story(lease))
+
+    def servers(self, lease):
+        """Return the servers that say to belong to a lease."""
+        return [one for one in self.own.compute.servers(details=True)
+                if one.metadata.get(vocabulary.LEASE_METADATA) == lease]
+
+    def plans(self, lease):
+        """Return the action plans that had an operation on a lease's server.
+        """
+        found = set()
+        for action in seed.listed(seed.watcher(self.cloud), 'actions'):
+            created = datetime.datetime.fromisoformat(
+                action['created_at']).replace(tzinfo=datetime.UTC).timestamp()
+            if created < self.made[lease] - 5:
+                break
+            parameters = action['input_parameters']
+            if parameters.get('place', '').startswith(f'{lease}:'):
+                found.add(parameters['batch'])
+        return found
+
+    def assert_over(self, lease, state, *words, timeout=180):
+        """Assert how a lease ends, with which reason, and what it leaves."""
+        found = self.wait(lease, FINAL, timeout)
+        story = self.story(lease)
+        print(f"\n{found['state']}: {found['reason']}\n{story}")
+        assert found['state'] == state, story
+        for word in words:
+            assert word.lower() in found['reason'].lower(), found['reason']
+        times = [one['time'] for one in self.leases.events(lease)]
+        assert times == sorted(times), story
+        assert self.servers(lease) == []
+        plans = self.plans(lease)
+        print(f'{len(plans)} action plans')
+        assert len(plans) <= PLANS
+        if state == 'failed':
+            assert not found['charge']
+            assert 'failed' in [one['kind']
+                                for one in self.leases.events(lease)]
+        return found
+
+    def end(self):
+        for lease in self.made:
+            with contextlib.suppress(client.LeaseError):
+                self.leases.act(lease, 'cancel')
+        for lease in self.made:
+            self.wait(lease, FINAL)
+
+
+@pytest.fixture
+def tenant(cloud, leases_run):
+    found = Tenant(cloud)
+    yield found
+    services.start_missing()
+    found.end()
+
+
+@pytest.fixture(scope='module')
+def image(cloud):
+    """An image that may be deleted, and one too large for the flavor."""
+    source = cloud.image.find_image('worker-idle', ignore_missing=False)
+    data = cloud.image.download_image(source)
+    content = data.content if hasattr(data, 'content') else data
+    made = []
+
+    def make(name, **more):
+        one = cloud.image.create_image(
+            name=name, data=content, disk_format=source.disk_format,
+            container_format=source.container_format, visibility='public',
+            wait=True, **more)
+        made.append(one.id)
+        return one
+
+    yield make
+    for one in made:
+        cloud.image.delete_image(one, ignore_missing=True)
+
+
+# -- refused at the door
+
+
+@pytest.mark.parametrize(('nodes', 'field', 'word'), [
+    ({'image': 'no-such-image'}, 'nodes[0].image', 'openstack image list'),
+    ({'key_name': 'no-such-key'}, 'nodes[0].key_name', 'keypair list'),
+    ({'flavor': 'no-such-flavor'}, 'nodes[0].flavor', 'flavor list'),
+    ({'flavor': 'primary'}, 'nodes[0].flavor', 'not a secondary flavor'),
+    ({'networks': [{'uuid': 'no-such-network'}]}, 'nodes[0].networks[0]',
+     'network list'),
+], ids=('image', 'key', 'flavor', 'primary-flavor', 'network'))
+def test_wrong_reference_is_refused_at_once(tenant, nodes, field, word):
+    with pytest.raises(client.LeaseError) as caught:
+        tenant.ask({'number': 2, **nodes})
+    print(caught.value)
+    assert '400' in repr(caught.value.__dict__) + str(caught.value)
+    assert field in str(caught.value)
+    assert word in str(caught.value)
+
+
+def test_image_larger_than_the_flavors_disk_is_refused_at_once(tenant, image):
+    image('test-large', min_disk=50)
+    with pytest.raises(client.LeaseError) as caught:
+        tenant.ask({'image': 'test-large'})
+    print(caught.value)
+    assert 'disk of 50 GiB' in str(caught.value)
+
+
+@contextlib.contextmanager
+def quota(cloud, instances):
+    project = cloud.identity.find_project('demo', ignore_missing=False)
+    before = cloud.compute.get_quota_set(project).instances
+    cloud.compute.update_quota_set(project, instances=instances)
+    try:
+        yield
+    finally:
+        cloud.compute.update_quota_set(project, instances=before)
+
+
+def test_lease_above_the_quota_is_refused_with_its_figures(cloud, tenant):
+    with quota(cloud, 1), pytest.raises(client.LeaseError) as caught:
+        tenant.ask({'number': 2})
+    print(caught.value)
+    assert '1 of 1 instances' in str(caught.value)
+
+
+# -- ended by the engine
+
+
+def test_resources_that_go_before_the_start_end_leases(cloud, tenant, image):
+    """Image, flavor, quota and trust are gone when servers are to boot."""
+    image('test-gone')
+    flavor = cloud.compute.create_flavor(
+        name='test-gone', vcpus=1, ram=128, disk=1)
+    cloud.compute.create_flavor_extra_specs(
+        flavor, vocabulary.secondary_extra_specs(
+            1, 128, 1, vocabulary.SecondaryMark()))
+    other = Tenant(cloud, 'other')
+    try:
+        without_image = tenant.ahead(60, nodes={'image': 'test-gone'})
+        without_flavor = tenant.ahead(60, nodes={'flavor': 'test-gone'})
+        pair = tenant.ahead(60, nodes={'number': 2})
+        untrusted = other.ahead(60)
+        for lease in (without_image, without_flavor, pair):
+            tenant.wait(lease, ('scheduled', 'ready'), 60)
+        other.wait(untrusted, ('scheduled', 'ready'), 60)
+        cloud.image.delete_image(cloud.image.find_image('test-gone'))
+        cloud.compute.delete_flavor(flavor)
+        for trust in other.own.identity.trusts():
+            other.own.identity.delete_trust(trust)
+        with quota(cloud, 1):
+            tenant.assert_over(pair, 'failed', 'quota')
+            tenant.assert_over(without_image, 'failed', 'image')
+            tenant.assert_over(without_flavor, 'failed', 'flavor')
+            other.assert_over(untrusted, 'failed', 'right to act')
+    finally:
+        cloud.compute.delete_flavor(flavor, ignore_missing=True)
+        other.end()
+
+
+@pytest.mark.parametrize(('service', 'nodes', 'word'), [
+    ('neutron', {'networks': 'auto'}, 'boot of server 0'),
+    ('glance', {}, 'boot of server 0'),
+])
+def test_service_that_is_down_for_long_ends_a_lease(tenant, service, nodes,
+                                                    word):
+    with services.without(service):
+        lease = tenant.ask(nodes)
+        assert tenant.show(lease)['unverified']
+        found = tenant.wait(lease, ('starting',), 60)
+        wait_until(lambda: 'boot of server 0' in tenant.show(lease)['reason'],
+                   60, lambda: f'the reason is shown: {found}')
+        tenant.assert_over(lease, 'failed', 'given up after', word)
+
+
+def test_keystone_that_is_down_for_long_ends_a_lease(tenant):
+    lease = tenant.ahead(30)
+    tenant.wait(lease, ('scheduled', 'ready'), 30)
+    with services.without('keystone'):
+        time.sleep(30 + GIVE_UP_S + 30)
+    tenant.assert_over(lease, 'failed', 'boot of server 0')
+
+
+def test_service_that_comes_back_in_time_ends_nothing(tenant):
+    with services.without('glance'):
+        lease = tenant.ask()
+        tenant.wait(lease, ('starting',), 60)
+        time.sleep(10)
+    found = tenant.wait(lease, ('active',), 120)
+    assert found['unverified'] == []
+
+
+def test_hosts_that_take_no_server_end_a_lease(tenant, hosts):
+    with services.another_policy('slots <= 0 in aggregate:secondary',
+                                 'nova-scheduler'):
+        lease = tenant.ask()
+        tenant.assert_over(lease, 'failed', 'No valid host', timeout=300)
+
+
+# -- servers of a lease that runs
+
+
+def test_servers_that_stop_running_are_told(cloud, tenant):
+    stopped = tenant.ask({'number': 2}, 90)
+    deleted, broken = tenant.ask(), tenant.ask()
+    for lease in (stopped, deleted, broken):
+        tenant.wait(lease, ('active',), 120)
+    tenant.own.compute.stop_server(tenant.servers(stopped)[0])
+    tenant.own.compute.delete_server(tenant.servers(deleted)[0])
+    cloud.compute.reset_server_state(tenant.servers(broken)[0], 'error')
+    found = tenant.wait(stopped, ('interrupted',), 60)
+    assert 'SHUTOFF by its owner' in found['reason']
+    tenant.assert_over(deleted, 'done', 'servers have been deleted')
+    found = tenant.assert_over(broken, 'failed', 'is in ERROR')
+    assert found['served'] < 60
+    found = tenant.assert_over(stopped, 'done', 'of 90 s',
+                               'SHUTOFF by its owner', timeout=240)
+    assert found['served'] < 60
+
+
+# -- no engine
+
+
+def test_answers_tell_that_no_engine_looks_at_leases(cloud, tenant):
+    seed.run_leases(cloud, False)
+    try:
+        lease = tenant.ask()
+        wait_until(lambda: tenant.show(lease) and (
+            tenant.leases.engine.get('stale')), 120, 'it is told')
+        print(tenant.leases.engine)
+        assert 'leases=true' in tenant.leases.engine['message']
+        assert tenant.leases.engine['last_pass']
+    finally:
+        seed.run_leases(cloud, True)
+    tenant.wait(lease, ('active',), 120)
+    assert not tenant.leases.engine['stale']
