@@ -9,7 +9,7 @@ import dataclasses
 
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import Cluster, Host, Instance
-from secondary_scheduler.plans.fields import DocumentError
+from secondary_scheduler.reading.fields import DocumentError
 
 
 def complete(hosts: Sequence[Host]) -> list[Host]:
