@@ -186,7 +186,9 @@ class DedicatedCpus:
 
     def _floated(self, guests: Iterable[Secondary]) -> set[Cpus]:
         """Return the sets over which guests float that are pinned nowhere."""
-        found = set()
+        # What is pinned nowhere has the mask of the first process, which the
+        # kernel's isolcpus and systemd's CPUAffinity narrow.
+        found = set(pins.read_threads(1, self._hierarchy.proc).others)
         with contextlib.suppress(ValueError, cgroups.CgroupError), (
                 contextlib.closing(cgroups.Group(
                     self._hierarchy.root('cpuset')))) as root:

@@ -235,6 +235,14 @@ class Narrowing(Base):
         self.assertEqual(frozenset(), self.dedicated.own)
         self.assertEqual(before, self.sets())
 
+    def test_threads_that_float_beside_isolated_cpus(self):
+        for pid, name in ((1, 'systemd'), (1005, 'CPU 0/KVM')):
+            self.host.write(f'proc/{pid}/task/{pid}/status',
+                            f'Name:\t{name}\nCpus_allowed_list:\t0\n')
+        self.host.guest(5, specs={})
+        self.keep()
+        self.assertEqual(frozenset(), self.dedicated.own)
+
     def test_threads_that_float_over_what_the_slice_has(self):
         """As many vCPUs as CPUs, and still the secondaries' as well."""
         self.make_sets(cpus='1-3')
