@@ -5,24 +5,20 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 from unittest import mock
 
-from openstack.compute.v2 import flavor, server
 from oslo_config import cfg
 
 from secondary_scheduler.cmd import agent, lease_api, manage, status
 from secondary_scheduler.lease_api import app
 from secondary_scheduler.lease_client import gantt
-from secondary_scheduler.model import vocabulary
-from secondary_scheduler.nova import request
 from secondary_scheduler.plans import checker, documents
 from secondary_scheduler.reading.values import InputError
-from secondary_scheduler.watcher import cloud, snapshot
 from tests.unit.agent import test_service
 
 INPUTS = pathlib.Path(__file__).parents[3] / 'shared/inputs'
@@ -235,6 +231,11 @@ class FilesTest(unittest.TestCase):
                 self.assertNotRegex(said, 'Traceback|TRACEBACK')
                 for one in words:
                     self.assertIn(one, said)
+                for line in said.splitlines():
+                    if line.startswith('swap'):
+                        placement, model = re.findall(r'(\d+) *(?:\||$)',
+                                                      line)[-2:]
+                        self.assertEqual(placement, model)
 
 
 class ReloadTest(test_service.Base):
@@ -283,34 +284,6 @@ class ReloadTest(test_service.Base):
                 self.assertEqual((89.0, True),
                                  (now['set_point'], now['admission']))
                 self.assertIn(words, said['configuration'])
-
-
-class SwapTest(unittest.TestCase):
-
-    def test_swap_counts_the_same_everywhere(self):
-        for swap, gigabytes in ((0, 50), ('', 50), (1, 51), (512, 51),
-                                (1024, 51), (2048, 52), (2049, 53)):
-            specs = vocabulary.secondary_extra_specs(
-                4, 8192, gigabytes, vocabulary.SecondaryMark())
-            found = flavor.Flavor(
-                id='f', name='sec', vcpus=4, ram=8192, disk=40,
-                extra_specs=specs, swap=swap,
-                **{'OS-FLV-EXT-DATA:ephemeral': 10})
-            one = server.Server(
-                id='s', status='ACTIVE', tenant_id='p', flavor={
-                    'vcpus': 4, 'ram': 8192, 'disk': 40, 'ephemeral': 10,
-                    'swap': swap, 'original_name': 'sec',
-                    'extra_specs': specs})
-            sizes = cloud.Cloud.sizes(types.SimpleNamespace(
-                _secondary_flavors=lambda found=found: (found,)))
-            with self.subTest(swap):
-                self.assertEqual({}, manage.flavor_faults([found]))
-                self.assertEqual(
-                    gigabytes, snapshot.Server.from_sdk(one).disk_gb)
-                self.assertEqual((4, 8192, gigabytes), sizes['sec'])
-                self.assertEqual(gigabytes, request.disk_gb(
-                    types.SimpleNamespace(root_gb=40, ephemeral_gb=10,
-                                          swap=int(swap or 0))))
 
 
 class TimelineTest(unittest.TestCase):

@@ -6,6 +6,9 @@ import tempfile
 import threading
 from unittest import TestCase, mock
 
+from openstack.compute.v2 import flavor, server
+
+from secondary_scheduler.cmd import manage
 from secondary_scheduler.decisions.base import Budget, Request
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
@@ -17,6 +20,7 @@ from secondary_scheduler.leases import states
 from secondary_scheduler.model import cluster, reports, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
+    cloud,
     goal,
     leader,
     locks,
@@ -117,6 +121,31 @@ class ServerTest(TestCase):
                 ('ERROR', None, cluster.State.OTHER)):
             self.assertEqual(state, self.read(
                 status=status, task_state=task).state, status)
+
+
+class SwapTest(TestCase):
+
+    def test_swap_counts_as_placement_claims_it(self):
+        for swap, gigabytes in ((0, 50), ('', 50), (1, 51), (512, 51),
+                                (1024, 51), (2048, 52), (2049, 53)):
+            specs = vocabulary.secondary_extra_specs(
+                4, 8192, gigabytes, vocabulary.SecondaryMark())
+            found = flavor.Flavor(
+                id='f', name='sec', vcpus=4, ram=8192, disk=40,
+                extra_specs=specs, swap=swap,
+                **{'OS-FLV-EXT-DATA:ephemeral': 10})
+            one = server.Server(
+                id='s', status='ACTIVE', tenant_id='p', flavor={
+                    'vcpus': 4, 'ram': 8192, 'disk': 40, 'ephemeral': 10,
+                    'swap': swap, 'original_name': 'sec',
+                    'extra_specs': specs})
+            sizes = cloud.Cloud.sizes(mock.Mock(
+                _secondary_flavors=lambda found=found: (found,)))
+            with self.subTest(swap):
+                self.assertEqual({}, manage.flavor_faults([found]))
+                self.assertEqual(
+                    gigabytes, snapshot.Server.from_sdk(one).disk_gb)
+                self.assertEqual((4, 8192, gigabytes), sizes['sec'])
 
 
 class BuildTest(TestCase):
