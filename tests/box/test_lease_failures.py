@@ -7,9 +7,9 @@ import time
 import openstack
 import pytest
 
-import seed
 from secondary_scheduler.lease_client import client
 from secondary_scheduler.model import vocabulary
+import seed
 from tests.box import fleet as fleets
 from tests.box import services
 from tests.box.services import wait_until
