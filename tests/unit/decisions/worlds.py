@@ -241,7 +241,8 @@ def random_cluster(seed, hosts, instances, violations, stuck=0.0,
 def scaled(world, times):
     """Return a cluster all of whose hosts and instances are larger."""
     def larger(amounts):
-        return {one: times * amount for one, amount in amounts.items()}
+        return {one: times * amount if one in units.UNITS else amount
+                for one, amount in amounts.items()}
 
     return dataclasses.replace(world, hosts={
         name: dataclasses.replace(
