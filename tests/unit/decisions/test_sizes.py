@@ -171,7 +171,7 @@ class TestShared(unittest.TestCase):
             worlds.Item('room', ('a', 'b'), (), 0.5))
         self.assertEqual(16.0, world.capacity('room', 'cpu'))
         one = vm('v', 'a', cpu=4.0)
-        self.assertEqual([25.0, 100.0, 100 / 3], [
+        self.assertEqual([25.0, 100.0, 33.333333333], [
             world.percent(place, 'cpu', one) for place in ('room', 'b', 'a')])
 
     def test_unknown_capacity_is_no_percentage(self):
