@@ -47,6 +47,8 @@ class Description(unittest.TestCase):
              # That a start is in the future, a marker is there, and terms do
              # not contradict each other, is more than a schema can say.
              '--exclude-checks', 'positive_data_acceptance',
+             # How fast requests are drawn is a matter of the machine's load.
+             '--suppress-health-check', 'too_slow',
              '--max-examples', '50', '--seed', '1'],
             cwd=directory.name, capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
