@@ -114,7 +114,8 @@ class Providers:
         for child in self.children():
             inventories = self._call(
                 'GET', f'/resource_providers/{self.root(child.host)}'
-                '/inventories', missing={'inventories': {}})['inventories']
+                '/inventories', missing={'inventories': {}},
+                shape=_INVENTORIES)['inventories']
             if 'PCPU' in inventories and not int(
                     inventories.get('VCPU', {}).get('total', 0)):
                 yield child.host

@@ -16,7 +16,12 @@ from osc_lib import exceptions
 from wsgi_intercept import interceptor
 
 from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import plans, quotes, requests
+from secondary_scheduler.lease_api.db import (
+    plans,
+    quotes,
+    requests,
+    schedules,
+)
 from secondary_scheduler.lease_client import (
     client,
     gantt,
@@ -40,6 +45,7 @@ class Case(unittest.TestCase):
         # What is relative to now is in the future of the service.
         self.service.store._clock.now = int(
             datetime.datetime(2026, 1, 1).timestamp())
+        schedules.beat(self.service.database, self.service.store.now, '')
         made = app.application(self.service)
         intercepted = interceptor.RequestsInterceptor(
             lambda: made, host='lease.example', port=80)
@@ -369,17 +375,16 @@ class Waiting(Case):
             self.run_it(commands.WaitForLease, services.NOBODY)
 
     def test_a_warning_that_no_engine_looks(self):
-        answer = {'stale': True, 'last_pass': None,
-                  'message': 'no engine has looked at leases yet'}
-        self.leases.engine = answer
+        self.service.store._clock.now += 1000
         for command, arguments in (
                 (commands.CreateLease, ('--duration', '60', *NODES, 'job')),
                 (commands.ShowLease, ('job',)), (commands.ListLease, ())):
             self.assertEqual(1, self.run_it(command, *arguments).count(
-                'Warning: no engine has looked at leases yet\n'))
+                'Warning: Leases were last looked at 0:16:'))
         self.steps = [lambda: self.enter(State.ACTIVE)]
-        self.assertIn('no engine', self.run_it(commands.WaitForLease, 'job'))
-        self.leases.engine = {**answer, 'stale': False}
+        self.assertIn('an engine looks at them',
+                      self.run_it(commands.WaitForLease, 'job'))
+        schedules.beat(self.service.database, self.service.store.now, '')
         self.assertNotIn('Warning', self.run_it(commands.ListLease))
 
 

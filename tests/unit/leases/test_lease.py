@@ -50,7 +50,9 @@ def test_every_state_can_be_reached():
     while new:
         reached |= new
         new = {after for state in new for after in FOLLOWS[state]} - reached
-    assert reached == set(State)
+    # The others are only shown, by the engine.
+    assert set(State) - reached == {State.STARTING, State.INTERRUPTED,
+                                    State.ENDING}
 
 
 @pytest.mark.parametrize('before, after', (
