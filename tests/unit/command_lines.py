@@ -22,6 +22,8 @@ import sys
 import tempfile
 from unittest import mock
 
+from oslo_config import cfg
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOX = ROOT / 'tools/box'
 #: Where users read commands; of programs, what they say of themselves.
@@ -246,6 +248,7 @@ def _parse(words: list[str]) -> None:
 def fault(one: Quoted) -> str | None:
     """Return why a command line cannot be given, None if it can be."""
     said = io.StringIO()
+    cfg.CONF.reset()    # as in a process of its own
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(
                 io.StringIO()), _options_in_full():
