@@ -19,7 +19,7 @@ OPTIONS = dataclasses.replace(fakes.OPTIONS, give_up=GIVE_UP)
 TROUBLED, OVER = 80, 80 + 8 * 60
 
 #: A part is a test of its own, so that parts run side by side.
-EXAMPLES = max(30, 0)
+EXAMPLES = max(300, hypothesis.settings().max_examples)
 PARTS = -(-EXAMPLES // 1000)
 
 ANSWERS = st.sampled_from([None, *Nature])
