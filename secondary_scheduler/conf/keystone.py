@@ -17,6 +17,8 @@ INTERFACES = ('internal', 'public')
 #: Seconds after which a request is given up where a section does not say it:
 #: without, a request to a service that hangs never ends.
 TIMEOUT_S = 30
+#: The section of keystonemiddleware.
+_MIDDLEWARE = 'keystone_authtoken'
 
 
 class _OtherOptions:
@@ -72,13 +74,18 @@ def make_adapter(conf: cfg.ConfigOpts, group: str, **more: typing.Any
         auth=auth, **options)
 
 
-def make_session(section: typing.Any, auth: typing.Any, timeout: float
-                 ) -> session.Session:
-    """Return a session with the certificates of a middleware's section."""
+def make_session(conf: cfg.ConfigOpts, auth: typing.Any, timeout: float,
+                 **more: typing.Any) -> session.Session:
+    """Return a session with the certificates of [keystone_authtoken].
+
+    :param auth: a plug-in, by a user's token.
+    :param more: arguments of the session.
+    """
+    section = _middleware_section(conf)
     return loading.session.Session().load_from_options(
         insecure=section.insecure, cacert=section.cafile,
         cert=section.certfile, key=section.keyfile, auth=auth,
-        timeout=timeout)
+        timeout=timeout, **more)
 
 
 def interfaces(section: typing.Any) -> list[str]:
@@ -95,8 +102,17 @@ def region(section: typing.Any) -> str | None:
     return section.region_name or None
 
 
-def identity_url(conf: cfg.ConfigOpts, group: str) -> str:
-    """Return the URL of Keystone's API version 3 from a middleware's section.
+def _middleware_section(conf: cfg.ConfigOpts) -> typing.Any:
+    """Return [keystone_authtoken], also where no middleware is in use."""
+    # Watcher needs this module, but may have no middleware.
+    from keystonemiddleware import opts
+    for group, options in opts.list_auth_token_opts():
+        conf.register_opts(options, group)
+    return conf[_MIDDLEWARE]
+
+
+def identity_url(conf: cfg.ConfigOpts) -> str:
+    """Return the URL of Keystone's API version 3 by [keystone_authtoken].
 
     ``auth_url`` comes first, since this is where services reach Keystone;
     ``www_authenticate_uri`` is for users, and may be somewhere else. Either
@@ -104,10 +120,11 @@ def identity_url(conf: cfg.ConfigOpts, group: str) -> str:
 
     :raises keystoneauth1.exceptions.ClientException: if there is neither.
     """
-    loading.register_auth_conf_options(conf, group)
-    auth = loading.load_auth_from_conf_options(conf, group)
-    url = getattr(auth, 'auth_url', None) or conf[group].www_authenticate_uri
+    section = _middleware_section(conf)
+    loading.register_auth_conf_options(conf, _MIDDLEWARE)
+    auth = loading.load_auth_from_conf_options(conf, _MIDDLEWARE)
+    url = getattr(auth, 'auth_url', None) or section.www_authenticate_uri
     if not url:
         raise exceptions.MissingAuthPlugin(
-            f'[{group}] has no auth_url, so Keystone cannot be found')
+            f'[{_MIDDLEWARE}] has no auth_url, so Keystone cannot be found')
     return re.sub(r'(/v[0-9.]+)?/*$', '', url) + '/v3'

@@ -19,9 +19,12 @@ import urllib.parse
 
 from keystoneauth1 import adapter, exceptions
 from keystoneauth1 import session as sessions
+from oslo_config import cfg
 from oslo_log import log as logging
 import requests
 from requests import adapters
+
+from secondary_scheduler.conf import keystone
 
 LOG = logging.getLogger(__name__)
 
@@ -208,10 +211,14 @@ class Pool:
             found.mount(scheme, adapters.HTTPAdapter(pool_maxsize=_AT_ONCE))
         return found
 
-    def session(self, auth: typing.Any) -> sessions.Session:
-        """Return a session of a plug-in, on connections that are kept."""
-        return sessions.Session(
-            auth, session=self._http, timeout=self.timeout,
+    def session(self, conf: cfg.ConfigOpts, auth: typing.Any
+                ) -> sessions.Session:
+        """Return a session of a plug-in, on connections that are kept.
+
+        :param conf: has the certificates, in [keystone_authtoken].
+        """
+        return keystone.make_session(
+            conf, auth, self.timeout, session=self._http,
             discovery_cache=self._discovered)
 
     def ask(self, session: sessions.Session,

@@ -90,6 +90,7 @@ class Call:
             return None
         # The plug-in itself would add a token of the service.
         return self.service.verifier.pool.session(
+            self.service.conf,
             identity_access.AccessInfoPlugin(plugin.get_auth_ref(None)))
 
     def link(self, path: str) -> str:

@@ -71,7 +71,7 @@ class Trusts:
 
     def _ask(self, method: str, token: str, path: str,
              **more: typing.Any) -> typing.Any:
-        url = keystone.identity_url(self._conf, 'keystone_authtoken')
+        url = keystone.identity_url(self._conf)
         return keystone.make_session(
-            self._conf.keystone_authtoken, token_endpoint.Token(url, token),
-            _TIMEOUT_S).request(path, method, endpoint_override=url, **more)
+            self._conf, token_endpoint.Token(url, token), _TIMEOUT_S).request(
+                path, method, endpoint_override=url, **more)

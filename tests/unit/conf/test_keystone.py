@@ -6,7 +6,6 @@ import unittest
 from unittest import mock
 
 from keystoneauth1 import exceptions, fixture
-from keystonemiddleware import opts
 from oslo_config import cfg
 import requests
 
@@ -271,9 +270,7 @@ class Identity(unittest.TestCase):
 
     def url(self, section: str, others: str = '') -> str:
         self.conf = read(self, section, 'keystone_authtoken', others)
-        for group, options in opts.list_auth_token_opts():
-            self.conf.register_opts(options, group)
-        return keystone.identity_url(self.conf, 'keystone_authtoken')
+        return keystone.identity_url(self.conf)
 
     def test_every_form_of_a_url(self):
         for url in ('http://keystone/identity', 'http://keystone/identity/',
@@ -296,7 +293,7 @@ class Identity(unittest.TestCase):
 
     def test_its_certificates_count(self):
         self.url(MIDDLEWARE.format(url='https://keystone'))
-        made = keystone.make_session(self.conf.keystone_authtoken, None, 10)
+        made = keystone.make_session(self.conf, None, 10)
         self.assertEqual(('/opt/stack/data/ca-bundle.pem', 10),
                          (made.verify, made.timeout))
 

@@ -3,13 +3,14 @@
 import base64
 import time
 import unittest
+from unittest import mock
 
 from oslo_config import cfg
 import sqlalchemy.exc
 import webob
 
 from secondary_scheduler.conf import lease_api as options
-from secondary_scheduler.lease_api import verification
+from secondary_scheduler.lease_api import lookups, verification
 from secondary_scheduler.lease_api.db.models import Nodes
 from secondary_scheduler.leases.states import State
 from secondary_scheduler.model import vocabulary
@@ -272,11 +273,29 @@ class Away(Case):
         self.cloud.away = set()
         self.cloud.images.clear()
         verifier = verification.Verifier.from_options(self.service.conf)
-        found = verifier.verify(verifier.pool.session(self.cloud.plugin),
-                                lease.nodes, lease.project_id)
+        session = verifier.pool.session(self.service.conf, self.cloud.plugin)
+        found = verifier.verify(session, lease.nodes, lease.project_id)
         self.assertEqual(['nodes[0].image'],
                          [one.field for one in found.wrong])
         self.assertEqual((), found.unverified)
+
+
+class Certificates(Case):
+
+    def test_services_are_asked_as_the_middleware_asks_keystone(self):
+        found = []
+
+        def ask(pool, session, look_ups):
+            found.append(session.verify)
+            return asked(pool, session, look_ups)
+        asked = lookups.Pool.ask
+        self.accepted()
+        conf = self.service.conf
+        conf.set_override('cafile', '/ca.pem', 'keystone_authtoken')
+        self.addCleanup(conf.clear_override, 'cafile', 'keystone_authtoken')
+        with mock.patch.object(lookups.Pool, 'ask', ask):
+            self.accepted()
+        self.assertEqual({'/ca.pem'}, set(found))
 
 
 class Contradictions(Case):
