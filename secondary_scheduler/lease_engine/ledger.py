@@ -93,11 +93,14 @@ class Ledger:
             with reading(row.uuid):
                 hosts |= hosts_in(text)
         self._make(sorted(hosts))
+        looked_at = schedules.heartbeat(self._database).looked_at
         for row, text in kept:
             with reading(row.uuid):
                 record = self._documents.read(row, text)
             self.records[row.uuid] = record
             self._written[row.uuid] = text
+            if looked_at is not None:
+                record.served.resume(looked_at)
             self._servers[row.uuid] = [one.uuid for one in row.servers]
             self._reasons[row.uuid] = row.reason
         self.scheduler.restore([

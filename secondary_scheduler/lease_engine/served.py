@@ -48,6 +48,15 @@ class Served:
             self.excused += now - self.looked_at
         self.looked_at = now
 
+    def resume(self, looked_at: float) -> None:
+        """Go on after a restart of the engine.
+
+        A stretch that is not over in the database was not over when an engine
+        looked last, or that look would have ended it.
+        """
+        if self.since is not None:
+            self.until = max(self.until, looked_at)
+
     def reset(self) -> None:
         """Forget all: the work of the lease is lost."""
         self.closed, self.since, self.excused = 0.0, None, 0.0

@@ -653,6 +653,9 @@ def wait_service(name: str) -> None:
     elif name in ports:
         shell.wait_for(name, lambda: shell.port_open(ports[name]),
                        timeout=120, service=name)
+    if name == 'neutron':
+        run([sys.executable, '-c', WARM_NEUTRON, layout.AUTH_URL,
+             f'http://{layout.CONTROL}:9696', layout.SECRET], netns=True)
 
 
 #: Neutron's first request must not be GET /ports (an ORM attribute exists
@@ -695,8 +698,6 @@ def up(settings: dict) -> None:
         start_service(name)
     for name in services(settings):
         wait_service(name)
-    run([sys.executable, '-c', WARM_NEUTRON, layout.AUTH_URL,
-         f'http://{layout.CONTROL}:9696', layout.SECRET], netns=True)
     say('control plane is up')
 
 

@@ -227,6 +227,14 @@ class ServedTest(Case):
         found = self.lease(lease)
         self.assertEqual(('done', 200), (found.state, found.served))
 
+    def test_restart_forgets_no_more_than_a_heartbeat(self):
+        lease = self.start(duration=600)
+        self.world.until(60)
+        self.world.restart()
+        self.change(lease, status='PAUSED')
+        self.world.until(64)
+        self.assertGreaterEqual(self.lease(lease).served, 30)
+
     def test_charge_follows_served_time(self):
         self.world.options = dataclasses.replace(
             OPTIONS, settings=dataclasses.replace(
