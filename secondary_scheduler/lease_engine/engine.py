@@ -51,8 +51,6 @@ from secondary_scheduler.model.holds import Hold
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a flavor of a lease should be known.
-_NEW_FLAVOR_S = 90.0
 #: What takes room on a host.
 _COMING = (Kind.BOOT, Kind.RESUME)
 #: Seconds by which a lease may be short of its running time before it is
@@ -208,14 +206,16 @@ class Engine:
     def _take_new(self, ledger: Ledger, sight: Sight, now: float,
                   pending: Sequence[models.Lease]) -> None:
         waiting, self._waiting = self._waiting, []
+        again = {row.uuid for row in waiting}
         for row in [*pending, *waiting, *self._store.take_new()]:
             try:
                 asked = terms(row, sight.flavors, self._options.boot_s)
             except UnknownFlavorError as exc:
-                if row.created_at > now - _NEW_FLAVOR_S:
-                    self._waiting.append(row)
-                else:
+                if row.uuid in again:
                     ledger.reject(row, str(exc))
+                else:   # it may be a new one
+                    self._waiting.append(row)
+                    self._cloud.forget_flavors()
                 continue
             except TermsError as exc:
                 ledger.reject(row, str(exc))

@@ -189,6 +189,9 @@ class Cloud(typing.Protocol):
         :raises CloudDown: if nobody answers.
         """
 
+    def forget_flavors(self) -> None:
+        """Ask for all secondary flavors anew with the next look."""
+
     def order(self, orders: Sequence[Order]) -> None:
         """Have operations carried out; their outcome is seen later.
 

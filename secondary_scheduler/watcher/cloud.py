@@ -190,6 +190,10 @@ class Cloud:
             self._flavors_until = now + _FLAVORS_S
         return self._flavors
 
+    def forget_flavors(self) -> None:
+        """Ask for the secondary flavors anew when they are needed next."""
+        self._flavors_until = 0.0
+
     def server(self, uuid: str) -> snapshot.Server | None:
         """Return one server, or None if it is not a secondary.
 

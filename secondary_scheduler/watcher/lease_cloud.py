@@ -83,6 +83,10 @@ class LeaseCloud:
             if name in inside and host.up and host.total
             and not (host.disabled or host.switched_off)}
 
+    def forget_flavors(self) -> None:
+        """Ask for all secondary flavors anew with the next look."""
+        self._seen.connect().forget_flavors()
+
     def order(self, orders: Sequence[Order]) -> None:
         """Have operations carried out.
 

@@ -89,9 +89,8 @@ class BestEffortTest(unittest.TestCase):
         self.assertIn('do not fit', world.store.get(large).reason)
         self.assertEqual('rejected', world.state(near))
         self.assertIn('10 s ahead', world.store.get(near).reason)
-        # Its flavor may be a new one.
-        self.assertEqual('pending', world.state(unknown))
-        world.until(120)
+        # Its flavor may be a new one: it is looked for once more.
+        self.assertEqual('rejected', world.state(unknown))
         self.assertEqual('rejected', world.state(unknown))
         self.assertIn('primary is no flavor', world.store.get(unknown).reason)
 
