@@ -118,8 +118,6 @@ def orders(record: Record, sight: Sight, hosts: Sequence[str], now: float,
         at = max(wanted.at, retry[kind])
         if at > now + lead:
             continue
-        record.ordered[number, kind] = (
-            1 + record.ordered.get((number, kind), (0, 0.0))[0], at)
         yield Order(
             kind, place, record.row.project_id,
             places[number] if kind is Kind.BOOT else node.host, at,

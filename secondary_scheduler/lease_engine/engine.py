@@ -359,11 +359,15 @@ class _Pass:
                                   self._options.notice)
         if self._options.fetch_s:
             found += copies.orders(self._ledger.hosts)
-        return sorted(
+        ordered = sorted(
             (one for one in found
              if copies.lets_begin(one)
              and (one.at > now or self._has_room(one))),
             key=lambda one: (one.at, one.kind in _COMING))
+        for one in ordered:
+            lease, number = one.place
+            self._ledger.records[lease].note_order(number, one.kind, one.at)
+        return ordered
 
     def _has_room(self, order: Order) -> bool:
         """Tell whether a host has room for what should be there already.

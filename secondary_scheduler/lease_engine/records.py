@@ -131,6 +131,11 @@ class Record:
                 yield index, number
                 number += 1
 
+    def note_order(self, number: int, kind: Kind, at: float) -> None:
+        """Note that an operation on a node is ordered for a time."""
+        count, _ = self.ordered.get((number, kind), (0, 0.0))
+        self.ordered[number, kind] = count + 1, at
+
     def account(self, price: float | None) -> tuple[int, float | None]:
         """Return the seconds served, and what is charged for them.
 

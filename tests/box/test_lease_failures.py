@@ -204,7 +204,8 @@ def test_resources_that_go_before_the_start_end_leases(cloud, tenant, image):
         other.wait(untrusted, ('scheduled', 'ready'), 60)
         cloud.image.delete_image(cloud.image.find_image('test-gone'))
         cloud.compute.delete_flavor(flavor)
-        for trust in other.own.identity.trusts():
+        for trust in other.own.identity.trusts(
+                trustor_user_id=other.own.current_user_id):
             other.own.identity.delete_trust(trust)
         with quota(cloud, 1):
             tenant.assert_over(pair, 'failed', 'quota')

@@ -41,6 +41,10 @@ pytestmark = pytest.mark.skipif(
     'are not part of this project')
 
 
+def jobs_of(path):
+    return swf.read(path, NEED).requests
+
+
 def reservations(name):
     return lwf.read_text(TRACES / f'injected_leases/{name}.lwf', 'r')
 
@@ -57,7 +61,7 @@ def completion(requests, site=SITE, **settings):
 
 def test_the_oracle():
     """The month of Blue Horizon without reservations (Haizea 6.4)."""
-    requests = swf.read(TRACES / '30days.swf', NEED).requests
+    requests = jobs_of(TRACES / '30days.swf')
     found = lease_figures.figures(run(requests, Settings(suspension=False)))
     assert found['all_best_effort_s'] == 2_668_402
     # Who is never suspended takes no longer than the wait and its run.
@@ -80,7 +84,7 @@ def test_more_promised_ahead(reservations, expected):
     at 2,663,556, and jobs would wait about a tenth less; but 3, 22 and 841
     promises would be put off, by 4 hours, 50 hours and 141 days in all.
     """
-    assert completion(swf.read(TRACES / '30days.swf', NEED).requests,
+    assert completion(jobs_of(TRACES / '30days.swf'),
                       reservations=reservations) == expected
 
 
@@ -88,7 +92,7 @@ def test_nothing_pulled_forward(monkeypatch):
     """Promises stay as they were made, whoever ends early (Haizea 6.4)."""
     monkeypatch.setattr(Scheduler, '_look_again', lambda self: None)
     found = lease_figures.figures(run(
-        swf.read(TRACES / '30days.swf', NEED).requests, Settings(suspension=False)))
+        jobs_of(TRACES / '30days.swf'), Settings(suspension=False)))
     assert found['all_best_effort_s'] == 2_669_412
     assert found['wait_mean_trimmed_s'] == pytest.approx(8305, abs=0.5)
 
@@ -99,13 +103,13 @@ def test_hosts_in_order_of_how_long_they_are_free(monkeypatch):
     monkeypatch.setattr(
         mapping, 'place', lambda site, table, terms, start, duration, *others:
         place(site, table, terms, start, NEVER - start, *others))
-    assert completion(swf.read(TRACES / '30days.swf', NEED).requests) == 2_665_973
+    assert completion(jobs_of(TRACES / '30days.swf')) == 2_665_973
 
 
 def test_numbers_of_nodes_instead_of_hosts():
     """On one large host no promise is tied to certain nodes (Haizea 6.4)."""
     assert completion(
-        swf.read(TRACES / '30days.swf', NEED).requests,
+        jobs_of(TRACES / '30days.swf'),
         Site(('CPU', 'Memory'), np.array([NEED]) * 144)) == 2_663_058
 
 
@@ -118,7 +122,7 @@ def test_jobs_that_were_cancelled(tmp_path):
     trace = tmp_path / 'all.swf'
     trace.write_text('\n'.join(' '.join((*job[:10], completed, *job[11:]))
                                for job in jobs))
-    requests = swf.read(trace, NEED).requests
+    requests = jobs_of(trace)
     assert len(requests) == 5_545
     assert completion(requests) == 2_674_929
 
@@ -142,7 +146,7 @@ def test_reservations_that_are_refused():
 
 def test_beside_best_effort_no_more_are_refused():
     name = 'work_30-dur_1h-size_1small'
-    jobs = swf.read(TRACES / '150requests.swf', NEED).requests
+    jobs = jobs_of(TRACES / '150requests.swf')
     for suspension in (False, True):
         outcomes = run(jobs + reservations(f'30days/{name}'),
                        Settings(suspension=suspension))
@@ -158,7 +162,7 @@ def test_beside_best_effort_no_more_are_refused():
 
 def test_who_runs_gives_way_within_an_hour():
     """With an hour's notice running leases are suspended."""
-    outcomes = run(swf.read(TRACES / '1000requests.swf', NEED).requests + reservations(
+    outcomes = run(jobs_of(TRACES / '1000requests.swf') + reservations(
         '15days/work_30-dur_2h-size_2medium-01h'), Settings())
     found = lease_figures.figures(outcomes)
     assert found['suspends'] > 50 and found['requeues'] == 0
