@@ -92,9 +92,9 @@ class Recovery:
                 ledger.scheduler.lost(lease, int(now))
                 continue
             found = list(self._troubles(record, sight, now))
-            self._tell(ledger, record, found)
             reason = self._end(record, found, sight, now)
             if reason is None:
+                self._tell(ledger, record, found)
                 self._look_elsewhere(ledger, record, found, now)
                 continue
             record.failing_since = None
@@ -144,7 +144,8 @@ class Recovery:
         broken = seen.interruption(record, sight)
         if not found and (broken is None or not broken.broken
                           or record.lease.state in states.FINAL):
-            record.failing_since = None
+            if not self._failed_lately(record, sight, now):
+                record.failing_since = None
             return None
         if record.failing_since is None:
             record.failing_since = now
@@ -153,6 +154,19 @@ class Recovery:
         last = (str(max(found, key=lambda one: one.failure.last))
                 if found or broken is None else broken.text)
         return f'given up after {now - record.failing_since:.0f} s: {last}'
+
+    def _failed_lately(self, record: Record, sight: Sight, now: float
+                       ) -> bool:
+        """Tell whether a lease waits since a host has refused its servers.
+        """
+        lease = record.lease
+        if lease.home is not None or not (
+                lease.ahead or lease.state is State.QUEUED):
+            return False
+        since = now - max(self._give_up, 2 * dues.LONGEST_RETRY_S)
+        failures = (sight.failures.get(((record.uuid, number), Kind.BOOT))
+                    for number in range(len(record.nodes)))
+        return any(one is not None and one.last > since for one in failures)
 
     def _look_elsewhere(self, ledger: Ledger, record: Record,
                         found: list[Trouble], now: float) -> None:

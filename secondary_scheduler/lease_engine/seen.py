@@ -122,9 +122,11 @@ def interruption(record: Record, sight: Sight) -> Interruption | None:
 
 
 def _interrupts(node: Node, server: Server | None) -> Interruption | None:
-    if server is None or server.busy or _is_running(server) or not node.lived:
+    if server is None or _is_running(server) or not node.lived:
         return None
     name = f'server {server.uuid}'
+    if server.busy:
+        return Interruption(f'an operation on {name} is under way')
     if server.status == 'ERROR':
         return Interruption(f'{name} is in ERROR: '
                             + (server.fault or 'Nova gives no reason'),

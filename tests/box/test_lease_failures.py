@@ -107,6 +107,12 @@ class Tenant:
             self.wait(lease, FINAL)
 
 
+@pytest.fixture(autouse=True)
+def nothing_raises():
+    """Watcher logs failed actions, of which there are many here, by itself.
+    """
+
+
 @pytest.fixture
 def tenant(cloud, leases_run):
     found = Tenant(cloud)
@@ -267,8 +273,9 @@ def test_servers_that_stop_running_are_told(cloud, tenant):
     tenant.own.compute.stop_server(tenant.servers(stopped)[0])
     tenant.own.compute.delete_server(tenant.servers(deleted)[0])
     cloud.compute.reset_server_state(tenant.servers(broken)[0], 'error')
-    found = tenant.wait(stopped, ('interrupted',), 60)
-    assert 'SHUTOFF by its owner' in found['reason']
+    tenant.wait(stopped, ('interrupted',), 60)
+    wait_until(lambda: 'SHUTOFF by its owner' in tenant.show(
+        stopped)['reason'], 60, lambda: tenant.story(stopped))
     tenant.assert_over(deleted, 'done', 'servers have been deleted')
     found = tenant.assert_over(broken, 'failed', 'is in ERROR')
     assert found['served'] < 60
