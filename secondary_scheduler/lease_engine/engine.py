@@ -274,7 +274,7 @@ class _Pass:
         why = seen.interruption(record, self._sight) if active else None
         served.observe(now, active and seen.all_run(record, self._sight),
                        why is not None and why.excused)
-        if why is not None:
+        if why is not None and not (why.brief and record.cause):
             record.cause = why.text
         if not active or record.adopted or stay is None or (
                 stay.down <= now + self._options.lead):

@@ -100,12 +100,13 @@ class Interruption:
     """Reason for which a server of a lease does not run.
 
     It is ``excused`` if the server's owner has wanted it; ``broken`` if Nova
-    shows an error of a server that ran.
+    shows an error of a server that ran; ``brief`` if it is over soon.
     """
 
     text: str
     excused: bool = False
     broken: bool = False
+    brief: bool = False
 
 
 def interruption(record: Record, sight: Sight) -> Interruption | None:
@@ -126,7 +127,8 @@ def _interrupts(node: Node, server: Server | None) -> Interruption | None:
         return None
     name = f'server {server.uuid}'
     if server.busy:
-        return Interruption(f'an operation on {name} is under way')
+        return Interruption(f'an operation on {name} is under way',
+                            brief=True)
     if server.status == 'ERROR':
         return Interruption(f'{name} is in ERROR: '
                             + (server.fault or 'Nova gives no reason'),
