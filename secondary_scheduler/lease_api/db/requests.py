@@ -79,7 +79,8 @@ def _node_set(one: Nodes) -> NodeSet:
     columns = dataclasses.asdict(one)
     content = columns.pop('user_data')
     return NodeSet(**columns, has_user_data=one.has_user_data,
-                   secret=content and UserData(content=content))
+                   secret=None if content is None
+                   else UserData(content=content))
 
 
 def digest(text: str) -> str:

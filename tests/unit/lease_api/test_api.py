@@ -67,6 +67,10 @@ class Create(ApiCase):
         self.assertEqual(expected, self.api.good(
             'GET', f'/leases/{made["id"]}')['lease'])
 
+    def test_user_data_may_be_empty(self):
+        made = self.api.create(nodes=[{**NODES[0], 'user_data': ''}])
+        self.assertTrue(made['nodes'][0]['has_user_data'])
+
     def test_the_kind_follows_from_the_terms(self):
         for kind, terms in (
                 ('best-effort', {}), ('immediate', {'immediate': True}),
