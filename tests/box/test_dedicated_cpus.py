@@ -24,7 +24,8 @@ from tests.box.services import agent_status, wait_until
 FLAVOR = 'test-dedicated'
 #: Seconds between two looks, and for how many a thread may be allowed to run
 #: on a dedicated CPU: libvirt makes a guest's groups, and the agent is told.
-LOOK_S, LATE_S = 0.05, 1.0
+#: On a host of the box, with a third of a CPU, that takes seconds.
+LOOK_S, LATE_S = 0.05, 5.0
 
 
 class Masks(threading.Thread):
