@@ -209,8 +209,8 @@ def secondary(cloud, host):
 
 
 @pytest.fixture
-def masks(hosts, secondary):
-    watching = Masks(hosts, secondary.instance_name)
+def masks(host, secondary):
+    watching = Masks([host], secondary.instance_name)
     watching.start()
     yield watching
     watching.stop()
@@ -237,6 +237,7 @@ def migrate(cloud, uuid, target):
     wait_status(cloud, uuid, 'ACTIVE', target)
 
 
+@pytest.mark.soak
 def test_a_secondary_never_runs_on_dedicated_cpus(
         cloud, hosts, host, dedicated, secondary, masks):
     compute, uuid = cloud.compute, secondary.id
