@@ -320,15 +320,22 @@ class Agent:
         self._newcomer.set()
         self._news.set()
         try:
-            guests = self.domains.secondaries()
-            if self.domains.primaries is not None:  # there was a listing
-                self.dedicated.look(self.domains.others(), guests)
-            self._keep_cpus(lambda: guests)
             self.actuator.prioritise(self.domains.secondaries())
             self.killed.run_again(self.domains.secondaries())
         except Exception:
             LOG.exception('The priority of guests was not set')
+        self._look_for_dedicated_cpus()
         self._measured.set()
+
+    def _look_for_dedicated_cpus(self) -> None:
+        """Read the CPUs of primaries anew, after a listing of all guests."""
+        try:
+            guests = self.domains.secondaries()
+            if self.domains.primaries is not None:  # there was a listing
+                self.dedicated.look(self.domains.others(), guests)
+            self._keep_cpus(lambda: guests)
+        except Exception:
+            LOG.exception('The dedicated CPUs of primaries were not read')
 
     def guard_memory(self) -> float:
         """Look after memory once; return the seconds until the next look."""
