@@ -736,6 +736,16 @@ class Reports(Base):
         agent._domains_changed()
         self.assertTrue(agent._news.is_set())
 
+    def test_priority_is_set_where_cpus_of_primaries_cannot_be_read(self):
+        agent = self.make()
+        with mock.patch.object(agent.dedicated, 'look',
+                               side_effect=ValueError('damaged')), (
+                mock.patch.object(agent.actuator, 'prioritise')) as set_, (
+                self.assertLogs('secondary_scheduler.agent.service',
+                                'ERROR')):
+            agent._domains_changed()
+        set_.assert_called_once()
+
     def test_long_reports_are_repeated_later(self):
         agent = self.make()
         for guests, seconds in ((0, 5.0), (40, 7.5)):
