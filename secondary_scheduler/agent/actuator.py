@@ -12,6 +12,7 @@ in ``problems``, with the file, and is not at its floor, whatever was tried.
 
 from collections.abc import Iterable, Sequence
 import errno
+import functools
 import math
 import os
 import re
@@ -37,6 +38,7 @@ from secondary_scheduler.agent.grips import (
     set_file,
 )
 from secondary_scheduler.agent.kernel_files import explain
+from secondary_scheduler.agent.problems import Problems
 
 LOG = logging.getLogger(__name__)
 
@@ -83,7 +85,8 @@ class Actuator:
         self._lock = threading.RLock()
         self._grips: dict[tuple[str, int, int], Grip] = {}
         self._slice: cgroups.Group | None = None
-        self._problems: dict[str, str] = {}
+        self._problems = Problems(functools.partial(
+            LOG.error, 'Cannot limit %s: %s'))
         self.controllers = Controllers(hierarchy, store, dry_run)
         state = store.load(STATE)
         #: What the files said before our first write, by guest and file.
@@ -141,20 +144,12 @@ class Actuator:
             if key not in self._grips:
                 try:
                     self._grips[key] = open_grip(self._hierarchy, guest)
-                    self._problems.pop(guest.uuid, None)
+                    self._problems.solved(guest.uuid)
                     self._recall(self._grips[key])
                 except cgroups.CgroupError as exc:
-                    self._note(guest, exc)
+                    self._problems.note(guest.uuid, explain(exc))
                     return None
             return self._grips[key]
-
-    def _note(self, guest: Secondary, problem: Exception) -> None:
-        """Note why a guest cannot be limited, and log it once."""
-        why = explain(problem)
-        if self._problems.get(guest.uuid) != why:
-            LOG.error('Cannot limit %(uuid)s: %(reason)s', {
-                'uuid': guest.uuid, 'reason': why})
-        self._problems[guest.uuid] = why
 
     def _recall(self, grip: Grip) -> None:
         """Make up what was there before us if the record of it is lost.
@@ -201,9 +196,7 @@ class Actuator:
                     del self._first[name]
                 self._ending.difference_update(over)
                 self._save()
-            uuids = {key[0] for key in keep}
-            for uuid in set(self._problems) - uuids:
-                del self._problems[uuid]
+            self._problems.keep(key[0] for key in keep)
 
     def _note_left(self) -> None:
         """Note in which groups threads of secondaries are ending.
@@ -223,7 +216,7 @@ class Actuator:
     def problems(self) -> dict[str, str]:
         """Why secondaries cannot be limited, by UUID."""
         with self._lock:
-            return dict(self._problems)
+            return self._problems.present()
 
     def is_limited(self, uuid: str) -> bool:
         """Tell whether what a guest was last limited to is in force.
@@ -335,9 +328,9 @@ class Actuator:
         if problem and self.controllers.hand_on(grip.base.path, 'cpu'):
             problem = self._try_limits(grip, limits)
         if problem is None:
-            self._problems.pop(grip.guest.uuid, None)
+            self._problems.solved(grip.guest.uuid)
         elif self._lives(key_of(grip.guest)):
-            self._note(grip.guest, problem)
+            self._problems.note(grip.guest.uuid, explain(problem))
         return problem is None
 
     def _try_limits(self, grip: Grip, limits: dict[str, Limit]
@@ -584,9 +577,11 @@ class Actuator:
                 return
             path = self._idle_slice['path']
             try:
-                if _SLICE.fullmatch(os.path.basename(path)):
-                    self._raise_priority(self._hold_slice(path),
-                                         self._idle_slice['weight'])
+                if (_SLICE.fullmatch(os.path.basename(path))
+                        and not self._raise_priority(
+                            self._hold_slice(path),
+                            self._idle_slice['weight'])):
+                    return      # the next step tries again
             except cgroups.CgroupError as exc:
                 LOG.info('The machine slice is gone: %s', exc)
             self._idle_slice = {}

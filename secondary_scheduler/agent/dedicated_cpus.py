@@ -12,6 +12,7 @@ they are looked at in each step of control.
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -23,6 +24,7 @@ from secondary_scheduler.agent import cgroups, grips, kernel_files, pins
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.controllers import Controllers
 from secondary_scheduler.agent.domains import Primary, Secondary
+from secondary_scheduler.agent.problems import Problems
 
 LOG = logging.getLogger(__name__)
 
@@ -66,18 +68,27 @@ class _Sets:
         self._above = list(_above(scope, hierarchy.root('cpuset')))
         #: The guest's topmost group as '', and those of its threads.
         self.groups: dict[str, cgroups.Group] = {}
+        self._base = cgroups.Group(self.path)
         try:
             self.groups[''] = cgroups.Group(scope)
-            with contextlib.closing(cgroups.Group(self.path)) as base:
-                for name in base.children():
-                    if grips.SERVICE.fullmatch(name) or (
-                            grips.VCPU.fullmatch(name)):
-                        self.groups[name] = cgroups.Group(
-                            f'{self.path}/{name}')
+            for name in self._named():
+                self.groups[name] = cgroups.Group(f'{self.path}/{name}')
             grips.check_own(hierarchy, guest, 'cpuset', self.path)
         except cgroups.CgroupError:
             self.close()
             raise
+
+    def _named(self) -> set[str]:
+        return {name for name in self._base.children()
+                if grips.SERVICE.fullmatch(name)
+                or grips.VCPU.fullmatch(name)}
+
+    def are_all(self) -> bool:
+        """Tell whether libvirt has made no further groups meanwhile.
+
+        :raises OSError: if the groups are gone.
+        """
+        return self._named() | {''} == self.groups.keys()
 
     def read(self, name: str) -> str:
         """Return the set of a group, '' if it names none.
@@ -108,6 +119,7 @@ class _Sets:
 
     def close(self) -> None:
         """Let go of all of them."""
+        self._base.close()
         for group in self.groups.values():
             group.close()
 
@@ -135,7 +147,8 @@ class DedicatedCpus:
         self._lock = threading.Lock()
         self._sets: dict[str, _Sets] = {}
         self._said = _from_state(store.load(STATE))
-        self._problems: dict[str, str] = {}
+        self._problems = Problems(functools.partial(
+            LOG.error, '%s may run on CPUs of primaries: %s'))
         self._masks: dict[tuple[int, int], pins.Pins] = {}
         self._looked_at = 0.0
         #: The CPUs that primaries have for themselves, None until that is
@@ -146,7 +159,7 @@ class DedicatedCpus:
     def problems(self) -> dict[str, str]:
         """Why secondaries may run on CPUs of primaries, by UUID."""
         with self._lock:
-            return dict(self._problems)
+            return self._problems.present()
 
     # -- the CPUs of primaries ---------------------------------------------
     def look(self, primaries: Iterable[Primary],
@@ -217,7 +230,7 @@ class DedicatedCpus:
                 if own or grips.key_of(guest) in self._said:
                     self._keep(guest, own)
                 else:
-                    self._problems.pop(guest.uuid, None)
+                    self._problems.solved(guest.uuid)
 
     def _keep(self, guest: Secondary, own: Cpus) -> None:
         try:
@@ -233,15 +246,9 @@ class DedicatedCpus:
             if not isinstance(exc, NoCpuLeft):
                 self._close(guest)
             if grips.lives(grips.key_of(guest), self._hierarchy.proc):
-                self._note(guest, kernel_files.explain(exc))
+                self._problems.note(guest.uuid, kernel_files.explain(exc))
         else:
-            self._problems.pop(guest.uuid, None)
-
-    def _note(self, guest: Secondary, why: str) -> None:
-        if self._problems.get(guest.uuid) != why:
-            LOG.error('%(uuid)s may run on CPUs of primaries: %(reason)s', {
-                'uuid': guest.uuid, 'reason': why})
-        self._problems[guest.uuid] = why
+            self._problems.solved(guest.uuid)
 
     def _narrow(self, guest: Secondary, own: Cpus) -> None:
         """Give each group the CPUs that it had at first, without some.
@@ -254,7 +261,9 @@ class DedicatedCpus:
         now = {name: sets.read(name) for name in sets.groups}
         wanted, said = {}, {}
         for name, text in now.items():
-            said[name] = _heard(known.get(name), text, sets)
+            said[name] = _heard(
+                known.get(name), text, sets,
+                known.get('') if name and not guest.cpus else None)
             allowed = sets.allowed(said[name].first)
             if allowed <= own:
                 raise NoCpuLeft(
@@ -294,6 +303,8 @@ class DedicatedCpus:
 
     def _opened(self, guest: Secondary) -> _Sets:
         key = grips.key_of(guest)
+        if key in self._sets and not self._sets[key].are_all():
+            self._close(guest)
         if key not in self._sets:
             self._sets[key] = _Sets(self._hierarchy, guest)
         return self._sets[key]
@@ -330,8 +341,7 @@ class DedicatedCpus:
                 # It may have come since the caller looked.
                 if not grips.lives(key, self._hierarchy.proc):
                     self._forget_said(key)
-            for uuid in self._problems.keys() - uuids:
-                del self._problems[uuid]
+            self._problems.keep(uuids)
 
     def _forget_said(self, key: str) -> None:
         if self._said.pop(key, None) is not None:
@@ -356,14 +366,19 @@ def _writes(sets: _Sets, now: Mapping[str, str],
             ('', wanted[''])]
 
 
-def _heard(said: _Said | None, now: str, sets: _Sets) -> _Said:
+def _heard(said: _Said | None, now: str, sets: _Sets,
+           copied: _Said | None) -> _Said:
     """Return what is known of a file that says something now.
 
     A later value of another program is where it goes back to, if that is
     no more than what was there before.
+
+    :param copied: what is known of the group above, whose set libvirt copies
+        into a group that it makes, narrowed or not; None if the domain names
+        a set of its own.
     """
     if said is None:
-        return _Said(now)
+        return _Said(copied.first if copied and now in copied.ours else now)
     if now not in (said.first, *said.ours) and (
             sets.allowed(now) <= sets.allowed(said.first)):
         return _Said(now)

@@ -22,6 +22,7 @@ from oslo_log import log as logging
 from secondary_scheduler.agent import kernel_files, processes
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.pins import NO_PINS, Pins, read_pins
+from secondary_scheduler.agent.problems import Problems
 from secondary_scheduler.model import vocabulary
 
 LOG = logging.getLogger(__name__)
@@ -285,7 +286,8 @@ class Domains:
         self._read: dict[tuple[str, int], Guest | Other | None] = {}
         self._unread: set[tuple[str, int]] = set()
         #: Why the last listing could not tell what a domain is, by uuid.
-        self._lost: dict[str, str] = {}
+        self._lost = Problems(functools.partial(
+            LOG.warning, 'Domain %s counts as a primary: %s'))
         self._read_anew = False
         self._known: dict[str, Secondary] = self._cached()
         self._others: tuple[Primary, ...] = ()
@@ -356,7 +358,7 @@ class Domains:
         others: list[Primary] = []
         seen: dict[tuple[str, int], Guest | Other | None] = {}
         unmarked: set[str] = set()
-        lost: dict[str, str] = {}
+        lost: set[str] = set()
         # What each of them is doing would take a call for each.
         paused = {domain.UUIDString() for domain
                   in self._connection.listAllDomains(_PAUSED)}
@@ -371,10 +373,8 @@ class Domains:
                     others += self._running(uuid, guest)
             except Exception as exc:
                 # A domain that ends while we look is no reason to stop.
-                lost[uuid] = str(exc)
-                if self._lost.get(uuid) != lost[uuid]:
-                    LOG.warning('Domain %(uuid)s counts as a primary: '
-                                '%(reason)s', {'uuid': uuid, 'reason': exc})
+                lost.add(uuid)
+                self._lost.note(uuid, str(exc))
                 secondary = None
             if secondary:
                 found.append(secondary)
@@ -384,7 +384,7 @@ class Domains:
         self._unread &= seen.keys()
         self.primaries, self._others = len(unmarked), tuple(others)
         self.unmarked = frozenset(unmarked)
-        self._lost = lost
+        self._lost.keep(lost)
         self.unreadable = len(lost) + len(self._unread)
         self._remember(found)
         self._listed_at, self._failure = time.monotonic(), ''
@@ -483,7 +483,7 @@ class Domains:
             # libvirt lists a guest before its QEMU can be told by its command
             # line, and nothing may change when it can be.
             now = time.monotonic()
-            due = now + (_LOOK_S if self._lost and now < settled
+            due = now + (_LOOK_S if self._lost.present() and now < settled
                          else self._period)
             while (not self._again.wait(_LOOK_S) and time.monotonic() < due
                    and self._changed_at() == there):

@@ -237,7 +237,6 @@ def migrate(cloud, uuid, target):
     wait_status(cloud, uuid, 'ACTIVE', target)
 
 
-@pytest.mark.soak
 def test_a_secondary_never_runs_on_dedicated_cpus(
         cloud, hosts, host, dedicated, secondary, masks):
     compute, uuid = cloud.compute, secondary.id

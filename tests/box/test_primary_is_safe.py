@@ -6,7 +6,6 @@ import pathlib
 import time
 
 import libvirt
-import pytest
 
 import cgroups
 import control
@@ -24,7 +23,6 @@ from tests.box.primaries import (
 from tests.box.services import wait_until
 
 
-@pytest.mark.soak
 def test_no_file_of_a_primary_is_written_in_a_burst(
         nova_primary, by_hand, cloud, fleet, burst, observer):
     host = nova_primary.compute_host

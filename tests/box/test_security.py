@@ -50,7 +50,6 @@ def test_an_image_gets_no_core_for_itself(boot):
         boot(hw_cpu_policy='dedicated')
 
 
-@pytest.mark.soak
 def test_an_image_gets_nothing_of_a_primarys(cloud, owner, boot):
     boots.wait_for_room(cloud, owner, 'without the property')
     offset = services.log_size(boots.SCHEDULER_LOG)

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import unittest
+from unittest import mock
 
 from secondary_scheduler.agent import actuator, cgroups, domains
 from tests.unit.agent import fakes
@@ -397,6 +398,18 @@ class Priority(Base):
                 self.assertTrue(self.actuator.effective['service'])
             self.slice_gone()
             self.host.limits(self.host.slice)
+
+    def test_a_slice_that_cannot_be_raised_is_tried_again(self):
+        self.host.guest(0)
+        usual = self.control(self.host.slice, 'cpu.idle')
+        guests = self.secondaries()
+        self.actuator.prioritise(guests)
+        self.host.guest(1, specs={})
+        with mock.patch.object(actuator, 'set_file', side_effect=OSError):
+            self.actuator.free_slice()
+        self.assertNotEqual(usual, self.control(self.host.slice, 'cpu.idle'))
+        self.actuator.prioritise(guests)
+        self.assertEqual(usual, self.control(self.host.slice, 'cpu.idle'))
 
     def test_what_the_operator_set_stays(self):
         self.host.guest(0)

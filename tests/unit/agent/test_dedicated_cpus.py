@@ -214,6 +214,35 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({}, self.dedicated.problems)
 
+    def late_group(self):
+        """Let libvirt make a group after the one above it was narrowed."""
+        path = f'{self.inner()}/vcpu1'
+        shutil.rmtree(self.host.path(path))
+        self.primary([2])
+        self.keep()
+        self.host.write(f'{path}/cpuset.cpus', self.host.read(
+            f'{self.inner()}/cpuset.cpus') if self.version == 1 else '')
+        self.keep()
+        self.assertEqual({'0-1,3'}, self.sets())
+        self.leave()
+        self.keep()
+
+    def test_a_group_that_copies_a_narrowed_set_is_widened_again(self):
+        before = self.sets()
+        self.late_group()
+        self.assertEqual(before, self.sets())
+
+    def test_a_set_that_the_domain_names_is_no_copy(self):
+        if self.version == 1:
+            xml = self.host.libvirt.domains[0].xml
+            self.host.libvirt.domains[0].xml = xml.replace(
+                '<vcpu>', '<vcpu cpuset="0-1,3">').replace(
+                '<vcpu placement=', '<vcpu cpuset="0-1,3" placement=')
+            self.assertNotEqual(xml, self.host.libvirt.domains[0].xml)
+            self.late_group()
+            self.assertEqual('0-1,3', self.host.read(
+                f'{self.inner()}/vcpu1/cpuset.cpus').strip())
+
     def test_masks_of_threads(self):
         """Pinned by hand, after the start: libvirt does not say so."""
         self.host.guest(5, specs={})

@@ -4,7 +4,7 @@ import threading
 import unittest
 from unittest import mock
 
-from secondary_scheduler.agent import domains, processes
+from secondary_scheduler.agent import domains, problems, processes
 from tests.unit.agent import fakes
 
 
@@ -310,7 +310,8 @@ class Listing(unittest.TestCase):
         name = 'proc/1000/cmdline'
         cmdline = self.host.read(name)
         self.host.write(name, 'libvirtd')
-        with self.assertLogs('secondary_scheduler.agent.domains') as logs:
+        with mock.patch.object(problems, 'PATIENCE_S', 0.0), (
+                self.assertLogs('secondary_scheduler.agent.domains')) as logs:
             listed = self.start(60)
             for _ in range(3):
                 listed.clear()

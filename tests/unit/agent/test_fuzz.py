@@ -10,6 +10,7 @@ import math
 import os
 import re
 import unittest
+from unittest import mock
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from secondary_scheduler.agent import (
     domains,
     memory,
     policy_source,
+    problems,
     processes,
     resources,
     sensors,
@@ -104,6 +106,7 @@ class Listing(unittest.TestCase):
 
     def setUp(self):
         self.log = fuzzing.Log(self)
+        self.enterContext(mock.patch.object(problems, 'PATIENCE_S', 0.0))
         self.host = fakes.Host(self)
         self.good = self.host.guest(1)
         self.host.guest(0)
