@@ -11,14 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 import typing
 
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import Cluster, Host, Instance, State
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    Instance,
+    InstanceState,
+)
 
 #: Part of a host that rounding may amount to.
 SLACK = 1e-8
 
 _INVENTORY = {'cores': vocabulary.VCPU, 'memory': vocabulary.MEMORY_MB,
               'disk': vocabulary.DISK_GB, 'slots': vocabulary.SLOT}
-_USING = (State.ACTIVE, State.BUSY, State.OTHER)
+_USING = (InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER)
 
 
 def used(instances: Iterable[Instance]) -> Counter[str]:
@@ -106,7 +111,7 @@ class Replay:
     def relief(self, host: str) -> tuple[str, str] | None:
         """Return a single move that ends what fails on a host, if any."""
         for uuid, one in self._there[host].items():
-            if one.state is not State.ACTIVE or self.fails(host, uuid):
+            if one.state is not InstanceState.ACTIVE or self.fails(host, uuid):
                 continue
             for name, other in self.cluster.hosts.items():
                 if (name != host and other.usable and not other.blocked

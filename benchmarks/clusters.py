@@ -16,16 +16,16 @@ import pathlib
 import random
 import typing
 
-from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
     Host,
     HostPolicy,
     Instance,
-    Lease,
-    State,
+    InstanceState,
+    LeaseMembers,
 )
+from secondary_scheduler.model.lease_states import LeaseState
 
 AMPLE = 10**6
 
@@ -92,9 +92,16 @@ def easy(hosts: int, instances: int, violated: float, seed: int,
                 rng, use, sizes, cpus[number]), strict=True):
             uuid = f'instance-{one:06}'
             guests[uuid] = Instance(
-                uuid, f'lease-{one // 10:05}', name, State.ACTIVE, vcpus,
-                2048 * vcpus, 20, priority=1 + one // 10 % 10,
-                cpu=cpu * cpus[number] / 100)
+                uuid,
+                f'lease-{one // 10:05}',
+                name,
+                InstanceState.ACTIVE,
+                vcpus,
+                2048 * vcpus,
+                20,
+                priority=1 + one // 10 % 10,
+                cpu=cpu * cpus[number] / 100,
+            )
     return Cluster(made, guests)
 
 
@@ -170,9 +177,17 @@ def _full(rng: random.Random, cores: Mapping[str, int],
                         * rng.uniform(0.75, 0.95), after - before)
         for size, gigabytes in zip(parts, memory, strict=True):
             uuid = f'instance-{len(guests):06}'
-            guests.append(Instance(
-                uuid, f'lease-{len(guests) // 10:05}', name, State.ACTIVE,
-                size, 1024 * gigabytes, 0))
+            guests.append(
+                Instance(
+                    uuid,
+                    f'lease-{len(guests) // 10:05}',
+                    name,
+                    InstanceState.ACTIVE,
+                    size,
+                    1024 * gigabytes,
+                    0,
+                )
+            )
     _group(rng, guests)
     return Cluster({}, {one.uuid: one for one in guests})
 
@@ -259,7 +274,7 @@ def from_watcher(model: typing.Any, cpu: Mapping[str, float]) -> Cluster:
             share = cpu[one.uuid] * one.vcpus / 100
             instances[one.uuid] = Instance(
                 one.uuid, one.metadata['lease'], node.hostname,
-                State(one.state), one.vcpus, one.memory, one.disk,
+                InstanceState(one.state), one.vcpus, one.memory, one.disk,
                 one.metadata['priority'], cpu=share)
             use += share
         hosts[node.hostname] = easy_host(
@@ -299,16 +314,22 @@ def from_btrplace(path: pathlib.Path) -> Cluster:
     hosts = {node: _static_host(
         node, views['uCpu']['nodes'][node], views['memory']['nodes'][node],
         used[node]) for node in online}
-    waiting = {one.lease: Lease(one.lease, state=LeaseState.QUEUED)
+    waiting = {one.lease: LeaseMembers(one.lease, state=LeaseState.QUEUED)
                for one in instances.values() if one.host is None}
     return Cluster(hosts, instances, waiting)
 
 
 def _btrplace_instance(name: str, node: str | None, cpu: int,
                        memory: int) -> Instance:
-    return Instance(name, f'lease-{name}', node,
-                    State.SHELVED if node is None else State.ACTIVE,
-                    cpu, memory, 0)
+    return Instance(
+        name,
+        f'lease-{name}',
+        node,
+        InstanceState.SHELVED if node is None else InstanceState.ACTIVE,
+        cpu,
+        memory,
+        0,
+    )
 
 
 def _static_host(name: str, cores: int, memory_mb: int,

@@ -15,18 +15,18 @@ import time
 import typing
 
 from benchmarks import absolute, clusters, forms
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.decisions.violations import Profile
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.decisions.violations import CostProfile
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.plans.operations import OperationKind, Plan
 
 #: Instances are what they use: no local means that would make room.
-RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
-MOVES_ONLY = Profile(preempts=False)
+RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
+MOVES_ONLY = CostProfile(preempts=False)
 
 
 class Timed(typing.NamedTuple):
@@ -49,7 +49,7 @@ def timed(cluster: Cluster, repeat: int) -> Timed:
         gc.disable()
         begun = time.process_time()
         plan = GuidedDecision(RIGID, profile=MOVES_ONLY).decide(
-            fresh, Request('preempt'), Budget())
+            fresh, DecisionRequest('preempt'), Budget())
         between = time.process_time()
         faults = checker.check(fresh, plan, RIGID.lanes)
         ended = time.process_time()
@@ -133,7 +133,7 @@ def _easy(options: argparse.Namespace, unequal: bool
         outcome = absolute.replay(cluster, moves)
         found['peer'] = {
             'name': stabilization.NAME, 'cpu_s': round(spent, 4),
-            'operations': {Kind.MIGRATE.value: len(moves)},
+            'operations': {OperationKind.MIGRATE.value: len(moves)},
             'violated_after': len(outcome.violated),
             'overloaded': len(outcome.overloaded),
             'infeasible': len(outcome.infeasible)}
@@ -179,7 +179,7 @@ def btrplace(options: argparse.Namespace) -> dict[str, typing.Any]:
     found = report(cluster, 1)
     begun = time.process_time()
     plan = ProvisioningDecision(RIGID).decide(
-        cluster, Request('return'), Budget(10**7))
+        cluster, DecisionRequest('return'), Budget(10**7))
     found['provisioning'] = {
         'waiting': sum(one.host is None
                        for one in cluster.instances.values()),

@@ -17,9 +17,9 @@ import typing
 import numpy as np
 
 from benchmarks import forms
-from secondary_scheduler.leases.site import Site
-from secondary_scheduler.simulation import lease_figures, lease_profiles
-from secondary_scheduler.simulation.leasing import LeaseSimulation
+from secondary_scheduler.leases.scheduling.site import Site
+from secondary_scheduler.simulation.leases import figures, profiles
+from secondary_scheduler.simulation.leases.run import LeaseSimulation
 from secondary_scheduler.simulation.workloads import lwf, swf
 
 NEED = (lwf.CPU_UNIT, 1024)
@@ -36,13 +36,13 @@ FIGURES = ('wait_mean_trimmed_s', 'bounded_slowdown_trimmed',
 def run(trace: pathlib.Path, reservations: pathlib.Path | None, name: str
         ) -> dict[str, float]:
     """Return the figures of a run, and what it took."""
-    profile = lease_profiles.read(name)
+    profile = profiles.read(name)
     begun = time.process_time()
     requests = profile.jobs(swf.read(trace, NEED).requests)
     if reservations is not None:
         requests += lwf.read_text(reservations, 'r')
     outcomes = LeaseSimulation(SITE, profile.settings, requests).run()
-    return lease_figures.figures(outcomes) | {
+    return figures.figures(outcomes) | {
         'cpu_s': round(time.process_time() - begun, 2)}
 
 

@@ -50,7 +50,7 @@ import demo
 import guest
 import hosts as box_hosts
 import layout
-from secondary_scheduler.leases.durations import Durations
+from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.model import vocabulary
 from shell import BoxError, run, say, start, stop, wait_for
 
@@ -235,7 +235,7 @@ def fit(seen: Sequence[Observed]) -> tuple[float, float]:
 def accuracy(one: Observed, command: float, rate: float, hosts: int
              ) -> tuple[list[float], float]:
     """Return observed / predicted of each operation, and of the lease."""
-    model = Durations(command=command, suspend_rate=rate, shared=(
+    model = OperationTimes(command=command, suspend_rate=rate, shared=(
         one.where == 'shared'))
     memory = [one.memory_mb]
     alone = model.transfer([np.array([1])], memory, rate)

@@ -16,13 +16,18 @@ import typing
 import numpy as np
 
 from benchmarks import forms
-from secondary_scheduler.leases.lease import Kind, Lease, NodeSet, Terms
-from secondary_scheduler.leases.planner import Settings
-from secondary_scheduler.leases.pricing import Constant
-from secondary_scheduler.leases.promises import Promises
-from secondary_scheduler.leases.scheduler import Scheduler
-from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.scheduling.lease import (
+    Kind,
+    Lease,
+    NodeSet,
+    Terms,
+)
+from secondary_scheduler.leases.scheduling.planned_starts import Promises
+from secondary_scheduler.leases.scheduling.planner import Settings
+from secondary_scheduler.leases.scheduling.pricing import Constant
+from secondary_scheduler.leases.scheduling.scheduler import Scheduler
+from secondary_scheduler.leases.scheduling.site import Site
+from secondary_scheduler.model.lease_states import LeaseState
 
 HOSTS, SLOTS = 10_000, 50_000
 #: A host holds four of the smallest VMs, or one of the largest.
@@ -72,10 +77,10 @@ class Asked(Scheduler):
 
     def of(self, kind: Kind) -> dict[str, int]:
         """Return leases of a kind, and the slots they hold."""
-        stays = [one.stay for one in self._holdings.staying.values()
-                 if one.terms.kind is kind]
-        return {'leases': len(stays),
-                'slots': sum(len(one.slot.hosts) for one in stays if one)}
+        bookings = [one.booking for one in self._holdings.staying.values()
+                    if one.terms.kind is kind]
+        return {'leases': len(bookings),
+                'slots': sum(len(one.slot.hosts) for one in bookings if one)}
 
 
 class Requests:
@@ -149,7 +154,7 @@ def answers(scheduler: Asked, requests: Requests, kind: Kind, number: int
         anew = scheduler.counted.withdrawn
         if kind is not Kind.DEADLINE or anew:
             spent.append(took)
-            accepted += lease.state is State.REJECTED_BY_USER
+            accepted += lease.state is LeaseState.REJECTED_BY_USER
             most = max(most, anew)
     return {'kind': kind, 'n': number, 'accepted': accepted,
             'planned_anew_max': most, **{

@@ -28,8 +28,8 @@ import webob
 
 from benchmarks import forms
 from secondary_scheduler.conf import lease_api as options
-from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import migration
+from secondary_scheduler.leases.api import app
+from secondary_scheduler.leases.api.db import migration
 
 #: Each project's leases; a quota is counted with each POST.
 PROJECTS = 50
@@ -69,7 +69,7 @@ class Server:
             uwsgi, '--http-socket', f'127.0.0.1:{self.port}', '--listen',
             '100', '--master', '--processes', str(processes), '--threads',
             '8', '--enable-threads', '--die-on-term', '--disable-logging',
-            '--module', 'secondary_scheduler.lease_api.wsgi',
+            '--module', 'secondary_scheduler.leases.api.wsgi',
             '--virtualenv', sys.prefix,
         ] if uwsgi else [
             sys.executable, '-m', 'secondary_scheduler.cmd.lease_api',

@@ -15,14 +15,14 @@ import typing
 import numpy as np
 
 from benchmarks import forms
-from secondary_scheduler.leases.lease import NodeSet, Terms
-from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.types import Ints
-from secondary_scheduler.simulation import lease_figures, lease_profiles
+from secondary_scheduler.leases.scheduling.lease import NodeSet, Terms
+from secondary_scheduler.leases.scheduling.site import Site
+from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.simulation.console import Progress
-from secondary_scheduler.simulation.leasing import LeaseSimulation
+from secondary_scheduler.simulation.leases import figures, profiles
+from secondary_scheduler.simulation.leases.run import LeaseSimulation
 from secondary_scheduler.simulation.workloads import lwf, swf
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 LEASES, HOSTS = 100_000, 10_000
 NEED = (lwf.CPU_UNIT, 1024)
@@ -60,7 +60,7 @@ def sampled(path: pathlib.Path, leases: int, rng: np.random.Generator
 
 
 def workload(jobs: pathlib.Path, sizes: pathlib.Path, hosts: int, seed: int
-             ) -> list[Request]:
+             ) -> list[TraceRequest]:
     """Return the leases of the period, the same for the same seed.
 
     Run times are scaled by one factor to what the load is to be; a smaller
@@ -85,14 +85,15 @@ def workload(jobs: pathlib.Path, sizes: pathlib.Path, hosts: int, seed: int
             start = arrival + NOTICE
         elif kind[number] < RESERVATIONS + DEADLINES:
             deadline = arrival + int(duration * slack[number])
-        requests.append(Request(str(number + 1), arrival, Terms(
+        requests.append(TraceRequest(str(number + 1), arrival, Terms(
             (NodeSet(int(nodes[number]), NEED),), duration, start=start,
             deadline=deadline, preemptible=start is None),
             int(runs[number])))
     return requests
 
 
-def described(requests: list[Request], hosts: int) -> dict[str, typing.Any]:
+def described(requests: list[TraceRequest],
+              hosts: int) -> dict[str, typing.Any]:
     """Return what a workload is like."""
     nodes = np.array([one.terms.nodes[0].number for one in requests])
     runs = np.array([one.runs for one in requests])
@@ -103,10 +104,10 @@ def described(requests: list[Request], hosts: int) -> dict[str, typing.Any]:
             'load': round(float(runs.dot(nodes)) / (hosts * max(last, 1)), 3)}
 
 
-def run(requests: list[Request], hosts: int, name: str
+def run(requests: list[TraceRequest], hosts: int, name: str
         ) -> dict[str, typing.Any]:
     """Return the figures of a run, and what it took."""
-    profile = lease_profiles.read(name)
+    profile = profiles.read(name)
     site = Site(('CPU', 'Memory'), np.tile(np.array(NEED, dtype=np.int64),
                                            (hosts, 1)))
     progress = Progress()
@@ -120,7 +121,7 @@ def run(requests: list[Request], hosts: int, name: str
                  resource.RUSAGE_SELF).ru_maxrss / 1024)}
     return {'profile': name, **taken, 'goal_wall_s': WALL_S, **{
         figure: round(value, 2) for figure, value
-        in lease_figures.figures(outcomes).items()}}
+        in figures.figures(outcomes).items()}}
 
 
 def main() -> int:

@@ -69,7 +69,7 @@ class Operator:
             strategy_id=self.strategy.id, auto_trigger=False, force=True,
             parameters={'request': 'drain'})
         self.audit.create()
-        self.history = histories.History(CONF)
+        self.history = histories.AuditHistory(CONF)
         self.seen: set[learning.Observed] = set()
         self.failed: collections.Counter[str] = collections.Counter()
 

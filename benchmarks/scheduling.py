@@ -32,7 +32,7 @@ import sqlalchemy as sa
 
 from benchmarks import forms
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.nova import snapshot
+from secondary_scheduler.nova import report_books
 from secondary_scheduler.nova.settings import CONF
 
 objects.register_all()
@@ -257,7 +257,7 @@ def nova(directory: str) -> Iterator[objects.CellMappingList]:
                   ) -> Iterator[typing.Any]:
         yield context
 
-    silent = snapshot.Snapshot()
+    silent = report_books.ReportBooks()
     cells = objects.CellMappingList(objects=[])
     with contextlib.ExitStack() as stack:
         for patch in (
@@ -271,7 +271,7 @@ def nova(directory: str) -> Iterator[objects.CellMappingList]:
                                   '_init_instance_info'),
                 mock.patch.object(manager.compute_utils,
                                   'notify_about_scheduler_action'),
-                mock.patch.object(snapshot, '_snapshot', silent),
+                mock.patch.object(report_books, '_books', silent),
                 mock.patch.object(silent, '_listen', mock.Mock())):
             stack.enter_context(patch)
         yield cells

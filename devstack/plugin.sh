@@ -130,7 +130,7 @@ function configure_secondary_lease_api {
     "$(_secondary_bin)/secondary-scheduler" lease-db sync \
         --config-file "$SECONDARY_LEASE_CONF"
     write_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" \
-        secondary_scheduler.lease_api.wsgi:application /secondary-lease "" \
+        secondary_scheduler.leases.api.wsgi:application /secondary-lease "" \
         secondary-lease-api
 }
 

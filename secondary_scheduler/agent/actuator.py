@@ -23,20 +23,20 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent import cgroups, processes
 from secondary_scheduler.agent import store as agent_store
-from secondary_scheduler.agent.cgroups import Limit, parse_limit
-from secondary_scheduler.agent.controllers import Controllers
-from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.grips import (
+from secondary_scheduler.agent.cgroup_handles import (
     SERVICE,
     VCPU,
-    Grip,
+    CgroupHandles,
     NotSecondary,
     key_of,
     lives,
-    open_grip,
+    open_handles,
     process_key,
     set_file,
 )
+from secondary_scheduler.agent.cgroups import Limit, parse_limit
+from secondary_scheduler.agent.controllers import Controllers
+from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.kernel_files import explain
 from secondary_scheduler.agent.problems import Problems
 
@@ -70,7 +70,7 @@ class Actuator:
     """Writes limits; ``dry_run`` logs what it would write instead."""
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
-                 store: agent_store.Store, period_us: int = 20_000,
+                 store: agent_store.StateStore, period_us: int = 20_000,
                  service_us: int = 10_000, cpu_idle: bool = True,
                  dry_run: bool = False,
                  floor_us: int = LONG_PERIOD_US) -> None:
@@ -83,7 +83,7 @@ class Actuator:
         self._cpu_idle = cpu_idle
         self._dry_run = dry_run
         self._lock = threading.RLock()
-        self._grips: dict[tuple[str, int, int], Grip] = {}
+        self._open_handles: dict[tuple[str, int, int], CgroupHandles] = {}
         self._slice: cgroups.Group | None = None
         self._problems = Problems(functools.partial(
             LOG.error, 'Cannot limit %s: %s'))
@@ -122,9 +122,9 @@ class Actuator:
         :raises NotSecondary: if the group is no verified secondary's.
         :raises OSError: if the kernel refuses, or does not do it.
         """
-        mine = any(group in (grip.scope, grip.base, grip.process,
-                             grip.memory)
-                   for grip in self._grips.values())
+        mine = any(group in (handles.scope, handles.base, handles.process,
+                             handles.memory)
+                   for handles in self._open_handles.values())
         if not (mine or (group is self._slice and name.startswith('cpu.'))):
             raise NotSecondary(f'refused to write {name} of {group.path}')
         if not _WRITABLE.fullmatch(name):
@@ -138,39 +138,40 @@ class Actuator:
         set_file(group, name, value)
 
     # -- getting hold of a guest -------------------------------------------
-    def _grip(self, guest: Secondary) -> Grip | None:
+    def _handles_of(self, guest: Secondary) -> CgroupHandles | None:
         key = guest.uuid, guest.pid, guest.started
         with self._lock:
-            if key not in self._grips:
+            if key not in self._open_handles:
                 try:
-                    self._grips[key] = open_grip(self._hierarchy, guest)
+                    self._open_handles[key] = open_handles(
+                        self._hierarchy, guest)
                     self._problems.solved(guest.uuid)
-                    self._recall(self._grips[key])
+                    self._recall(self._open_handles[key])
                 except cgroups.CgroupError as exc:
                     self._problems.note(guest.uuid, explain(exc))
                     return None
-            return self._grips[key]
+            return self._open_handles[key]
 
-    def _recall(self, grip: Grip) -> None:
+    def _recall(self, handles: CgroupHandles) -> None:
         """Make up what was there before us if the record of it is lost.
 
         That we were here its process tells.  Our own limits must not be taken
         for the guest's: it would never get above them again.
         """
-        key = key_of(grip.guest)
+        key = key_of(handles.guest)
         try:
             if (key in self._first
-                    or grip.process.read('oom_score_adj') != _FIRST_TO_GO):
+                    or handles.process.read('oom_score_adj') != _FIRST_TO_GO):
                 return
         except OSError:
             return
         LOG.warning('What limits %s had before this agent came is not on '
                     'disk any more; it is taken to have had none',
-                    grip.guest.uuid)
+                    handles.guest.uuid)
         self._first[key] = {
             'oom': '0', 'weight': '1024' if self._v1 else '100',
-            **dict.fromkeys(self._threads(grip, VCPU)
-                            + self._threads(grip, SERVICE),
+            **dict.fromkeys(self._threads(handles, VCPU)
+                            + self._threads(handles, SERVICE),
                             _text((None, LONG_PERIOD_US)))}
         self._save()
 
@@ -183,11 +184,11 @@ class Actuator:
         """
         keep = {(guest.uuid, guest.pid, guest.started) for guest in alive}
         with self._lock:
-            gone = [key for key in self._grips if key not in keep]
+            gone = [key for key in self._open_handles if key not in keep]
             if gone:
                 self._note_left()
             for key in gone:
-                self._grips.pop(key).close()
+                self._open_handles.pop(key).close()
             over = [name for name in
                     set(self._first) - {process_key(*key) for key in keep}
                     if not self._lives(name)]
@@ -203,8 +204,11 @@ class Actuator:
 
         At the floor that may take seconds, and nobody else is in them.
         """
-        left = self._left | {grip.scope.path for grip in self._grips.values()
-                             if not self._lives(key_of(grip.guest))}
+        left = self._left | {
+            handles.scope.path
+            for handles in self._open_handles.values()
+            if not self._lives(key_of(handles.guest))
+        }
         self._left = {
             path for path in left if os.path.isdir(path)
             and not cgroups.is_deserted(path, self._hierarchy.version)}
@@ -225,18 +229,18 @@ class Actuator:
         """
         with self._lock:
             return uuid not in self._problems or any(
-                grip.guest.uuid == uuid and self._is_frozen(grip)
-                for grip in self._grips.values())
+                handles.guest.uuid == uuid and self._is_frozen(handles)
+                for handles in self._open_handles.values())
 
     def usage_ns(self, guest: Secondary) -> int | None:
         """Return a guest's CPU time in nanoseconds, None if unknown."""
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return None
             try:
                 return cgroups.usage_ns(
-                    grip.accounting, self._hierarchy.version_of('cpuacct'))
+                    handles.accounting, self._hierarchy.version_of('cpuacct'))
             except (OSError, ValueError):
                 return None
 
@@ -249,16 +253,17 @@ class Actuator:
         use ``service_cpus``.  False if the guest cannot be limited.
         """
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return False
-            vcpus = self._threads(grip, VCPU)
+            vcpus = self._threads(handles, VCPU)
             ratio = percent / 100 * capacity / max(1, len(vcpus))
             # A version 1 group may not be given more than its parent has.
             ratio = min(ratio, 1.0, capacity)
             limits = dict.fromkeys(vcpus, self._quota(ratio))
-            self._thaw(grip)
-            return self._set_limits(grip, {**limits, **self._lifted(grip)})
+            self._thaw(handles)
+            return self._set_limits(
+                handles, {**limits, **self._lifted(handles)})
 
     def _quota(self, ratio: float) -> Limit:
         """Return the limit of this ratio with the shortest period allowed."""
@@ -274,205 +279,208 @@ class Actuator:
         be limited.
         """
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return False
             limits: dict[str, Limit] = dict.fromkeys(
-                self._threads(grip, VCPU), (LEAST_QUOTA_US, self._floor_us))
+                self._threads(handles, VCPU), (LEAST_QUOTA_US, self._floor_us))
             if service:
-                limits |= dict.fromkeys(self._threads(grip, SERVICE),
+                limits |= dict.fromkeys(self._threads(handles, SERVICE),
                                         (self._service_us, LONG_PERIOD_US))
             else:
-                limits |= self._lifted(grip)
-            done = self._set_limits(grip, limits)
+                limits |= self._lifted(handles)
+            done = self._set_limits(handles, limits)
             if done or not service:
-                self._thaw(grip)
-            return done or (service and self._freeze(grip))
+                self._thaw(handles)
+            return done or (service and self._freeze(handles))
 
     def lift_emulator(self, guest: Secondary) -> bool:
         """Let emulator and I/O threads run, for an operation of Nova's."""
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return False
-            self._thaw(grip)
-            return not any([self._limit(grip, name, limit) for name, limit
-                            in self._lifted(grip).items()])
+            self._thaw(handles)
+            return not any([self._limit(handles, name, limit) for name, limit
+                            in self._lifted(handles).items()])
 
-    def _lifted(self, grip: Grip) -> dict[str, Limit]:
+    def _lifted(self, handles: CgroupHandles) -> dict[str, Limit]:
         """Return the limits of a guest's emulator and I/O threads."""
-        names = self._threads(grip, SERVICE)
+        names = self._threads(handles, SERVICE)
         if self.service_cpus is not None:
             return dict.fromkeys(names, self._quota(self.service_cpus))
-        return self._at_first(grip, names)
+        return self._at_first(handles, names)
 
-    def _at_first(self, grip: Grip, names: list[str]) -> dict[str, Limit]:
+    def _at_first(self, handles: CgroupHandles,
+                  names: list[str]) -> dict[str, Limit]:
         """Return the limits that threads had at first."""
-        first = self._first.get(key_of(grip.guest), {})
+        first = self._first.get(key_of(handles.guest), {})
         return {name: parse_limit(first[name]) for name in names
                 if name in first}
 
-    def _restore(self, grip: Grip, names: list[str]) -> bool:
+    def _restore(self, handles: CgroupHandles, names: list[str]) -> bool:
         """Give threads back the limits that they had at first."""
-        return not any([self._limit(grip, name, limit) for name, limit
-                        in self._at_first(grip, names).items()])
+        return not any([self._limit(handles, name, limit) for name, limit
+                        in self._at_first(handles, names).items()])
 
-    def _set_limits(self, grip: Grip, limits: dict[str, Limit]) -> bool:
+    def _set_limits(self, handles: CgroupHandles,
+                    limits: dict[str, Limit]) -> bool:
         """Set limits of all of a guest's threads; tell whether they hold.
 
         Where the controller is missing it is asked for, once in a while.
         """
-        if key_of(grip.guest) in self._ending:
+        if key_of(handles.guest) in self._ending:
             return True
-        problem = self._try_limits(grip, limits)
-        if problem and self.controllers.hand_on(grip.base.path, 'cpu'):
-            problem = self._try_limits(grip, limits)
+        problem = self._try_limits(handles, limits)
+        if problem and self.controllers.hand_on(handles.base.path, 'cpu'):
+            problem = self._try_limits(handles, limits)
         if problem is None:
-            self._problems.solved(grip.guest.uuid)
-        elif self._lives(key_of(grip.guest)):
-            self._problems.note(grip.guest.uuid, explain(problem))
+            self._problems.solved(handles.guest.uuid)
+        elif self._lives(key_of(handles.guest)):
+            self._problems.note(handles.guest.uuid, explain(problem))
         return problem is None
 
-    def _try_limits(self, grip: Grip, limits: dict[str, Limit]
+    def _try_limits(self, handles: CgroupHandles, limits: dict[str, Limit]
                     ) -> Exception | None:
         """Set limits of threads; return what first kept one from holding."""
         missing = {f'vcpu{number}' for number in range(
-            max(1, grip.guest.vcpus))} - limits.keys()
-        problems = [self._limit(grip, name, limit)
+            max(1, handles.guest.vcpus))} - limits.keys()
+        problems = [self._limit(handles, name, limit)
                     for name, limit in limits.items()]
         if missing:
             problems.append(FileNotFoundError(
                 errno.ENOENT, 'there is no such group of threads',
-                f'{grip.base.path}/{min(missing)}'))
+                f'{handles.base.path}/{min(missing)}'))
         return next(filter(None, problems), None)
 
     # -- the freezer -------------------------------------------------------
-    def _freeze(self, grip: Grip) -> bool:
+    def _freeze(self, handles: CgroupHandles) -> bool:
         """Hold a guest still as a whole, where it cannot be limited.
 
         Nova sees nothing of it, but no operation of Nova's would end.
         """
         try:
-            first = self._first.setdefault(key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(handles.guest), {})
             if _FREEZE not in first:
-                first[_FREEZE] = grip.scope.read(_FREEZE)
+                first[_FREEZE] = handles.scope.read(_FREEZE)
                 self._save()
-            self._write(grip.scope, _FREEZE, '1')
-            frozen = self._is_frozen(grip)
+            self._write(handles.scope, _FREEZE, '1')
+            frozen = self._is_frozen(handles)
         except (OSError, ValueError) as exc:
             LOG.info('%(uuid)s cannot be frozen either: %(reason)s', {
-                'uuid': grip.guest.uuid, 'reason': explain(exc)})
+                'uuid': handles.guest.uuid, 'reason': explain(exc)})
             return False
         return frozen
 
-    def _is_frozen(self, grip: Grip) -> bool:
-        if _FREEZE not in self._first.get(key_of(grip.guest), {}):
+    def _is_frozen(self, handles: CgroupHandles) -> bool:
+        if _FREEZE not in self._first.get(key_of(handles.guest), {}):
             return False    # not by us, and it need not be asked
         try:
-            return grip.scope.read(_FREEZE) == '1'
+            return handles.scope.read(_FREEZE) == '1'
         except (OSError, ValueError):
             return False
 
-    def _thaw(self, grip: Grip) -> bool:
+    def _thaw(self, handles: CgroupHandles) -> bool:
         """Undo ``_freeze``."""
-        first = self._first.get(key_of(grip.guest), {})
+        first = self._first.get(key_of(handles.guest), {})
         try:
             if _FREEZE in first:
-                self._write(grip.scope, _FREEZE, first[_FREEZE])
+                self._write(handles.scope, _FREEZE, first[_FREEZE])
         except (OSError, ValueError) as exc:
             LOG.warning('Cannot thaw %(uuid)s: %(reason)s', {
-                'uuid': grip.guest.uuid, 'reason': exc})
+                'uuid': handles.guest.uuid, 'reason': exc})
             return False
         return True
 
     def release(self, guest: Secondary) -> bool:
         """Give a guest back the limits and the priority it had at first."""
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return False
-            done = self._thaw(grip)
-            done = self._restore(grip, self._threads(grip, VCPU)
-                                 + self._threads(grip, SERVICE)) and done
+            done = self._thaw(handles)
+            done = self._restore(handles, self._threads(handles, VCPU)
+                                 + self._threads(handles, SERVICE)) and done
             first = self._first.get(key_of(guest), {})
             if 'weight' in first:
-                done = self._raise_priority(grip.scope,
+                done = self._raise_priority(handles.scope,
                                             first['weight']) and done
-            done = self._relax_memory(grip) and done
-            done = self._spare(grip, first.get('oom')) and done
-            return self._take_back(grip) and done
+            done = self._relax_memory(handles) and done
+            done = self._spare(handles, first.get('oom')) and done
+            return self._take_back(handles) and done
 
-    def _take_back(self, grip: Grip) -> bool:
+    def _take_back(self, handles: CgroupHandles) -> bool:
         """Undo what was handed on; in shared groups, with the last guest."""
-        self._released.add(key_of(grip.guest))
+        self._released.add(key_of(handles.guest))
         needed = any(self._lives(name)
                      for name in self._first.keys() - self._released)
-        return self.controllers.take_back(grip.scope.path if needed else '')
+        return self.controllers.take_back(handles.scope.path if needed else '')
 
-    def _spare(self, grip: Grip, score: str | None) -> bool:
+    def _spare(self, handles: CgroupHandles, score: str | None) -> bool:
         """Undo a sacrifice."""
         try:
             if score is not None:
-                self._write(grip.process, 'oom_score_adj', score)
+                self._write(handles.process, 'oom_score_adj', score)
         except OSError as exc:
             LOG.warning('Cannot restore oom_score_adj of %(uuid)s: %(reason)s',
-                        {'uuid': grip.guest.uuid, 'reason': exc})
+                        {'uuid': handles.guest.uuid, 'reason': exc})
             return False
         return True
 
     @staticmethod
-    def _threads(grip: Grip, kind: re.Pattern[str]) -> list[str]:
+    def _threads(handles: CgroupHandles, kind: re.Pattern[str]) -> list[str]:
         try:
-            return [name for name in grip.base.children()
+            return [name for name in handles.base.children()
                     if kind.fullmatch(name)]
         except OSError:
             return []
 
-    def _current(self, grip: Grip, name: str) -> Limit:
-        return cgroups.read_limit(grip.base, self._hierarchy.version, name)
+    def _current(self, handles: CgroupHandles, name: str) -> Limit:
+        return cgroups.read_limit(handles.base, self._hierarchy.version, name)
 
-    def _limit(self, grip: Grip, name: str, limit: Limit
+    def _limit(self, handles: CgroupHandles, name: str, limit: Limit
                ) -> Exception | None:
         """Set one thread group's limit unless the kernel has it already.
 
         :returns: why it is not in force, None if it is.
         """
-        if key_of(grip.guest) in self._ending:
+        if key_of(handles.guest) in self._ending:
             return None
         try:
-            now = self._current(grip, name)
-            first = self._first.setdefault(key_of(grip.guest), {})
+            now = self._current(handles, name)
+            first = self._first.setdefault(key_of(handles.guest), {})
             if name not in first:
                 first[name] = _text(now)
                 self._save()
             limit = _lower(limit, parse_limit(first[name]))
             if now != limit:
-                self._set(grip, name, now, limit)
+                self._set(handles, name, now, limit)
         except (OSError, ValueError) as exc:
             # A guest that has just ended, mostly.
             LOG.info('No limit for %(name)s of %(uuid)s: %(reason)s', {
-                'name': name, 'uuid': grip.guest.uuid,
+                'name': name, 'uuid': handles.guest.uuid,
                 'reason': explain(exc)})
             return exc
         return None
 
-    def _set(self, grip: Grip, name: str, now: Limit, limit: Limit) -> None:
+    def _set(self, handles: CgroupHandles, name: str,
+             now: Limit, limit: Limit) -> None:
         if not self._v1:
-            self._write(grip.base, f'{name}/cpu.max', _text(limit))
+            self._write(handles.base, f'{name}/cpu.max', _text(limit))
             return
         try:
-            self._set_v1(grip, name, now, limit)
+            self._set_v1(handles, name, now, limit)
         except OSError as exc:
             if exc.errno != errno.EINVAL:
                 raise
             # More than the parent has.  The floor fits anywhere.
             above = [cgroups.bandwidth(group, 1)
-                     for group in (grip.base, grip.scope)]
+                     for group in (handles.base, handles.scope)]
             ratio = min((value for value in above if value), default=0.0)
-            self._set_v1(grip, name, self._current(grip, name),
+            self._set_v1(handles, name, self._current(handles, name),
                          self._quota(ratio))
 
-    def _set_v1(self, grip: Grip, name: str, now: Limit,
+    def _set_v1(self, handles: CgroupHandles, name: str, now: Limit,
                 limit: Limit) -> None:
         quota = f'{name}/cpu.cfs_quota_us', str(limit[0] or -1)
         period = f'{name}/cpu.cfs_period_us', str(limit[1])
@@ -480,7 +488,7 @@ class Actuator:
         # old one, or the kernel may refuse it.
         order = (period, quota) if limit[1] > now[1] else (quota, period)
         for file, value in order:
-            self._write(grip.base, file, value)
+            self._write(handles.base, file, value)
 
     # -- priority ----------------------------------------------------------
     def prioritise(self, guests: Sequence[Secondary]) -> None:
@@ -491,35 +499,38 @@ class Actuator:
         wait.  Then each secondary goes behind its siblings.
         """
         with self._lock:
-            grips = [grip for guest in guests if (grip := self._grip(guest))]
-            service = self._guard_slice(grips)
-            for grip in grips:
-                self._sacrifice(grip)
+            all_handles = [
+    handles for guest in guests if (
+        handles := self._handles_of(guest))]
+            service = self._guard_slice(all_handles)
+            for handles in all_handles:
+                self._sacrifice(handles)
             if not self._cpu_idle:
                 return
-            done = [self._idle(grip) for grip in grips]
+            done = [self._idle(handles) for handles in all_handles]
             self.effective = {
-                'vm': len(grips) == len(guests) and all(done),
+                'vm': len(all_handles) == len(guests) and all(done),
                 'service': service}
 
-    def _sacrifice(self, grip: Grip) -> None:
+    def _sacrifice(self, handles: CgroupHandles) -> None:
         """Have the kernel end a secondary before anything of a primary's.
 
         Where memory runs out although policies hold it, it chooses by size.
         """
         try:
-            first = self._first.setdefault(key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(handles.guest), {})
             if 'oom' not in first:
-                first['oom'] = grip.process.read('oom_score_adj')
+                first['oom'] = handles.process.read('oom_score_adj')
                 self._save()
-            self._write(grip.process, 'oom_score_adj', _FIRST_TO_GO)
+            self._write(handles.process, 'oom_score_adj', _FIRST_TO_GO)
         except OSError as exc:
             LOG.info('The kernel may spare %(uuid)s: %(reason)s', {
-                'uuid': grip.guest.uuid, 'reason': exc})
+                'uuid': handles.guest.uuid, 'reason': exc})
 
-    def _guard_slice(self, grips: Sequence[Grip]) -> bool:
+    def _guard_slice(self, all_handles: Sequence[CgroupHandles]) -> bool:
         """Set the slice's priority; tell whether it is the lowest."""
-        parents = {os.path.dirname(grip.scope.path) for grip in grips}
+        parents = {os.path.dirname(handles.scope.path)
+                   for handles in all_handles}
         if self._idle_slice and parents != {self._idle_slice['path']}:
             self.free_slice()
         if len(parents) != 1 or not self._cpu_idle:
@@ -530,7 +541,8 @@ class Actuator:
             return False
         try:
             group = self._hold_slice(path)
-            known = {os.path.basename(grip.scope.path) for grip in grips}
+            known = {os.path.basename(handles.scope.path)
+                     for handles in all_handles}
             others = set(group.children()) - known
             if others:
                 self._note_left()
@@ -591,23 +603,23 @@ class Actuator:
     def _weight_file(self) -> str:
         return 'cpu.shares' if self._v1 else 'cpu.weight'
 
-    def _idle(self, grip: Grip) -> bool:
+    def _idle(self, handles: CgroupHandles) -> bool:
         """Put one guest behind its siblings; tell whether it is."""
-        if key_of(grip.guest) in self._ending:
+        if key_of(handles.guest) in self._ending:
             return True
         try:
-            first = self._first.setdefault(key_of(grip.guest), {})
+            first = self._first.setdefault(key_of(handles.guest), {})
             if 'weight' not in first:
-                first['weight'] = grip.scope.read(self._weight_file)
+                first['weight'] = handles.scope.read(self._weight_file)
                 self._save()
-            if grip.scope.has('cpu.idle'):
-                self._write(grip.scope, 'cpu.idle', '1')
+            if handles.scope.has('cpu.idle'):
+                self._write(handles.scope, 'cpu.idle', '1')
             else:
-                self._write(grip.scope, self._weight_file,
+                self._write(handles.scope, self._weight_file,
                             '2' if self._v1 else '1')
         except (OSError, ValueError) as exc:
             LOG.info('No priority for %(uuid)s: %(reason)s', {
-                'uuid': grip.guest.uuid, 'reason': exc})
+                'uuid': handles.guest.uuid, 'reason': exc})
             return False
         return True
 
@@ -640,11 +652,11 @@ class Actuator:
         takes more.  False if it cannot be had.
         """
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None or grip.memory is None:
+            handles = self._handles_of(guest)
+            if handles is None or handles.memory is None:
                 return False
             try:
-                now = grip.memory.read(self._memory_file)
+                now = handles.memory.read(self._memory_file)
                 first = self._first.setdefault(key_of(guest), {})
                 if 'memory' not in first:
                     first['memory'] = now
@@ -652,8 +664,8 @@ class Actuator:
                 if now != first['memory']:
                     return True     # once is enough, or it would ratchet
                 self._write(
-                    grip.memory, self._memory_file, '0' if self._memory_v1
-                    else str(self._memory_limit(grip.memory, now)))
+                    handles.memory, self._memory_file, '0' if self._memory_v1
+                    else str(self._memory_limit(handles.memory, now)))
             except (OSError, ValueError) as exc:
                 LOG.info('No limit on the memory of %(uuid)s: %(reason)s', {
                     'uuid': guest.uuid, 'reason': exc})
@@ -669,17 +681,17 @@ class Actuator:
     def relax_memory(self, guest: Secondary) -> bool:
         """Undo ``press_memory``."""
         with self._lock:
-            grip = self._grip(guest)
-            return grip is not None and self._relax_memory(grip)
+            handles = self._handles_of(guest)
+            return handles is not None and self._relax_memory(handles)
 
-    def _relax_memory(self, grip: Grip) -> bool:
-        first = self._first.get(key_of(grip.guest), {})
+    def _relax_memory(self, handles: CgroupHandles) -> bool:
+        first = self._first.get(key_of(handles.guest), {})
         try:
-            if 'memory' in first and grip.memory is not None:
-                self._write(grip.memory, self._memory_file, first['memory'])
+            if 'memory' in first and handles.memory is not None:
+                self._write(handles.memory, self._memory_file, first['memory'])
         except OSError as exc:
             LOG.warning('Cannot restore the memory limit of %(uuid)s: '
-                        '%(reason)s', {'uuid': grip.guest.uuid,
+                        '%(reason)s', {'uuid': handles.guest.uuid,
                                        'reason': exc})
             return False
         return True
@@ -724,15 +736,15 @@ class Actuator:
         Its threads give back what it has, at the floor a hundred times slower.
         """
         with self._lock:
-            grip = self._grip(guest)
-            if grip is None:
+            handles = self._handles_of(guest)
+            if handles is None:
                 return
-            self._thaw(grip)
-            self._restore(grip, self._threads(grip, VCPU)
-                          + self._threads(grip, SERVICE))
+            self._thaw(handles)
+            self._restore(handles, self._threads(handles, VCPU)
+                          + self._threads(handles, SERVICE))
             weight = self._first.get(key_of(guest), {}).get('weight')
             if weight is not None:
-                self._raise_priority(grip.scope, weight)
+                self._raise_priority(handles.scope, weight)
             self._ending.add(key_of(guest))
 
     def _save(self) -> None:

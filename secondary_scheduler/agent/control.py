@@ -15,9 +15,9 @@ from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller, Load
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
-from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.policy_source import HostPolicies
 from secondary_scheduler.agent.restraint import Restraint
-from secondary_scheduler.agent.sensors import Meter, Usage
+from secondary_scheduler.agent.sensors.cpu import CpuUsage, Meter
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class ControlOptions:
 class Control:
     """The control loop's state; ``step`` is called every period."""
 
-    def __init__(self, policies: Callable[[], Resolved],
+    def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
                  actuator: Actuator, controller: Controller, floors: Floors,
                  options: Callable[[], ControlOptions]) -> None:
@@ -55,7 +55,7 @@ class Control:
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
         #: What the last step measured and allowed, for reports.
-        self.usage = Usage(None)
+        self.usage = CpuUsage(None)
         self.caps: dict[str, float] = {}
         self.failures = 0
         self.restraint = Restraint()
@@ -69,7 +69,7 @@ class Control:
             self.failures += 1
             LOG.exception('A step of control failed; taking all secondaries '
                           'to the floor')
-            self.usage = Usage(None, capacity=self.usage.capacity)
+            self.usage = CpuUsage(None, capacity=self.usage.capacity)
             self.floor_all()
 
     def floor_all(self) -> None:
@@ -143,7 +143,7 @@ class Control:
             self._actuator.floor(seen[key], service=False)
         self._seen = set(seen)
 
-    def _admit(self, guests: Sequence[Secondary], usage: Usage,
+    def _admit(self, guests: Sequence[Secondary], usage: CpuUsage,
                set_point: float, minimum: float) -> None:
         """Let in those at the entry for whom there is a minimum share."""
         waiting = []

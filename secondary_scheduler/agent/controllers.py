@@ -13,7 +13,7 @@ import time
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroups, grips, kernel_files
+from secondary_scheduler.agent import cgroup_handles, cgroups, kernel_files
 from secondary_scheduler.agent import store as agent_store
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Controllers:
     """
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
-                 store: agent_store.Store, dry_run: bool = False,
+                 store: agent_store.StateStore, dry_run: bool = False,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._hierarchy = hierarchy
         self._store = store
@@ -102,7 +102,7 @@ class Controllers:
             if (path, controller) not in self._done:
                 self._done.append((path, controller))
                 self._save()
-            grips.put(group, HANDED_ON, f'+{controller}')
+            cgroup_handles.put(group, HANDED_ON, f'+{controller}')
             LOG.warning('%(path)s hands on the controller %(name)s again', {
                 'path': path, 'name': controller})
             return True
@@ -128,7 +128,7 @@ class Controllers:
                 self._done.remove((path, controller))   # it is gone
                 continue
             try:
-                grips.put(group, HANDED_ON, f'-{controller}')
+                cgroup_handles.put(group, HANDED_ON, f'-{controller}')
                 self._done.remove((path, controller))
             except OSError as exc:
                 done = False

@@ -20,7 +20,12 @@ import typing
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroups, grips, kernel_files, pins
+from secondary_scheduler.agent import (
+    cgroup_handles,
+    cgroups,
+    kernel_files,
+    pins,
+)
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.controllers import Controllers
 from secondary_scheduler.agent.domains import Primary, Secondary
@@ -62,8 +67,8 @@ class _Sets:
 
         :raises CgroupError: if they are not surely the guest's alone.
         """
-        self.path = grips.base_of(hierarchy, guest, 'cpuset')
-        scope = grips.scope_of(self.path)
+        self.path = cgroup_handles.base_of(hierarchy, guest, 'cpuset')
+        scope = cgroup_handles.scope_of(self.path)
         self.v1 = hierarchy.version_of('cpuset') == 1
         self._above = list(_above(scope, hierarchy.root('cpuset')))
         #: The guest's topmost group as '', and those of its threads.
@@ -73,15 +78,15 @@ class _Sets:
             self.groups[''] = cgroups.Group(scope)
             for name in self._named():
                 self.groups[name] = cgroups.Group(f'{self.path}/{name}')
-            grips.check_own(hierarchy, guest, 'cpuset', self.path)
+            cgroup_handles.check_own(hierarchy, guest, 'cpuset', self.path)
         except cgroups.CgroupError:
             self.close()
             raise
 
     def _named(self) -> set[str]:
         return {name for name in self._base.children()
-                if grips.SERVICE.fullmatch(name)
-                or grips.VCPU.fullmatch(name)}
+                if cgroup_handles.SERVICE.fullmatch(name)
+                or cgroup_handles.VCPU.fullmatch(name)}
 
     def are_all(self) -> bool:
         """Tell whether libvirt has made no further groups meanwhile.
@@ -138,7 +143,7 @@ class DedicatedCpus:
     """
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
-                 store: agent_store.Store, controllers: Controllers,
+                 store: agent_store.StateStore, controllers: Controllers,
                  dry_run: bool = False) -> None:
         self._hierarchy = hierarchy
         self._store = store
@@ -209,7 +214,7 @@ class DedicatedCpus:
         for guest in guests:
             with contextlib.suppress(OSError, ValueError,
                                      cgroups.CgroupError):
-                said = self._said.get(grips.key_of(guest), {}).get('')
+                said = self._said.get(cgroup_handles.key_of(guest), {}).get('')
                 sets = self._opened(guest)
                 found.add(sets.allowed(said.first if said
                                        else sets.read('')))
@@ -227,7 +232,7 @@ class DedicatedCpus:
             if own is None:
                 return
             for guest in guests:
-                if own or grips.key_of(guest) in self._said:
+                if own or cgroup_handles.key_of(guest) in self._said:
                     self._keep(guest, own)
                 else:
                     self._problems.solved(guest.uuid)
@@ -239,13 +244,14 @@ class DedicatedCpus:
             except OSError:
                 # No controller, or libvirt has made the groups anew.
                 self._close(guest)
-                self._controllers.hand_on(grips.base_of(
+                self._controllers.hand_on(cgroup_handles.base_of(
                     self._hierarchy, guest, 'cpuset'), 'cpuset')
                 self._narrow(guest, own)
         except (OSError, ValueError, cgroups.CgroupError, NoCpuLeft) as exc:
             if not isinstance(exc, NoCpuLeft):
                 self._close(guest)
-            if grips.lives(grips.key_of(guest), self._hierarchy.proc):
+            if cgroup_handles.lives(
+                cgroup_handles.key_of(guest), self._hierarchy.proc):
                 self._problems.note(guest.uuid, kernel_files.explain(exc))
         else:
             self._problems.solved(guest.uuid)
@@ -256,7 +262,7 @@ class DedicatedCpus:
         :raises OSError: if the kernel refuses, or does not do it.
         :raises NoCpuLeft: if there is none; nothing is written then.
         """
-        sets, key = self._opened(guest), grips.key_of(guest)
+        sets, key = self._opened(guest), cgroup_handles.key_of(guest)
         known = self._said.get(key, {})
         now = {name: sets.read(name) for name in sets.groups}
         wanted, said = {}, {}
@@ -299,10 +305,10 @@ class DedicatedCpus:
             LOG.info('Would write %(value)s to %(path)s/%(name)s', {
                 'value': value, 'path': group.path, 'name': _FILE})
         else:
-            grips.set_file(group, _FILE, value)
+            cgroup_handles.set_file(group, _FILE, value)
 
     def _opened(self, guest: Secondary) -> _Sets:
-        key = grips.key_of(guest)
+        key = cgroup_handles.key_of(guest)
         if key in self._sets and not self._sets[key].are_all():
             self._close(guest)
         if key not in self._sets:
@@ -310,7 +316,7 @@ class DedicatedCpus:
         return self._sets[key]
 
     def _close(self, guest: Secondary) -> None:
-        sets = self._sets.pop(grips.key_of(guest), None)
+        sets = self._sets.pop(cgroup_handles.key_of(guest), None)
         if sets is not None:
             sets.close()
 
@@ -318,7 +324,7 @@ class DedicatedCpus:
     def release(self, guest: Secondary) -> bool:
         """Give a guest back the CPUs that it had at first."""
         with self._lock:
-            if grips.key_of(guest) not in self._said:
+            if cgroup_handles.key_of(guest) not in self._said:
                 return True
             try:
                 self._narrow(guest, frozenset())
@@ -332,14 +338,14 @@ class DedicatedCpus:
     def forget(self, alive: Iterable[Secondary]) -> None:
         """Let go of guests that are not there any more."""
         guests = list(alive)
-        keys = {grips.key_of(guest) for guest in guests}
+        keys = {cgroup_handles.key_of(guest) for guest in guests}
         uuids = {guest.uuid for guest in guests}
         with self._lock:
             for key in self._sets.keys() - keys:
                 self._sets.pop(key).close()
             for key in self._said.keys() - keys:
                 # It may have come since the caller looked.
-                if not grips.lives(key, self._hierarchy.proc):
+                if not cgroup_handles.lives(key, self._hierarchy.proc):
                     self._forget_said(key)
             self._problems.keep(uuids)
 

@@ -29,7 +29,7 @@ _FASTEST = 10**7
 _UNKNOWN_SPEEDS = frozenset({0xffff, 0xffffffff})
 
 
-class Disk(typing.NamedTuple):
+class BlockDevice(typing.NamedTuple):
     """A disk, and the files that count its bytes.
 
     Each member of ``counters`` counts all of them, as a sum of its files; the
@@ -50,7 +50,7 @@ def _names(path: str) -> list[str]:
 
 
 # -- disks -----------------------------------------------------------------
-def disks(root: str, named: Iterable[str] = ()) -> list[Disk]:
+def disks(root: str, named: Iterable[str] = ()) -> list[BlockDevice]:
     """Return the disks that count, by default all with hardware behind them.
 
     That is what no other of them is made of.  Of a disk with partitions some
@@ -72,9 +72,10 @@ def disks(root: str, named: Iterable[str] = ()) -> list[Disk]:
             continue
         partitions = _partitions(root, name)
         if parts.isdisjoint(partitions):
-            found.append(Disk(name, tuple(_counters(root, name, below))))
+            found.append(BlockDevice(
+                name, tuple(_counters(root, name, below))))
         else:
-            found += [Disk(one, ((f'{root}/{name}/{one}/stat',),))
+            found += [BlockDevice(one, ((f'{root}/{name}/{one}/stat',),))
                       for one in partitions if one not in parts]
     return found
 

@@ -59,12 +59,12 @@ _LOOK_S = 0.1
 _SETTLES_S = 5.0
 
 
-class Unreadable(ValueError):
+class UnreadableDomain(ValueError):
     """A domain XML that does not say clearly what the guest is."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class DomainGuest:
     """What a domain XML says of a secondary.
 
     ``taps`` are the host's ends of its network interfaces, ``disks`` the
@@ -115,7 +115,7 @@ class Primary(Other):
 
 
 @dataclasses.dataclass(frozen=True)
-class Secondary(Guest):
+class Secondary(DomainGuest):
     """A secondary that runs: its libvirt id and its verified process."""
 
     id: int
@@ -169,11 +169,11 @@ def _is_cpus(text: str) -> bool:
 def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
     found = parent.findall(path)
     if len(found) != 1:
-        raise Unreadable(f'{len(found)} elements {path} instead of one')
+        raise UnreadableDomain(f'{len(found)} elements {path} instead of one')
     return found[0]
 
 
-def read_guest(xml: str, uuid: str) -> Guest | None:
+def read_guest(xml: str, uuid: str) -> DomainGuest | None:
     """Return the secondary that a domain XML describes.
 
     None means that it describes another guest: one that Nova marked as
@@ -184,25 +184,25 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     # The standard parser expands entities; libvirt writes none, and without
     # a document type there is none.
     if len(xml) > _LARGEST_XML or '<!DOCTYPE' in xml:
-        raise Unreadable('too large, or with a document type')
+        raise UnreadableDomain('too large, or with a document type')
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
     except (ElementTree.ParseError, ValueError) as exc:
-        raise Unreadable(str(exc)) from exc
+        raise UnreadableDomain(str(exc)) from exc
     if root.tag != 'domain' or (_only(root, 'uuid').text or '').strip() != (
             uuid):
-        raise Unreadable('the UUID is another domain\'s')
+        raise UnreadableDomain('the UUID is another domain\'s')
     instances = root.findall(f'metadata/{NOVA}instance')
     if not instances:
         return None
     if len(instances) > 1:
-        raise Unreadable('several Nova instances in the metadata')
+        raise UnreadableDomain('several Nova instances in the metadata')
     flavor = _only(instances[0], f'{NOVA}flavor')
     specs = {}
     for spec in flavor.findall(f'{NOVA}extraSpecs/{NOVA}extraSpec'):
         name = spec.get('name', '')
         if name in specs:
-            raise Unreadable(f'extra spec {name} is there twice')
+            raise UnreadableDomain(f'extra spec {name} is there twice')
         specs[name] = (spec.text or '').strip()
     mark = vocabulary.read_mark(specs)
     if mark is None:
@@ -213,14 +213,17 @@ def read_guest(xml: str, uuid: str) -> Guest | None:
     cpus = '' if vcpu is None else vcpu.get('cpuset', '')
     taps = [target.get('dev', '') for target
             in root.findall('devices/interface/target')]
-    return Guest(uuid=uuid, name=_only(root, 'name').text or '',
-                 priority=mark.priority,
-                 vcpus=int(vcpus) if _VCPUS.fullmatch(vcpus) else 1,
-                 taps=tuple(filter(_TAP.fullmatch, taps)),
-                 memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0,
-                 disks=tuple(_disks(root)),
-                 cpus=cpus if _is_cpus(cpus) else '',
-                 limited=root.find(f'metadata/{{{LIMITS}}}limits') is not None)
+    return DomainGuest(
+        uuid=uuid,
+        name=_only(root, 'name').text or '',
+        priority=mark.priority,
+        vcpus=int(vcpus) if _VCPUS.fullmatch(vcpus) else 1,
+        taps=tuple(filter(_TAP.fullmatch, taps)),
+        memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0,
+        disks=tuple(_disks(root)),
+        cpus=cpus if _is_cpus(cpus) else '',
+        limited=root.find(f'metadata/{{{LIMITS}}}limits') is not None,
+    )
 
 
 def read_other(xml: str) -> Other | None:
@@ -268,10 +271,15 @@ class Domains:
     ``changed`` is called, on the listing's thread, after each listing.
     """
 
-    def __init__(self, connect: Callable[[], typing.Any],
-                 store: agent_store.Store, run_dir: str, period: float = 2.0,
-                 proc: str = '/proc',
-                 changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], typing.Any],
+        store: agent_store.StateStore,
+        run_dir: str,
+        period: float = 2.0,
+        proc: str = '/proc',
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connect = connect
         self._store = store
         self._run_dir = run_dir
@@ -283,7 +291,7 @@ class Domains:
         self._again = threading.Event()
         self._stopping = threading.Event()
         #: What the XML of a running domain said, by (uuid, libvirt id).
-        self._read: dict[tuple[str, int], Guest | Other | None] = {}
+        self._read: dict[tuple[str, int], DomainGuest | Other | None] = {}
         self._unread: set[tuple[str, int]] = set()
         #: Why the last listing could not tell what a domain is, by uuid.
         self._lost = Problems(functools.partial(
@@ -356,7 +364,7 @@ class Domains:
             self._read_anew, self._read, self._unread = False, {}, set()
         found: list[Secondary] = []
         others: list[Primary] = []
-        seen: dict[tuple[str, int], Guest | Other | None] = {}
+        seen: dict[tuple[str, int], DomainGuest | Other | None] = {}
         unmarked: set[str] = set()
         lost: set[str] = set()
         # What each of them is doing would take a call for each.
@@ -368,7 +376,7 @@ class Domains:
                 guest = self._guest(domain, uuid, number)
                 seen[uuid, number] = guest
                 secondary = (self._verified(guest, number, uuid in paused)
-                             if isinstance(guest, Guest) else None)
+                             if isinstance(guest, DomainGuest) else None)
                 if isinstance(guest, Other):
                     others += self._running(uuid, guest)
             except Exception as exc:
@@ -390,7 +398,7 @@ class Domains:
         self._listed_at, self._failure = time.monotonic(), ''
 
     def _guest(self, domain: typing.Any, uuid: str,
-               number: int) -> Guest | Other | None:
+               number: int) -> DomainGuest | Other | None:
         # A domain gets another id whenever it is started, and Nova starts
         # it anew to change its flavor.
         if (uuid, number) in self._read:
@@ -398,7 +406,7 @@ class Domains:
         xml = domain.XMLDesc(0)
         try:
             guest = read_guest(xml, uuid)
-        except Unreadable as exc:
+        except UnreadableDomain as exc:
             LOG.warning('Domain %(uuid)s counts as a primary, since its XML '
                         'cannot be read: %(reason)s',
                         {'uuid': uuid, 'reason': exc})
@@ -421,12 +429,12 @@ class Domains:
     def _alive(self, guest: Primary | Secondary) -> bool:
         return processes.start_time(guest.pid, self._proc) == guest.started
 
-    def _verified(self, guest: Guest, number: int, paused: bool
+    def _verified(self, guest: DomainGuest, number: int, paused: bool
                   ) -> Secondary:
         process = processes.find(self._run_dir, guest.uuid, guest.name,
                                  self._proc)
         if process is None:
-            raise Unreadable('its QEMU process was not found')
+            raise UnreadableDomain('its QEMU process was not found')
         return Secondary(**dataclasses.asdict(guest), id=number,
                          pid=process[0], started=process[1], paused=paused)
 

@@ -26,9 +26,9 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
-from secondary_scheduler.agent.policy_source import Resolved
-from secondary_scheduler.agent.resources import Gauges
-from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.agent.policy_source import HostPolicies
+from secondary_scheduler.agent.sensors.base import Gauges
+from secondary_scheduler.agent.sensors.cpu import Meter
 from secondary_scheduler.model.reports import PolicyReport, PolicyState
 from secondary_scheduler.policies import language, triggers
 
@@ -90,7 +90,7 @@ class LocalTrigger:
     ``runs`` are failed checks by policy, with which counting begins.
     """
 
-    def __init__(self, policies: Callable[[], Resolved],
+    def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], meter: Meter,
                  gauges: Gauges, floors: Floors,
                  floor: Callable[[Secondary], object],
@@ -162,13 +162,13 @@ class LocalTrigger:
         self.reports = tuple(reports)
         self._lift(resolved, guests, usage.primary, options)
 
-    def _sync(self, resolved: Resolved, options: TriggerOptions) -> None:
+    def _sync(self, resolved: HostPolicies, options: TriggerOptions) -> None:
         """Have one trigger a policy; those that stay keep their count."""
         kept = {}
         for policy in resolved.policies:
             trigger = triggers.Trigger(
                 policy, _sensitivity(policy, options.sensitivity),
-                triggers.History() if options.adapts else None)
+                triggers.FailureRuns() if options.adapts else None)
             old = self._triggers.get(policy.text)
             if old is not None and (old.given, old.history is None) == (
                     trigger.given, trigger.history is None):
@@ -244,7 +244,7 @@ class LocalTrigger:
             if self._is_at_floor(guest, {reason}) and not before:
                 self.counters['floors'] += 1
 
-    def _lift(self, resolved: Resolved, guests: Sequence[Secondary],
+    def _lift(self, resolved: HostPolicies, guests: Sequence[Secondary],
               primary: float | None, options: TriggerOptions) -> None:
         """Lift the floors for which there has been room long enough."""
         self._lift_surplus(resolved, guests)
@@ -273,7 +273,7 @@ class LocalTrigger:
             LOG.info('Lifting %s from the floor', guest.uuid)
             self._floors.drop(guest.uuid, Reason.POLICY)
 
-    def _lift_surplus(self, resolved: Resolved,
+    def _lift_surplus(self, resolved: HostPolicies,
                       guests: Sequence[Secondary]) -> None:
         surplus = {guest.uuid for policy in resolved.policies
                    if policy.static for guest in _surplus(policy, guests)}

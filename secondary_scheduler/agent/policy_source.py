@@ -16,7 +16,7 @@ STATE = 'policies.json'
 
 
 @dataclasses.dataclass(frozen=True)
-class Resolved:
+class HostPolicies:
     """Policies of this host; ``fingerprint`` is of all configured ones.
 
     Those that bind several hosts together are Watcher's to keep.
@@ -53,7 +53,7 @@ class PolicySource:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str,
-                 store: agent_store.Store,
+                 store: agent_store.StateStore,
                  own: Iterable[language.Policy] = ()) -> None:
         """Read the policies.
 
@@ -73,7 +73,7 @@ class PolicySource:
         self._resolve()
 
     @property
-    def current(self) -> Resolved:
+    def current(self) -> HostPolicies:
         """What applies now."""
         return self._resolved
 
@@ -106,8 +106,8 @@ class PolicySource:
                      if not policy.total
                      and policy.applies_to(self._host, self._aggregates))
         mine = tuple(dict.fromkeys(mine + self._own))
-        self._resolved = Resolved(mine, language.fingerprint(self._all),
-                                  self._problem)
+        self._resolved = HostPolicies(mine, language.fingerprint(self._all),
+                                      self._problem)
         self._store.save(STATE, {
             'aggregates': (None if self._aggregates is None
                            else list(self._aggregates)),

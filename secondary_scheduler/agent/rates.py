@@ -18,10 +18,10 @@ from oslo_config import cfg
 from secondary_scheduler.agent.controller import Controller, Load
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors
-from secondary_scheduler.agent.policy_source import Resolved
-from secondary_scheduler.agent.resources import Gauges
-from secondary_scheduler.agent.sensors import Reading
-from secondary_scheduler.agent.throttles import Limits, Throttles
+from secondary_scheduler.agent.policy_source import HostPolicies
+from secondary_scheduler.agent.sensors.base import Gauges
+from secondary_scheduler.agent.sensors.cpu import Reading
+from secondary_scheduler.agent.throttles import IoLimits, Throttles
 
 RESOURCES = ('net_in', 'net_out', 'disk_in', 'disk_out')
 
@@ -74,7 +74,7 @@ class _Loop:
 class RateControl:
     """The loops of this host; ``step`` is called after each reading."""
 
-    def __init__(self, policies: Callable[[], Resolved],
+    def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], gauges: Gauges,
                  throttles: Throttles, floors: Floors,
                  controller: Callable[[], Controller],
@@ -118,7 +118,7 @@ class RateControl:
                 self._throttles.want(guest, self._limits(guest.uuid, options))
         self._throttles.forget({guest.uuid for guest in guests})
 
-    def _limits(self, uuid: str, options: RateOptions) -> Limits:
+    def _limits(self, uuid: str, options: RateOptions) -> IoLimits:
         limits = {}
         for resource, loop in self._loops.items():
             if uuid not in loop.caps:
@@ -128,7 +128,7 @@ class RateControl:
                 limits[resource] = part * loop.capacity
             if options.iops.get(resource):
                 limits[f'{resource}_iops'] = part * options.iops[resource]
-        return Limits(**limits)
+        return IoLimits(**limits)
 
 
 def _can_use(guest: Secondary, resource: str) -> bool:

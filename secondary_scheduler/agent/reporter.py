@@ -25,14 +25,14 @@ from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.forecasts import Forecast
-from secondary_scheduler.agent.killed import Killed
+from secondary_scheduler.agent.killed_instances import Killed
 from secondary_scheduler.agent.local_trigger import LocalTrigger
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.memory_guard import Look, MemoryGuard
 from secondary_scheduler.agent.policy_source import PolicySource
 from secondary_scheduler.agent.rates import RateControl
-from secondary_scheduler.agent.resources import Gauges
-from secondary_scheduler.agent.sensors import Arrival
+from secondary_scheduler.agent.sensors.base import Gauges
+from secondary_scheduler.agent.sensors.cpu import Arrival
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
@@ -48,7 +48,7 @@ _NAMED = 3
 _STEPS = 128
 
 
-class Outlook:
+class RecentPrimaryUse:
     """What the primary has used lately, in percent of the host.
 
     One sample of a busy host says little: a decision on it would keep too
@@ -138,13 +138,27 @@ def _forget(seen: deque[tuple[float, float]], before: float) -> None:
 class Reporter:
     """Builds reports from what the other parts know."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, domains: Domains,
-                 policies: PolicySource, actuator: Actuator,
-                 control: Control, trigger: LocalTrigger, floors: Floors,
-                 outlook: Outlook, memory: MemoryMeter, gauges: Gauges,
-                 guard: MemoryGuard, memory_outlook: Outlook, killed: Killed,
-                 inventory: Callable[[], typing.Any], rates: RateControl,
-                 throttles: Throttles, dedicated: DedicatedCpus) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        domains: Domains,
+        policies: PolicySource,
+        actuator: Actuator,
+        control: Control,
+        trigger: LocalTrigger,
+        floors: Floors,
+        outlook: RecentPrimaryUse,
+        memory: MemoryMeter,
+        gauges: Gauges,
+        guard: MemoryGuard,
+        memory_outlook: RecentPrimaryUse,
+        killed: Killed,
+        inventory: Callable[[], typing.Any],
+        rates: RateControl,
+        throttles: Throttles,
+        dedicated: DedicatedCpus,
+    ) -> None:
         self._conf = conf
         self._host = host
         self._domains = domains

@@ -29,7 +29,6 @@ from secondary_scheduler.agent import (
     processes,
     rates,
     reporter,
-    resources,
 )
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
@@ -41,10 +40,11 @@ from secondary_scheduler.agent.domains import (
     libvirt_opener,
 )
 from secondary_scheduler.agent.floors import Floors, Reason
-from secondary_scheduler.agent.killed import Killed
+from secondary_scheduler.agent.killed_instances import Killed
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import PolicySource
-from secondary_scheduler.agent.sensors import Meter
+from secondary_scheduler.agent.sensors import base
+from secondary_scheduler.agent.sensors.cpu import Meter
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
@@ -78,15 +78,15 @@ class AlreadyRunning(Exception):
 
 
 def open_store(conf: cfg.ConfigOpts, read_only: bool = False
-               ) -> agent_store.Store:
+               ) -> agent_store.StateStore:
     """Return the state directory, made if it was not there."""
     path = conf.secondary_agent.state_path
     if not read_only:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    return agent_store.Store(path, read_only)
+    return agent_store.StateStore(path, read_only)
 
 
-def lock(store: agent_store.Store) -> typing.IO[str]:
+def lock(store: agent_store.StateStore) -> typing.IO[str]:
     """Make sure that there is one agent; keep what is returned open.
 
     :raises AlreadyRunning: if another one has the lock.
@@ -109,7 +109,7 @@ def lock(store: agent_store.Store) -> typing.IO[str]:
 
 
 def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
-                  store: agent_store.Store, dry_run: bool = False
+                  store: agent_store.StateStore, dry_run: bool = False
                   ) -> Actuator:
     """Return an actuator as the configuration wants it."""
     options = conf.secondary_agent
@@ -119,7 +119,7 @@ def make_actuator(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
 
 
 def make_dedicated_cpus(actuator: Actuator, hierarchy: cgroups.Hierarchy,
-                        store: agent_store.Store, dry_run: bool = False
+                        store: agent_store.StateStore, dry_run: bool = False
                         ) -> DedicatedCpus:
     """Return what keeps secondaries off the CPUs of primaries."""
     return DedicatedCpus(hierarchy, store, actuator.controllers, dry_run)
@@ -157,7 +157,7 @@ class Agent:
     :raises ValueError: if there is no such sensor.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, store: agent_store.Store,
+    def __init__(self, conf: cfg.ConfigOpts, store: agent_store.StateStore,
                  hierarchy: cgroups.Hierarchy,
                  connect: Callable[[], typing.Any] | None = None,
                  dry_run: bool = False) -> None:
@@ -166,7 +166,7 @@ class Agent:
         self._store = store
         self._dry_run = dry_run
         options = conf.secondary_agent
-        sensors = resources.load(conf, hierarchy)
+        sensors = base.load(conf, hierarchy)
         memory = cgroups.HostMemory(hierarchy)
         self.policies = PolicySource(
             conf, self.host, store, memory_guard.policy(
@@ -196,7 +196,7 @@ class Agent:
             Controller(options.controller_gain, options.probe_share),
             self.floors, lambda: control.ControlOptions.read(conf))
         demand = memory_guard.Demand(self.domains.others, hierarchy.proc)
-        self.gauges = resources.Gauges(
+        self.gauges = base.Gauges(
             sensors, lambda: {
                 one.resource for one in self.policies.current.policies},
             self.domains.secondaries, coming={
@@ -218,7 +218,7 @@ class Agent:
             lambda: self.guard.pressing, connect)
         self.killed = Killed(store)
         forecast = forecasts.load(conf)
-        self.outlook = reporter.Outlook(forecast)
+        self.outlook = reporter.RecentPrimaryUse(forecast)
         self.throttles = make_throttles(conf, connect, self.domains.reread,
                                         dry_run)
         self.rates = rates.RateControl(
@@ -239,7 +239,7 @@ class Agent:
             conf, self.host, self.domains, self.policies, self.actuator,
             self.control, self.trigger, self.floors, self.outlook,
             self.memory, self.gauges, self.guard,
-            reporter.Outlook(forecast), self.killed,
+            reporter.RecentPrimaryUse(forecast), self.killed,
             lambda: self._inventory, self.rates, self.throttles,
             self.dedicated)
         #: Why the configuration was not reloaded the last time.

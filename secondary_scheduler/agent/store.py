@@ -12,7 +12,7 @@ from oslo_log import log as logging
 LOG = logging.getLogger(__name__)
 
 
-class Store:
+class StateStore:
     """The files in the agent's state directory; safe for threads.
 
     What a full disk has refused is kept until ``catch_up`` can write it.  One

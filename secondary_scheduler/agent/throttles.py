@@ -67,7 +67,7 @@ _INTERFACE_FIELDS = tuple(f'{way}.{kind}' for way in ('inbound', 'outbound')
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class IoLimits:
     """What a guest may move in a second; None takes the limit away.
 
     ``net_*`` and ``disk_*`` in bytes, ``*_iops`` in operations; ``in`` is
@@ -82,7 +82,7 @@ class Limits:
     disk_out_iops: float | None = None
 
 
-NOTHING = Limits()
+NOTHING = IoLimits()
 
 _Key = tuple[str, int, int, int]
 
@@ -100,8 +100,8 @@ class _Held:
     """
 
     guest: Secondary
-    limits: Limits = NOTHING
-    done: Limits | None = None
+    limits: IoLimits = NOTHING
+    done: IoLimits | None = None
     first: Devices | None = None
     now: Devices = dataclasses.field(default_factory=dict)
     asked: float = 0.0
@@ -143,7 +143,7 @@ class Throttles:
             return dict(self._problems)
 
     # -- what is wanted ----------------------------------------------------
-    def want(self, guest: Secondary, limits: Limits) -> None:
+    def want(self, guest: Secondary, limits: IoLimits) -> None:
         """Have a guest's limits set soon; the last word counts."""
         with self._lock:
             held = self._held.get(guest.uuid)
@@ -234,7 +234,7 @@ class Throttles:
                 self._connection = self._connect()
             return self._connection
 
-    def _set(self, held: _Held, limits: Limits) -> bool:
+    def _set(self, held: _Held, limits: IoLimits) -> bool:
         """Set the limits of a guest that are not these yet.
 
         False if it has to be done again: what the guest had at first is
@@ -287,7 +287,7 @@ class Throttles:
 
     @staticmethod
     def _set_device(connection: typing.Any, domain: typing.Any, held: _Held,
-                    device: str, limits: Limits) -> None:
+                    device: str, limits: IoLimits) -> None:
         first, now = (held.first or {})[device], held.now[device]
         kind = device.partition(' ')[0]
         alike = sum(one.startswith(kind) for one in held.guest.devices)
@@ -384,7 +384,7 @@ def _tell(domain: typing.Any, device: str, values: Values) -> None:
         domain.setInterfaceParameters(name, values, _LIVE)
 
 
-def _values(device: str, first: Mapping[str, int], limits: Limits,
+def _values(device: str, first: Mapping[str, int], limits: IoLimits,
             devices: int) -> Values:
     """Return what a device is to have.
 
@@ -445,7 +445,7 @@ def _interface(first: Mapping[str, int], way: str, limit: float | None,
                     strict=True))
 
 
-def _near_limits(now: Limits, wanted: Limits) -> bool:
+def _near_limits(now: IoLimits, wanted: IoLimits) -> bool:
     return all(_close(before or 0, after or 0) for before, after in zip(
         dataclasses.astuple(now), dataclasses.astuple(wanted), strict=True))
 

@@ -1,6 +1,6 @@
 """``secondary-lease-api``: the lease service for development.
 
-In production a WSGI server runs secondary_scheduler.lease_api.wsgi.
+In production a WSGI server runs secondary_scheduler.leases.api.wsgi.
 """
 
 import argparse
@@ -10,8 +10,8 @@ import sys
 from wsgiref import simple_server
 
 from secondary_scheduler.cmd import console
-from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_api.db import migration, urls
+from secondary_scheduler.leases.api import app
+from secondary_scheduler.leases.api.db import migration, urls
 from secondary_scheduler.reading.values import InputError
 
 EPILOG = """
@@ -29,11 +29,11 @@ database that is made on the way:
 Without --config-file it reads secondary_scheduler.conf and
 secondary-lease-api.conf in /etc/secondary_scheduler. Other options are those
 of oslo.log (--debug, --log-file FILE). In production let a WSGI server run
-secondary_scheduler.lease_api.wsgi:application.
+secondary_scheduler.leases.api.wsgi:application.
 """
 
 
-class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+class ThreadingServer(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     """A server with a thread for each request."""
 
     daemon_threads = True
@@ -69,7 +69,12 @@ def main(argv: list[str] | None = None) -> int:
             with urls.database_errors():
                 migration.sync(found.database.engine)
         server = simple_server.make_server(
-            chosen.host, chosen.port, app.application(found), Server, Handler)
+            chosen.host,
+            chosen.port,
+            app.application(found),
+            ThreadingServer,
+            Handler,
+        )
     except (InputError, OSError, OverflowError) as exc:
         print(f'{app.PROG}: {exc}', file=sys.stderr)
         return 2

@@ -94,7 +94,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
         from oslo_config import cfg
 
         from secondary_scheduler.conf import lease_api
-        from secondary_scheduler.lease_api.db import session, urls
+        from secondary_scheduler.leases.api.db import session, urls
         from secondary_scheduler.reading.options import load_options
     except ImportError as exc:
         print(f'secondary-scheduler: the lease service needs {exc.name}: pip '
@@ -119,7 +119,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
 
 
 def _lease_db_sync(database: typing.Any, conf: typing.Any) -> int:
-    from secondary_scheduler.lease_api.db import migration
+    from secondary_scheduler.leases.api.db import migration
     before = migration.version(database.engine)
     migration.sync(database.engine)
     after = migration.version(database.engine)
@@ -133,7 +133,7 @@ def _lease_db_downgrade(database: typing.Any, conf: typing.Any,
                         version: str) -> int:
     from alembic.util import CommandError
 
-    from secondary_scheduler.lease_api.db import migration
+    from secondary_scheduler.leases.api.db import migration
     before = migration.version(database.engine)
     try:
         migration.downgrade(database.engine, version)
@@ -146,7 +146,7 @@ def _lease_db_downgrade(database: typing.Any, conf: typing.Any,
 
 
 def _lease_db_version(database: typing.Any, conf: typing.Any) -> int:
-    from secondary_scheduler.lease_api.db import migration
+    from secondary_scheduler.leases.api.db import migration
     version = migration.version(database.engine)
     if version is None:
         print('There are no tables: run "secondary-scheduler lease-db sync".')
@@ -157,14 +157,14 @@ def _lease_db_version(database: typing.Any, conf: typing.Any) -> int:
 
 def _lease_db_quota(database: typing.Any, conf: typing.Any, project: str,
                     leases: int | str | None, nodes: int | str | None) -> int:
-    from secondary_scheduler.lease_api.db import quotas
+    from secondary_scheduler.leases.api.db import quotas
     changes = {name: None if value == 'default' else value
                for name, value in (('leases', leases), ('nodes', nodes))
                if value is not None}
     if changes:
         quotas.override(database, project, **changes)
     found = quotas.usage(database, project,
-                         quotas.Limits.from_options(conf))
+                         quotas.QuotaLimits.from_options(conf))
     for name, limit, used in (
             ('leases', found.limits.leases, found.leases),
             ('nodes', found.limits.nodes, found.nodes)):

@@ -113,7 +113,7 @@ def plan_decide(model: str, algorithm: str, budget: int,
                          + ', '.join(sorted(drivers)))
     cluster = _read(model, documents.read_model)
     plan: Plan = drivers[algorithm]().decide(
-        cluster, base.Request(request), base.Budget(budget))
+        cluster, base.DecisionRequest(request), base.Budget(budget))
     print(json.dumps(documents.write_plan(plan), indent=2))
     return 0
 

@@ -27,18 +27,18 @@ class PlacementError(Exception):
     """Placement refused something; the text says what to do next."""
 
 
-class Conflict(PlacementError):
+class ProviderConflict(PlacementError):
     """Somebody changed the provider meanwhile (claims and agents do)."""
 
 
 _conflicts_retried = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(Conflict),
+    retry=tenacity.retry_if_exception_type(ProviderConflict),
     stop=tenacity.stop_after_attempt(10),
     wait=tenacity.wait_random(0.05, 0.5), reraise=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Child:
+class ChildProvider:
     """The secondary provider of one host; amounts by resource class."""
 
     host: str
@@ -93,7 +93,7 @@ class Providers:
                 'appears when its nova-compute has started.')
         return str(roots[0])
 
-    def children(self) -> Iterator[Child]:
+    def children(self) -> Iterator[ChildProvider]:
         """Yield the secondary providers of all hosts, by host name."""
         every = self._call('GET', '/resource_providers', shape=_PROVIDERS)[
             'resource_providers']
@@ -120,7 +120,7 @@ class Providers:
                     inventories.get('VCPU', {}).get('total', 0)):
                 yield child.host
 
-    def child(self, host: str) -> Child | None:
+    def child(self, host: str) -> ChildProvider | None:
         """Return the secondary provider of a host, None if there is none."""
         return self._read(
             host, vocabulary.child_provider_uuid(self.root(host)))
@@ -144,7 +144,7 @@ class Providers:
 
     @_conflicts_retried
     def enable(self, host: str, totals: Mapping[str, int],
-               ratio: float | None = None) -> Child:
+               ratio: float | None = None) -> ChildProvider:
         """Make a host's provider, or change its totals.
 
         What is new is reserved as a whole, until the agent opens it; of what
@@ -184,7 +184,7 @@ class Providers:
         return self._need(host, uuid)
 
     @_conflicts_retried
-    def close(self, host: str) -> Child:
+    def close(self, host: str) -> ChildProvider:
         """Reserve everything, and keep the agent from opening it again.
 
         :raises PlacementError: if the host was never enabled.
@@ -199,18 +199,18 @@ class Providers:
             for name, one in child.inventories.items()})
         return self._need(host, child.uuid)
 
-    def delete(self, child: Child) -> None:
+    def delete(self, child: ChildProvider) -> None:
         """Remove a provider that nobody uses.
 
         :raises PlacementError: if somebody does.
         """
         try:
             self._call('DELETE', f'/resource_providers/{child.uuid}')
-        except Conflict:
+        except ProviderConflict:
             raise PlacementError(
                 f'{child.host} still holds secondary instances.') from None
 
-    def consumers(self, child: Child) -> list[str]:
+    def consumers(self, child: ChildProvider) -> list[str]:
         """Return the UUIDs of what holds something on a provider."""
         return list(self._call(
             'GET', f'/resource_providers/{child.uuid}/allocations',
@@ -229,7 +229,7 @@ class Providers:
                 **{key: held[key] for key in (
                     'project_id', 'user_id', 'consumer_generation')}})
 
-    def _need(self, host: str, uuid: str) -> Child:
+    def _need(self, host: str, uuid: str) -> ChildProvider:
         child = self._read(host, uuid)
         if child is None:
             raise PlacementError(
@@ -237,7 +237,7 @@ class Providers:
                 f'"secondary-scheduler host enable {host}".')
         return child
 
-    def _read(self, host: str, uuid: str) -> Child | None:
+    def _read(self, host: str, uuid: str) -> ChildProvider | None:
         url = f'/resource_providers/{uuid}'
         inventories = self._call('GET', url + '/inventories', missing={},
                                  shape=_INVENTORIES)
@@ -247,18 +247,24 @@ class Providers:
                             shape={'traits': list})
         if not (inventories and usages and traits):
             return None
-        return Child(host, uuid, inventories['resource_provider_generation'],
-                     inventories['inventories'], usages['usages'],
-                     frozenset(traits['traits']))
+        return ChildProvider(
+            host,
+            uuid,
+            inventories['resource_provider_generation'],
+            inventories['inventories'],
+            usages['usages'],
+            frozenset(traits['traits']),
+        )
 
-    def _put_inventories(self, child: Child, wanted: Mapping[str, typing.Any]
-                         ) -> None:
+    def _put_inventories(
+        self, child: ChildProvider, wanted: Mapping[str, typing.Any]
+    ) -> None:
         if wanted != child.inventories:
             self._call('PUT', f'/resource_providers/{child.uuid}/inventories',
                        {'resource_provider_generation': child.generation,
                         'inventories': wanted})
 
-    def _mark(self, child: Child, closed: bool) -> None:
+    def _mark(self, child: ChildProvider, closed: bool) -> None:
         traits = (child.traits | {vocabulary.CLOSED_TRAIT} if closed
                   else child.traits - {vocabulary.CLOSED_TRAIT})
         if traits != child.traits:
@@ -279,8 +285,8 @@ class Providers:
         if answer.status_code == 404 and missing is not None:
             return missing
         if answer.status_code == 409:
-            raise Conflict(f'Placement: {method} {url} met changes by '
-                           'others again and again. Try once more.')
+            raise ProviderConflict(f'Placement: {method} {url} met changes by '
+                                   'others again and again. Try once more.')
         if answer.status_code in (401, 403):
             raise PlacementError(
                 f'Placement refuses {method} {url}: this needs the role '

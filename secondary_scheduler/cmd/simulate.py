@@ -133,7 +133,10 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     The simulator is loaded here: who manages hosts needs no NumPy.
     """
     try:
-        from secondary_scheduler.simulation import console, lease_console
+        from secondary_scheduler.simulation import console
+        from secondary_scheduler.simulation.leases import (
+            console as lease_console,
+        )
     except ImportError as exc:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)

@@ -15,9 +15,9 @@ from secondary_scheduler.estimation.durations import (
     DurationModel,
     Durations,
 )
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import PRIORITY, Order
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
+from secondary_scheduler.model.lease_order import PRIORITY, QueueOrder
 from secondary_scheduler.plans.operations import Plan
 
 NAMESPACE = 'secondary_scheduler.decisions'
@@ -26,7 +26,7 @@ RequestKind = typing.Literal['preempt', 'return', 'drain']
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class DecisionRequest:
     """What is asked for.
 
     ``preempt``: end the violations of ``hosts`` (all violated ones if
@@ -77,15 +77,15 @@ class Decision(abc.ABC):
     ``order`` is that in which leases that wait are served.
     """
 
-    def __init__(self, limits: Limits | None = None,
+    def __init__(self, limits: LoadLimits | None = None,
                  durations: DurationModel | None = None, *,
-                 order: Order = PRIORITY) -> None:
-        self.limits = limits or Limits()
+                 order: QueueOrder = PRIORITY) -> None:
+        self.limits = limits or LoadLimits()
         self.durations: DurationModel = durations or Durations()
         self.order = order
 
     @abc.abstractmethod
-    def decide(self, cluster: Cluster, request: Request,
+    def decide(self, cluster: Cluster, request: DecisionRequest,
                budget: Budget) -> Plan:
         """Return a plan; the same cluster and request give the same one.
 

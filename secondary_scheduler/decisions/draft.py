@@ -9,21 +9,24 @@ import dataclasses
 import functools
 
 from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.estimation.durations import Job
-from secondary_scheduler.estimation.room import Limits, Rooms
-from secondary_scheduler.model.cluster import Cluster, Instance, State
+from secondary_scheduler.estimation.durations import DurationInput
+from secondary_scheduler.estimation.room import LoadLimits, Rooms
+from secondary_scheduler.model.cluster import Cluster, Instance, InstanceState
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 
 #: We never delete: work that cannot be suspended is at most stopped.
-PREEMPT_KIND = {PreemptPolicy.SUSPEND: Kind.SUSPEND,
-                PreemptPolicy.SHELVE: Kind.SHELVE,
-                PreemptPolicy.STOP: Kind.STOP,
-                PreemptPolicy.DELETE: Kind.STOP}
+PREEMPT_KIND = {PreemptPolicy.SUSPEND: OperationKind.SUSPEND,
+                PreemptPolicy.SHELVE: OperationKind.SHELVE,
+                PreemptPolicy.STOP: OperationKind.STOP,
+                PreemptPolicy.DELETE: OperationKind.STOP}
 
-_STATE_AFTER = {Kind.SUSPEND: State.SUSPENDED, Kind.STOP: State.STOPPED,
-                Kind.SHELVE: State.SHELVED}
+_STATE_AFTER = {
+    OperationKind.SUSPEND: InstanceState.SUSPENDED,
+    OperationKind.STOP: InstanceState.STOPPED,
+    OperationKind.SHELVE: InstanceState.SHELVED,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Step:
     scheduler, although the draft reserves room on ``new.host``.
     """
 
-    kind: Kind
+    kind: OperationKind
     old: Instance
     new: Instance
     target: str | None
@@ -42,19 +45,21 @@ class Step:
     @property
     def destination(self) -> str | None:
         """Host on which the instance runs afterwards, None if it does not."""
-        return self.new.host if self.new.state is State.ACTIVE else None
+        return (
+            self.new.host if self.new.state is InstanceState.ACTIVE else None
+        )
 
     @property
-    def job(self) -> Job:
+    def job(self) -> DurationInput:
         """What the operation's duration depends on."""
-        return Job(self.kind, self.old.host, self.destination,
-                   self.old.memory_mb, self.old.dirty)
+        return DurationInput(self.kind, self.old.host, self.destination,
+                             self.old.memory_mb, self.old.dirty)
 
 
 class Draft:
     """Steps, and what the cluster looks like after them."""
 
-    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+    def __init__(self, cluster: Cluster, limits: LoadLimits) -> None:
         self.instances = Lazy(cluster.instances.__getitem__)
         self.hosts = cluster.hosts
         self.rooms = Rooms(cluster, limits)
@@ -100,8 +105,11 @@ class Draft:
 
     def is_movable(self, instance: Instance) -> bool:
         """Tell whether an instance may be migrated now."""
-        return (instance.state is State.ACTIVE and self.is_free(instance)
-                and not instance.pinned)
+        return (
+            instance.state is InstanceState.ACTIVE
+            and self.is_free(instance)
+            and not instance.pinned
+        )
 
     @functools.cached_property
     def _called(self) -> Collection[str]:
@@ -111,7 +119,7 @@ class Draft:
                 if any(policy.violated and policy.static
                        for policy in place.policies)
                 for one in self.cluster.residents(place.name)
-                if one.state in (State.ACTIVE, State.BUSY)}
+                if one.state in (InstanceState.ACTIVE, InstanceState.BUSY)}
 
     def find_target(self, instance: Instance, budget: Budget,
                     closed: Collection[str] = (),
@@ -136,33 +144,43 @@ class Draft:
 
     def has_room(self, host: str, newcomer: Instance) -> bool:
         """Tell whether policies, inventory and peers let an instance in."""
-        return (self.rooms.welcomes(host)
+        return (self.rooms.has_useful_share(host)
                 and self.rooms.admits(host, newcomer)
-                and self.rooms.stocks(host, newcomer)
-                and self.rooms.separate(host, newcomer))
+                and self.rooms.has_inventory(host, newcomer)
+                and self.rooms.satisfies_anti_affinity(host, newcomer))
 
     def migrate(self, instance: Instance, target: str) -> None:
         """Move a running instance; it remembers where it comes from."""
         origin = instance.origin or instance.host
-        self._add(Kind.MIGRATE, instance, target, host=target,
+        self._add(OperationKind.MIGRATE, instance, target, host=target,
                   origin=None if target == origin else origin)
 
-    def preempt(self, instance: Instance, kind: Kind | None = None) -> None:
+    def preempt(self, instance: Instance,
+                kind: OperationKind | None = None) -> None:
         """Take an instance off its host's CPU, by default the flavor's way."""
         kind = kind or PREEMPT_KIND[instance.preempt_policy]
-        host = None if kind is Kind.SHELVE else instance.host
+        host = None if kind is OperationKind.SHELVE else instance.host
         self._add(kind, instance, None, host=host, state=_STATE_AFTER[kind],
                   preempted=True)
 
     def bring_up(self, instance: Instance, host: str) -> None:
         """Let a preempted instance run again, on ``host``."""
-        kind = {State.SUSPENDED: Kind.RESUME, State.STOPPED: Kind.START,
-                State.SHELVED: Kind.UNSHELVE}[instance.state]
-        target = None if kind is Kind.UNSHELVE else host
-        self._add(kind, instance, target, host=host, state=State.ACTIVE,
-                  preempted=False)
+        kind = {
+            InstanceState.SUSPENDED: OperationKind.RESUME,
+            InstanceState.STOPPED: OperationKind.START,
+            InstanceState.SHELVED: OperationKind.UNSHELVE,
+        }[instance.state]
+        target = None if kind is OperationKind.UNSHELVE else host
+        self._add(
+            kind,
+            instance,
+            target,
+            host=host,
+            state=InstanceState.ACTIVE,
+            preempted=False,
+        )
 
-    def _add(self, kind: Kind, old: Instance, target: str | None,
+    def _add(self, kind: OperationKind, old: Instance, target: str | None,
              **changes: object) -> None:
         new = dataclasses.replace(
             old, **changes)  # type: ignore[arg-type]

@@ -10,20 +10,20 @@ import dataclasses
 import math
 import sys
 
-from secondary_scheduler.decisions import base, homecoming, ordering
+from secondary_scheduler.decisions import base, ordering, returns
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.repair import Repair
 from secondary_scheduler.decisions.search import Search
 from secondary_scheduler.decisions.violations import (
-    Profile,
+    CostProfile,
     Violation,
     with_agents,
 )
+from secondary_scheduler.decisions.what_if import WhatIf
 from secondary_scheduler.estimation.durations import DurationModel
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import PRIORITY, Order
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster, HostPolicy
+from secondary_scheduler.model.lease_order import PRIORITY, QueueOrder
 from secondary_scheduler.plans.operations import Operation, Plan
 
 #: What a drain asks for: it is never invalid, however long it takes.
@@ -33,11 +33,11 @@ DRAINED = HostPolicy('slots <= 0', 'slots', 0, sys.maxsize, 1, True)
 class GuidedDecision(base.Decision):
     """Protect the highest leases, by the gentlest means that are in time."""
 
-    def __init__(self, limits: Limits | None = None,
+    def __init__(self, limits: LoadLimits | None = None,
                  durations: DurationModel | None = None,
-                 profile: Profile | None = None,
+                 profile: CostProfile | None = None,
                  elapsed: Callable[[], float] = lambda: 0.0, *,
-                 order: Order = PRIORITY) -> None:
+                 order: QueueOrder = PRIORITY) -> None:
         """Take the options.
 
         ``profile`` is by default that of a cloud whose agents hold policies;
@@ -48,14 +48,14 @@ class GuidedDecision(base.Decision):
         self.profile = profile or with_agents(self.limits)
         self.elapsed = elapsed
 
-    def decide(self, cluster: Cluster, request: base.Request,
+    def decide(self, cluster: Cluster, request: base.DecisionRequest,
                budget: base.Budget) -> Plan:
         """Return the plan for a request (see ``base.Decision``)."""
         hosts = sorted(name for name in cluster.hosts
                        if not request.hosts or name in request.hosts)
         if request.kind == 'return':
             draft = Draft(cluster, self.limits)
-            homecoming.bring_back(draft, hosts, budget, self.order)
+            returns.bring_back(draft, hosts, budget, self.order)
             return Plan(ordering.arrange(cluster, draft.steps, self.limits,
                                          self.durations),
                         truncated=budget.truncated)
@@ -69,14 +69,14 @@ class GuidedDecision(base.Decision):
         if self.profile.moves_first and any(
                 one.place in cluster.hosts for one in found):
             with budget.half() as part:
-                Repair(search.draft, search.outlook, found, part,
+                Repair(search.draft, search.what_if, found, part,
                        self.profile.preempts).run()
         if self.profile.preempts:
             search.run()
-        operations = search.outlook.operations(search.draft.steps)
-        late = search.late(search.outlook.works(search.draft.steps))
+        operations = search.what_if.operations(search.draft.steps)
+        late = search.late(search.what_if.works(search.draft.steps))
         left |= {one.place for one in (*late, *search.failing(),
-                                      *search.lost)}
+                                       *search.lost)}
         return Plan(self._promised(cluster, operations, found),
                     tuple(sorted(left)), budget.truncated)
 
@@ -85,8 +85,8 @@ class GuidedDecision(base.Decision):
         """Return a search that has not begun yet."""
         return Search(
             Draft(cluster, self.limits),
-            Outlook(cluster, self.limits, self.durations,
-                    self.profile.schedule, self.profile.overheads),
+            WhatIf(cluster, self.limits, self.durations,
+                   self.profile.schedule, self.profile.overheads),
             violations, self.profile, budget, self.elapsed)
 
     def _violations(self, cluster: Cluster, hosts: list[str]

@@ -13,12 +13,12 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from secondary_scheduler.decisions.outlook import Outlook
+from secondary_scheduler.decisions.what_if import WhatIf
 from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import STATIC, Host, Instance
 from secondary_scheduler.model.lazy import Lazy
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 
 CLAIMS = (vocabulary.VCPU, vocabulary.MEMORY_MB, vocabulary.DISK_GB,
           vocabulary.SLOT)
@@ -42,9 +42,9 @@ class Loads:
     resources in percent of each host, others in their units.
     """
 
-    def __init__(self, outlook: Outlook, closed: Collection[str]) -> None:
-        cluster = outlook.cluster
-        self.outlook = outlook
+    def __init__(self, what_if: WhatIf, closed: Collection[str]) -> None:
+        cluster = what_if.cluster
+        self.what_if = what_if
         self.names = sorted(cluster.hosts)
         self._rows = {name: row for row, name in enumerate(self.names)}
         hosts = [cluster.hosts[name] for name in self.names]
@@ -57,15 +57,15 @@ class Loads:
             + [_scale(hosts, resource) for resource in self.bounded], axis=1)
         #: What an instance of unknown use counts with, and any at least (K).
         self._unknown = np.array([0.0] * len(CLAIMS) + [
-            outlook.overheads.newcomer * (resource not in STATIC)
+            what_if.overheads.newcomer * (resource not in STATIC)
             for resource in self.bounded])
         self._least = np.array([0.0] * len(CLAIMS) + [
-            outlook.limits.minimum_share * (resource == 'cpu')
+            what_if.limits.minimum_share * (resource == 'cpu')
             for resource in self.bounded])
         # Rounded, so that the order in which it is summed up does not show.
         self.free = np.round(self.room - self._held(), 6)
         self._amounts: Lazy[str, Vector] = Lazy(self._amounts_of)
-        arriving = outlook.overheads.arriving.get(Kind.MIGRATE, {})
+        arriving = what_if.overheads.arriving.get(OperationKind.MIGRATE, {})
         self._arrival = np.array([0.0] * len(CLAIMS) + [
             arriving.get(resource, 0.0) for resource in self.bounded])
         self._unit = np.maximum(self.room, 1.0)
@@ -75,7 +75,7 @@ class Loads:
             for one in self._scale.T])
         self._looks = list(self._first_looks([
             row for row, host in enumerate(hosts)
-            if cluster.is_open(host.name) and outlook.known(host)
+            if cluster.is_open(host.name) and what_if.known(host)
             and host.name not in closed]))
 
     def _room_of(self, host: Host) -> list[float]:
@@ -85,7 +85,7 @@ class Loads:
             used = 0.0 if policy.static else host.primary_use(policy.resource)
             bounds[policy.resource] = min(
                 bounds[policy.resource],
-                self.outlook.limit(policy) - (used or 0.0))
+                self.what_if.limit(policy) - (used or 0.0))
         return [*(float(host.total.get(name, 0) - host.reserved.get(name, 0))
                   for name in CLAIMS), *bounds.values()]
 
@@ -94,7 +94,7 @@ class Loads:
 
         Those on their way hold it on both hosts.
         """
-        cluster = self.outlook.cluster
+        cluster = self.what_if.cluster
         there: list[Instance] = []
         places: list[int] = []
         coming = defaultdict(list)
@@ -131,8 +131,8 @@ class Loads:
 
     def _amounts_of(self, uuid: str) -> Vector:
         """Return what an instance holds and uses, in units (K)."""
-        usage = self.outlook.guests[uuid].usage
-        claims = self.outlook.cluster.instances[uuid].claims
+        usage = self.what_if.guests[uuid].usage
+        claims = self.what_if.cluster.instances[uuid].claims
         return np.array([*(claims[name] for name in CLAIMS),
                          *map(usage.get, self.bounded)], float)
 

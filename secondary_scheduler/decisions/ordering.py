@@ -15,12 +15,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from secondary_scheduler.decisions.draft import Step
-from secondary_scheduler.estimation.durations import DurationModel, Job
-from secondary_scheduler.estimation.room import Limits, Rooms
+from secondary_scheduler.estimation.durations import (
+    DurationInput,
+    DurationModel,
+)
+from secondary_scheduler.estimation.room import LoadLimits, Rooms
 from secondary_scheduler.model.cluster import Cluster
-from secondary_scheduler.plans.operations import Kind, Operation
+from secondary_scheduler.plans.operations import Operation, OperationKind
 
-_MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
+_MOVES = frozenset(
+    {OperationKind.MIGRATE, OperationKind.SHELVE, OperationKind.UNSHELVE})
 
 
 class _Room:
@@ -30,7 +34,7 @@ class _Room:
     nothing has left but what all later arrivals are made to wait for.
     """
 
-    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+    def __init__(self, cluster: Cluster, limits: LoadLimits) -> None:
         self.cluster = cluster
         self.rooms = Rooms(cluster, limits)
         self.departures: dict[str, dict[int, Step]] = defaultdict(dict)
@@ -66,12 +70,12 @@ class _Room:
                 if place not in reached]
 
     def _fits(self, step: Step, place: str) -> bool:
-        if not self.rooms.sustains(place, step.new):
+        if not self.rooms.fits_policies(place, step.new):
             return False
         return place in self.cluster.items or (
-            self.rooms.bears(place)
+            self.rooms.has_minimum_share(place)
             and (step.old.host == place
-                 or self.rooms.stocks(place, step.new)))
+                 or self.rooms.has_inventory(place, step.new)))
 
     def note(self, number: int, step: Step) -> None:
         """Remember what a step brings to its target and takes from its host.
@@ -86,7 +90,7 @@ class _Room:
             self.departures[place][number] = step
 
 
-def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
+def arrange(cluster: Cluster, steps: Sequence[Step], limits: LoadLimits,
             durations: DurationModel) -> tuple[Operation, ...]:
     """Return the operations of a plan, numbered from 1.
 
@@ -96,7 +100,11 @@ def arrange(cluster: Cluster, steps: Sequence[Step], limits: Limits,
     """
     lasting = durations.of_all(
         [step.job for step in steps],
-        [Job(one.kind, one.source, one.target) for one in cluster.in_flight])
+        [
+            DurationInput(one.kind, one.source, one.target)
+            for one in cluster.in_flight
+        ],
+    )
     room = _Room(cluster, limits)
     ends: dict[int, float] = {}
     last_of: dict[str, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.model.cluster import Host, State
+from secondary_scheduler.model.cluster import Host, InstanceState
 
 
 def is_due(host: Host) -> bool:
@@ -48,7 +48,7 @@ def _clear(draft: Draft, host: str, closed: frozenset[str],
     homeless: set[str] = set()  # found no host since the last preemption
     while count := surplus(host):
         goers = [i for i in draft.ranked_on(host)
-                 if i.state is State.ACTIVE and draft.is_free(i)
+                 if i.state is InstanceState.ACTIVE and draft.is_free(i)
                  and i.uuid not in stuck][-count:]
         if not goers:
             return False
@@ -77,12 +77,13 @@ def _preempt_lease(draft: Draft, lease: str) -> bool:
     like that for ever and does not protect its peers.
     """
     members = draft.members(lease)
-    if any(i.state is State.BUSY or not draft.is_free(i) for i in members):
+    if any(i.state is InstanceState.BUSY or not draft.is_free(i)
+           for i in members):
         return False
     # What this plan wanted to migrate stays where it is and goes down there.
     for step in [s for s in draft.steps if s.old.lease == lease]:
         draft.withdraw(step)
     for member in draft.members(lease):
-        if member.state is State.ACTIVE:
+        if member.state is InstanceState.ACTIVE:
             draft.preempt(member)
     return True

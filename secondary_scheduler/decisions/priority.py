@@ -4,12 +4,7 @@ A greedy pass without search over sets of leases: it is quick on clusters of
 any size.  The full search of Boettger 3.6 is the decision ``guided``.
 """
 
-from secondary_scheduler.decisions import (
-    base,
-    homecoming,
-    ordering,
-    preemption,
-)
+from secondary_scheduler.decisions import base, ordering, preemption, returns
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Plan
@@ -18,7 +13,7 @@ from secondary_scheduler.plans.operations import Plan
 class PriorityDecision(base.Decision):
     """Keep the highest, migrate the next, preempt the rest; then return."""
 
-    def decide(self, cluster: Cluster, request: base.Request,
+    def decide(self, cluster: Cluster, request: base.DecisionRequest,
                budget: base.Budget) -> Plan:
         """Return the plan for a request (see ``base.Decision``)."""
         draft = Draft(cluster, self.limits)
@@ -44,7 +39,7 @@ class PriorityDecision(base.Decision):
                             if name in left or name not in due),
                           *sorted(shared))
         else:
-            homecoming.bring_back(draft, hosts, budget, self.order)
+            returns.bring_back(draft, hosts, budget, self.order)
         operations = ordering.arrange(cluster, draft.steps, self.limits,
                                       self.durations)
         return Plan(operations, unresolved, budget.truncated)

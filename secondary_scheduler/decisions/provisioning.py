@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 from secondary_scheduler.decisions import base
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.decisions.outlook import Bears, Outlook
-from secondary_scheduler.decisions.violations import Profile
-from secondary_scheduler.decisions.waiting import Waiting, queue
+from secondary_scheduler.decisions.violations import CostProfile
+from secondary_scheduler.decisions.waiting import WaitingLease, queue
+from secondary_scheduler.decisions.what_if import Feasibility, WhatIf
 from secondary_scheduler.estimation.durations import DurationModel
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import PRIORITY, Order
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster, Instance
+from secondary_scheduler.model.lease_order import PRIORITY, QueueOrder
 from secondary_scheduler.plans.operations import Plan
 
 
@@ -34,15 +34,20 @@ class ProvisioningDecision(base.Decision):
     their least share, so that room alone says little of what a newcomer gets.
     """
 
-    def __init__(self, limits: Limits | None = None,
-                 durations: DurationModel | None = None,
-                 profile: Profile | None = None, *, order: Order = PRIORITY,
-                 spreads: bool = True) -> None:
+    def __init__(
+        self,
+        limits: LoadLimits | None = None,
+        durations: DurationModel | None = None,
+        profile: CostProfile | None = None,
+        *,
+        order: QueueOrder = PRIORITY,
+        spreads: bool = True,
+    ) -> None:
         super().__init__(limits, durations, order=order)
-        self.profile = profile or Profile()
+        self.profile = profile or CostProfile()
         self.spreads = spreads
 
-    def decide(self, cluster: Cluster, request: base.Request,
+    def decide(self, cluster: Cluster, request: base.DecisionRequest,
                budget: base.Budget) -> Plan:
         """Return the plan for a ``return`` (see ``base.Decision``).
 
@@ -57,12 +62,12 @@ class ProvisioningDecision(base.Decision):
                 name for name in asked if request.kind == 'drain'
                 or cluster.hosts[name].violated)))
         draft = Draft(cluster, self.limits)
-        outlook = Outlook(cluster, self.limits, self.durations,
-                          self.profile.schedule, self.profile.overheads)
+        what_if = WhatIf(cluster, self.limits, self.durations,
+                         self.profile.schedule, self.profile.overheads)
         open_hosts = [
             name for name in sorted(hosts)
             if cluster.is_open(name)
-            and outlook.known(cluster.hosts[name])]
+            and what_if.known(cluster.hosts[name])]
 
         def ordered() -> list[str]:
             return sorted(open_hosts, key=draft.rooms.unclaimed,
@@ -70,12 +75,12 @@ class ProvisioningDecision(base.Decision):
 
         timed: set[str] = set()
         for lease in queue(cluster, self.order):
-            _provision(draft, outlook, lease, ordered, budget, timed)
-        return Plan(outlook.operations(draft.steps),
+            _provision(draft, what_if, lease, ordered, budget, timed)
+        return Plan(what_if.operations(draft.steps),
                     truncated=budget.truncated)
 
 
-def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
+def _provision(draft: Draft, what_if: WhatIf, lease: WaitingLease,
                hosts: Callable[[], list[str]], budget: base.Budget,
                timed: set[str]) -> None:
     """Bring a lease up, or leave everything as it is.
@@ -87,34 +92,34 @@ def _provision(draft: Draft, outlook: Outlook, lease: Waiting,
     begun = len(draft.steps)
     last = ''
     for one in lease.due:
-        bears = _place(draft, outlook, one, hosts(), budget)
-        if not bears:
+        has_minimum_share = _place(draft, what_if, one, hosts(), budget)
+        if not has_minimum_share:
             draft.rewind(begun)
             return
         last = str(draft.steps[-1].new.host)
-        if bears is Bears.AS_PLANNED:
+        if has_minimum_share is Feasibility.AS_PLANNED:
             timed.add(last)
     # The last one's host has been asked with these very operations.
-    if not all(outlook.bears(host, draft.steps)
+    if not all(what_if.has_minimum_share(host, draft.steps)
                for host in sorted(timed - {last})):
         draft.rewind(begun)
 
 
-def _place(draft: Draft, outlook: Outlook, instance: Instance,
-           hosts: list[str], budget: base.Budget) -> Bears:
+def _place(draft: Draft, what_if: WhatIf, instance: Instance,
+           hosts: list[str], budget: base.Budget) -> Feasibility:
     """Bring an instance up on the first host that bears it, if one does."""
     # Nova resumes, starts and unshelves in place what still has a host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
-            return Bears.NOT
+            return Feasibility.NOT
         if host not in hosts or (instance.host is None and not (
-                draft.rooms.stocks(host, instance)
-                and draft.rooms.separate(host, instance))):
+                draft.rooms.has_inventory(host, instance)
+                and draft.rooms.satisfies_anti_affinity(host, instance))):
             continue
         begun = len(draft.steps)
         draft.bring_up(instance, host)
-        bears = outlook.bears(host, draft.steps)
-        if bears:
-            return bears
+        has_minimum_share = what_if.has_minimum_share(host, draft.steps)
+        if has_minimum_share:
+            return has_minimum_share
         draft.rewind(begun)
-    return Bears.NOT
+    return Feasibility.NOT

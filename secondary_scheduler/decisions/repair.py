@@ -21,10 +21,10 @@ import typing
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.loads import Loads
-from secondary_scheduler.decisions.outlook import Outlook
 from secondary_scheduler.decisions.violations import Violation
-from secondary_scheduler.estimation.feasibility import Work
-from secondary_scheduler.model.cluster import Instance, State
+from secondary_scheduler.decisions.what_if import WhatIf
+from secondary_scheduler.estimation.feasibility import TimedOperation
+from secondary_scheduler.model.cluster import Instance, InstanceState
 from secondary_scheduler.model.lazy import Lazy
 
 #: Rounds at most, the first included.
@@ -58,7 +58,7 @@ class Burden:
     """
 
     def __init__(self, host: str, violations: Sequence[Violation],
-                 draft: Draft, outlook: Outlook,
+                 draft: Draft, what_if: WhatIf,
                  size: Callable[[str], float]) -> None:
         self._size = size
         self.excess: dict[str, float] = {}
@@ -66,12 +66,12 @@ class Burden:
             resource = one.policy.resource
             self.excess[resource] = max(
                 self.excess.get(resource, 0.0),
-                outlook.excess(host, one.policy, outlook.outcome((), host)))
+                what_if.excess(host, one.policy, what_if.outcome((), host)))
         there = draft.rooms.residents(host).values()
         self.running = sum(
-            outlook.guests[one.uuid].host is not None for one in there)
+            what_if.guests[one.uuid].host is not None for one in there)
         self.use = {
-            one.uuid: {resource: outlook.use(one.uuid, resource, host)
+            one.uuid: {resource: what_if.use(one.uuid, resource, host)
                        for resource in self.excess}
             for one in there if draft.is_movable(one)}
         self.least = max(map(self._fewest, self.excess))
@@ -119,11 +119,11 @@ class Repair:
     no instance of a lease that runs there is moved.
     """
 
-    def __init__(self, draft: Draft, outlook: Outlook,
+    def __init__(self, draft: Draft, what_if: WhatIf,
                  violations: Sequence[Violation], budget: Budget,
                  leases: bool) -> None:
         self.draft = draft
-        self.outlook = outlook
+        self.what_if = what_if
         self.moves: list[Move] = []
         self._budget = budget
         self._leases = leases
@@ -132,9 +132,9 @@ class Repair:
         for one in violations:
             (self._of_host[one.place] if one.place in draft.hosts
              else self._shared).append(one)
-        self.loads = Loads(outlook, self._of_host)
+        self.loads = Loads(what_if, self._of_host)
         self._burdens = {host: Burden(
-            host, those, draft, outlook, self.loads.size)
+            host, those, draft, what_if, self.loads.size)
             for host, those in self._of_host.items()}
         self._floor = 0
 
@@ -233,8 +233,11 @@ class Repair:
     def _lets_in(self, host: str, instance: Instance) -> bool:
         """Tell whether it is not its room that keeps an instance out."""
         rooms = self.draft.rooms
-        return (host != instance.host and rooms.separate(host, instance)
-                and rooms.admits(host, instance))
+        return (
+            host != instance.host
+            and rooms.satisfies_anti_affinity(host, instance)
+            and rooms.admits(host, instance)
+        )
 
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:
         """Yield instances without which a host has room, small ones first."""
@@ -264,9 +267,9 @@ class Repair:
         Their relief comes too late, or harms another host while it goes on,
         or moves an instance of a lease that is not to be moved.
         """
-        works = self.outlook.works(self.draft.steps)
-        places = self.outlook.cluster.places
-        here: dict[str, list[Work]] = defaultdict(list)
+        works = self.what_if.works(self.draft.steps)
+        places = self.what_if.cluster.places
+        here: dict[str, list[TimedOperation]] = defaultdict(list)
         for work in works:
             for place in {place for host in (work.source, work.target)
                           if host is not None for place in places(host)}:
@@ -277,12 +280,12 @@ class Repair:
             concerned[move.target].add(move.relieves)
         relieved = {move.relieves for move in self.moves}
         unfit = {host for host in relieved if not all(
-            self.outlook.holds(host, one.policy, one.deadline_s, here[host])
+            self.what_if.holds(host, one.policy, one.deadline_s, here[host])
             for one in self._of_host[host])}
         for host, those in concerned.items():
             near = dict.fromkeys(itertools.chain.from_iterable(
                 here[place] for place in places(host)))
-            if self.outlook.spoils(host, list(near)):
+            if self.what_if.spoils(host, list(near)):
                 unfit |= those
         if self._leases:
             unfit |= self._of_leases_left(relieved)
@@ -291,12 +294,12 @@ class Repair:
     def _of_leases_left(self, relieved: set[str]) -> set[str]:
         left = set(self._wanting()) - relieved
         for one in self._shared:
-            if not self.outlook.holds(
-                    one.place, one.policy, works=self.outlook.outcome(
+            if not self.what_if.holds(
+                    one.place, one.policy, works=self.what_if.outcome(
                         self.draft.steps, one.place)):
-                left.update(self.outlook.cluster.hosts_of(one.place))
+                left.update(self.what_if.cluster.hosts_of(one.place))
         leases = {one.lease for host in left
                   for one in self.draft.rooms.residents(host).values()
-                  if one.state is State.ACTIVE}
+                  if one.state is InstanceState.ACTIVE}
         return {move.relieves for move in self.moves
                 if self.draft.instances[move.uuid].lease in leases}

@@ -17,11 +17,11 @@ import typing
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.decisions.outlook import Outlook
-from secondary_scheduler.decisions.violations import Profile, Violation
-from secondary_scheduler.estimation.feasibility import Work
-from secondary_scheduler.model.cluster import Host, Instance, State
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.decisions.violations import CostProfile, Violation
+from secondary_scheduler.decisions.what_if import WhatIf
+from secondary_scheduler.estimation.feasibility import TimedOperation
+from secondary_scheduler.model.cluster import Host, Instance, InstanceState
+from secondary_scheduler.plans.operations import OperationKind
 
 Item = typing.TypeVar('Item')
 
@@ -39,7 +39,7 @@ class Action(enum.StrEnum):
     STOP = 'Stop'
 
 
-class Verdict(enum.StrEnum):
+class BranchVerdict(enum.StrEnum):
     """What the check of a branch says.
 
     ``RESOURCE``: another policy would be violated, or there is no room;
@@ -59,7 +59,7 @@ class Tried(typing.NamedTuple):
     """A branch below what had been chosen before, and what became of it."""
 
     branch: Branch
-    verdict: Verdict
+    verdict: BranchVerdict
 
 
 def low_order(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
@@ -102,12 +102,12 @@ class Search:
     (Boettger R32).
     """
 
-    def __init__(self, draft: Draft, outlook: Outlook,
-                 violations: Sequence[Violation], profile: Profile,
+    def __init__(self, draft: Draft, what_if: WhatIf,
+                 violations: Sequence[Violation], profile: CostProfile,
                  budget: Budget,
                  elapsed: Callable[[], float] = lambda: 0.0) -> None:
         self.draft = draft
-        self.outlook = outlook
+        self.what_if = what_if
         self.violations = tuple(violations)
         self.trace: list[Tried] = []
         self.chosen: Branch = ()
@@ -123,7 +123,7 @@ class Search:
 
     @functools.cached_property
     def _targets(self) -> list[Host]:
-        hosts = self.outlook.cluster.hosts
+        hosts = self.what_if.cluster.hosts
         return [hosts[name] for name in sorted(hosts)
                 if self._takes(hosts[name])]
 
@@ -134,11 +134,11 @@ class Search:
     def _takes(self, host: Host) -> bool:
         return (host.usable and not host.blocked and not host.violated
                 and host.name not in self._at
-                and self.outlook.known(host))
+                and self.what_if.known(host))
 
     def _on(self, host: object) -> list[Violation]:
         """Return the violations of a host and of what it shares."""
-        return [one for place in self.outlook.cluster.places(str(host))
+        return [one for place in self.what_if.cluster.places(str(host))
                 for one in self._at.get(place, ())]
 
     def run(self) -> None:
@@ -168,7 +168,7 @@ class Search:
         to make up for it.
         """
         here = {one.host for one in self.draft.members(lease)
-                if one.state is State.ACTIVE}
+                if one.state is InstanceState.ACTIVE}
         return any(self._fails(one) for host in here
                    for one in self._on(host))
 
@@ -178,14 +178,14 @@ class Search:
 
     def _failing_hosts(self) -> set[str]:
         return {host for one in self.failing()
-                for host in self.outlook.cluster.hosts_of(one.place)}
+                for host in self.what_if.cluster.hosts_of(one.place)}
 
     def _fails(self, violation: Violation) -> bool:
-        return not self.outlook.holds(
+        return not self.what_if.holds(
             violation.place, violation.policy, math.inf,
-            self.outlook.outcome(self.draft.steps, violation.place))
+            self.what_if.outcome(self.draft.steps, violation.place))
 
-    def late(self, works: Sequence[Work]) -> list[Violation]:
+    def late(self, works: Sequence[TimedOperation]) -> list[Violation]:
         """Return the violations that operations end too late, if at all.
 
         Only instances of leases that are settled count, and those that are
@@ -194,7 +194,7 @@ class Search:
         judged = self._judged | {work.instance for work in works}
         spent = self._elapsed()
         return [one for one in self.violations if one not in self.lost
-                and not self.outlook.holds(
+                and not self.what_if.holds(
                     one.place, one.policy, one.deadline_s - spent, works,
                     judged)]
 
@@ -206,14 +206,17 @@ class Search:
         Whoever goes makes the same room there, so that no other choice
         spares a higher lease; each moves elsewhere if it can.
         """
-        items = self.outlook.cluster.items
+        items = self.what_if.cluster.items
         for violation in self.violations:
             if violation.place not in items or not violation.policy.static:
                 continue
             hosts = items[violation.place].hosts
             for lease in self._lowest:
-                here = [one for one in self.draft.members(lease)
-                        if one.state is State.ACTIVE and one.host in hosts]
+                here = [
+                    one
+                    for one in self.draft.members(lease)
+                    if one.state is InstanceState.ACTIVE and one.host in hosts
+                ]
                 if not here or not self._may_preempt(lease):
                     continue
                 if not self._fails(violation) or not self._budget.spend():
@@ -241,7 +244,7 @@ class Search:
         for action in (Action.SUSP, Action.STOP):
             self.draft.rewind(begun)
             self._preempt(lease, action)
-            if not self.late(self.outlook.works(self.draft.steps)):
+            if not self.late(self.what_if.works(self.draft.steps)):
                 break
         self._settled(lease, action, begun)
 
@@ -249,7 +252,7 @@ class Search:
         """Note what became of a lease by the steps since then."""
         self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
         self.chosen += ((lease, action),)
-        self.lost |= set(self.late(self.outlook.works(self.draft.steps)))
+        self.lost |= set(self.late(self.what_if.works(self.draft.steps)))
 
     # one lease
 
@@ -262,17 +265,17 @@ class Search:
         """
         self._give_up_what_is_lost()
         members = {one.uuid for one in self.draft.members(lease)
-                   if one.state is State.ACTIVE}
+                   if one.state is InstanceState.ACTIVE}
         for subset in self._attempts(lease, floor):
             for actions in low_actions(len(subset)):
                 if self._overtaken() or not self._budget.spend():
                     return False
                 branch = tuple(zip(subset, actions, strict=True))
                 verdict = self._try(lease, branch, members)
-                if verdict is Verdict.OK:
+                if verdict is BranchVerdict.OK:
                     self._judged |= members
                     return True
-                if verdict is Verdict.RESOURCE:
+                if verdict is BranchVerdict.RESOURCE:
                     break
         if self._budget.truncated:
             return False
@@ -297,7 +300,7 @@ class Search:
             yield (lease,)
 
     def _try(self, lease: str, branch: Branch,
-             members: set[str]) -> Verdict:
+             members: set[str]) -> BranchVerdict:
         """Add a branch to the draft, and take it back unless it is OK."""
         begun = len(self.draft.steps)
         for one, action in branch:
@@ -308,26 +311,26 @@ class Search:
             room = self._migrate(lease)
         verdict = (self._verdict(begun, members)
                    if room and not self.contributes(lease)
-                   else Verdict.RESOURCE)
+                   else BranchVerdict.RESOURCE)
         self.trace.append(Tried(branch, verdict))
-        if verdict is Verdict.OK:
+        if verdict is BranchVerdict.OK:
             self.chosen += branch
         else:
             self.draft.rewind(begun)
         return verdict
 
-    def _verdict(self, begun: int, members: set[str]) -> Verdict:
-        works = self.outlook.works(self.draft.steps)
+    def _verdict(self, begun: int, members: set[str]) -> BranchVerdict:
+        works = self.what_if.works(self.draft.steps)
         touched = {host for step in self.draft.steps[begun:]
                    for host in (step.old.host, step.destination)}
-        if any(self.outlook.spoils(host, works)
+        if any(self.what_if.spoils(host, works)
                for host in sorted(touched - {None}, key=str) if host):
-            return Verdict.RESOURCE
+            return BranchVerdict.RESOURCE
         before = self._judged
         self._judged = before | members
         late = self.late(works)
         self._judged = before
-        return Verdict.TIME if late else Verdict.OK
+        return BranchVerdict.TIME if late else BranchVerdict.OK
 
     # operations
 
@@ -340,15 +343,15 @@ class Search:
         Not if a member is busy or to be left alone (Boettger 3.7: locked).
         """
         members = self.draft.members(lease)
-        return (any(one.state is State.ACTIVE for one in members)
-                and not any(one.state is State.BUSY
+        return (any(one.state is InstanceState.ACTIVE for one in members)
+                and not any(one.state is InstanceState.BUSY
                             or not self.draft.is_free(one)
                             for one in members))
 
     def _preempt(self, lease: str, action: Action) -> None:
-        kind = Kind.STOP if action is Action.STOP else None
+        kind = OperationKind.STOP if action is Action.STOP else None
         for one in self.draft.members(lease):
-            if one.state is State.ACTIVE:
+            if one.state is InstanceState.ACTIVE:
                 self.draft.preempt(one, kind)
 
     def _sacrifice(self, lease: str) -> None:
@@ -361,7 +364,7 @@ class Search:
         if not self._may_preempt(lease):
             return
         hosts = self._failing_hosts()
-        if not any(one.state is State.ACTIVE and one.host in hosts
+        if not any(one.state is InstanceState.ACTIVE and one.host in hosts
                    for one in self.draft.members(lease)):
             return
         action = Action.SUSP if self._profile.agents_hold else Action.STOP
@@ -384,12 +387,14 @@ class Search:
             key=lambda one: (-one.vcpus, one.uuid))
         leavers: list[Instance] = []
         for instance in movable:
-            gone = [Work(Kind.MIGRATE, one.uuid, one.host, None)
-                    for one in leavers]
-            if not all(self.outlook.holds(
-                    one.place, one.policy, math.inf, self.outlook.outcome(
+            gone = [
+                TimedOperation(OperationKind.MIGRATE, one.uuid, one.host, None)
+                for one in leavers
+            ]
+            if not all(self.what_if.holds(
+                    one.place, one.policy, math.inf, self.what_if.outcome(
                         self.draft.steps, one.place) + gone)
-                    for one in self._on(instance.host)):
+                       for one in self._on(instance.host)):
                 leavers.append(instance)
         return leavers
 
@@ -402,7 +407,7 @@ class Search:
         """
         slow: str | None = None
         changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
-        places = self.outlook.cluster.places
+        places = self.what_if.cluster.places
         needs = _needs(instance, self.draft.hosts.get(instance.host or ''))
         for step in self.draft.steps:
             for name in {place for host in {step.old.host, step.new.host}
@@ -421,9 +426,9 @@ class Search:
                 continue
             begun = len(self.draft.steps)
             self.draft.migrate(instance, host.name)
-            works = self.outlook.works(self.draft.steps)
+            works = self.what_if.works(self.draft.steps)
             self.draft.rewind(begun)
-            if self.outlook.spoils(host.name, works):
+            if self.what_if.spoils(host.name, works):
                 continue
             if all(work.end_s <= self._deadline(work.source)
                    for work in works if work.target == host.name):
@@ -439,18 +444,23 @@ class Search:
 
         The quick part of the check, without any times.
         """
-        cluster = self.outlook.cluster
+        cluster = self.what_if.cluster
         if any(cluster.at(place).violated
                and instance.host not in cluster.hosts_of(place)
                for place in cluster.places(host.name)):
             return False
-        works = self.outlook.outcome(
+        works = self.what_if.outcome(
             self.draft.steps, *cluster.places(host.name))
-        works.append(Work(Kind.MIGRATE, instance.uuid, instance.host,
-                          host.name))
-        return (self.draft.rooms.stocks(host.name, instance)
-                and self.draft.rooms.separate(host.name, instance)
-                and self.outlook.allow(host.name, works))
+        works.append(
+            TimedOperation(
+                OperationKind.MIGRATE, instance.uuid, instance.host, host.name
+            )
+        )
+        return (
+            self.draft.rooms.has_inventory(host.name, instance)
+            and self.draft.rooms.satisfies_anti_affinity(host.name, instance)
+            and self.what_if.allow(host.name, works)
+        )
 
     # time
 
@@ -461,23 +471,23 @@ class Search:
                    default=math.inf) - self._elapsed()
 
     def _quickest(self) -> float:
-        return self.outlook.durations.of(Kind.STOP)
+        return self.what_if.durations.of(OperationKind.STOP)
 
     def _hopeless(self, lease: str) -> bool:
         """Tell whether not even a lone stop would end in time."""
         return any(
             one.deadline_s - self._elapsed() < self._quickest()
             for one in self.failing()
-            if any(member.host in self.outlook.cluster.hosts_of(one.place)
-                   and member.state is State.ACTIVE
+            if any(member.host in self.what_if.cluster.hosts_of(one.place)
+                   and member.state is InstanceState.ACTIVE
                    for member in self.draft.members(lease)))
 
     def _give_up_what_is_lost(self) -> None:
         self.lost |= {one for one in self.violations
-                       if one.deadline_s - self._elapsed()
-                       < self._quickest()}
+                      if one.deadline_s - self._elapsed()
+                      < self._quickest()}
 
     def _overtaken(self) -> bool:
         """Tell whether what is chosen would by now come too late."""
         return bool(self._elapsed() and self.chosen and self.late(
-            self.outlook.works(self.draft.steps)))
+            self.what_if.works(self.draft.steps)))

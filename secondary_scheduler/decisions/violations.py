@@ -3,9 +3,9 @@
 import dataclasses
 import math
 
-from secondary_scheduler.decisions import outlook
+from secondary_scheduler.decisions import what_if
 from secondary_scheduler.estimation.feasibility import Overheads
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import HostPolicy
 
 
@@ -19,7 +19,7 @@ class Violation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class CostProfile:
     """How the search counts.
 
     ``deadline_guard`` seconds are kept between the last operation and the
@@ -33,7 +33,7 @@ class Profile:
     """
 
     deadline_guard: float = 2.0
-    schedule: outlook.Schedule = outlook.in_order
+    schedule: what_if.Schedule = what_if.in_order
     subset_leases: int = 10
     moves_first: bool = True
     preempts: bool = True
@@ -48,18 +48,20 @@ class Profile:
                 - self.deadline_guard)
 
 
-def with_agents(limits: Limits) -> Profile:
+def with_agents(limits: LoadLimits) -> CostProfile:
     """Return how to count in a cloud: an agent on each host holds policies.
 
     It throttles instances for the seconds in which an operation uses CPU, so
     overheads keep nobody from migrating: who stayed for that would have to be
     preempted.
     """
-    return Profile(overheads=Overheads({}, {}, newcomer=limits.entry_share),
-                   agents_hold=True)
+    return CostProfile(
+        overheads=Overheads({}, {}, newcomer=limits.entry_share),
+        agents_hold=True,
+    )
 
 
 #: As in the thesis: no guard, all operations begin at the same time, and a
 #: higher lease may cost a lower one its place where moving others would do.
-THESIS = Profile(deadline_guard=0.0, schedule=outlook.at_once,
-                 moves_first=False)
+THESIS = CostProfile(deadline_guard=0.0, schedule=what_if.at_once,
+                     moves_first=False)

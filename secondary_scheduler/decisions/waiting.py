@@ -6,22 +6,22 @@ finds no room does not keep the next from trying.
 
 import dataclasses
 
-from secondary_scheduler.leases.ordering import Order
-from secondary_scheduler.leases.states import QUEUED
 from secondary_scheduler.model.cluster import (
     DOWN,
     Cluster,
     Instance,
-    Lease,
-    State,
+    InstanceState,
+    LeaseMembers,
 )
+from secondary_scheduler.model.lease_order import QueueOrder
+from secondary_scheduler.model.lease_states import QUEUED
 
 #: What each instance of a lease adds to its priority (Boettger R26).
 SIZE_WEIGHT = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class Waiting:
+class WaitingLease:
     """A lease in the queue, and its instances that are to come up."""
 
     lease: str
@@ -29,7 +29,7 @@ class Waiting:
     due: tuple[Instance, ...]
 
 
-def priority(lease: Lease, size: int) -> float:
+def priority(lease: LeaseMembers, size: int) -> float:
     """Return the priority of a lease of ``size`` instances.
 
     ``owner_priority + 0.5 size`` (R26), unless one is given (X26).
@@ -39,7 +39,7 @@ def priority(lease: Lease, size: int) -> float:
     return lease.owner_priority + SIZE_WEIGHT * size
 
 
-def queue(cluster: Cluster, order: Order) -> list[Waiting]:
+def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
     """Return the leases that wait, in the order in which they are served.
 
     A lease waits if it says so, or if some of its instances were preempted;
@@ -55,11 +55,12 @@ def queue(cluster: Cluster, order: Order) -> list[Waiting]:
         due = tuple(one for one in instances if one.state in DOWN
                     and (queued or one.preempted))
         # Half a lease does not run: who is busy or rests is waited for.
-        if not due or any(one.state is State.BUSY or one.blocked
+        if not due or any(one.state is InstanceState.BUSY or one.blocked
                           or one.resting or one.stranded
                           for one in instances):
             continue
-        lease = known or Lease(name, min(one.priority for one in instances))
-        waiting.append(Waiting(name, order.rank(
+        lease = known or LeaseMembers(
+            name, min(one.priority for one in instances))
+        waiting.append(WaitingLease(name, order.rank(
             priority(lease, len(instances)), -lease.waited_s), due))
     return sorted(waiting, key=lambda one: (one.rank, one.lease))

@@ -19,7 +19,7 @@ _WRITES = frozenset({'suspend', 'shelve'})
 _READS = frozenset({'resume', 'start', 'unshelve'})
 
 
-class Job(typing.NamedTuple):
+class DurationInput(typing.NamedTuple):
     """An operation as far as its duration depends on it.
 
     ``source`` is the host that it burdens while an instance leaves (suspend,
@@ -41,8 +41,8 @@ class DurationModel(typing.Protocol):
     def of(self, kind: str) -> float:
         """Return the duration of an operation that is alone."""
 
-    def of_all(self, proposed: Sequence[Job],
-               ongoing: Iterable[Job] = ()) -> list[float]:
+    def of_all(self, proposed: Sequence[DurationInput],
+               ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation.
 
         All of them start now; ``ongoing`` ones are under way already.
@@ -65,8 +65,8 @@ class Durations:
         """Return the expected duration of one operation, in seconds."""
         return float(getattr(self, kind))
 
-    def of_all(self, proposed: Sequence[Job],
-               ongoing: Iterable[Job] = ()) -> list[float]:
+    def of_all(self, proposed: Sequence[DurationInput],
+               ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each operation, whatever else goes on."""
         return [self.of(job.kind) for job in proposed]
 
@@ -89,7 +89,7 @@ class Concurrency:
     arriving: Counter[str | None] = dataclasses.field(default_factory=Counter)
 
     @classmethod
-    def of(cls, jobs: Iterable[Job]) -> 'Concurrency':
+    def of(cls, jobs: Iterable[DurationInput]) -> 'Concurrency':
         """Count the operations of a set."""
         kinds: Counter[str] = Counter()
         leaving: Counter[str | None] = Counter()
@@ -108,7 +108,8 @@ class Concurrency:
                    arriving)
 
 
-def rivals(job: Job, counts: Concurrency, count_stops: bool = False) -> int:
+def rivals(job: DurationInput, counts: Concurrency,
+           count_stops: bool = False) -> int:
     """Return how many share what an operation needs, itself included.
 
     ``count_stops`` as in ``ConcurrentDurations``.
@@ -157,10 +158,10 @@ class ConcurrentDurations:
 
     def of(self, kind: str) -> float:
         """Return the expected duration of an operation that is alone."""
-        return self.of_all([Job(kind)])[0]
+        return self.of_all([DurationInput(kind)])[0]
 
-    def of_all(self, proposed: Sequence[Job],
-               ongoing: Iterable[Job] = ()) -> list[float]:
+    def of_all(self, proposed: Sequence[DurationInput],
+               ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation.
 
         All start now, and ongoing ones count as if they did too: staged
@@ -169,7 +170,7 @@ class ConcurrentDurations:
         counts = Concurrency.of([*proposed, *ongoing])
         return [self.among(job, counts) for job in proposed]
 
-    def among(self, job: Job, counts: Concurrency) -> float:
+    def among(self, job: DurationInput, counts: Concurrency) -> float:
         """Return the duration of one of the operations that are counted."""
         base = float(getattr(self, job.kind + '_base'))
         each = float(getattr(self, job.kind + '_each'))

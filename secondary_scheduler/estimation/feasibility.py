@@ -25,7 +25,7 @@ DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
 Capacity = Callable[[str | None, str], float | None]
 
 
-class Work(typing.NamedTuple):
+class TimedOperation(typing.NamedTuple):
     """An operation with its times, in seconds from now.
 
     ``source`` is the host an instance leaves, ``target`` the one it will run
@@ -46,7 +46,7 @@ class Work(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class GuestLoad:
     """One instance, and what it uses by resource.
 
     All in the resources' units, measured ones as the mean of the last
@@ -102,12 +102,12 @@ class Overheads:
             self, leaving=parts(self.leaving), arriving=parts(self.arriving),
             newcomer=part * self.newcomer)
 
-    def ongoing(self, work: Work, at_s: float) -> bool:
+    def ongoing(self, work: TimedOperation, at_s: float) -> bool:
         """Tell whether an operation burdens its hosts at a time."""
         return work.start_s <= at_s < work.end_s or (
             self.lingers and at_s == work.end_s)
 
-    def on(self, host: str, work: Work, resource: str) -> float:
+    def on(self, host: str, work: TimedOperation, resource: str) -> float:
         """Return what an operation uses on a host while it goes on."""
         if work.target == host:
             return self.arriving.get(work.kind, {}).get(resource, 0.0)
@@ -134,7 +134,7 @@ class Estimator:
     """
 
     def __init__(self, primaries: Mapping[str, Mapping[str, float]],
-                 guests: Mapping[str, Guest],
+                 guests: Mapping[str, GuestLoad],
                  overheads: Overheads | None = None,
                  running: Mapping[str, Sequence[str]] | None = None,
                  held: bool = True, capacity: Capacity = percentages,
@@ -164,7 +164,7 @@ class Estimator:
                    self.least.get(resource, 0.0))
 
     def predict(self, resource: str, host: str, at_s: float,
-                works: Iterable[Work] = (),
+                works: Iterable[TimedOperation] = (),
                 only: Collection[str] | None = None) -> float:
         """Return the use of a resource, in percent of the host up to 100.
 
@@ -176,7 +176,7 @@ class Estimator:
         return demand if resource in STATIC else min(100.0, demand)
 
     def demand(self, resource: str, host: str, at_s: float,
-               works: Iterable[Work] = (),
+               works: Iterable[TimedOperation] = (),
                only: Collection[str] | None = None) -> float:
         """Return the same, also where it is more than a host has."""
         works = [work for work in works if host in (work.source, work.target)]
@@ -186,8 +186,9 @@ class Estimator:
         use += self.primaries[host].get(resource, 100.0)
         return use + self._overhead(resource, host, at_s, works)
 
-    def bound(self, resource: str, host: str, works: Iterable[Work] = ()
-              ) -> float:
+    def bound(
+        self, resource: str, host: str, works: Iterable[TimedOperation] = ()
+    ) -> float:
         """Return what demand does not exceed, whatever ends when.
 
         That is as if nobody left, all came, and everything went on.
@@ -203,7 +204,7 @@ class Estimator:
             self.overheads.on(host, work, resource) for work in works)
 
     def holds(self, resource: str, threshold: float, host: str, at_s: float,
-              works: Iterable[Work] = (),
+              works: Iterable[TimedOperation] = (),
               only: Collection[str] | None = None) -> bool:
         """Tell whether a policy will hold.
 
@@ -218,10 +219,10 @@ class Estimator:
             or any(self.overheads.ongoing(work, at_s) for work in works))
 
     def _uses(self, resource: str, host: str, at_s: float,
-              works: list[Work], only: Collection[str] | None
+              works: list[TimedOperation], only: Collection[str] | None
               ) -> list[float]:
         """Return the use of each instance that will be on the host."""
-        there: dict[str, Work | None] = dict.fromkeys(
+        there: dict[str, TimedOperation | None] = dict.fromkeys(
             self._running[host])
         ended = [work for work in works if work.end_s <= at_s]
         for work in sorted(ended, key=lambda work: work.end_s):
@@ -234,7 +235,8 @@ class Estimator:
                 for uuid, work in there.items()
                 if only is None or uuid in only]
 
-    def _arriving(self, work: Work, resource: str, host: str) -> float:
+    def _arriving(self, work: TimedOperation,
+                  resource: str, host: str) -> float:
         """Return what an instance uses of the host to which it has come."""
         known = self.use(work.instance, resource, host)
         if (resource in STATIC | COMMITTED or not self._held
@@ -246,12 +248,12 @@ class Estimator:
         return newcomer if work.kind == 'start' else min(known, newcomer)
 
     def _overhead(self, resource: str, host: str, at_s: float,
-                  works: list[Work]) -> float:
+                  works: list[TimedOperation]) -> float:
         return sum(self.overheads.on(host, work, resource) for work in works
                    if self.overheads.ongoing(work, at_s))
 
 
-def _by_host(guests: Mapping[str, Guest]) -> Mapping[str, list[str]]:
+def _by_host(guests: Mapping[str, GuestLoad]) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for uuid, guest in guests.items():
         if guest.host is not None:

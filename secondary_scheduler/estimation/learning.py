@@ -25,9 +25,9 @@ import typing
 from secondary_scheduler.estimation import precopy
 from secondary_scheduler.estimation.durations import (
     Concurrency,
+    DurationInput,
     DurationModel,
     Durations,
-    Job,
     rivals,
 )
 from secondary_scheduler.model.cluster import CLEAN, DirtyMemory
@@ -48,7 +48,7 @@ _PRIOR = Durations()
 class Observed(typing.NamedTuple):
     """An operation that has succeeded; times in seconds of one clock."""
 
-    job: Job
+    job: DurationInput
     begin: float
     end: float
 
@@ -112,10 +112,10 @@ class LearnedDurations:
 
     def of(self, kind: str) -> float:
         """Return the expected duration of an operation that is alone."""
-        return self.of_all([Job(kind)])[0]
+        return self.of_all([DurationInput(kind)])[0]
 
-    def of_all(self, proposed: Sequence[Job],
-               ongoing: Iterable[Job] = ()) -> list[float]:
+    def of_all(self, proposed: Sequence[DurationInput],
+               ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation."""
         ongoing = list(ongoing)
         counts = Concurrency.of([*proposed, *ongoing])
@@ -165,7 +165,7 @@ def fit(seen: Iterable[Point], prior: DurationModel = _PRIOR,
                              if len(points) >= FEWEST}, prior, bandwidth_mb_s)
 
 
-def _longer(one: Job | Point, crowd: float,
+def _longer(one: DurationInput | Point, crowd: float,
             bandwidth_mb_s: float | None) -> float:
     """Return what writing adds to a migration among so many, in s.
 

@@ -30,20 +30,21 @@ from secondary_scheduler.model.cluster import (
     Host,
     HostPolicy,
     Instance,
-    State,
+    InstanceState,
 )
 from secondary_scheduler.model.lazy import Lazy
 
 UNLIMITED = sys.maxsize
 
 #: States in which an instance may use its host; unknown ones count.
-RUNNING = frozenset({State.ACTIVE, State.BUSY, State.OTHER})
+RUNNING = frozenset(
+    {InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER})
 
 _EPSILON = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class LoadLimits:
     """The options that bound a host's load, shares in percent of the host.
 
     ``lanes`` is how many operations may go on at a time on one host.
@@ -106,7 +107,7 @@ class Rooms:
     that nobody asks about cost nothing.
     """
 
-    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+    def __init__(self, cluster: Cluster, limits: LoadLimits) -> None:
         self.hosts = cluster.hosts
         self.limits = limits
         self._cluster = cluster
@@ -241,7 +242,7 @@ class Rooms:
 
     def _place(self, host: str) -> list[tuple[float, str]]:
         """Return what a host is sorted by, nothing if it is full."""
-        if host not in self.hosts or not self.welcomes(host):
+        if host not in self.hosts or not self.has_useful_share(host):
             return []
         return [(-self.spare(host), host)]
 
@@ -299,12 +300,12 @@ class Rooms:
             policy.violated and not policy.static
             for policy in values.policies)
 
-    def bears(self, host: str) -> bool:
+    def has_minimum_share(self, host: str) -> bool:
         """Tell whether one more would keep its minimum share."""
         return self.running(host) < self.capacity(
             host, self.limits.minimum_share)
 
-    def welcomes(self, host: str) -> bool:
+    def has_useful_share(self, host: str) -> bool:
         """Tell whether all and one more would have a useful share."""
         return self.running(host) < self.capacity(
             host, self.limits.entry_share)
@@ -341,7 +342,7 @@ class Rooms:
         return ((100.0 if threshold is None else threshold)
                 - self.limits.margin - values.cpu_primary)
 
-    def stocks(self, host: str, instance: Instance) -> bool:
+    def has_inventory(self, host: str, instance: Instance) -> bool:
         """Tell whether the host's inventory has room for a newcomer."""
         free = self._free[host]
         return all(amount <= free.get(name, 0)
@@ -357,7 +358,7 @@ class Rooms:
                 free[name] = free.get(name, 0) - amount
         return free
 
-    def sustains(self, place: str, newcomer: Instance) -> bool:
+    def fits_policies(self, place: str, newcomer: Instance) -> bool:
         """Tell whether use would stay below the thresholds of a place.
 
         That is the use of those there and a newcomer as it was; who is not
@@ -410,7 +411,7 @@ class Rooms:
             used -= self._use(there[newcomer.uuid], place, resource)
         return primary + used <= _bound(policy, self.limits.margin) + _EPSILON
 
-    def separate(self, host: str, instance: Instance) -> bool:
+    def satisfies_anti_affinity(self, host: str, instance: Instance) -> bool:
         """Tell whether no peer of its anti-affinity group is on the host."""
         group = instance.anti_affinity
         return group is None or all(

@@ -13,12 +13,12 @@ import functools
 import operator
 import typing
 
-from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.lazy import Lazy
+from secondary_scheduler.model.lease_states import LeaseState
 
 
-class State(enum.StrEnum):
+class InstanceState(enum.StrEnum):
     """Where an instance is in its life, in Nova's words."""
 
     ACTIVE = 'active'
@@ -30,7 +30,8 @@ class State(enum.StrEnum):
 
 
 #: States in which a preempted instance waits to run again.
-DOWN = frozenset({State.SUSPENDED, State.STOPPED, State.SHELVED})
+DOWN = frozenset(
+    {InstanceState.SUSPENDED, InstanceState.STOPPED, InstanceState.SHELVED})
 
 #: Resources whose use only an operation can change (Boettger 3.3): what they
 #: hold is known from the model, never measured.
@@ -75,7 +76,7 @@ class Instance:
     uuid: str
     lease: str
     host: str | None
-    state: State
+    state: InstanceState
     vcpus: int
     memory_mb: int
     disk_gb: int
@@ -104,7 +105,7 @@ class Instance:
     @property
     def stranded(self) -> bool:
         """Whether it cannot come up for now: its lease is not to run."""
-        return self.stuck and self.state is not State.ACTIVE
+        return self.stuck and self.state is not InstanceState.ACTIVE
 
     def holds(self, resource: str) -> int:
         """Return what it holds of a static resource while it runs."""
@@ -228,7 +229,7 @@ class Item(Place):
 
 
 @dataclasses.dataclass(frozen=True)
-class Lease:
+class LeaseMembers:
     """Instances that run or wait together, as their owner asked for them.
 
     ``priority`` is given or follows from ``owner_priority`` and size (X26);
@@ -270,7 +271,8 @@ class Cluster:
 
     hosts: Mapping[str, Host]
     instances: Mapping[str, Instance]
-    leases: Mapping[str, Lease] = dataclasses.field(default_factory=dict)
+    leases: Mapping[str, LeaseMembers] = dataclasses.field(
+        default_factory=dict)
     in_flight: tuple[InFlight, ...] = ()
     items: Mapping[str, Item] = dataclasses.field(default_factory=dict)
 

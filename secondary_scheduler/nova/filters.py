@@ -16,8 +16,8 @@ from oslo_log import log as logging
 from stevedore import extension
 
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.nova import request, settings, snapshot
-from secondary_scheduler.nova.guard import COMPLAINTS
+from secondary_scheduler.nova import report_books, request, settings
+from secondary_scheduler.nova.log_limiter import COMPLAINTS
 from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
@@ -109,8 +109,8 @@ class _Admission:
         self._fingerprint = (language.fingerprint(policies) if policies
                              else None)
         self._totals = [policy for policy in policies if policy.total]
-        self._book = snapshot.book()
-        self._holds = snapshot.holds()
+        self._book = report_books.book()
+        self._holds = report_books.holds()
         self._full: dict[str, bool] = {}
 
     def admits(self, host_state: typing.Any) -> bool:

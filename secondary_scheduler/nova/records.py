@@ -22,7 +22,7 @@ LAST_EVENTS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class InstanceUsage:
     """What the resource tracker counts for one instance.
 
     ``memory_mb`` in MiB, ``disk_gb`` in GiB; ``born`` is when its host
@@ -44,7 +44,7 @@ def readable(instance: typing.Any) -> bool:
     return 'flavor' in instance and instance.flavor is not None
 
 
-def read(instance: typing.Any) -> Record | None:
+def read(instance: typing.Any) -> InstanceUsage | None:
     """Read an Instance without loading what it lacks.
 
     :returns: None if it came without its flavor.
@@ -59,7 +59,7 @@ def read(instance: typing.Any) -> Record | None:
                + (0 if on_volume else flavor.root_gb))
     times = [getattr(instance, name) for name in ('created_at', 'launched_at')
              if name in instance and getattr(instance, name) is not None]
-    return Record(
+    return InstanceUsage(
         uuid=instance.uuid,
         secondary=vocabulary.is_marked(request.extra_specs(flavor)),
         vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=disk_gb,
@@ -74,7 +74,7 @@ class Records:
         self._cells: dict[str, typing.Any] = {}
 
     def of_instances(self, cell: str, uuids: Collection[str]
-                     ) -> dict[str, Record]:
+                     ) -> dict[str, InstanceUsage]:
         """Return the records of instances, deleted ones included."""
         with self._target(cell, read_deleted='yes') as context:
             found = objects.InstanceList.get_by_filters(
@@ -83,13 +83,13 @@ class Records:
                 if record is not None}
 
     def on_hosts(self, cell: str, hosts: Collection[str]
-                 ) -> dict[str, list[Record]]:
+                 ) -> dict[str, list[InstanceUsage]]:
         """Return the records of all instances that claim from hosts now."""
         with self._target(cell) as context:
             found = objects.InstanceList.get_by_filters(
                 context, {'host': list(hosts), 'deleted': False,
                           'soft_deleted': True}, expected_attrs=['flavor'])
-        records: dict[str, list[Record]] = {host: [] for host in hosts}
+        records: dict[str, list[InstanceUsage]] = {host: [] for host in hosts}
         for instance in found:
             record = read(instance)
             if record is not None:
@@ -160,7 +160,8 @@ def _last_failures(context: typing.Any, limit: int
                                tail.c.id.desc()).all()
 
 
-def newest(records: Iterable[Record], count: int) -> list[Record]:
+def newest(records: Iterable[InstanceUsage],
+           count: int) -> list[InstanceUsage]:
     """Return the records that were born last."""
     known = [(one.born, one.number, one.uuid, one) for one in records
              if one.born is not None]

@@ -4,7 +4,7 @@ from nova import conf as nova_conf
 
 from secondary_scheduler.conf import nova as nova_options
 from secondary_scheduler.conf import policy
-from secondary_scheduler.nova.guard import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import COMPLAINTS
 from secondary_scheduler.policies import language
 
 CONF = nova_conf.CONF

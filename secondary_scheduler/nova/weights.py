@@ -27,15 +27,15 @@ from nova.scheduler.weights import (
 )
 
 from secondary_scheduler.model.reports import HostReport
-from secondary_scheduler.nova import filters, request, snapshot
-from secondary_scheduler.nova.guard import COMPLAINTS
-from secondary_scheduler.nova.ledger import Ledger, Use
+from secondary_scheduler.nova import filters, report_books, request
+from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.secondary_usage import HostUsage, SecondaryUsage
 from secondary_scheduler.nova.settings import CONF
 
 NAMESPACE = 'secondary_scheduler.weighers'
 
 #: The Use of a host whose secondaries are not known.
-_NOTHING = Use()
+_NOTHING = HostUsage()
 
 
 class _Decision(threading.local):
@@ -52,7 +52,7 @@ class _Decision(threading.local):
 
 _LAST = _Decision()
 
-LEDGER = Ledger(lambda: float(CONF.secondary_scheduler.lookup_budget))
+LEDGER = SecondaryUsage(lambda: float(CONF.secondary_scheduler.lookup_budget))
 
 
 def all_weighers() -> list[type]:
@@ -110,8 +110,8 @@ def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
     if _LAST.first is not weighed[0]:
         # Also here, where every request passes: a process that never forks
         # listens from its first request on, whatever it is for.
-        snapshot.book()
-        _LAST.columns = Use(*zip(*(
+        report_books.book()
+        _LAST.columns = HostUsage(*zip(*(
             use or _NOTHING for use in LEDGER.uses(
                 [one.obj for one in weighed])), strict=True))
         _LAST.first = weighed[0]
@@ -198,7 +198,7 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
         try:
             if not request.is_secondary(weight_properties):
                 return nothing
-            reports = snapshot.book().hosts()
+            reports = report_books.book().hosts()
             return [_share(weighed.obj, reports.get(weighed.obj.host), known)
                     for weighed, known in zip(
                         weighed_obj_list,
@@ -210,7 +210,7 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
 
     def _weigh_object(self, host_state: typing.Any,
                       weight_properties: typing.Any) -> float:
-        return _share(host_state, snapshot.book().get(host_state.host))
+        return _share(host_state, report_books.book().get(host_state.host))
 
 
 def _share(host_state: typing.Any, report: HostReport | None,

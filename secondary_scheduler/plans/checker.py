@@ -15,10 +15,10 @@ from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import (
     Cluster,
     Instance,
+    InstanceState,
     Place,
-    State,
 )
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 from secondary_scheduler.plans.orders import (
     MOVES,
     RUNNING,
@@ -36,17 +36,29 @@ TOLERANCE_S = 1e-6
 #: What a sum of percentages may be off by rounding.
 _TOLERANCE = 1e-6
 
-_NEEDS = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.ACTIVE,
-          Kind.STOP: State.ACTIVE, Kind.SHELVE: State.ACTIVE,
-          Kind.RESUME: State.SUSPENDED, Kind.START: State.STOPPED,
-          Kind.UNSHELVE: State.SHELVED}
-_LEAVES = {Kind.MIGRATE: State.ACTIVE, Kind.SUSPEND: State.SUSPENDED,
-           Kind.STOP: State.STOPPED, Kind.SHELVE: State.SHELVED,
-           Kind.RESUME: State.ACTIVE, Kind.START: State.ACTIVE,
-           Kind.UNSHELVE: State.ACTIVE}
-_DOWN = frozenset({Kind.SUSPEND, Kind.STOP, Kind.SHELVE})
-_UP = frozenset({Kind.RESUME, Kind.START, Kind.UNSHELVE})
-_IN_PLACE = frozenset({Kind.RESUME, Kind.START})
+_NEEDS = {
+    OperationKind.MIGRATE: InstanceState.ACTIVE,
+    OperationKind.SUSPEND: InstanceState.ACTIVE,
+    OperationKind.STOP: InstanceState.ACTIVE,
+    OperationKind.SHELVE: InstanceState.ACTIVE,
+    OperationKind.RESUME: InstanceState.SUSPENDED,
+    OperationKind.START: InstanceState.STOPPED,
+    OperationKind.UNSHELVE: InstanceState.SHELVED,
+}
+_LEAVES = {
+    OperationKind.MIGRATE: InstanceState.ACTIVE,
+    OperationKind.SUSPEND: InstanceState.SUSPENDED,
+    OperationKind.STOP: InstanceState.STOPPED,
+    OperationKind.SHELVE: InstanceState.SHELVED,
+    OperationKind.RESUME: InstanceState.ACTIVE,
+    OperationKind.START: InstanceState.ACTIVE,
+    OperationKind.UNSHELVE: InstanceState.ACTIVE,
+}
+_DOWN = frozenset(
+    {OperationKind.SUSPEND, OperationKind.STOP, OperationKind.SHELVE})
+_UP = frozenset(
+    {OperationKind.RESUME, OperationKind.START, OperationKind.UNSHELVE})
+_IN_PLACE = frozenset({OperationKind.RESUME, OperationKind.START})
 
 
 def check(cluster: Cluster, plan: Plan,
@@ -161,10 +173,10 @@ def _repetitions(plan: Plan) -> Iterator[str]:
         if len(several) == 1:
             continue
         first, last = several[0], several[-1]
-        if first.kind is Kind.MIGRATE:
+        if first.kind is OperationKind.MIGRATE:
             first, last = last, first
         if not (len(several) == 2 and first.kind in _IN_PLACE
-                and last.kind is Kind.MIGRATE
+                and last.kind is OperationKind.MIGRATE
                 and first.id in before[last.id]):
             yield f'instance {uuid} has several operations'
 
@@ -179,18 +191,29 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
     for lease in sorted(preempted & returned):
         yield f'lease {lease} is both preempted and brought back'
     for instance in cluster.instances.values():
-        if (instance.lease in preempted and instance.uuid not in down
-                and instance.state in (State.ACTIVE, State.BUSY)):
+        if (
+            instance.lease in preempted
+            and instance.uuid not in down
+            and instance.state in (InstanceState.ACTIVE, InstanceState.BUSY)
+        ):
             yield (f'half of lease {instance.lease} is preempted: '
                    f'{instance.uuid} runs on')
-        if (instance.lease in returned and instance.uuid not in up
-                and instance.preempted
-                and instance.state in (State.SUSPENDED, State.STOPPED,
-                                       State.SHELVED, State.BUSY)):
+        if (
+            instance.lease in returned
+            and instance.uuid not in up
+            and instance.preempted
+            and instance.state
+            in (
+                InstanceState.SUSPENDED,
+                InstanceState.STOPPED,
+                InstanceState.SHELVED,
+                InstanceState.BUSY,
+            )
+        ):
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} stays down')
         if (instance.lease in returned and instance.stuck
-                and instance.state is not State.ACTIVE):
+                and instance.state is not InstanceState.ACTIVE):
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} cannot come up yet')
 
@@ -242,7 +265,7 @@ class _Replay:
                  for host in self.cluster.hosts_of(place.name)}
         return {one.lease for one in self.cluster.instances.values()
                 if one.host in hosts
-                and one.state in (State.ACTIVE, State.BUSY)}
+                and one.state in (InstanceState.ACTIVE, InstanceState.BUSY)}
 
     def _hold(self, uuid: str, hosts: set[str]) -> None:
         for host in self.held[uuid] - hosts:
@@ -269,7 +292,7 @@ class _Replay:
         if instance.blocked or (instance.resting and (
                 operation.kind in _UP or instance.lease not in self.called)):
             yield 'the instance is to be left alone'
-        if instance.pinned and operation.kind is Kind.MIGRATE:
+        if instance.pinned and operation.kind is OperationKind.MIGRATE:
             yield 'a migration of it has just failed'
         if operation.source != instance.host:
             yield f'the instance is on {instance.host}'
@@ -300,7 +323,7 @@ class _Replay:
             yield 'it needs a host to come up on'
         elif operation.kind in _IN_PLACE and source not in (None, target):
             yield 'it can come up on its own host only'
-        if operation.kind is Kind.MIGRATE and (
+        if operation.kind is OperationKind.MIGRATE and (
                 target is None or target == source):
             yield 'a migration needs another host'
 
@@ -374,9 +397,9 @@ class _Replay:
         self.moving[self._moved_group(operation)] -= 1
         instance = self.instances[operation.instance]
         host = instance.host
-        if operation.kind in (Kind.MIGRATE, Kind.UNSHELVE):
+        if operation.kind in (OperationKind.MIGRATE, OperationKind.UNSHELVE):
             host = operation.target
-        elif operation.kind is Kind.SHELVE:
+        elif operation.kind is OperationKind.SHELVE:
             host = None
         self._hold(instance.uuid, set() if host is None else {host})
         self.instances[instance.uuid] = dataclasses.replace(

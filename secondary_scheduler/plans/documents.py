@@ -52,7 +52,6 @@ import itertools
 import operator
 import typing
 
-from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
@@ -61,12 +60,13 @@ from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
     Instance,
+    InstanceState,
     Item,
-    Lease,
-    State,
+    LeaseMembers,
 )
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.plans import sizes
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 from secondary_scheduler.policies import language, triggers
 from secondary_scheduler.reading.fields import DocumentError, Fields, load
 
@@ -82,7 +82,7 @@ _AGENTS_KINDS = ('freeze', 'kill')
 #: Resources whose use is in percent of a host.
 _PERCENT = tuple(one for one in language.RESOURCES
                  if one not in language.STATIC)
-_RUNNING = (State.ACTIVE, State.BUSY, State.OTHER)
+_RUNNING = (InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER)
 
 T = typing.TypeVar('T')
 
@@ -166,8 +166,8 @@ def _policy(text: str, path: str) -> language.Policy:
             f'like "{exc.example}"') from None
 
 
-def _lease(fields: Fields) -> Lease:
-    lease = Lease(
+def _lease(fields: Fields) -> LeaseMembers:
+    lease = LeaseMembers(
         fields.text('name'), fields.number('priority', None),
         fields.number('owner_priority', vocabulary.DEFAULT_PRIORITY,
                       vocabulary.LOWEST_PRIORITY,
@@ -179,7 +179,7 @@ def _lease(fields: Fields) -> Lease:
     return lease
 
 
-def _instance(fields: Fields, leases: Mapping[str, Lease],
+def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
               measured_on: Cluster) -> Instance:
     name = fields.text('name')
     host = fields.text('host', None)
@@ -192,7 +192,7 @@ def _instance(fields: Fields, leases: Mapping[str, Lease],
     given = None if known is None else known.priority
     instance = Instance(
         name, lease, host,
-        State(fields.choice('state', tuple(State))),
+        InstanceState(fields.choice('state', tuple(InstanceState))),
         demand.whole('vcpus', 1), demand.whole('memory_mb', 0),
         demand.whole('disk_gb', 0),
         dirty=DirtyMemory(dirty.number('in_1s', 0.0),
@@ -345,19 +345,23 @@ def _in_flight(fields: Fields, hosts: Mapping[str, Host],
     for name, host in (('from', found.source), ('to', found.target)):
         if host is not None and host not in hosts:
             fields.wrong(name, 'the name of a host in hosts', host)
-    if instances[found.instance].state is not State.BUSY:
+    if instances[found.instance].state is not InstanceState.BUSY:
         fields.wrong('instance', 'an instance whose state is busy',
                      found.instance)
     fields.done()
     return found
 
 
-def _kind(fields: Fields) -> Kind:
-    kind = fields.choice('kind', (*Kind, *_AGENTS_KINDS))
+def _kind(fields: Fields) -> OperationKind:
+    kind = fields.choice('kind', (*OperationKind, *_AGENTS_KINDS))
     if kind in _AGENTS_KINDS:
-        fields.wrong('kind', 'one of ' + ', '.join(Kind) + ' (an agent '
-                     'freezes and kills by itself, never by a plan)', kind)
-    return Kind(kind)
+        fields.wrong(
+            'kind',
+            'one of ' + ', '.join(OperationKind) + ' (an agent '
+            'freezes and kills by itself, never by a plan)',
+            kind,
+        )
+    return OperationKind(kind)
 
 
 def write_model(cluster: Cluster) -> dict[str, object]:
@@ -371,7 +375,7 @@ def write_model(cluster: Cluster) -> dict[str, object]:
     if leases:
         for one in sorted(cluster.instances.values(),
                           key=lambda one: one.priority):
-            leases.setdefault(one.lease, Lease(one.lease, one.priority))
+            leases.setdefault(one.lease, LeaseMembers(one.lease, one.priority))
     return {
         'schema': SCHEMA,
         'policies': sorted({policy.text for host in cluster.hosts.values()
@@ -465,7 +469,7 @@ def score(plan: Plan) -> dict[str, float]:
     ``makespan_s`` is the time at which the last is expected to end.
     """
     kinds = Counter(str(one.kind) for one in plan.operations)
-    return {**{str(kind): float(kinds[kind]) for kind in Kind},
+    return {**{str(kind): float(kinds[kind]) for kind in OperationKind},
             'makespan_s': max((one.start_s + one.duration_s
                                for one in plan.operations), default=0.0)}
 

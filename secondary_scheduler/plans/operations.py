@@ -8,7 +8,7 @@ import dataclasses
 import enum
 
 
-class Kind(enum.StrEnum):
+class OperationKind(enum.StrEnum):
     """What can be done to an instance (Boettger 3.2; EXPERIMENTS 1.3)."""
 
     MIGRATE = 'migrate'
@@ -21,8 +21,8 @@ class Kind(enum.StrEnum):
 
 
 #: What takes an instance off its host's CPU, and what brings it back.
-PREEMPTIONS = (Kind.SUSPEND, Kind.SHELVE, Kind.STOP)
-RETURNS = (Kind.RESUME, Kind.START, Kind.UNSHELVE)
+PREEMPTIONS = (OperationKind.SUSPEND, OperationKind.SHELVE, OperationKind.STOP)
+RETURNS = (OperationKind.RESUME, OperationKind.START, OperationKind.UNSHELVE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Operation:
     """
 
     id: int
-    kind: Kind
+    kind: OperationKind
     instance: str
     lease: str
     source: str | None

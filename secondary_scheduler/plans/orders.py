@@ -12,16 +12,18 @@ import itertools
 from secondary_scheduler.model.cluster import (
     Cluster,
     Instance,
+    InstanceState,
     Item,
     Place,
-    State,
 )
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 
 #: What changes the hosts on which an instance holds its claims.
-MOVES = frozenset({Kind.MIGRATE, Kind.SHELVE, Kind.UNSHELVE})
+MOVES = frozenset(
+    {OperationKind.MIGRATE, OperationKind.SHELVE, OperationKind.UNSHELVE})
 #: States in which an instance may use its host.
-RUNNING = frozenset({State.ACTIVE, State.BUSY, State.OTHER})
+RUNNING = frozenset(
+    {InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER})
 
 
 def describe(operation: Operation) -> str:
@@ -175,8 +177,15 @@ class Orders:
 
 def entered(items: Iterable[Item], operation: Operation) -> list[Item]:
     """Return the items on whose hosts one more runs by an operation."""
-    return [item for item in items if operation.target in item.hosts and not (
-        operation.kind is Kind.MIGRATE and operation.source in item.hosts)]
+    return [
+        item
+        for item in items
+        if operation.target in item.hosts
+        and not (
+            operation.kind is OperationKind.MIGRATE
+            and operation.source in item.hosts
+        )
+    ]
 
 
 def broken(place: Place, running: list[Instance]) -> Iterator[str]:

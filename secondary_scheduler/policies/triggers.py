@@ -17,7 +17,7 @@ from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.policies import language
 
 
-class History:
+class FailureRuns:
     """How long runs of failed checks last that end by themselves.
 
     The agent's controller, and a primary that was busy for a moment, end most
@@ -56,7 +56,7 @@ class Trigger:
     """The run counter of one policy on one host."""
 
     def __init__(self, policy: language.Policy, sensitivity: int,
-                 history: History | None = None) -> None:
+                 history: FailureRuns | None = None) -> None:
         """Start with no failed check.
 
         ``sensitivity`` is the number of failed checks from which the policy

@@ -12,7 +12,7 @@ import typing
 from secondary_scheduler.reading.values import (
     MOST,
     InputError,
-    Unreadable,
+    UnreadableNumber,
     expected_number,
     shown,
 )
@@ -33,7 +33,7 @@ def load(text: str) -> 'Fields':
     """
     try:
         return Fields(json.loads(
-            text, object_pairs_hook=_unique, parse_constant=Unreadable,
+            text, object_pairs_hook=_unique, parse_constant=UnreadableNumber,
             parse_int=_parse_int, parse_float=_parse_float), '')
     except json.JSONDecodeError as exc:
         raise DocumentError(f'line {exc.lineno}, column {exc.colno}: not '
@@ -53,12 +53,12 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _parse_int(text: str) -> object:
-    return int(text) if len(text) < _DIGITS else Unreadable(text)
+    return int(text) if len(text) < _DIGITS else UnreadableNumber(text)
 
 
 def _parse_float(text: str) -> object:
     value = float(text)
-    return value if math.isfinite(value) else Unreadable(text)
+    return value if math.isfinite(value) else UnreadableNumber(text)
 
 
 def _is_text(value: object) -> bool:

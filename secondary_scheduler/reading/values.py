@@ -17,7 +17,7 @@ class InputError(ValueError):
     """Input that cannot be read; the text is for its author."""
 
 
-class Unreadable:
+class UnreadableNumber:
     """A number of a file that is beyond all bounds, as its text."""
 
     def __init__(self, text: str) -> None:
@@ -64,6 +64,6 @@ def parse_number(text: str, least: float = 0, most: float = MOST) -> float:
 
 def shown(value: object) -> str:
     """Return a wrong value in ASCII, cut off where it is long."""
-    text = (value.text if isinstance(value, Unreadable)
+    text = (value.text if isinstance(value, UnreadableNumber)
             else json.dumps(value, default=shown))
     return text if len(text) <= _SHOWN else text[:_SHOWN - 3] + '...'

@@ -278,7 +278,7 @@ class HoldSender(_Sender):
         super().__init__(conf, HOLDS_TOPIC, 'holds')
 
 
-class _Reader:
+class _MessageReader:
     """Reads what came over the bus; what is nonsense is counted and dropped.
     """
 
@@ -309,7 +309,7 @@ class _Reader:
             LOG.exception('What came over the bus was not processed.')
 
 
-class _ReportEndpoint(_Reader):
+class _ReportEndpoint(_MessageReader):
     def __init__(self, callback: Callable[[HostReport], object]) -> None:
         super().__init__(HostReport.from_dict, callback)
 
@@ -317,7 +317,7 @@ class _ReportEndpoint(_Reader):
         self._take(report)
 
 
-class _HoldEndpoint(_Reader):
+class _HoldEndpoint(_MessageReader):
     def __init__(self, callback: Callable[[Holds], object]) -> None:
         super().__init__(Holds.from_dict, callback)
 

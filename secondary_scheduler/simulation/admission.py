@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from secondary_scheduler.simulation.checks import Checks
-from secondary_scheduler.simulation.observe import Observer
+from secondary_scheduler.simulation.checks import PolicyChecks
+from secondary_scheduler.simulation.observe import SimulatedObserver
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.world import (
@@ -47,11 +47,17 @@ def _count_due(due: Floats, cluster: Ints, lease: Ints, down: Bools,
             due[place] = -np.inf
 
 
-class Admission:
+class AdmissionModel:
     """Room on hosts under policies, at its most optimistic."""
 
-    def __init__(self, world: World, checks: Checks, observer: Observer,
-                 operations: Operations, profile: Profile) -> None:
+    def __init__(
+        self,
+        world: World,
+        checks: PolicyChecks,
+        observer: SimulatedObserver,
+        operations: Operations,
+        profile: Profile,
+    ) -> None:
         self._world = world
         self._operations = operations
         self._checks = checks

@@ -16,7 +16,7 @@ from secondary_scheduler.simulation.world import Bools, Floats
 SENSITIVITY: Mapping[int, int] = {25: 7, 20: 6, 15: 5, 10: 4, 8: 3, 6: 2}
 
 
-class Checks:
+class PolicyChecks:
     """P policies on H hosts: thresholds and failed checks, (P, H)."""
 
     def __init__(self, policies: Sequence[language.Policy], hosts: int,
@@ -36,8 +36,9 @@ class Checks:
                 one.timelimit, SENSITIVITY)).sensitivity]
             for one in policies], hosts, axis=1)
         self._given = self.sensitivity[:, 0].tolist()
-        self._histories: Mapping[tuple[int, int], triggers.History] | None = (
-            defaultdict(triggers.History) if adapts else None)
+        self._histories: (
+            Mapping[tuple[int, int], triggers.FailureRuns] | None
+        ) = defaultdict(triggers.FailureRuns) if adapts else None
 
     def count(self, use: Mapping[str, Floats],
               contributing: Mapping[str, Bools]) -> None:
@@ -53,7 +54,7 @@ class Checks:
                 self.failed[number] + 1, 0)
 
     def _learn(self, number: int, host: int, histories: Mapping[
-            tuple[int, int], triggers.History]) -> None:
+            tuple[int, int], triggers.FailureRuns]) -> None:
         """Learn from a run of failed checks that has just ended."""
         history, place = histories[number, host], (number, host)
         history.note(int(self.failed[place]), int(self.sensitivity[place]))

@@ -38,7 +38,7 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
                          f'be {experiment.fewest} or more')
     begun = _cpu_s()
     try:
-        ran = experiment.run(base.Asked(
+        ran = experiment.run(base.ExperimentOptions(
             tuple(pair(one) for one in changes),
             tuple(range(seed, seed + runs)), quick, events, leases,
             Progress(), pathlib.Path(data)))

@@ -6,34 +6,34 @@ import math
 
 import numpy as np
 
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import (
     ConcurrentDurations,
-    Job,
+    DurationInput,
 )
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 from secondary_scheduler.policies import language
-from secondary_scheduler.simulation.admission import Admission
-from secondary_scheduler.simulation.checks import Checks
+from secondary_scheduler.simulation.admission import AdmissionModel
+from secondary_scheduler.simulation.checks import PolicyChecks
 from secondary_scheduler.simulation.control import Agents
-from secondary_scheduler.simulation.leases import Leases
+from secondary_scheduler.simulation.leases.event_log import Leases
 from secondary_scheduler.simulation.loads import STEPS, Course
 from secondary_scheduler.simulation.losses import Damage, Loss
 from secondary_scheduler.simulation.network import Links
-from secondary_scheduler.simulation.observe import Observer
+from secondary_scheduler.simulation.observe import SimulatedObserver
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.periods import (
+    CpuUse,
     Guests,
     Rules,
-    Use,
     period,
     presence,
 )
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.record import Record, Sample
+from secondary_scheduler.simulation.record import Recorder, Sample
 from secondary_scheduler.simulation.turnover import (
     NOBODY,
     Arrivals,
@@ -85,25 +85,27 @@ class Workload:
 class Simulation:
     """One workload under one profile."""
 
-    def __init__(self, workload: Workload, profile: Profile, record: Record
+    def __init__(self, workload: Workload, profile: Profile, record: Recorder
                  ) -> None:
         self.workload = workload
         self.profile = profile
         self.record = record
         self.world = World(workload.shape, workload.seeds)
         hosts, instances = len(self.world.block_until), len(self.world.status)
-        self.checks = Checks(language.parse_all(
+        self.checks = PolicyChecks(language.parse_all(
             workload.policies, SIMULATED, totals=()), hosts,
             profile.sensitivity_offset, profile.adapts)
         self.operations = Operations(self.world, profile, record)
-        self._observer = Observer(self.world, self.checks, self.operations,
-                                  profile)
+        self._observer = SimulatedObserver(
+            self.world, self.checks, self.operations, profile
+        )
         self._turnover = Turnover(workload.arrivals or NOBODY, self.world)
         self._damage = Damage(workload.losses, self.world, self.operations,
                               record)
         self._leases = Leases(self.world, self._turnover, record)
-        self._admission = Admission(self.world, self.checks, self._observer,
-                                    self.operations, profile)
+        self._admission = AdmissionModel(
+            self.world, self.checks, self._observer, self.operations, profile
+        )
         self._rules = Rules.of(profile, workload.shape.cores)
         self._agents = Agents.fresh(hosts, instances)
         self._links = Links(self.world, profile)
@@ -138,7 +140,7 @@ class Simulation:
         world = self.world
         hosts = len(world.block_until)
         load = np.zeros(hosts)
-        use = Use.none(hosts, len(world.status))
+        use = CpuUse.none(hosts, len(world.status))
         set_point = self.checks.set_point('cpu', self.profile.margin)
         for step in range(STEPS):
             now = second + step / STEPS
@@ -166,7 +168,8 @@ class Simulation:
         if self.record.logs:
             self._leases.look(now)
 
-    def _period(self, wanted: Floats, set_point: Floats, use: Use) -> Floats:
+    def _period(self, wanted: Floats, set_point: Floats,
+                use: CpuUse) -> Floats:
         """Let a period pass; ``wanted`` is what primaries demand, (H,).
 
         :returns: what each guest used, (N,); all of it is added to ``use``.
@@ -367,7 +370,7 @@ class Simulation:
         if not self._observer.violated[:, hosts.start:hosts.stop].any():
             return
         seen = self._observer.cluster(cluster, now)
-        plan = self._guided.decide(seen, Request('preempt'), Budget())
+        plan = self._guided.decide(seen, DecisionRequest('preempt'), Budget())
         if self.profile.sticky:
             self._prove(checker.check(seen, plan, self.profile.lanes))
         self.operations.issue(plan, cluster, now, 'reconfigurator')
@@ -376,7 +379,7 @@ class Simulation:
                    now: float) -> None:
         seen = self._observer.part(cluster, now, hosts, instances)
         plan = self._provisioner.decide(
-            seen, Request('return', tuple(seen.hosts)), Budget())
+            seen, DecisionRequest('return', tuple(seen.hosts)), Budget())
         if self.profile.sticky:
             self._prove(checker.check(seen, plan, self.profile.lanes))
         self.operations.issue(plan, cluster, now, 'provisioner')
@@ -406,10 +409,29 @@ class Simulation:
                     held[0][host] += world.vcpus[here][one]
                     held[1][host] += world.memory_mb[here][one]
             lasting = ConcurrentDurations().of_all(
-                [Job(Kind.START, None, host) for _one, host in found])
-            self.operations.issue(Plan(tuple(
-                Operation(number, Kind.START, f'{one:05}', '', None, host,
-                          duration_s=lasts)
-                for number, ((one, host), lasts) in enumerate(
-                    zip(found, lasting, strict=True), 1))), cluster, now,
-                'provisioner')
+                [
+                    DurationInput(OperationKind.START, None, host)
+                    for _one, host in found
+                ]
+            )
+            self.operations.issue(
+                Plan(
+                    tuple(
+                        Operation(
+                            number,
+                            OperationKind.START,
+                            f'{one:05}',
+                            '',
+                            None,
+                            host,
+                            duration_s=lasts,
+                        )
+                        for number, ((one, host), lasts) in enumerate(
+                            zip(found, lasting, strict=True), 1
+                        )
+                    )
+                ),
+                cluster,
+                now,
+                'provisioner',
+            )

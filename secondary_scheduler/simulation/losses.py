@@ -14,7 +14,7 @@ import enum
 import numpy as np
 
 from secondary_scheduler.simulation.operations import Operations
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import Shape, World
 
 
@@ -65,7 +65,7 @@ class Damage:
     """Lets what is to be lost be lost, and brings it back."""
 
     def __init__(self, losses: Sequence[Loss], world: World,
-                 operations: Operations, record: Record) -> None:
+                 operations: Operations, record: Recorder) -> None:
         self._coming = sorted(losses, key=lambda loss: -loss.time_s)
         self._back: dict[tuple[Lost, int], float] = {}
         self._world = world

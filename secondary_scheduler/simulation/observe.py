@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from secondary_scheduler.leases.states import State as LeaseState
 from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import (
     DOWN,
@@ -13,11 +12,12 @@ from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
     Instance,
-    Lease,
-    State,
+    InstanceState,
+    LeaseMembers,
 )
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.model.vocabulary import MEMORY_MB, RESOURCE_CLASSES
-from secondary_scheduler.simulation.checks import Checks
+from secondary_scheduler.simulation.checks import PolicyChecks
 from secondary_scheduler.simulation.operations import RESOURCES, Operations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.world import (
@@ -39,15 +39,23 @@ BLOCK = 10
 _ALIKE = dict.fromkeys(units.UNITS, units.WHOLE)
 #: No inventory but that of memory binds here: policies alone do.
 _PLENTY = dict.fromkeys(RESOURCE_CLASSES, 10**6)
-_STATES = {Status.STOPPED: State.STOPPED, Status.SUSPENDED: State.SUSPENDED,
-           Status.RUNNING: State.ACTIVE}
+_STATES = {
+    Status.STOPPED: InstanceState.STOPPED,
+    Status.SUSPENDED: InstanceState.SUSPENDED,
+    Status.RUNNING: InstanceState.ACTIVE,
+}
 
 
-class Observer:
+class SimulatedObserver:
     """Averages over the last seconds, and clusters made of them."""
 
-    def __init__(self, world: World, checks: Checks, operations: Operations,
-                 profile: Profile) -> None:
+    def __init__(
+        self,
+        world: World,
+        checks: PolicyChecks,
+        operations: Operations,
+        profile: Profile,
+    ) -> None:
         self._world = world
         self._checks = checks
         self._operations = operations
@@ -156,7 +164,7 @@ class Observer:
         flights = list(self._operations.of_cluster(number))
         first_host = world.hosts_of(number).start
         first = world.instances_of(number).start
-        resting_hosts, resting = self._resting(number, now)
+        cooling_down_hosts, resting = self._resting(number, now)
 
         def name(host: int) -> str | None:
             return (None if host == NOWHERE
@@ -166,7 +174,7 @@ class Observer:
         for host, (cpu, net_in, net_out), policies, rests in zip(
                 hosts.tolist(), main.T.tolist(),
                 self._policies(hosts),
-                resting_hosts[hosts - first_host].tolist(), strict=True):
+                cooling_down_hosts[hosts - first_host].tolist(), strict=True):
             one = Host(
                 str(name(host)), float(world.shape.cores), self._inventory,
                 cpu_primary=cpu, policies=policies, blocked=rests,
@@ -186,13 +194,19 @@ class Observer:
                        memory_mb) in zip(instances[changed].tolist(),
                                          rows[changed].tolist(), strict=True):
             self._guests[instance] = Instance(
-                self._names[instance - first], self._names[int(lease)],
-                name(int(host)), State.BUSY if held else _STATES[status],
-                int(vcpus), int(memory_mb), 0,
-                cpu=cpu, blocked=bool(rests),
-                usage=self._usage)
+                self._names[instance - first],
+                self._names[int(lease)],
+                name(int(host)),
+                InstanceState.BUSY if held else _STATES[status],
+                int(vcpus),
+                int(memory_mb),
+                0,
+                cpu=cpu,
+                blocked=bool(rests),
+                usage=self._usage,
+            )
         guests = [self._guests[one] for one in instances.tolist()]
-        leases = {guest.lease: Lease(
+        leases = {guest.lease: LeaseMembers(
             guest.lease, state=LeaseState.QUEUED, priority=5.0,
             waited_s=now - float(
                 world.queued_since[number, int(guest.lease)]))
@@ -240,6 +254,6 @@ class Observer:
                 values[row, hosts].tolist() for values in (
                     checks.threshold, checks.failed, self.violated,
                     checks.sensitivity)), strict=True)]
-            for row, one in enumerate(checks.policies)]
+                for row, one in enumerate(checks.policies)]
         return [tuple(row[place] for row in rows)
                 for place in range(len(hosts))]

@@ -18,9 +18,9 @@ import numpy as np
 
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.feasibility import Overheads
-from secondary_scheduler.plans.operations import RETURNS, Kind, Plan
+from secondary_scheduler.plans.operations import RETURNS, OperationKind, Plan
 from secondary_scheduler.simulation.profiles import Profile
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import (
     NOWHERE,
     Bools,
@@ -31,11 +31,19 @@ from secondary_scheduler.simulation.world import (
 )
 
 #: What goes through the shared storage, in each direction.
-_CLASS = {Kind.SUSPEND: 'write', Kind.STOP: 'write', Kind.START: 'read',
-          Kind.RESUME: 'read'}
-_AFTER = {Kind.SUSPEND: Status.SUSPENDED, Kind.STOP: Status.STOPPED,
-          Kind.START: Status.RUNNING, Kind.RESUME: Status.RUNNING,
-          Kind.MIGRATE: Status.RUNNING}
+_CLASS = {
+    OperationKind.SUSPEND: 'write',
+    OperationKind.STOP: 'write',
+    OperationKind.START: 'read',
+    OperationKind.RESUME: 'read',
+}
+_AFTER = {
+    OperationKind.SUSPEND: Status.SUSPENDED,
+    OperationKind.STOP: Status.STOPPED,
+    OperationKind.START: Status.RUNNING,
+    OperationKind.RESUME: Status.RUNNING,
+    OperationKind.MIGRATE: Status.RUNNING,
+}
 #: What burdens a host in steps of one operation; its order is that of rows.
 RESOURCES = ('cpu', 'net_in', 'net_out')
 
@@ -48,7 +56,7 @@ class Flight:
     """
 
     id: int
-    kind: Kind
+    kind: OperationKind
     instance: int
     source: int
     target: int
@@ -71,7 +79,7 @@ class Flight:
 class Operations:
     """Carries plans out on the world."""
 
-    def __init__(self, world: World, profile: Profile, record: Record
+    def __init__(self, world: World, profile: Profile, record: Recorder
                  ) -> None:
         self.world = world
         self.flights: dict[int, Flight] = {}    # by instance
@@ -98,7 +106,7 @@ class Operations:
         return np.bincount(
             [one.target for one in itertools.chain(
                 *self._waiting, self.flights.values())
-             if one.kind is Kind.START],
+             if one.kind is OperationKind.START],
             minlength=len(self.world.block_until)).astype(float)
 
     def of_the_frozen(self) -> Bools:
@@ -120,7 +128,7 @@ class Operations:
         cluster = int(self.world.cluster_of_host[host])
         return {one for one in self._ongoing(cluster)
                 if host in self.flights[one].hosts
-                and self.flights[one].kind is not Kind.STOP}
+                and self.flights[one].kind is not OperationKind.STOP}
 
     def _ongoing(self, cluster: int) -> list[int]:
         those = self.world.instances_of(cluster)
@@ -145,7 +153,7 @@ class Operations:
                 else frozenset(first + other for other in one.after)))
         self._begin_what_may(cluster, now)
 
-    def order(self, kind: Kind, instances: Iterable[int], now: float,
+    def order(self, kind: OperationKind, instances: Iterable[int], now: float,
               by: str) -> None:
         """Begin operations that take instances down, without a plan."""
         for instance in instances:
@@ -169,8 +177,10 @@ class Operations:
         """Begin, unless the world has changed since it was planned."""
         world, one = self.world, flight.instance
         world.reserved[one] = False
-        needs = {Kind.START: Status.STOPPED, Kind.RESUME: Status.SUSPENDED
-                 }.get(flight.kind, Status.RUNNING)
+        needs = {
+            OperationKind.START: Status.STOPPED,
+            OperationKind.RESUME: Status.SUSPENDED,
+        }.get(flight.kind, Status.RUNNING)
         gone = any(not (world.up[host] and world.watched[host])
                    for host in flight.hosts)
         if one in self.flights or world.status[one] != needs or gone:
@@ -179,15 +189,16 @@ class Operations:
         world.left[one] = self._true_duration(flight)
         self.flights[one] = flight
         bisect.insort(self._flying, one)
-        if flight.kind is Kind.START:
+        if flight.kind is OperationKind.START:
             world.booting[one] = True
         if needs is not Status.RUNNING:
             world.host[one] = flight.target
-        if flight.kind is Kind.STOP:    # its use drops at once
+        if flight.kind is OperationKind.STOP:    # its use drops at once
             self._lose(one, 'stop', flight.started)
             world.status[one] = Status.STOPPED
         self._burden(flight, 1)
-        if flight.kind is Kind.MIGRATE:     # locked with the instance (3.7)
+        # locked with the instance (3.7)
+        if flight.kind is OperationKind.MIGRATE:
             world.block_until[flight.target] = math.inf
 
     def _true_duration(self, flight: Flight) -> float:
@@ -199,7 +210,7 @@ class Operations:
         noise = self.world.random[cluster].normal(0.0, self._profile.noise)
         return self._lasts(flight.kind, place) * math.exp(noise)
 
-    def _lasts(self, kind: Kind, place: int) -> float:
+    def _lasts(self, kind: OperationKind, place: int) -> float:
         """Return the duration of the k-th of parallel operations."""
         base: float = getattr(self._model, f'{kind}_base')
         each: float = getattr(self._model, f'{kind}_each')
@@ -207,7 +218,7 @@ class Operations:
 
     def _place(self, flight: Flight, others: Iterable[Flight]) -> int:
         """Return how many share what an operation needs, itself included."""
-        if flight.kind is Kind.MIGRATE:
+        if flight.kind is OperationKind.MIGRATE:
             return 1 + max(sum(host in one.hosts for one in others)
                            for host in flight.hosts)
         return 1 + sum(_CLASS.get(one.kind) == _CLASS[flight.kind]
@@ -226,7 +237,7 @@ class Operations:
         return rate[busy]
 
     def _burden(self, flight: Flight, sign: int) -> None:
-        throttled = (flight.kind is Kind.START
+        throttled = (flight.kind is OperationKind.START
                      and self._profile.throttles_boot)
         for row, resource in enumerate(RESOURCES):
             if throttled and resource == 'cpu':
@@ -236,7 +247,7 @@ class Operations:
                 if host != NOWHERE and (
                         table is self._overheads.arriving
                         or flight.target == NOWHERE
-                        or flight.kind is Kind.MIGRATE):
+                        or flight.kind is OperationKind.MIGRATE):
                     self.burden[row, host] += sign * table.get(
                         flight.kind, {}).get(resource, 0.0)
 
@@ -261,9 +272,12 @@ class Operations:
             if flight is None or world.left[instance] > 1e-9:
                 continue    # its peer has failed, and something else goes on
             cluster = int(world.cluster_of[instance])
-            fails = (flight.kind is not Kind.STOP and self._profile.failures
-                     and self.world.random[cluster].random()
-                     < self._profile.failures)
+            fails = (
+                flight.kind is not OperationKind.STOP
+                and self._profile.failures
+                and self.world.random[cluster].random()
+                < self._profile.failures
+            )
             self._end(flight, now, not fails)
             self._begin_what_may(cluster, now)
 
@@ -271,7 +285,7 @@ class Operations:
         world, one = self.world, flight.instance
         if ok:
             world.status[one] = _AFTER[flight.kind]
-            if flight.kind is Kind.MIGRATE:
+            if flight.kind is OperationKind.MIGRATE:
                 world.host[one] = flight.target
         self._finish(flight, now, ok)
         if world.status[one] != Status.RUNNING:
@@ -281,7 +295,7 @@ class Operations:
         for host in flight.hosts:
             world.block_until[host] = wait
         if not ok and flight.kind in RETURNS:   # it is cleaned up (R29)
-            self._take_peers_down(one, Kind.SUSPEND, now, flight.by)
+            self._take_peers_down(one, OperationKind.SUSPEND, now, flight.by)
 
     def _finish(self, flight: Flight, now: float, ok: bool) -> None:
         one = flight.instance
@@ -322,11 +336,17 @@ class Operations:
         self._down(instance, now, event)
         self._say(instance, event, t=now)
         self._take_peers_down(
-            instance, Kind.SUSPEND if self._profile.freeze else Kind.STOP,
-            now, 'local')
+            instance,
+            OperationKind.SUSPEND
+            if self._profile.freeze
+            else OperationKind.STOP,
+            now,
+            'local',
+        )
 
-    def _take_peers_down(self, instance: int, down: Kind, now: float, by: str
-                         ) -> None:
+    def _take_peers_down(
+        self, instance: int, down: OperationKind, now: float, by: str
+    ) -> None:
         """Take down what runs, boots or is to come up of its lease."""
         world = self.world
         peers = [one for one in world.members(instance) if one != instance]

@@ -62,7 +62,7 @@ class Guests(typing.NamedTuple):
     work: Floats
 
 
-class Use(typing.NamedTuple):
+class CpuUse(typing.NamedTuple):
     """CPU in percent of the host; the last is (N,), the others are (H,).
 
     What primaries get, operations and boots, and guests for their work; and
@@ -75,7 +75,7 @@ class Use(typing.NamedTuple):
     guests: Floats
 
     @classmethod
-    def none(cls, hosts: int, instances: int) -> 'Use':
+    def none(cls, hosts: int, instances: int) -> 'CpuUse':
         """Return no use at all."""
         return cls(*(np.zeros(size) for size in (
             hosts, hosts, hosts, instances)))
@@ -83,7 +83,7 @@ class Use(typing.NamedTuple):
 
 @compiled
 def period(rules: Rules, wanted: Floats, burden: Floats, set_points: Floats,
-           watched: Bools, guests: Guests, agents: Agents, use: Use,
+           watched: Bools, guests: Guests, agents: Agents, use: CpuUse,
            now: Floats) -> None:
     """Let a period pass, and add what was used in it to ``use``.
 

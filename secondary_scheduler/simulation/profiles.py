@@ -9,9 +9,9 @@ import dataclasses
 import math
 import typing
 
-from secondary_scheduler.decisions import outlook, violations
+from secondary_scheduler.decisions import violations, what_if
 from secondary_scheduler.estimation.feasibility import Overheads
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,22 +92,22 @@ class Profile:
         return self.freeze and self.patience_s > 0
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> LoadLimits:
         """The options of the decisions.
 
         The thesis plans up to the threshold itself (3.6).
         """
-        return Limits(self.minimum_share, self.useful_share,
-                      0.0 if self.forecasts_demand else self.margin,
-                      self.lanes)
+        return LoadLimits(self.minimum_share, self.useful_share,
+                          0.0 if self.forecasts_demand else self.margin,
+                          self.lanes)
 
     @property
-    def counting(self) -> violations.Profile:
+    def counting(self) -> violations.CostProfile:
         """How the search counts and predicts."""
         overheads = (Overheads(lingers=self.lingers) if self.forecasts_demand
                      else _held_by_agents(self.useful_share))
-        schedule = outlook.at_once if self.parallel else outlook.in_order
-        return violations.Profile(
+        schedule = what_if.at_once if self.parallel else what_if.in_order
+        return violations.CostProfile(
             self.deadline_guard, schedule, overheads=overheads,
             agents_hold=self.freeze)
 

@@ -12,7 +12,7 @@ import typing
 
 import numpy as np
 
-from secondary_scheduler.estimation.durations import Job
+from secondary_scheduler.estimation.durations import DurationInput
 from secondary_scheduler.estimation.learning import Observed
 from secondary_scheduler.simulation.world import Floats, Shape, compiled
 
@@ -92,7 +92,7 @@ class Tally:
             counts[event['kind'] if event['ok'] else 'failed'] += 1
             if event['ok']:
                 self.durations[cluster].append((Observed(
-                    Job(event['kind'], event['from'], event['to']),
+                    DurationInput(event['kind'], event['from'], event['to']),
                     event['started'], event['ended']), event['estimate_s']))
         elif kind == 'trigger':
             counts[event['kind']] += 1
@@ -141,7 +141,7 @@ def _add_up(sums: Floats, rows: Floats, limit: Floats) -> None:
             total[len(rows) + place] += value
 
 
-class Record:
+class Recorder:
     """Feeds a tally, and writes a log if one is wanted."""
 
     def __init__(self, shape: Shape, runs: Sequence[str],

@@ -17,16 +17,16 @@ from watcher._i18n import _
 from watcher.applier.actions import base
 from watcher.common import context, exception
 
-from secondary_scheduler.lease_engine.values import Nature
+from secondary_scheduler.leases.engine.values import Nature
 from secondary_scheduler.plans import operations
 from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import (
+    cluster_builder,
     heartbeat,
     outcomes,
-    perprocess,
+    per_process,
     poller,
-    snapshot,
     stages,
 )
 from secondary_scheduler.watcher import history as histories
@@ -34,7 +34,7 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-Kind = operations.Kind
+Kind = operations.OperationKind
 
 #: What a saved guest takes of the disk, as a multiple of its memory.
 _SAVED = 1.1
@@ -43,14 +43,14 @@ _TEXT = {'type': 'string'}
 _SECONDS = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
-_agents = perprocess.PerProcess(lambda: bus.AgentClient(CONF))
-_heartbeat = perprocess.PerProcess(heartbeat.Heartbeat)
-_poller = perprocess.PerProcess(lambda: poller.Poller(
+_agents = per_process.PerProcess(lambda: bus.AgentClient(CONF))
+_heartbeat = per_process.PerProcess(heartbeat.Heartbeat)
+_poller = per_process.PerProcess(lambda: poller.Poller(
     clouds.shared, lambda: CONF.secondary_watcher.poll_interval))
 
 
 def wait_for(uuid: str, done: poller.Predicate,
-             timeout: float) -> snapshot.Server:
+             timeout: float) -> cluster_builder.NovaServer:
     """Return a server as soon as ``done(server)``; see ``Poller.wait``."""
     return _poller().wait(uuid, done, timeout)
 
@@ -163,7 +163,7 @@ class SecondaryAction(base.BaseAction):
         return outcomes.shortened(text % {
             'kind': self.KIND.value, 'uuid': self.uuid, 'why': why})
 
-    def _is_done(self, server: snapshot.Server) -> bool:
+    def _is_done(self, server: cluster_builder.NovaServer) -> bool:
         """Tell whether the server is as it should be afterwards."""
         return server.status in self.AFTER
 
@@ -213,7 +213,7 @@ class SecondaryAction(base.BaseAction):
         except Exception as exc:    # the operation itself has succeeded
             LOG.warning('How long it took cannot be noted: %s', exc)
 
-    def _operate(self, cloud: clouds.Cloud) -> snapshot.Server:
+    def _operate(self, cloud: clouds.Cloud) -> cluster_builder.NovaServer:
         self._hand_over()
         try:
             server = self._have_done(cloud)
@@ -225,7 +225,7 @@ class SecondaryAction(base.BaseAction):
             _agents().thaw_hint(server.host, self.uuid)
         return server
 
-    def _have_done(self, cloud: clouds.Cloud) -> snapshot.Server:
+    def _have_done(self, cloud: clouds.Cloud) -> cluster_builder.NovaServer:
         """Have Nova do it; return the server as it is then."""
         stages.mark_first_call(self.input_parameters.get('batch')
                                or self.uuid)
@@ -273,7 +273,7 @@ class SecondaryAction(base.BaseAction):
         if answer.get('killed') is True:
             self._fail(f'the agent has ended it ({answer.get("reason")})')
 
-    def _ended(self) -> snapshot.Server:
+    def _ended(self) -> cluster_builder.NovaServer:
         return wait_for(
             self.uuid, lambda server: server.task_state is None,
             CONF.secondary_watcher.operation_timeout)
@@ -285,12 +285,14 @@ class SecondaryAction(base.BaseAction):
         """Ask Nova."""
         cloud.act(self.uuid, self.KIND.value)
 
-    def complete(self, cloud: clouds.Cloud,
-                 server: snapshot.Server) -> snapshot.Server:
+    def complete(
+        self, cloud: clouds.Cloud, server: cluster_builder.NovaServer
+    ) -> cluster_builder.NovaServer:
         """Do what is left when Nova has ended; return the server."""
         return server
 
-    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
+    def conclude(self, cloud: clouds.Cloud,
+                 server: cluster_builder.NovaServer) -> None:
         """Do what follows a success."""
 
     def undo(self, cloud: clouds.Cloud) -> None:
@@ -336,18 +338,19 @@ class _Down(SecondaryAction):
         if reason == histories.LEASES:
             return      # its schedule says when it comes back
         now = datetime.datetime.now(datetime.UTC)
-        cloud.set_metadata(self.uuid, snapshot.PREEMPTED,
+        cloud.set_metadata(self.uuid, cluster_builder.PREEMPTED,
                            f'{reason}@{now:%Y-%m-%dT%H:%M:%SZ}')
 
     def undo(self, cloud: clouds.Cloud) -> None:
-        cloud.delete_metadata(self.uuid, snapshot.PREEMPTED)
+        cloud.delete_metadata(self.uuid, cluster_builder.PREEMPTED)
 
 
 class _Up(SecondaryAction):
     """Brings back: the mark goes when the instance runs."""
 
-    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
-        cloud.delete_metadata(self.uuid, snapshot.PREEMPTED)
+    def conclude(self, cloud: clouds.Cloud,
+                 server: cluster_builder.NovaServer) -> None:
+        cloud.delete_metadata(self.uuid, cluster_builder.PREEMPTED)
 
 
 class Suspend(_Down):
@@ -395,8 +398,9 @@ class Shelve(_Down):
     KIND = Kind.SHELVE
     AFTER = ('SHELVED_OFFLOADED',)
 
-    def complete(self, cloud: clouds.Cloud,
-                 server: snapshot.Server) -> snapshot.Server:
+    def complete(
+        self, cloud: clouds.Cloud, server: cluster_builder.NovaServer
+    ) -> cluster_builder.NovaServer:
         """Offload where Nova does not at once (shelved_offload_time)."""
         if server.status != 'SHELVED':
             return server
@@ -416,7 +420,7 @@ class Migrate(SecondaryAction):
 
     KIND = Kind.MIGRATE
 
-    def _is_done(self, server: snapshot.Server) -> bool:
+    def _is_done(self, server: cluster_builder.NovaServer) -> bool:
         return super()._is_done(server) and server.host == self.target
 
     def call(self, cloud: clouds.Cloud) -> None:
@@ -424,12 +428,13 @@ class Migrate(SecondaryAction):
             self._fail('no target is given')
         cloud.live_migrate(self.uuid, self.target)
 
-    def conclude(self, cloud: clouds.Cloud, server: snapshot.Server) -> None:
-        origin = server.metadata.get(snapshot.ORIGIN)
+    def conclude(self, cloud: clouds.Cloud,
+                 server: cluster_builder.NovaServer) -> None:
+        origin = server.metadata.get(cluster_builder.ORIGIN)
         if origin == self.target:
-            cloud.delete_metadata(self.uuid, snapshot.ORIGIN)
+            cloud.delete_metadata(self.uuid, cluster_builder.ORIGIN)
         elif origin is None and self.source is not None:
-            cloud.set_metadata(self.uuid, snapshot.ORIGIN, self.source)
+            cloud.set_metadata(self.uuid, cluster_builder.ORIGIN, self.source)
 
     def abort(self) -> bool:
         """Abort the migration in Nova; True if there was one."""

@@ -19,10 +19,10 @@ import tenacity
 from watcher.common import clients
 
 from secondary_scheduler.conf import keystone
-from secondary_scheduler.lease_api import server_properties
-from secondary_scheduler.lease_engine.values import Nature
+from secondary_scheduler.leases.api import server_properties
+from secondary_scheduler.leases.engine.values import Nature
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import perprocess, snapshot
+from secondary_scheduler.watcher import cluster_builder, per_process
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.settings import CONF
 
@@ -138,7 +138,7 @@ class Cloud:
 
     # Reading
 
-    def servers(self) -> dict[str, snapshot.Server]:
+    def servers(self) -> dict[str, cluster_builder.NovaServer]:
         """Return all servers of secondary flavors, by UUID.
 
         Only these are listed, so a cloud full of primaries costs nothing;
@@ -151,16 +151,18 @@ class Cloud:
                 found.update(self._list(flavor=flavor))
             return found
 
-    def servers_on(self, host: str) -> dict[str, snapshot.Server]:
+    def servers_on(self, host: str) -> dict[str, cluster_builder.NovaServer]:
         """Return the secondaries on one host, by UUID, with one call."""
         with _errors():
             # As "host" the SDK would look for it again, in what the answer
             # calls otherwise, and keep nothing.
             return self._list(compute_host=host)
 
-    def _list(self, **query: str) -> dict[str, snapshot.Server]:
-        listed = map(snapshot.Server.from_sdk, self._compute.servers(
-            details=True, all_projects=True, **query))
+    def _list(self, **query: str) -> dict[str, cluster_builder.NovaServer]:
+        listed = map(
+            cluster_builder.NovaServer.from_sdk,
+            self._compute.servers(details=True, all_projects=True, **query),
+        )
         return {server.uuid: server for server in listed
                 if server is not None}
 
@@ -194,15 +196,16 @@ class Cloud:
         """Ask for the secondary flavors anew when they are needed next."""
         self._flavors_until = 0.0
 
-    def server(self, uuid: str) -> snapshot.Server | None:
+    def server(self, uuid: str) -> cluster_builder.NovaServer | None:
         """Return one server, or None if it is not a secondary.
 
         :raises NotFound: if it does not exist.
         """
         with _errors():
-            return snapshot.Server.from_sdk(self._compute.get_server(uuid))
+            return cluster_builder.NovaServer.from_sdk(
+                self._compute.get_server(uuid))
 
-    def hosts(self) -> dict[str, snapshot.ComputeHost]:
+    def hosts(self) -> dict[str, cluster_builder.ComputeHost]:
         """Return compute hosts, with what their children have and hold."""
         with _errors():
             roots = {(item.service_details or {}).get('host'): item.id
@@ -230,7 +233,7 @@ class Cloud:
                         used = self._get(f'/resource_providers/{child}/usages'
                                          )['usages']
                     self._providers[child] = now, inventory, used
-                found[name] = snapshot.ComputeHost(
+                found[name] = cluster_builder.ComputeHost(
                     name=name, root=root,
                     up=(service.status == 'enabled' and service.state == 'up'
                         and not service.is_forced_down),
@@ -258,12 +261,14 @@ class Cloud:
     # Servers of leases
 
     def labelled(self, project: str, lease: str, node: int,
-                 ) -> list[snapshot.Server]:
+                 ) -> list[cluster_builder.NovaServer]:
         """Return the secondaries of a project that say to be this node."""
         with _errors():
-            return [server for server in self._list(
-                        project_id=project).values()
-                    if snapshot.node_of(server.metadata) == (lease, node)]
+            return [
+                server
+                for server in self._list(project_id=project).values()
+                if cluster_builder.node_of(server.metadata) == (lease, node)
+            ]
 
     def create(self, build: Mapping[str, Any], metadata: Mapping[str, str],
                hints: Mapping[str, str]) -> str:
@@ -426,7 +431,7 @@ class Cloud:
 
 
 def look_up(cloud: Cloud, uuids: Collection[str],
-            ) -> dict[str, snapshot.Server]:
+            ) -> dict[str, cluster_builder.NovaServer]:
     """Return those of some servers that exist and are secondaries."""
     found = {}
     for uuid in uuids:
@@ -480,4 +485,4 @@ def as_owner(trust: str | None) -> Cloud:
 
 
 #: The cloud as seen by this process; nothing is asked before first use.
-shared = perprocess.PerProcess(_connect)
+shared = per_process.PerProcess(_connect)

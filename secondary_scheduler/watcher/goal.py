@@ -18,7 +18,7 @@ from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans.operations import (
     PREEMPTIONS,
     RETURNS,
-    Kind,
+    OperationKind,
     Plan,
 )
 
@@ -36,7 +36,7 @@ class Effect:
     asked: Sequence[str]
     share: float
 
-    def on(self, *kinds: Kind) -> list[Instance]:
+    def on(self, *kinds: OperationKind) -> list[Instance]:
         """Return the instances of the operations of some kinds."""
         return [self.cluster.instances[operation.instance]
                 for operation in self.plan.operations
@@ -103,42 +103,59 @@ INDICATORS = (
     Indicator(
         'preempted_instances_count',
         _('Instances suspended, shelved or stopped.'),
-        lambda effect: len(effect.on(*PREEMPTIONS))),
+        lambda effect: len(effect.on(*PREEMPTIONS)),
+    ),
     Indicator(
-        'migrated_instances_count', _('Instances live-migrated.'),
-        lambda effect: len(effect.on(Kind.MIGRATE))),
+        'migrated_instances_count',
+        _('Instances live-migrated.'),
+        lambda effect: len(effect.on(OperationKind.MIGRATE)),
+    ),
     Indicator(
         'resumed_instances_count',
         _('Instances resumed, started or unshelved.'),
-        lambda effect: len(effect.on(*RETURNS))),
+        lambda effect: len(effect.on(*RETURNS)),
+    ),
     Indicator(
-        'vcpu_freed', _('Virtual CPUs of preempted instances.'),
-        lambda effect: sum(i.vcpus for i in effect.on(*PREEMPTIONS))),
+        'vcpu_freed',
+        _('Virtual CPUs of preempted instances.'),
+        lambda effect: sum(i.vcpus for i in effect.on(*PREEMPTIONS)),
+    ),
     Indicator(
-        'mem_mb_freed', _('Memory of preempted instances.'),
+        'mem_mb_freed',
+        _('Memory of preempted instances.'),
         lambda effect: sum(i.memory_mb for i in effect.on(*PREEMPTIONS)),
-        'MiB'),
+        'MiB',
+    ),
     Indicator(
-        'disk_gb_freed', _('Disk on hosts that shelving frees.'),
-        lambda effect: sum(i.disk_gb for i in effect.on(Kind.SHELVE)),
-        'GiB'),
+        'disk_gb_freed',
+        _('Disk on hosts that shelving frees.'),
+        lambda effect: sum(i.disk_gb for i in effect.on(OperationKind.SHELVE)),
+        'GiB',
+    ),
     Indicator(
         'violated_hosts_resolved',
         _('Hosts whose violation the action plan ends.'),
-        lambda effect: len(effect.resolved())),
+        lambda effect: len(effect.resolved()),
+    ),
     Indicator(
         'work_losing_instances_count',
         _('Instances stopped or shelved, which lose what is in memory.'),
-        lambda effect: len(effect.on(Kind.STOP, Kind.SHELVE))),
+        lambda effect: len(
+            effect.on(OperationKind.STOP, OperationKind.SHELVE)
+        ),
+    ),
     Indicator(
         'cpu_usage_highest_predicted',
         _('Highest CPU usage of a concerned host after the action plan.'),
-        lambda effect: max(effect.cpu_usage, default=0.0), '%'),
+        lambda effect: max(effect.cpu_usage, default=0.0),
+        '%',
+    ),
     Indicator(
         'cpu_usage_mean_predicted',
         _('Mean CPU usage of the concerned hosts after the action plan.'),
         lambda effect: statistics.fmean(effect.cpu_usage or (0.0,)),
-        '%'),
+        '%',
+    ),
 )
 
 
@@ -177,7 +194,7 @@ class Displayed:
         return 'Secondary workloads'
 
 
-class SecondaryWorkloads(Displayed, base.Goal):
+class SecondaryWorkloadsGoal(Displayed, base.Goal):
     """Run secondary (preemptible) instances on idle capacity.
 
     Secondaries give way in time when primaries need the hosts, and come back

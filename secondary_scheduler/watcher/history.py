@@ -24,7 +24,7 @@ from watcher.decision_engine import rpcapi
 from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
-from secondary_scheduler.watcher import perprocess, stages
+from secondary_scheduler.watcher import per_process, stages
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.locks import Begun, Locks
 
@@ -32,9 +32,9 @@ LOG = log.getLogger(__name__)
 
 PREFIX = 'secondary_'
 #: What decisions reckon with; leases are also booted and deleted, say.
-DECIDED = tuple(PREFIX + kind for kind in operations.Kind)
+DECIDED = tuple(PREFIX + kind for kind in operations.OperationKind)
 PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
-MIGRATING = PREFIX + operations.Kind.MIGRATE
+MIGRATING = PREFIX + operations.OperationKind.MIGRATE
 RETURNING = tuple(PREFIX + kind for kind in operations.RETURNS)
 #: The request of operations that the schedule of leases orders.
 LEASES = 'leases'
@@ -100,7 +100,7 @@ class Switch:
 
 
 @dataclasses.dataclass(frozen=True)
-class Child:
+class OneShotAudit:
     """A ONESHOT audit of ours; ``age`` in seconds.
 
     ``hosts`` are those it does something for: none if it is a dry run.
@@ -173,12 +173,12 @@ def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
                               parameters.get('target')) if host}
 
 
-class History:
+class AuditHistory:
     """Queries, and the creation of audits."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf: Any = conf
-        self._engine_api = perprocess.PerProcess(rpcapi.DecisionEngineAPI)
+        self._engine_api = per_process.PerProcess(rpcapi.DecisionEngineAPI)
 
     @staticmethod
     def _context() -> Any:
@@ -201,7 +201,7 @@ class History:
                     'goal_name': vocabulary.GOAL,
                     'audit_type': 'CONTINUOUS'})]
 
-    def children(self, seconds: float) -> list[Child]:
+    def children(self, seconds: float) -> list[OneShotAudit]:
         """Return the ONESHOT audits of ours of the last seconds."""
         found = []
         failed = {action.action_plan.audit_id for action in self._actions(
@@ -216,7 +216,7 @@ class History:
                 'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):
             parameters = audit.parameters or {}
-            found.append(Child(
+            found.append(OneShotAudit(
                 audit.uuid, audit.state, _age(audit.created_at),
                 audit.hostname is not None,
                 parameters.get('request', 'auto'), parameters.get('switch'),
@@ -265,7 +265,7 @@ class History:
         self._engine_api().trigger_audit(ctx, audit.uuid)
         return str(audit.uuid)
 
-    def trigger_again(self, child: Child) -> None:
+    def trigger_again(self, child: OneShotAudit) -> None:
         """Have an audit run whose trigger was lost with its engine."""
         LOG.warning('Audit %s was never begun, triggering it again.',
                     child.uuid)
@@ -279,7 +279,7 @@ class History:
             setattr(audit, name, value)
         audit.save()
 
-    def abandon(self, child: Child) -> None:
+    def abandon(self, child: OneShotAudit) -> None:
         """Cancel an audit whose engine has died."""
         LOG.warning('Audit %s is %s for %.0f s, cancelling it.',
                     child.uuid, child.state, child.age)
@@ -410,13 +410,21 @@ class History:
             except ValueError:      # somebody else has written there
                 continue
             parameters = action.input_parameters or {}
-            found.append(learning.Observed(
-                durations.Job(action.action_type.removeprefix(PREFIX),
-                              parameters.get('source'),
-                              parameters.get('target'), int(said[3] or 0),
-                              cluster.DirtyMemory(float(said[4] or 0),
-                                                  float(said[5] or 0))),
-                end - float(said[1]), end))
+            found.append(
+                learning.Observed(
+                    durations.DurationInput(
+                        action.action_type.removeprefix(PREFIX),
+                        parameters.get('source'),
+                        parameters.get('target'),
+                        int(said[3] or 0),
+                        cluster.DirtyMemory(
+                            float(said[4] or 0), float(said[5] or 0)
+                        ),
+                    ),
+                    end - float(said[1]),
+                    end,
+                )
+            )
         return found[::-1]
 
     def preempted_lately(self) -> set[str]:

@@ -16,7 +16,7 @@ import uuid
 from oslo_log import log
 from tooz import coordination
 
-from secondary_scheduler.watcher import perprocess
+from secondary_scheduler.watcher import per_process
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
@@ -109,5 +109,5 @@ class Coordination:
 
 
 #: The coordination service as seen by this process.
-shared = perprocess.PerProcess(
+shared = per_process.PerProcess(
     lambda: Coordination(CONF.secondary_watcher.coordination_url))

@@ -27,21 +27,21 @@ class Locks:
 
     busy_instances: frozenset[str] = frozenset()
     busy_hosts: frozenset[str] = frozenset()
-    resting_instances: frozenset[str] = frozenset()
-    resting_hosts: frozenset[str] = frozenset()
+    cooling_down_instances: frozenset[str] = frozenset()
+    cooling_down_hosts: frozenset[str] = frozenset()
     failed_instances: frozenset[str] = frozenset()
-    pinned_instances: frozenset[str] = frozenset()
-    stuck_instances: frozenset[str] = frozenset()
-    stubborn_instances: frozenset[str] = frozenset()
+    migration_failed_instances: frozenset[str] = frozenset()
+    return_failed_instances: frozenset[str] = frozenset()
+    preempt_failed_instances: frozenset[str] = frozenset()
     begun: tuple[Begun, ...] = ()
 
     @property
     def instances(self) -> frozenset[str]:
         """Instances no decision may touch now."""
-        return (self.busy_instances | self.resting_instances
+        return (self.busy_instances | self.cooling_down_instances
                 | self.failed_instances)
 
     @property
     def hosts(self) -> frozenset[str]:
         """Hosts no decision may touch now."""
-        return self.busy_hosts | self.resting_hosts
+        return self.busy_hosts | self.cooling_down_hosts

@@ -3,7 +3,7 @@
 import re
 import textwrap
 
-from secondary_scheduler.lease_engine.values import Nature
+from secondary_scheduler.leases.engine.values import Nature
 
 #: Watcher keeps 255 characters, its own words included; MariaDB refuses more,
 #: which ends the plan.

@@ -54,7 +54,7 @@ class SecondaryPlanner(weight.WeightPlanner):
 
     @staticmethod
     def _taken(actions: list[dict[str, Any]]) -> set[str]:
-        locks = histories.History(CONF).locks()
+        locks = histories.AuditHistory(CONF).locks()
         touched: set[str] = set()
         for action in actions:
             parameters = action['input_parameters']

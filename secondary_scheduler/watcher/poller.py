@@ -7,7 +7,7 @@ import time
 from oslo_log import log
 
 from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import snapshot
+from secondary_scheduler.watcher import cluster_builder
 
 LOG = log.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _SINGLY = 4
 #: hundreds of requests, while the cloud is busiest.)
 _LATENESS = 0.05
 
-Predicate = Callable[[snapshot.Server], bool]
+Predicate = Callable[[cluster_builder.NovaServer], bool]
 
 
 class Gone(Exception):
@@ -29,7 +29,7 @@ class _Waiter:
     def __init__(self, uuid: str, done: Predicate) -> None:
         self.uuid = uuid
         self.done = done
-        self.server: snapshot.Server | None = None
+        self.server: cluster_builder.NovaServer | None = None
         self.gone = False
         self.event = threading.Event()
         self.began = self.due = time.monotonic()
@@ -56,7 +56,7 @@ class Poller:
         self._thread: threading.Thread | None = None
 
     def wait(self, uuid: str, done: Predicate,
-             timeout: float) -> snapshot.Server:
+             timeout: float) -> cluster_builder.NovaServer:
         """Return the server as soon as ``done(server)``.
 
         Answers that Nova fails to give meanwhile only take time.

@@ -24,7 +24,7 @@ class HostPlace:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resolved:
+class ResolvedScope:
     """Hosts in a scope, and what is excluded there."""
 
     hosts: frozenset[str]
@@ -54,7 +54,8 @@ def _in_zones(place: HostPlace,
     return any(item.get('name') in ('*', place.zone) for item in wanted)
 
 
-def resolve(scope: ScopeRules, places: Mapping[str, HostPlace]) -> Resolved:
+def resolve(scope: ScopeRules,
+            places: Mapping[str, HostPlace]) -> ResolvedScope:
     """Resolve an audit's scope; an empty one means every host."""
     rules = next((part['compute'] for part in scope or ()
                   if part.get('compute')), ())
@@ -76,8 +77,8 @@ def resolve(scope: ScopeRules, places: Mapping[str, HostPlace]) -> Resolved:
                                         part.get('host_aggregates', ()))}
             instances |= {i['uuid'] for i in part.get('instances', ())}
             projects |= {p['uuid'] for p in part.get('projects', ())}
-    return Resolved(frozenset(hosts), frozenset(instances),
-                    frozenset(projects))
+    return ResolvedScope(frozenset(hosts), frozenset(instances),
+                         frozenset(projects))
 
 
 class SecondaryScope(base.BaseScope):

@@ -14,12 +14,17 @@ from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.estimation import durations, room
-from secondary_scheduler.leases import drivers, ordering
+from secondary_scheduler.leases import drivers
 from secondary_scheduler.model import cluster as model
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import lease_order, vocabulary
 from secondary_scheduler.plans import checker, operations
 from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import collector, goal, observer, stages
+from secondary_scheduler.watcher import (
+    cluster_collector,
+    cluster_state,
+    goal,
+    stages,
+)
 from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import scope as scopes
 from secondary_scheduler.watcher.settings import CONF
@@ -70,9 +75,9 @@ def breaker_limit(options: Any, secondaries: int) -> int:
                int(secondaries * options.breaker_percent / 100))
 
 
-def load_decision(name: str, limits: room.Limits,
+def load_decision(name: str, limits: room.LoadLimits,
                   lasting: durations.DurationModel,
-                  order: ordering.Order) -> decisions.Decision:
+                  order: lease_order.QueueOrder) -> decisions.Decision:
     """Return the decision driver of that name."""
     loaded: Any = driver.DriverManager(
         decisions.NAMESPACE, name, invoke_on_load=True,
@@ -152,11 +157,11 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
     # The flow
 
     @property
-    def observer(self) -> observer.Observer:
+    def observer(self) -> cluster_state.ClusterState:
         """What this decision engine knows."""
-        seen: observer.Observer = (
+        seen: cluster_state.ClusterState = (
             self.collector_manager.get_cluster_model_collector(
-                collector.NAME, osc=self.osc).observer)
+                cluster_collector.NAME, osc=self.osc).observer)
         return seen
 
     def pre_execute(self) -> None:
@@ -251,10 +256,10 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             for name, host in cluster.hosts.items()})
 
     @functools.cached_property
-    def _limits(self) -> room.Limits:
+    def _limits(self) -> room.LoadLimits:
         """The limits of this audit, whatever is configured meanwhile."""
         options = CONF.secondary_scheduler
-        return room.Limits(
+        return room.LoadLimits(
             minimum_share=options.minimum_share,
             useful_share=options.useful_share,
             margin=options.set_point_margin,
@@ -271,7 +276,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         kind, plan, unresolved = request, operations.Plan(), set[str]()
         for kind in KINDS[request] if asked else ():
             plan = decision.decide(
-                cluster, decisions.Request(kind, asked),
+                cluster, decisions.DecisionRequest(kind, asked),
                 decisions.Budget(units))
             unresolved.update(plan.unresolved)
             if plan:
@@ -295,8 +300,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                      or 'none'})
 
     @staticmethod
-    def _breaker(history: histories.History, cluster: model.Cluster,
-                 scope: scopes.Resolved,
+    def _breaker(history: histories.AuditHistory, cluster: model.Cluster,
+                 scope: scopes.ResolvedScope,
                  plan: operations.Plan) -> operations.Plan:
         if not any(o.kind in operations.PREEMPTIONS
                    for o in plan.operations):

@@ -12,11 +12,11 @@ import types
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.nova import (
     filters,
-    ledger,
     records,
+    report_books,
     request,
+    secondary_usage,
     settings,
-    snapshot,
     weights,
 )
 from secondary_scheduler.policies import language
@@ -50,10 +50,24 @@ def _break(owner: type | types.ModuleType, module: str) -> list[str]:
     return broken
 
 
-BROKEN = [name for module in (
-    request, settings, snapshot, ledger, records, weights, filters, book,
-    bus, reports, vocabulary, language)
-    for name in _break(module, module.__name__)]
+BROKEN = [
+    name
+    for module in (
+        request,
+        settings,
+        report_books,
+        secondary_usage,
+        records,
+        weights,
+        filters,
+        book,
+        bus,
+        reports,
+        vocabulary,
+        language,
+    )
+    for name in _break(module, module.__name__)
+]
 
 
 def all_filters() -> list[type]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import layout
-from secondary_scheduler.lease_client import client
+from secondary_scheduler.leases.client import client
 from tests.box.services import wait_until
 
 README = (layout.SOURCE / 'README.md').read_text()

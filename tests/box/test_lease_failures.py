@@ -7,7 +7,7 @@ import time
 import openstack
 import pytest
 
-from secondary_scheduler.lease_client import client
+from secondary_scheduler.leases.client import client
 from secondary_scheduler.model import vocabulary
 import seed
 from tests.box import fleet as fleets

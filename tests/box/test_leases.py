@@ -20,7 +20,7 @@ import control
 import demo
 import layout
 import secondaries
-from secondary_scheduler.lease_client import client
+from secondary_scheduler.leases.client import client
 from secondary_scheduler.model import vocabulary
 from tests.box import fleet as fleets
 from tests.box import primaries, services

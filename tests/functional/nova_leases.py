@@ -30,14 +30,14 @@ import webob.dec
 from wsgi_intercept import interceptor
 
 from secondary_scheduler.cmd import providers
-from secondary_scheduler.lease_api import app, server_properties
-from secondary_scheduler.lease_api.db import requests
-from secondary_scheduler.lease_client import client, waiting
-from secondary_scheduler.lease_client.v1 import lease as commands
-from secondary_scheduler.leases.states import State
+from secondary_scheduler.leases.api import app, server_properties
+from secondary_scheduler.leases.api.db import requests
+from secondary_scheduler.leases.client import client, waiting
+from secondary_scheduler.leases.client.v1 import lease as commands
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.model import vocabulary
-from tests.unit.lease_api import clouds as fake_clouds
-from tests.unit.lease_api import services
+from tests.unit.leases.api import clouds as fake_clouds
+from tests.unit.leases.api import services
 from tests.unit.nova import fakes
 
 HOST = 'node00'
@@ -156,7 +156,7 @@ class Leases(nova_sequence.Plugin):
         for uuid in self.made:
             self._wait_for_state_change({'id': uuid}, 'ACTIVE')
         self.service.store.change(lease.uuid, 'active', {
-            'state': State.ACTIVE}, servers=self.made)
+            'state': LeaseState.ACTIVE}, servers=self.made)
 
     @staticmethod
     def finding(among: list[dict[str, typing.Any]]) -> typing.Any:

@@ -41,7 +41,7 @@ import sqlalchemy.exc
 
 from secondary_scheduler.cmd import providers
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.nova import snapshot
+from secondary_scheduler.nova import report_books
 from tests.unit.nova import fakes
 
 CONF = cfg.CONF
@@ -198,10 +198,10 @@ class Plugin(Stock):
 
     def setUp(self) -> None:
         """Have reports that no agent sent."""
-        self.snapshot = snapshot.Snapshot()
-        self.stub_out('secondary_scheduler.nova.snapshot._snapshot',
+        self.snapshot = report_books.ReportBooks()
+        self.stub_out('secondary_scheduler.nova.report_books._books',
                       self.snapshot)
-        self.stub_out('secondary_scheduler.nova.snapshot.Snapshot._listen',
+        self.stub_out('secondary_scheduler.nova.report_books.ReportBooks._listen',
                       lambda snapshot: object())
         super().setUp()
         # Without an answer in time Nova's own numbers would stand, and it is

@@ -1,6 +1,6 @@
 """The lease service keeps to its description, as schemathesis sees it.
 
-It thinks of what tests/unit/lease_api/test_fuzz.py does not: methods, headers,
+It tries what tests/unit/leases/api/test_fuzz.py does not: methods, headers,
 media types, and sequences of requests that refer to each other.
 """
 

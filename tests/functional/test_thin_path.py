@@ -18,15 +18,15 @@ from secondary_scheduler.plans import checker
 from secondary_scheduler.policies import language, triggers
 from secondary_scheduler.watcher import (
     actions,
+    cluster_builder,
+    cluster_state,
     goal,
     leader,
-    observer,
     planner,
+    policy_watch,
     poller,
     settings,
-    snapshot,
     strategy,
-    watch,
 )
 from tests.unit.watcher import fakes
 
@@ -57,11 +57,11 @@ class ThinPath(fakes.WatcherTestCase):
             [fakes.host(name, total={**fakes.TOTAL,
                                      'CUSTOM_SECONDARY_SLOT': 3})
              for name in self.triggers])
-        self.seen = observer.Observer(
+        self.seen = cluster_state.ClusterState(
             settings.CONF, lambda: self.cloud, self.history,
             clock=lambda: time.monotonic() + self.passed)
         self.patch(strategy.SecondaryWorkloads, 'get_goal',
-                   return_value=goal.SecondaryWorkloads({}))
+                   return_value=goal.SecondaryWorkloadsGoal({}))
         self.patch(strategy.SecondaryWorkloads, 'observer', self.seen)
         self.coordination = leader.Coordination(
             'file://' + tempfile.mkdtemp())
@@ -74,7 +74,8 @@ class ThinPath(fakes.WatcherTestCase):
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
         self.patch(actions, '_poller', lambda: waiting)
         self.switch = self.audit(1)
-        self.watch = watch.Watch(settings.CONF, self.seen, self.coordination)
+        self.watch = policy_watch.Watch(
+            settings.CONF, self.seen, self.coordination)
         self.report_all(h1=20.0)
         self.seen.refresh()
 
@@ -176,7 +177,7 @@ class ThinPath(fakes.WatcherTestCase):
         for number in (2, 4):
             server = self.cloud.known[fakes.uid(number)]
             self.assertEqual('SUSPENDED', server.status)
-            self.assertIn(snapshot.PREEMPTED, server.metadata)
+            self.assertIn(cluster_builder.PREEMPTED, server.metadata)
         self.assertEqual({'SUCCEEDED'}, {a.state for a in rows})
         self.assertEqual({('h1', fakes.uid(n)) for n in (2, 4, 6)}, {
             call.args[:2]
@@ -203,8 +204,8 @@ class ThinPath(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(n) for n in (2, 4, 6)}, self.on('h1'))
         for server in self.cloud.known.values():
             self.assertEqual('ACTIVE', server.status)
-            self.assertNotIn(snapshot.PREEMPTED, server.metadata)
-            self.assertNotIn(snapshot.ORIGIN, server.metadata)
+            self.assertNotIn(cluster_builder.PREEMPTED, server.metadata)
+            self.assertNotIn(cluster_builder.ORIGIN, server.metadata)
         # And then there is nothing more to do.
         self.assertEqual([], self.decide(self.switch))
 

@@ -30,7 +30,7 @@ BOX = ROOT / 'tools/box'
 DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'benchmarks/README.md',
              'doc/source/**/*.rst', 'benchmarks/*.py', 'tools/box/*.py',
              'secondary_scheduler/cmd/*.py',
-             'secondary_scheduler/lease_client/**/*.py')
+             'secondary_scheduler/leases/client/**/*.py')
 
 _PROGRAM = (r'(?:python3? |openstack |tox |secondary-(?:agent|lease-api|'
             r'scheduler|scheduler-status)(?= |$))')

@@ -15,8 +15,8 @@ from unittest import mock
 from oslo_config import cfg
 
 from secondary_scheduler.cmd import agent, lease_api, manage, status
-from secondary_scheduler.lease_api import app
-from secondary_scheduler.lease_client import gantt
+from secondary_scheduler.leases.api import app
+from secondary_scheduler.leases.client import gantt
 from secondary_scheduler.plans import checker, documents
 from secondary_scheduler.reading.values import InputError
 from tests.unit.agent import test_service

@@ -27,8 +27,8 @@ CORE = ('model', 'policies', 'estimation', 'decisions', 'plans')
 READING = ('secondary_scheduler.reading.fields',
            'secondary_scheduler.reading.values')
 #: What these have in common with leases, and imports nothing else.
-SHARED = ('secondary_scheduler.leases.ordering',
-          'secondary_scheduler.leases.states')
+SHARED = ('secondary_scheduler.model.lease_order',
+          'secondary_scheduler.model.lease_states')
 PLATFORM = {'nova', 'watcher', 'placement', 'keystoneauth1', 'openstack',
             'libvirt', 'stevedore', 'tooz'}
 #: No I/O and no wall clock either.
@@ -159,9 +159,10 @@ class EntryPointTest(unittest.TestCase):
         operations = importlib.import_module(
             'secondary_scheduler.plans.operations')
         leases = importlib.import_module(
-            'secondary_scheduler.lease_engine.values')
+            'secondary_scheduler.leases.engine.values')
         self.assertEqual({f'secondary_{kind.value}'
-                          for kinds in (operations.Kind, leases.Kind)
+                          for kinds in (operations.OperationKind,
+                                        leases.LeaseOperation)
                           for kind in kinds},
                          set(entry_points()['watcher_actions']))
 
@@ -264,7 +265,7 @@ PLUGINS = {'infra-optim': 'watcherclient.osc.plugin',
            'compute': 'openstackclient.compute.client',
            'identity': 'openstackclient.identity.client',
            'placement': 'osc_placement.plugin',
-           'secondary-lease': 'secondary_scheduler.lease_client.osc'}
+           'secondary-lease': 'secondary_scheduler.leases.client.osc'}
 
 
 class ClientVersionTest(unittest.TestCase):

@@ -91,7 +91,8 @@ class Secrets(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             before = os.umask(0)
             self.addCleanup(os.umask, before)
-            self.assertTrue(store.Store(directory).save('limits.json', {}))
+            self.assertTrue(store.StateStore(
+                directory).save('limits.json', {}))
             mode = os.stat(os.path.join(directory, 'limits.json')).st_mode
             self.assertEqual(0o600, stat.S_IMODE(mode))
 

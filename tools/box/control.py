@@ -529,7 +529,7 @@ def _lease_config() -> pathlib.Path:
 
 def _lease_migrations() -> list[str]:
     return sorted(path.stem for path in (
-        layout.SOURCE / 'secondary_scheduler/lease_api/db/migrations/versions'
+        layout.SOURCE / 'secondary_scheduler/leases/api/db/migrations/versions'
     ).glob('*.py'))
 
 
@@ -618,7 +618,7 @@ def start_service(name: str) -> None:
         _wsgi(name, 9322, 'watcher.wsgi.api', '--pyargv',
               f'--config-file {etc}/watcher/watcher-1.conf', threads=4)
     elif name == 'secondary-lease-api':
-        _wsgi(name, 8791, 'secondary_scheduler.lease_api.wsgi', env={
+        _wsgi(name, 8791, 'secondary_scheduler.leases.api.wsgi', env={
             'OS_SECONDARY_LEASE_CONFIG': str(_lease_config())})
     elif name.startswith('watcher-engine-'):
         number = name.removeprefix('watcher-engine-')

@@ -17,7 +17,7 @@ from secondary_scheduler.simulation.profiles import (
     PROFILES,
     Profile,
 )
-from secondary_scheduler.simulation.record import Record, Tally
+from secondary_scheduler.simulation.record import Recorder, Tally
 
 #: Figures by name, a value for each run.
 Values = dict[str, list[float]]
@@ -30,7 +30,7 @@ def _silent(what: str, share: float) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class ExperimentOptions:
     """What is asked for by somebody who has an experiment run.
 
     ``changes`` are keys and values; ``events`` and ``leases`` name files in
@@ -100,7 +100,7 @@ class Runnable(typing.Protocol):
     def fewest(self) -> int:
         """How many seeds it takes at least."""
 
-    def run(self, asked: Asked) -> Ran:
+    def run(self, asked: ExperimentOptions) -> Ran:
         """Run it.
 
         :raises InputError: if it has no such option, or nothing to write.
@@ -126,7 +126,7 @@ class Context:
     def simulate(self, workload: Workload, runs: Sequence[str],
                  series: bool = False) -> Tally:
         """Run a workload whose clusters are the runs of these names."""
-        record = Record(workload.shape, runs, self.log, series)
+        record = Recorder(workload.shape, runs, self.log, series)
         name = f'{self.profile.name}: {_common(runs)}'
         Simulation(workload, self.profile, record).run(
             lambda second: self.progress(
@@ -159,7 +159,7 @@ class Experiment:
     fewest: int = 1
     bounds: bool = True
 
-    def run(self, asked: Asked) -> Ran:
+    def run(self, asked: ExperimentOptions) -> Ran:
         """Run it with a profile, which --set chooses and changes."""
         if asked.leases is not None:
             raise InputError(f'the leases of {self.name} never end, so '

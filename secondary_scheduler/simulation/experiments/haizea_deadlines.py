@@ -7,12 +7,11 @@ had, so the jobs are those of the first, with starts and deadlines drawn.
 from collections.abc import Mapping, Sequence
 import itertools
 
-from secondary_scheduler.leases.states import State
-from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.experiments.base import Values, product
 from secondary_scheduler.simulation.experiments.leases import (
     HOSTS,
-    Context,
+    LeaseContext,
     LeaseExperiment,
     Row,
     Rows,
@@ -21,7 +20,8 @@ from secondary_scheduler.simulation.experiments.leases import (
     values,
     window,
 )
-from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.leases import figures
+from secondary_scheduler.simulation.leases.run import Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations
 
@@ -32,7 +32,7 @@ CELLS = product(start=annotations.STARTS, deadline=annotations.DEADLINES)
 FIRST_LOOK = product(start=('late',), deadline=('tight',))
 
 
-def deadlines(context: Context) -> Values:
+def deadlines(context: LeaseContext) -> Values:
     """Run all distributions of starts and deadlines with each profile."""
     jobs = context.jobs()
     measured = window(jobs)
@@ -59,7 +59,7 @@ def deadlines(context: Context) -> Values:
 
 
 def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
-    found = lease_figures.figures(outcomes)
+    found = figures.figures(outcomes)
     row = {name: found[name] for name in (
         'deadlines_missed', 'suspends', 'resumes', 'requeues')}
     tight: dict[str, list[bool]] = {'slack2': [], 'spare': []}
@@ -67,7 +67,7 @@ def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
         terms = one.lease.terms
         assert terms.start is not None and terms.deadline is not None
         left = terms.deadline - terms.start
-        accepted = one.lease.state is not State.REJECTED
+        accepted = one.lease.state is not LeaseState.REJECTED
         if left <= SLACK * terms.duration:
             tight['slack2'].append(accepted)
         if left - terms.duration <= SPARE_S:
@@ -76,9 +76,9 @@ def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
         row |= {f'asked_{name}': len(some), f'accepted_{name}': sum(some),
                 f'accepted_pct_{name}': 100 * sum(some) / max(1, len(some))}
     return row | {
-        'accepted': sum(one.lease.state is not State.REJECTED
+        'accepted': sum(one.lease.state is not LeaseState.REJECTED
                         for one in outcomes),
-        'utilization_pct': lease_figures.utilization(
+        'utilization_pct': figures.utilization(
             outcomes, HOSTS, *measured)}
 
 
@@ -114,7 +114,7 @@ def _orders(use: Mapping[tuple[str, ...], Row]) -> Row:
             for deadline in annotations.DEADLINES)}
 
 
-def _draw(context: Context, rows: Rows) -> None:
+def _draw(context: LeaseContext, rows: Rows) -> None:
     first = {name: row for (seed, name), row in rows.items()
              if seed == context.seeds[0]}
     names = {float(place): name.replace('_', '\n')

@@ -6,13 +6,12 @@ The workloads of ``haizea-e1`` in VMs, each lease with one of forty images of
 
 from collections.abc import Mapping, Sequence
 
-from secondary_scheduler.simulation import lease_figures
 from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.haizea_reservations import (
     TABLE,
 )
 from secondary_scheduler.simulation.experiments.leases import (
-    Context,
+    LeaseContext,
     LeaseExperiment,
     Row,
     Rows,
@@ -20,7 +19,8 @@ from secondary_scheduler.simulation.experiments.leases import (
     add,
     values,
 )
-from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.leases import figures
+from secondary_scheduler.simulation.leases.run import Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations, lwf
 
@@ -36,7 +36,7 @@ SHOWN = ('all_best_effort_s', 'wait_mean_trimmed_s',
          'reservations_rejected', 'reservations_late', 'suspends')
 
 
-def images(context: Context) -> Values:
+def images(context: LeaseContext) -> Values:
     """Run the workloads with each way to get images to hosts."""
     jobs, files = context.jobs(), context.reservations()
     runs = []
@@ -49,7 +49,7 @@ def images(context: Context) -> Values:
                      for profile in profiles]
 
     def look(run: Run, outcomes: Sequence[Outcome]) -> Row:
-        found = lease_figures.figures(outcomes)
+        found = figures.figures(outcomes)
         return {name: found[name] for name in SHOWN}
 
     rows = context.simulate(runs, look)
@@ -73,7 +73,7 @@ def _ratios(rows: Rows) -> Values:
     return found
 
 
-def _draw(context: Context, rows: Rows) -> None:
+def _draw(context: LeaseContext, rows: Rows) -> None:
     lines: dict[str, tuple[list[float], list[float]]] = {}
     for (seed, workload), of_profile in rows.items():
         if seed == context.seeds[0]:

@@ -13,12 +13,11 @@ import math
 
 import numpy as np
 
-from secondary_scheduler.leases.pricing import Adaptive, price
-from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.leases.scheduling.pricing import Adaptive, price
 from secondary_scheduler.simulation.experiments.base import Values, product
 from secondary_scheduler.simulation.experiments.leases import (
     HOSTS,
-    Context,
+    LeaseContext,
     LeaseExperiment,
     Row,
     Rows,
@@ -27,10 +26,11 @@ from secondary_scheduler.simulation.experiments.leases import (
     values,
     window,
 )
-from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.leases import figures
+from secondary_scheduler.simulation.leases.run import Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 STRATEGIES = ('maximum', 'constant', 'random', 'adaptive')
 #: Users of whom the thesis says that learning beats all but the bound.
@@ -49,7 +49,8 @@ class BooksError(ArithmeticError):
     """What was earned and missed is not what could have been earned."""
 
 
-def _runs(context: Context, jobs: Sequence[Request]) -> Iterator[Run]:
+def _runs(context: LeaseContext,
+          jobs: Sequence[TraceRequest]) -> Iterator[Run]:
     cells = FIRST_LOOK if context.quick else CELLS
     for seed in context.seeds:
         for one in cells:
@@ -59,7 +60,7 @@ def _runs(context: Context, jobs: Sequence[Request]) -> Iterator[Run]:
                           annotation=annotation)
 
 
-def prices(context: Context) -> Values:
+def prices(context: LeaseContext) -> Values:
     """Run each population of users with each way to set rates."""
     jobs = context.jobs()
     measured = window(jobs)
@@ -81,7 +82,7 @@ def _row(run: Run, outcomes: Sequence[Outcome], measured: tuple[int, int]
 
     :raises BooksError: if they are not all of it.
     """
-    found = lease_figures.figures(outcomes)
+    found = figures.figures(outcomes)
     total = math.fsum(price(one.lease.terms, one.lease.terms.max_rate or 0.0)
                       for one in outcomes)
     counted = math.fsum(found[part] for part in PARTS)
@@ -89,7 +90,7 @@ def _row(run: Run, outcomes: Sequence[Outcome], measured: tuple[int, int]
         raise BooksError(f'{run.name}: {counted} was earned or missed of '
                          f'{total}')
     return {f'{part}_pct': 100 * found[part] / total for part in PARTS} | {
-        'utilization_pct': lease_figures.utilization(
+        'utilization_pct': figures.utilization(
             outcomes, HOSTS, *measured),
         'deadlines_missed': found['deadlines_missed']}
 
@@ -102,7 +103,7 @@ def _of_maximum(of_workload: Mapping[str, Row]) -> Row:
             if profile != 'maximum' and most}
 
 
-def _headlines(context: Context, rows: Rows) -> Values:
+def _headlines(context: LeaseContext, rows: Rows) -> Values:
     """Return what the thesis says of all runs."""
     found: Values = {}
     for seed in context.seeds:
@@ -133,7 +134,7 @@ def _headlines(context: Context, rows: Rows) -> Values:
 
 # -- which rate would be best
 
-def _sweeps(context: Context, jobs: Sequence[Request]) -> Values:
+def _sweeps(context: LeaseContext, jobs: Sequence[TraceRequest]) -> Values:
     """Return for each population the best rate, and the one learned.
 
     Nothing is refused for want of room.
@@ -166,7 +167,7 @@ def _sweeps(context: Context, jobs: Sequence[Request]) -> Values:
     return found
 
 
-def _learned(asked: Sequence[Request]) -> float:
+def _learned(asked: Sequence[TraceRequest]) -> float:
     """Return the rate that all who ask have taught."""
     pricing = Adaptive()
     for one in sorted(asked, key=lambda one: one.arrival):
@@ -176,7 +177,7 @@ def _learned(asked: Sequence[Request]) -> float:
     return pricing.rate(asked[0].terms)
 
 
-def _draw(context: Context, rows: Rows) -> None:
+def _draw(context: LeaseContext, rows: Rows) -> None:
     first = {name: row for (seed, name), row in rows.items()
              if seed == context.seeds[0] and name.startswith('early_')}
     names = {float(place): name.removeprefix('early_').replace('_', '\n')

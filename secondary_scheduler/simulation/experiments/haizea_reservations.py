@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import itertools
 import statistics
 
-from secondary_scheduler.leases.lease import Kind
-from secondary_scheduler.leases.states import State
-from secondary_scheduler.simulation import lease_figures
+from secondary_scheduler.leases.scheduling.lease import Kind
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.leases import (
     HOSTS,
-    Context,
+    LeaseContext,
     LeaseExperiment,
     Row,
     Rows,
@@ -23,10 +22,11 @@ from secondary_scheduler.simulation.experiments.leases import (
     need,
     values,
 )
-from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.leases import figures
+from secondary_scheduler.simulation.leases.run import Outcome
 from secondary_scheduler.simulation.plots import Chart, Line
 from secondary_scheduler.simulation.workloads import annotations, lwf
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 WITHOUT = 'novm-nosr'
 PROFILES = (WITHOUT, 'novm-sr', 'vm-predeploy')
@@ -45,7 +45,8 @@ SHOWN = ('all_best_effort_s', 'wait_mean_s', 'wait_mean_trimmed_s',
          'reservations_late', 'suspends', 'resumes', 'requeues')
 
 
-def _drawn(jobs: Sequence[Request], seed: int) -> dict[str, list[Request]]:
+def _drawn(jobs: Sequence[TraceRequest],
+           seed: int) -> dict[str, list[TraceRequest]]:
     last = max(one.arrival for one in jobs)
     return {f'drawn_{name}': annotations.Reservations(
         share / 100, hours, annotations.SIZES['medium']).draw(
@@ -53,7 +54,7 @@ def _drawn(jobs: Sequence[Request], seed: int) -> dict[str, list[Request]]:
             for name, (share, hours) in DRAWN.items()}
 
 
-def _runs(context: Context) -> Iterator[Run]:
+def _runs(context: LeaseContext) -> Iterator[Run]:
     jobs, first = context.jobs(), context.seeds[0]
     yield Run('baseline', WITHOUT, first, jobs)
     files = context.reservations()
@@ -69,7 +70,7 @@ def _runs(context: Context) -> Iterator[Run]:
                 yield Run(name, profile, seed, jobs, reserved)
 
 
-def reservations(context: Context) -> Values:
+def reservations(context: LeaseContext) -> Values:
     """Run all files of reservations, and some that are drawn."""
     waits: dict[str, dict[str, Line]] = {}
 
@@ -93,16 +94,16 @@ def reservations(context: Context) -> Values:
 
 
 def _row(outcomes: Sequence[Outcome]) -> Row:
-    found = lease_figures.figures(outcomes)
+    found = figures.figures(outcomes)
     return {name: found[name] for name in SHOWN} | {
         'long_to_short': _long_to_short(outcomes)}
 
 
 def _served(outcomes: Sequence[Outcome]) -> list[tuple[int, int]]:
     """Return what jobs requested and how long they waited, in seconds."""
-    return [(one.lease.terms.duration, lease_figures.wait(one))
+    return [(one.lease.terms.duration, figures.wait(one))
             for one in outcomes if one.lease.terms.kind is Kind.BEST_EFFORT
-            and one.lease.state is State.DONE]
+            and one.lease.state is LeaseState.DONE]
 
 
 def _long_to_short(outcomes: Sequence[Outcome]) -> float:
@@ -151,7 +152,7 @@ def _headlines(baseline: float, files: Sequence[Mapping[str, Row]]) -> Values:
                      for profile in PROFILES)]}
 
 
-def _draw(context: Context, files: Mapping[str, Mapping[str, Row]],
+def _draw(context: LeaseContext, files: Mapping[str, Mapping[str, Row]],
           waits: Mapping[str, Mapping[str, Line]]) -> None:
     shares = [name.partition('_')[0] for name in files]
     context.charts.append(Chart(
@@ -243,11 +244,15 @@ _HAIZEA = {
 
 
 def _published() -> dict[str, float]:
-    found: dict[str, float] = {'baseline_s': 2_668_432.0, 'files': 72.0,
-             'files_sooner_with_suspension': 72.0, 'late': 0.0,
-             'largest_excess_pct_novm-nosr': 29.36,
-             'largest_excess_pct_novm-sr': 6.09,
-             'largest_excess_pct_vm-predeploy': 6.00}
+    found: dict[str, float] = {
+        'baseline_s': 2_668_432.0,
+        'files': 72.0,
+        'files_sooner_with_suspension': 72.0,
+        'late': 0.0,
+        'largest_excess_pct_novm-nosr': 29.36,
+        'largest_excess_pct_novm-sr': 6.09,
+        'largest_excess_pct_vm-predeploy': 6.00,
+    }
     for prefix in ('', 'drawn_'):
         found |= _beside(_THESIS, prefix)
         for name in TABLE:

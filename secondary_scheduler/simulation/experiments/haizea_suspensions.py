@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 import dataclasses
 
 from secondary_scheduler.reading.values import InputError
-from secondary_scheduler.simulation import lease_figures
 from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.leases import (
     HOSTS,
-    Context,
+    LeaseContext,
     LeaseExperiment,
     Row,
     Run,
@@ -23,10 +22,11 @@ from secondary_scheduler.simulation.experiments.leases import (
     site,
     values,
 )
-from secondary_scheduler.simulation.leasing import Outcome
+from secondary_scheduler.simulation.leases import figures
+from secondary_scheduler.simulation.leases.run import Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import lwf
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 INSTANT, LOCAL, GLOBAL, SLOW = (
     'suspend-instant', 'suspend-local', 'suspend-global',
@@ -78,7 +78,7 @@ def _cells(quick: bool) -> list[Cell]:
             for cores in CORES for memory in MEMORIES_MB]
 
 
-def suspensions(context: Context) -> Values:
+def suspensions(context: LeaseContext) -> Values:
     """Run all workloads on all sites."""
     cells, seed = _cells(context.quick), context.seeds[0]
     rows = context.simulate(list(_runs(context, cells)), _look)
@@ -97,12 +97,12 @@ def suspensions(context: Context) -> Values:
     return values(rows) | found | _worst(by_cell)
 
 
-def _runs(context: Context, cells: Sequence[Cell]) -> Iterator[Run]:
+def _runs(context: LeaseContext, cells: Sequence[Cell]) -> Iterator[Run]:
     files = context.reservations()
     jobs = {memory: _with(context.jobs(), memory)
             for memory in {cell.memory_mb for cell in cells}}
     for cell in cells:
-        reserved: list[Request] = []
+        reserved: list[TraceRequest] = []
         file = WORKLOADS[cell.workload]
         if file is not None:
             if file not in files:
@@ -116,7 +116,8 @@ def _runs(context: Context, cells: Sequence[Cell]) -> Iterator[Run]:
                 site=site(HOSTS // cell.cores, cell.cores, cell.memory_mb))
 
 
-def _with(requests: Sequence[Request], memory_mb: int) -> list[Request]:
+def _with(requests: Sequence[TraceRequest],
+          memory_mb: int) -> list[TraceRequest]:
     """Return requests for VMs of so much memory."""
     return [dataclasses.replace(one, terms=dataclasses.replace(
         one.terms, nodes=tuple(
@@ -125,7 +126,7 @@ def _with(requests: Sequence[Request], memory_mb: int) -> list[Request]:
 
 
 def _look(run: Run, outcomes: Sequence[Outcome]) -> Row:
-    found = lease_figures.figures(outcomes)
+    found = figures.figures(outcomes)
     return {name: found[name] for name in SHOWN}
 
 
@@ -146,7 +147,7 @@ def _worst(rows: dict[Cell, dict[str, Row]]) -> Values:
     return found
 
 
-def _draw(context: Context, rows: dict[Cell, dict[str, Row]]) -> None:
+def _draw(context: LeaseContext, rows: dict[Cell, dict[str, Row]]) -> None:
     for workload in dict.fromkeys(cell.workload for cell in rows):
         some = {cell: of_cell for cell, of_cell in rows.items()
                 if cell.workload == workload}

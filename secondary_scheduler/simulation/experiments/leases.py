@@ -14,20 +14,20 @@ import typing
 
 import numpy as np
 
-from secondary_scheduler.leases.site import Site
+from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.reading.values import InputError
-from secondary_scheduler.simulation import lease_figures, lease_profiles
 from secondary_scheduler.simulation.experiments.base import (
-    Asked,
+    ExperimentOptions,
     Figure,
     Ran,
     Values,
 )
 from secondary_scheduler.simulation.inputs import open_for_writing
-from secondary_scheduler.simulation.leasing import LeaseSimulation, Outcome
+from secondary_scheduler.simulation.leases import figures, profiles
+from secondary_scheduler.simulation.leases.run import LeaseSimulation, Outcome
 from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations, lwf, swf
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 #: Haizea's traces in the folder of public ones, and the month of jobs.
 FOLDER = 'haizea/traces/blue'
@@ -67,8 +67,8 @@ class Run:
     workload: str
     profile: str
     seed: int
-    jobs: Sequence[Request]
-    reservations: Sequence[Request] = ()
+    jobs: Sequence[TraceRequest]
+    reservations: Sequence[TraceRequest] = ()
     annotation: annotations.Annotation | None = None
     site: Site = dataclasses.field(default_factory=site)
     changes: tuple[tuple[str, str], ...] = ()
@@ -80,7 +80,7 @@ class Run:
 
     def simulate(self) -> list[Outcome]:
         """Return what became of each lease."""
-        profile = lease_profiles.read(self.profile, self.changes)
+        profile = profiles.read(self.profile, self.changes)
         jobs = profile.jobs(self.jobs)
         if self.annotation is not None:
             jobs = self.annotation.of(jobs)
@@ -93,22 +93,22 @@ class _Table:
 
     def __init__(self, file: typing.TextIO) -> None:
         self._rows = csv.writer(file)
-        self._rows.writerow((*lease_figures.COLUMNS, 'run'))
+        self._rows.writerow((*figures.COLUMNS, 'run'))
 
     def add(self, run: str, outcomes: Sequence[Outcome]) -> None:
         """Write a row for each lease."""
-        self._rows.writerows((*lease_figures.row(one), run)
+        self._rows.writerows((*figures.row(one), run)
                              for one in outcomes)
 
 
 @dataclasses.dataclass(frozen=True)
-class Context:
+class LeaseContext:
     """How an experiment with leases is to be run.
 
     ``charts`` takes what is to be drawn, ``table`` the leases.
     """
 
-    asked: Asked
+    asked: ExperimentOptions
     charts: list[Chart] = dataclasses.field(default_factory=list)
     table: _Table | None = None
 
@@ -127,7 +127,7 @@ class Context:
         """Where Haizea's traces are."""
         return self.asked.data / FOLDER
 
-    def jobs(self) -> list[Request]:
+    def jobs(self) -> list[TraceRequest]:
         """Return the month of jobs.
 
         :raises InputError: if the trace is not there or not right.
@@ -181,13 +181,13 @@ def add(found: Values, row: Mapping[str, float], suffix: str) -> None:
         found.setdefault(f'{name}_{suffix}', []).append(float(value))
 
 
-def window(jobs: Sequence[Request]) -> tuple[int, int]:
+def window(jobs: Sequence[TraceRequest]) -> tuple[int, int]:
     """Return the time in which use is measured (Haizea 6.1).
 
     The site is empty at first, and nothing comes after the last request.
     """
     last = max(one.arrival for one in jobs)
-    return round(lease_figures.TRIMMED * last), last
+    return round(figures.TRIMMED * last), last
 
 
 def workload_of(path: pathlib.Path) -> str:
@@ -210,14 +210,14 @@ class LeaseExperiment:
 
     name: str
     summary: str
-    measure: Callable[[Context], Values]
+    measure: Callable[[LeaseContext], Values]
     published: Mapping[str, float]
     units: Callable[[str], str]
     oracle: Mapping[str, float] = dataclasses.field(default_factory=dict)
     runs: int = 1
     fewest: int = 1
 
-    def run(self, asked: Asked) -> Ran:
+    def run(self, asked: ExperimentOptions) -> Ran:
         """Run it; --set changes an option of each profile."""
         if asked.events is not None:
             raise InputError(f'{self.name} keeps no events; --leases FILE.csv '
@@ -229,12 +229,12 @@ class LeaseExperiment:
                              'there is')
         asked = dataclasses.replace(asked, changes=tuple(changes.items()))
         with contextlib.ExitStack() as stack:
-            context = Context(asked, table=None if asked.leases is None
-                              else _Table(stack.enter_context(
+            context = LeaseContext(asked, table=None if asked.leases is None
+                                   else _Table(stack.enter_context(
                                   open_for_writing(asked.leases))))
             try:
                 measured = self.measure(context)
-            except lease_profiles.ProfileError as exc:
+            except profiles.ProfileError as exc:
                 raise InputError(f'--set: {exc}') from None
         return Ran(PROFILE, changes, {
             name: Figure.of(per_run, self.published.get(name),

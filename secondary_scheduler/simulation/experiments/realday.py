@@ -94,7 +94,7 @@ class Pods:
 
 
 @dataclasses.dataclass
-class Course:
+class MeanUse:
     """Keeps the mean use of all hosts in each five minutes."""
 
     tally: Tally | None = None
@@ -148,7 +148,7 @@ def _run(context: Context, seed: int, offered: int) -> dict[str, float]:
     arrivals = Pods.read(context.data / PODS).arrivals(
         idle * offered / 100, clusters, seconds,
         np.random.default_rng((seed, offered, 1)))
-    course = Course()
+    course = MeanUse()
     tally = _in_cores(context).simulate(Workload(
         Shape(clusters, HOSTS, CORES, (1,) * (PLACES * HOSTS), boot=BOOT,
               memory_mb=MEMORY_MB),
@@ -166,7 +166,7 @@ def _run(context: Context, seed: int, offered: int) -> dict[str, float]:
         (arrivals.cores * wanted_s).sum()) / (seconds * idle) * 100}
 
 
-def _plot(context: Context, course: Course, hosts: int, offered: int
+def _plot(context: Context, course: MeanUse, hosts: int, offered: int
           ) -> None:
     lines = {'with secondaries': course.means(hosts, 'main', 'ops', 'vm'),
              'without': course.means(hosts, 'load')}

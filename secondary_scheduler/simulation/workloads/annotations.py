@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from secondary_scheduler.leases.lease import NodeSet, Terms
-from secondary_scheduler.simulation.workloads.requests import Request
+from secondary_scheduler.leases.scheduling.lease import NodeSet, Terms
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
 from secondary_scheduler.simulation.world import Floats
 
 #: Draws numbers between 0 and 1.
@@ -68,7 +68,7 @@ class Annotation:
     users: str
     seed: int
 
-    def of(self, requests: Sequence[Request]) -> list[Request]:
+    def of(self, requests: Sequence[TraceRequest]) -> list[TraceRequest]:
         """Let requests begin no earlier than a time, and end by another.
 
         Each user has a rate, in cents, above which they refuse; a request of
@@ -117,7 +117,7 @@ class Reservations:
     jitter: tuple[int, int] = (0, 60)
 
     def draw(self, hosts: int, seconds: int, need: tuple[int, ...],
-             seed: int, prefix: str = '') -> list[Request]:
+             seed: int, prefix: str = '') -> list[TraceRequest]:
         """Draw reservations for a site, each asked for a day ahead.
 
         ``seconds`` is from the first to the last job; ``need`` is what a node
@@ -136,11 +136,11 @@ class Reservations:
         every = seconds // max(1, len(lasting))
         starts = np.cumsum(every + random.integers(
             *self.jitter, len(lasting), endpoint=True)).tolist()
-        return [Request(
+        return [TraceRequest(
             f'{prefix}{number}', max(0, start - DAY), Terms(
                 (NodeSet(nodes, need),), duration, start=max(0, start),
                 preemptible=False), duration)
-            for number, (start, (duration, nodes)) in enumerate(
+                for number, (start, (duration, nodes)) in enumerate(
                 zip(starts, lasting, strict=True), 1)]
 
 
@@ -149,7 +149,7 @@ SIZES = {'small': (1, 24), 'medium': (25, 48), 'large': (49, 72)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Images:
+class ImageMix:
     """Images of leases: ``common`` of ``number`` are in most of them.
 
     That is a ``share``; the others are alike (Haizea 6.2).
@@ -160,7 +160,8 @@ class Images:
     common: int = 8
     share: float = 0.2
 
-    def of(self, requests: Sequence[Request], seed: int) -> list[Request]:
+    def of(self, requests: Sequence[TraceRequest],
+           seed: int) -> list[TraceRequest]:
         """Give each request an image."""
         random = np.random.default_rng((seed, 5))
         usual = random.random(len(requests)) < self.share
@@ -173,4 +174,4 @@ class Images:
 
 
 #: A fifth of the images is in a fifth of the leases, or in four of five.
-UNIFORM_IMAGES, SKEWED_IMAGES = Images(), Images(share=0.8)
+UNIFORM_IMAGES, SKEWED_IMAGES = ImageMix(), ImageMix(share=0.8)

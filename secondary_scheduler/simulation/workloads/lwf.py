@@ -14,19 +14,19 @@ from xml.etree import ElementTree  # nosec B405: to write; what is read is not
 
 import numpy as np
 
-from secondary_scheduler.leases.lease import (
+from secondary_scheduler.leases.scheduling.lease import (
     Kind,
     NodeSet,
     Terms,
     TermsError,
 )
-from secondary_scheduler.leases.site import Site
-from secondary_scheduler.leases.types import Ints
+from secondary_scheduler.leases.scheduling.site import Site
+from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.reading import files, markup
 from secondary_scheduler.reading.values import MOST, shown
 from secondary_scheduler.simulation.workloads.requests import (
     MOST_NODES,
-    Request,
+    TraceRequest,
 )
 
 #: What a line of text tells: when it comes, when it starts (-1: whenever),
@@ -42,13 +42,13 @@ _TIME = re.compile(r'(\+?)(?:(\d{1,9}):)?(\d{1,12}):(\d{1,12}):'
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload:
+class LwfWorkload:
     """A workload in XML: the site, and what it is asked for."""
 
     name: str
     description: str
     site: Site
-    requests: tuple[Request, ...]
+    requests: tuple[TraceRequest, ...]
 
 
 def is_xml(path: pathlib.Path) -> bool:
@@ -62,7 +62,7 @@ def is_xml(path: pathlib.Path) -> bool:
 
 # -- lines of text
 
-def read_text(path: pathlib.Path, prefix: str = '') -> list[Request]:
+def read_text(path: pathlib.Path, prefix: str = '') -> list[TraceRequest]:
     """Read a file of the old text format.
 
     A lease with a start is a reservation that nobody may preempt, one
@@ -74,7 +74,7 @@ def read_text(path: pathlib.Path, prefix: str = '') -> list[Request]:
             for row in files.read_table(path, '#')]
 
 
-def _from_text(row: files.Row, name: str) -> Request:
+def _from_text(row: files.Row, name: str) -> TraceRequest:
     if len(row.values) < len(_FIELDS):
         raise row.wrong(f'no lease: expected {len(_FIELDS)} fields, '
                         + ', '.join(_FIELDS) + f', not {len(row.values)}')
@@ -93,12 +93,12 @@ def _from_text(row: files.Row, name: str) -> Request:
             image_mb=int(row.number(9, _FIELDS[9])))
     except TermsError as exc:
         raise row.wrong(f'no lease: {exc}') from exc
-    return Request(name, submit, terms, min(max(runs, 1), duration))
+    return TraceRequest(name, submit, terms, min(max(runs, 1), duration))
 
 
 # -- XML
 
-def read(path: pathlib.Path, site: Site | None = None) -> Workload:
+def read(path: pathlib.Path, site: Site | None = None) -> LwfWorkload:
     """Read a workload in XML.
 
     :param site: on which it is to run, whose resources may be in another
@@ -120,9 +120,9 @@ def read(path: pathlib.Path, site: Site | None = None) -> Workload:
                                 f'another lease, {shown(one.id)}')
         found.add(one.id)
     about = root.find('description')
-    return Workload(root.get('name', path.stem),
-                    '' if about is None else about.text.strip(), site,
-                    requests)
+    return LwfWorkload(root.get('name', path.stem),
+                       '' if about is None else about.text.strip(), site,
+                       requests)
 
 
 def _site(element: markup.Element) -> Site:
@@ -187,7 +187,7 @@ def _seconds(element: markup.Element, name: str, arrival: int = 0) -> int:
 
 
 def _request(element: markup.Element, resources: tuple[str, ...]
-             ) -> Request:
+             ) -> TraceRequest:
     arrival = _seconds(element, 'arrival')
     lease = element.child('lease')
     name = lease.get('id')
@@ -212,11 +212,17 @@ def _request(element: markup.Element, resources: tuple[str, ...]
             image_mb=0 if image is None else image.whole('size'))
     except TermsError as exc:
         raise lease.wrong(f'lease {shown(name)}: {exc}') from exc
-    return Request(name, arrival, terms, duration if real is None else min(
-        max(_seconds(real, 'time'), 1), duration))
+    return TraceRequest(
+        name,
+        arrival,
+        terms,
+        duration
+        if real is None
+        else min(max(_seconds(real, 'time'), 1), duration),
+    )
 
 
-def write(workload: Workload, path: pathlib.Path) -> None:
+def write(workload: LwfWorkload, path: pathlib.Path) -> None:
     """Write a workload in XML."""
     root = ElementTree.Element('lease-workload', name=workload.name)
     _add(root, 'description').text = workload.description
@@ -263,7 +269,7 @@ def _add_nodes(parent: ElementTree.Element, nodes: NodeSet,
         _add(one, 'attr', type=name, value=value)
 
 
-def _add_request(parent: ElementTree.Element, request: Request,
+def _add_request(parent: ElementTree.Element, request: TraceRequest,
                  resources: tuple[str, ...]) -> None:
     terms = request.terms
     outer = _add(parent, 'lease-request', arrival=_clock(request.arrival))

@@ -3,14 +3,14 @@
 import dataclasses
 import math
 
-from secondary_scheduler.leases.lease import Terms
+from secondary_scheduler.leases.scheduling.lease import Terms
 
 #: The most nodes that a site has, or that a lease may ask for.
 MOST_NODES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class TraceRequest:
     """A lease that somebody asks for in a trace.
 
     ``arrival`` is in seconds from the start; ``runs`` is for how long it
@@ -25,7 +25,7 @@ class Request:
     bare: int | None = None
 
     def in_vms(self, share: float, fixed: int, *, haizea: bool = False
-               ) -> 'Request':
+               ) -> 'TraceRequest':
         """Return the same request, its job being run in VMs.
 
         They make it slower by a ``share``, and take ``fixed`` seconds to boot

@@ -9,12 +9,12 @@ import pathlib
 import re
 import typing
 
-from secondary_scheduler.leases.lease import NodeSet, Terms
+from secondary_scheduler.leases.scheduling.lease import NodeSet, Terms
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.values import MOST, InputError, parse_whole
 from secondary_scheduler.simulation.workloads.requests import (
     MOST_NODES,
-    Request,
+    TraceRequest,
 )
 
 #: The fields of a line; those from the user on may be missing.
@@ -35,7 +35,7 @@ _SITE = re.compile(r';\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)(?!\S)',
 _NAMED = 10
 
 
-class Job(typing.NamedTuple):
+class SwfJob(typing.NamedTuple):
     """Values of a line; times in seconds, below 0 where unknown."""
 
     number: int
@@ -60,7 +60,7 @@ class Trace:
     ``nodes`` is the size of the site by the header, None if it gives none.
     """
 
-    requests: list[Request]
+    requests: list[TraceRequest]
     nodes: int | None
     notes: tuple[str, ...] = ()
 
@@ -76,7 +76,7 @@ def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
 
     :raises InputError: naming the line that is no job.
     """
-    reader = _Reader(path)
+    reader = _LineReader(path)
     jobs, notes = _whole(list(reader.jobs()))
     out: dict[str, list[int]] = {}
     requests, guessed = [], 0
@@ -87,7 +87,7 @@ def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
             continue
         requested = job.requested if job.requested > 0 else max(job.ran, 1)
         guessed += job.requested <= 0
-        requests.append(Request(
+        requests.append(TraceRequest(
             str(job.number), job.submitted,
             Terms((NodeSet(job.nodes, need),), requested,
                   user=str(job.user) if job.user >= 0 else ''),
@@ -105,7 +105,7 @@ def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
     return Trace(requests, reader.nodes, tuple(notes))
 
 
-def _unknown(job: Job) -> str:
+def _unknown(job: SwfJob) -> str:
     """Say why a job cannot be run again; nothing if it can."""
     if job.ran < 0 and job.status == _CANCELLED:
         return 'it was cancelled before it ran'
@@ -125,7 +125,7 @@ def _named(what: str, numbers: Sequence[int]) -> str:
             + (f' and {more} more' if more > 0 else ''))
 
 
-class _Reader:
+class _LineReader:
     """Reads lines, and notes what their comments and their length say."""
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -139,7 +139,7 @@ class _Reader:
         return (self._site.get('maxprocs') or self._site.get('maxnodes')
                 or None)
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[SwfJob]:
         """Yield what is in the lines."""
         for number, line in files.read_lines(self._path):
             if line.lstrip().startswith(';'):
@@ -157,17 +157,17 @@ class _Reader:
             except InputError as exc:
                 raise row.wrong(f'{name}: {exc}') from None
 
-    def _job(self, row: files.Row) -> Job:
+    def _job(self, row: files.Row) -> SwfJob:
         if len(row.values) < _FEWEST:
             raise row.wrong(f'no job: expected at least {_FEWEST} fields, '
                             f'not {len(row.values)}')
         self.wider |= len(row.values) > len(FIELDS)
         values = list(map(int, row.numbers(0, FIELDS, -MOST)))
-        return Job(values[0], values[1], *values[3:5], *values[7:9],
-                   *values[10:12])
+        return SwfJob(values[0], values[1], *values[3:5], *values[7:9],
+                      *values[10:12])
 
 
-def _whole(lines: Iterable[Job]) -> tuple[list[Job], list[str]]:
+def _whole(lines: Iterable[SwfJob]) -> tuple[list[SwfJob], list[str]]:
     """Return each job once, and notes on parts of jobs.
 
     A log of checkpoints has a line for the whole of a job, and then one for
@@ -175,8 +175,8 @@ def _whole(lines: Iterable[Job]) -> tuple[list[Job], list[str]]:
     """
     lines = list(lines)
     whole = {one.number for one in lines if one.status not in _PARTS}
-    jobs: dict[int, Job] = {}
-    found: list[Job | int] = []
+    jobs: dict[int, SwfJob] = {}
+    found: list[SwfJob | int] = []
     parts = 0
     for one in lines:
         if one.status not in _PARTS:

@@ -102,7 +102,7 @@ class Host:
         for path in (self.run_dir, self.state, self.proc + '/self'):
             os.makedirs(path)
         self.libvirt = FakeLibvirt()
-        self.store = agent_store.Store(self.state)
+        self.store = agent_store.StateStore(self.state)
         names = (('cpu', 'cpuacct', 'cpuset', 'memory') if version == 1
                  else ('all',))
         lines = []

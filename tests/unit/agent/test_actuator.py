@@ -161,7 +161,7 @@ class Limits(Base):
         self.host.process(1000, 78, fakes.UUIDS[0], 'instance-00000000')
         self.actuator.forget([])
         self.assertEqual({}, self.host.store.load('limits.json')['guests'])
-        self.assertEqual({}, self.actuator._grips)
+        self.assertEqual({}, self.actuator._open_handles)
 
     def test_who_came_in_between_is_not_forgotten(self):
         """The trigger's thread may know a guest before control does."""
@@ -543,7 +543,7 @@ class OnlySecondaries(Base):
         for group in (primary, same):
             with self.assertRaises(actuator.NotSecondary):
                 self.actuator._write(group, 'cpu.idle', '1')
-        mine = next(iter(self.actuator._grips.values())).base
+        mine = next(iter(self.actuator._open_handles.values())).base
         for name in ('../cpu.idle', 'vcpu0/../../cpu.idle', 'cgroup.procs'):
             with self.assertRaises(actuator.NotSecondary):
                 self.actuator._write(mine, name, '1')

@@ -6,10 +6,10 @@ from unittest import mock
 
 from secondary_scheduler.agent import (
     actuator,
+    cgroup_handles,
     controllers,
     dedicated_cpus,
     domains,
-    grips,
     kernel_files,
 )
 from secondary_scheduler.agent.floors import Reason
@@ -149,7 +149,7 @@ class Narrowing(Base):
         self.assertEqual({'0,2-3'}, self.sets())
         self.leave()
         self.primary([3], 6)
-        put = grips.put
+        put = cgroup_handles.put
         if self.version == 1:
             def checked(group, name, value):
                 put(group, name, value)
@@ -161,7 +161,7 @@ class Narrowing(Base):
                 for one in cpus[1:]:
                     self.assertLessEqual(one, cpus[0])
 
-            with mock.patch.object(grips, 'put', checked):
+            with mock.patch.object(cgroup_handles, 'put', checked):
                 self.keep()
         else:
             self.keep()
@@ -308,12 +308,12 @@ class NarrowingV2(Narrowing):
             self.host.write(f'{group}/{controllers.HANDED_ON}', 'cpu')
         self.primary([2])
 
-        def kernel(group, name, value, put=grips.put):
+        def kernel(group, name, value, put=cgroup_handles.put):
             put(group, name, value)
             if name == controllers.HANDED_ON:
                 self.host.write(f'{self.scope()}/cpuset.cpus', '')
 
-        with mock.patch.object(grips, 'put', kernel):
+        with mock.patch.object(cgroup_handles, 'put', kernel):
             self.keep()
         self.assertEqual('+cpuset', self.host.read(
             f'{groups[1]}/{controllers.HANDED_ON}'))
@@ -341,7 +341,7 @@ class Problems(Base):
 
     def test_a_write_that_has_no_effect(self):
         self.primary([2])
-        with mock.patch.object(grips, 'put'):
+        with mock.patch.object(cgroup_handles, 'put'):
             self.keep()
         self.assertIn("after '", self.dedicated.problems[UUID])
         self.keep()
@@ -406,7 +406,9 @@ class Restarts(Base):
     def test_death_between_the_record_and_the_writes(self):
         before = self.sets()
         self.primary([2])
-        with mock.patch.object(grips, 'put', side_effect=KeyboardInterrupt):
+        with mock.patch.object(
+            cgroup_handles, 'put', side_effect=KeyboardInterrupt
+        ):
             with self.assertRaises(KeyboardInterrupt):
                 self.keep()
         self.dedicated = self.make()
@@ -429,7 +431,7 @@ class Restarts(Base):
         self.keep()
         self.leave()
         self.primary([2, 3], 6)
-        put, writes = grips.put, []
+        put, writes = cgroup_handles.put, []
 
         def die(group, name, value):
             if writes:
@@ -437,7 +439,7 @@ class Restarts(Base):
             writes.append(value)
             put(group, name, value)
 
-        with (mock.patch.object(grips, 'put', die),
+        with (mock.patch.object(cgroup_handles, 'put', die),
               contextlib.suppress(KeyboardInterrupt)):
             self.keep()
         self.dedicated = self.make()

@@ -17,7 +17,9 @@ class ReadGuest(unittest.TestCase):
         guest = read(fakes.domain_xml(
             fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED)))
         self.assertEqual(
-            domains.Guest(fakes.UUIDS[0], 'i', 4, 2, memory_mb=128), guest)
+            domains.DomainGuest(fakes.UUIDS[0], 'i', 4, 2, memory_mb=128),
+            guest,
+        )
 
     def test_the_ends_of_its_links(self):
         xml = fakes.domain_xml(
@@ -86,7 +88,7 @@ class ReadGuest(unittest.TestCase):
                fakes.domain_xml(fakes.UUIDS[0], 'i', twice))
         for text in bad:
             with self.subTest(text[:80]), self.assertRaises(
-                    domains.Unreadable):
+                    domains.UnreadableDomain):
                 read(text)
 
 

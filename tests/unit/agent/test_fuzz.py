@@ -24,9 +24,9 @@ from secondary_scheduler.agent import (
     policy_source,
     problems,
     processes,
-    resources,
-    sensors,
 )
+from secondary_scheduler.agent.sensors import base as sensors
+from secondary_scheduler.agent.sensors import cpu
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from tests.unit import fuzzing
@@ -78,7 +78,7 @@ class Xml(unittest.TestCase):
     def read(self, text):
         try:
             return domains.read_guest(text, UUID)
-        except domains.Unreadable as exc:
+        except domains.UnreadableDomain as exc:
             self.assertTrue(str(exc))
             return None
 
@@ -246,7 +246,7 @@ class Cgroups(Files):
         host = cgroups.HostCpu(self.host.hierarchy())
         try:
             self.assertTrue(0 < host.capacity() < 1e6)
-            meter = sensors.Meter(host, lambda _: None, lambda _: None)
+            meter = cpu.Meter(host, lambda _: None, lambda _: None)
             for _ in range(2):
                 total = meter.sample([]).total
                 self.assertTrue(total is None or 0 <= total < math.inf)
@@ -336,15 +336,15 @@ class Sensors(Files):
         os.makedirs(self.host.path('sys/block/sda/device'))
         hierarchy = self.host.hierarchy()
         self.sensors = [
-            resources.Memory(self.fixture.conf, hierarchy),
-            resources.Network(self.fixture.conf, hierarchy,
-                              self.host.path('sys/net')),
-            resources.Disk(self.fixture.conf, hierarchy,
-                           self.host.path('sys/block'))]
+            sensors.Memory(self.fixture.conf, hierarchy),
+            sensors.Network(self.fixture.conf, hierarchy,
+                            self.host.path('sys/net')),
+            sensors.DiskSensor(self.fixture.conf, hierarchy,
+                               self.host.path('sys/block'))]
 
     def check(self, sensor, reads=1):
-        gauges = resources.Gauges({'one': sensor}, lambda: sensor.resources,
-                                  lambda: [self.guest])
+        gauges = sensors.Gauges({'one': sensor}, lambda: sensor.resources,
+                                lambda: [self.guest])
         for _ in range(reads):
             self.log.lines.clear()
             gauges.measure('one')
@@ -392,14 +392,14 @@ class Sensors(Files):
     @example(10 ** 400, {})
     @example(math.nan, {'a': math.inf})
     def test_a_driver_of_somebody_else(self, total, instances):
-        class Sensor(resources.Sensor):
+        class Sensor(sensors.Sensor):
             resources = ('mem',)
 
             def __init__(self):
                 pass
 
             def read(self, guests):
-                return {'mem': sensors.Reading(total, instances)}
+                return {'mem': cpu.Reading(total, instances)}
 
         self.check(Sensor())
 

@@ -1,10 +1,11 @@
 import dataclasses
 import unittest
 
-from secondary_scheduler.agent import local_trigger, sensors
+from secondary_scheduler.agent import local_trigger
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
-from secondary_scheduler.agent.policy_source import Resolved
+from secondary_scheduler.agent.policy_source import HostPolicies
+from secondary_scheduler.agent.sensors import cpu
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.policies import language
 
@@ -25,7 +26,7 @@ class Meter:
         self.total, self.instances = 50.0, {}
 
     def sample(self, guests):
-        return sensors.Usage(self.total, self.instances, 4.0)
+        return cpu.CpuUsage(self.total, self.instances, 4.0)
 
 
 class Gauges:
@@ -53,7 +54,7 @@ class Base(unittest.TestCase):
         self.floors = Floors(lambda: self.now)
         self.floored, self.killed = [], []
         policies = language.parse_all(self.policies)
-        self.resolved = Resolved(policies, 'x')
+        self.resolved = HostPolicies(policies, 'x')
         self.trigger = local_trigger.LocalTrigger(
             lambda: self.resolved, lambda: self.guests, self.meter,
             self.gauges, self.floors,
@@ -183,7 +184,7 @@ class LastResort(Base):
         self.options = make_options(sensitivity={'10': '2'})
         self.seconds(1)
         self.assertEqual(6, self.trigger.reports[0].failed)
-        self.resolved = Resolved((), 'x')
+        self.resolved = HostPolicies((), 'x')
         self.seconds(1)
         self.assertEqual((), self.trigger.reports)
 

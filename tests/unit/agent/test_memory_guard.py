@@ -4,7 +4,7 @@ from unittest import mock
 
 from oslo_config import cfg, fixture
 
-from secondary_scheduler.agent import forecasts, killed, memory_guard
+from secondary_scheduler.agent import forecasts, killed_instances, memory_guard
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.memory_guard import Level
@@ -307,7 +307,7 @@ class TestForecast(unittest.TestCase):
 class TestKilled(Base):
 
     def make(self):
-        return killed.Killed(self.host.store)
+        return killed_instances.Killed(self.host.store)
 
     def test_until_they_run_again(self):
         book = self.make()
@@ -338,8 +338,8 @@ class TestKilled(Base):
         self.assertIn('u69', book.reasons)
 
     def test_a_spoilt_file(self):
-        self.host.store.save(killed.STATE, {'u1': ['x'], 'u2': 5,
-                                            'u3': ['memory', 1, 2]})
+        self.host.store.save(killed_instances.STATE, {'u1': ['x'], 'u2': 5,
+                                                      'u3': ['memory', 1, 2]})
         self.assertEqual({'u3': 'memory'}, self.make().reasons)
 
 

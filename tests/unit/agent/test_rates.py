@@ -7,9 +7,9 @@ from secondary_scheduler.agent import rates
 from secondary_scheduler.agent.controller import Controller
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors
-from secondary_scheduler.agent.policy_source import Resolved
-from secondary_scheduler.agent.sensors import Reading
-from secondary_scheduler.agent.throttles import NOTHING, Limits
+from secondary_scheduler.agent.policy_source import HostPolicies
+from secondary_scheduler.agent.sensors.cpu import Reading
+from secondary_scheduler.agent.throttles import NOTHING, IoLimits
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.policies import language
@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
         return made
 
     def policies(self, *texts):
-        self.resolved = Resolved(language.parse_all(texts), '')
+        self.resolved = HostPolicies(language.parse_all(texts), '')
 
     def step(self, total, resource='disk_in', **used):
         self.readings[resource] = Reading(total, used, 100 * MB)
@@ -130,7 +130,7 @@ class TestRateControl(Case):
     def test_a_sensor_that_never_answered(self):
         self.made.step()
         # Of how many bytes a hundredth is the minimum nobody knows.
-        self.assertEqual(Limits(disk_in_iops=10.0), self.set['u1'])
+        self.assertEqual(IoLimits(disk_in_iops=10.0), self.set['u1'])
 
     def test_without_a_policy_the_limits_go(self):
         self.step(60.0, u1=30.0, u2=30.0)

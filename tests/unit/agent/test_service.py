@@ -16,15 +16,10 @@ import urllib.request
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import (
-    domains,
-    forecasts,
-    reporter,
-    sensors,
-    service,
-)
+from secondary_scheduler.agent import domains, forecasts, reporter, service
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.floors import Reason
+from secondary_scheduler.agent.sensors import cpu
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
@@ -64,11 +59,11 @@ libvirt_run_dir = {self.host.run_dir}
 
     def make(self, **kwargs):
         with contextlib.ExitStack() as clocks:
-            for one in (sensors.Meter, reporter.Outlook):
+            for one in (cpu.Meter, reporter.RecentPrimaryUse):
                 clocks.enter_context(mock.patch.object(
                     one.__init__, '__defaults__', (lambda: self.now,)))
             clocks.enter_context(mock.patch.object(
-                sensors.Meter.__init__, '__kwdefaults__',
+                cpu.Meter.__init__, '__kwdefaults__',
                 {'own_time': lambda: 0.0}))
             agent = service.Agent(
                 self.conf, service.open_store(self.conf),
@@ -373,7 +368,7 @@ class Rates(Base):
 
     def measured(self, agent, total, capacity=100e6):
         agent.gauges._readings['disk_in'].append(
-            (time.monotonic(), sensors.Reading(total, {}, capacity)))
+            (time.monotonic(), cpu.Reading(total, {}, capacity)))
 
     def step(self, agent):
         """Do what the threads do one after the other."""
@@ -807,8 +802,8 @@ class Reports(Base):
             self.now += 0.5
 
     def outlook(self):
-        return reporter.Outlook(forecasts.Percentile(self.conf),
-                                lambda: self.now)
+        return reporter.RecentPrimaryUse(forecasts.Percentile(self.conf),
+                                         lambda: self.now)
 
     def test_a_peak_of_half_a_second_closes_nothing(self):
         outlook = self.outlook()
@@ -846,7 +841,7 @@ class Reports(Base):
     def test_an_arrival_was_never_the_primary(self):
         outlook = self.outlook()
         self.use(outlook, *[20.0] * 100, *[90.0] * 8)
-        outlook.push(90.0, [sensors.Arrival(4.5, 70.0)])
+        outlook.push(90.0, [cpu.Arrival(4.5, 70.0)])
         self.assertEqual(20.0, outlook.forecast)
         self.assertEqual(20.0, outlook.recent)
 
@@ -854,15 +849,15 @@ class Reports(Base):
         outlook = self.outlook()
         self.use(outlook, *[20.0] * 8)
         # A tenth of a second with all of the host is a fifth of a sample.
-        outlook.push(40.0, [sensors.Arrival(0.1, 100.0)])
+        outlook.push(40.0, [cpu.Arrival(0.1, 100.0)])
         self.assertAlmostEqual(20.0, outlook.recent)
         self.now += 3.5
-        outlook.push(40.0, [sensors.Arrival(3600.0, 500.0)])
+        outlook.push(40.0, [cpu.Arrival(3600.0, 500.0)])
         self.assertEqual(0.0, outlook.recent)
 
     def test_nothing_is_taken_off_the_first(self):
         outlook = self.outlook()
-        outlook.push(40.0, [sensors.Arrival(1.0, 10.0)])
+        outlook.push(40.0, [cpu.Arrival(1.0, 10.0)])
         self.assertEqual(40.0, outlook.recent)
 
     def test_a_guest_that_starts_does_not_close_its_host(self):

@@ -7,7 +7,7 @@ from xml.sax import saxutils
 
 from secondary_scheduler.agent import throttles
 from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.throttles import NOTHING, Limits
+from secondary_scheduler.agent.throttles import NOTHING, IoLimits
 from tests.unit.agent import fakes
 
 MB = 1000000
@@ -15,7 +15,7 @@ MB = 1000000
 
 def allowed(**values):
     """Return what is to be allowed for these to be set."""
-    return Limits(**{name: 1.1 * value for name, value in values.items()})
+    return IoLimits(**{name: 1.1 * value for name, value in values.items()})
 
 
 def note(devices):
@@ -215,7 +215,7 @@ class OfTheFlavor(Case):
                'inbound.burst': 30, 'outbound.average': 5}
         domain.bandwidths['tap1'] = dict(was)
         guest = self.limited(domain, guest, allowed(net_in=10000,
-                                                   net_out=10000))
+                                                    net_out=10000))
         self.assertEqual({'inbound.average': 10, 'outbound.average': 5},
                          domain.bandwidths['tap1'])
         self.want(guest, allowed(net_in=60000))
@@ -275,7 +275,7 @@ class Undoing(Case):
 
             domain.before = die
             guest = self.limited(domain, guest, allowed(disk_in=MB,
-                                                       net_in=MB))
+                                                        net_in=MB))
             self.now += 100
             self.want(guest, NOTHING)
             domain.before = lambda name: None

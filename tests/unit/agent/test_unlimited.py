@@ -9,9 +9,9 @@ from unittest import mock
 
 from secondary_scheduler.agent import (
     actuator,
+    cgroup_handles,
     controllers,
     domains,
-    grips,
     local_trigger,
     metrics,
 )
@@ -97,14 +97,19 @@ class NamedFiles(Base):
 
     def test_a_write_that_has_no_effect(self):
         before = self.host.quota(0)
-        with mock.patch.object(grips, 'put'):
+        with mock.patch.object(cgroup_handles, 'put'):
             self.check_unlimited('vcpu')
             self.assertIn('after', self.actuator.problems[UUID])
         self.assertEqual(before, self.host.quota(0))
 
     def test_a_write_that_is_refused(self):
-        with mock.patch.object(grips, 'put', side_effect=PermissionError(
-                1, 'no', f'{self.inner}/vcpu0/cpu.max')):
+        with mock.patch.object(
+            cgroup_handles,
+            'put',
+            side_effect=PermissionError(
+                1, 'no', f'{self.inner}/vcpu0/cpu.max'
+            ),
+        ):
             self.check_unlimited('vcpu0/cpu.max')
 
     def test_one_that_has_ended_is_no_problem(self):
@@ -115,7 +120,7 @@ class NamedFiles(Base):
         self.assertEqual({}, self.actuator.problems)
 
     def test_memory_counts_once_it_is_read_back(self):
-        with mock.patch.object(grips, 'put'):
+        with mock.patch.object(cgroup_handles, 'put'):
             self.assertFalse(self.actuator.press_memory(self.guest))
 
 
@@ -127,7 +132,7 @@ class NamedFilesV1(Base):
         self.check_unlimited('vcpu1/cpu.cfs_quota_us')
 
     def test_a_write_that_has_no_effect(self):
-        with mock.patch.object(grips, 'put'):
+        with mock.patch.object(cgroup_handles, 'put'):
             self.check_unlimited('vcpu0/cpu.cfs_')
 
 
@@ -155,7 +160,7 @@ class Freezer(Base):
             self.assertEqual('0', self.host.read(self.file))
 
     def test_a_freezer_that_does_nothing_holds_nobody(self):
-        with mock.patch.object(grips, 'put'):
+        with mock.patch.object(cgroup_handles, 'put'):
             self.assertFalse(self.actuator.floor(self.guest))
             self.assertFalse(self.actuator.is_limited(UUID))
 
@@ -178,7 +183,7 @@ class Kernel:
 
     def __init__(self, host):
         self.host = host
-        self.put = grips.put
+        self.put = cgroup_handles.put
         self.refused = ()
 
     def __call__(self, group, name, value):
@@ -208,7 +213,7 @@ class HandedOn(Base):
         for path in self.groups:
             self.host.write(f'{path}/{controllers.HANDED_ON}', 'cpu memory')
         self.kernel = Kernel(self.host)
-        patch = mock.patch.object(grips, 'put', self.kernel)
+        patch = mock.patch.object(cgroup_handles, 'put', self.kernel)
         patch.start()
         self.addCleanup(patch.stop)
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 from secondary_scheduler.cmd import manage
 from secondary_scheduler.decisions import base, guided, violations
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.plans import documents
 from secondary_scheduler.policies import language
 from tests.unit.decisions import worked_example
@@ -142,8 +142,8 @@ class PlanTest(unittest.TestCase):
 
     def test_strict_limits_on_hosts_of_64_and_4_cpus(self):
         strict = functools.partial(
-            guided.GuidedDecision, Limits(0.0, 0.0, 0.0),
-            profile=violations.Profile(preempts=False))
+            guided.GuidedDecision, LoadLimits(0.0, 0.0, 0.0),
+            profile=violations.CostProfile(preempts=False))
         with mock.patch('secondary_scheduler.cmd.plan.algorithms',
                         lambda: {'strict': strict}):
             for hosts, instances, target in (

@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.decisions import violations
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import COMMITTED, STATIC
 from secondary_scheduler.policies.language import RESOURCES
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import COUNTING
 
-LIMITS = Limits()
+LIMITS = LoadLimits()
 _THESIS = {'durations': ConcurrentDurations(), 'profile': violations.THESIS}
 
 #: Who takes away, and who brings back.
@@ -99,7 +99,8 @@ class TestConstantLoad(unittest.TestCase):
             plans = []
             for decision, kind in ((taking, 'preempt'),
                                    (bringing, 'return')):
-                plan = decision.decide(world, Request(kind), Budget(2000))
+                plan = decision.decide(
+                    world, DecisionRequest(kind), Budget(2000))
                 world = measured(worlds.apply(world, plan))
                 plans.append(plan)
             if not any(plans):

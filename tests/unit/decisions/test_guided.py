@@ -4,37 +4,37 @@ import dataclasses
 import itertools
 import unittest
 
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
-from secondary_scheduler.decisions.outlook import at_once, in_order
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.decisions.search import (
     Action,
-    Verdict,
+    BranchVerdict,
     low_actions,
     low_order,
 )
 from secondary_scheduler.decisions.violations import (
     THESIS,
-    Profile,
+    CostProfile,
     Violation,
 )
+from secondary_scheduler.decisions.what_if import at_once, in_order
 from secondary_scheduler.estimation.durations import (
     ConcurrentDurations,
+    DurationInput,
     Durations,
-    Job,
 )
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
+    InstanceState,
     Item,
-    State,
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from secondary_scheduler.simulation import profiles
 from tests.unit.decisions import worked_example
 from tests.unit.decisions.worlds import (
@@ -49,7 +49,7 @@ from tests.unit.decisions.worlds import (
 )
 
 MIG, SUSP, STOP = Action
-RESOURCE, TIME, OK = Verdict
+RESOURCE, TIME, OK = BranchVerdict
 
 
 class TestOrders(unittest.TestCase):
@@ -103,7 +103,7 @@ class TestWorkedExample(unittest.TestCase):
             (('L1', SUSP), ('L5', MIG), ('L2', STOP), ('L4', MIG),
              ('L3', STOP)), search.chosen)
         moved = [(step.old.uuid, step.old.host) for step in search.draft.steps
-                 if step.kind is Kind.MIGRATE]
+                 if step.kind is OperationKind.MIGRATE]
         self.assertEqual([('VM18', 'N1'), ('VM20', 'N6'), ('VM21', 'N3'),
                           ('VM15', 'N6')], moved)
         self.assertEqual([], search.failing())
@@ -127,7 +127,7 @@ class TestWorkedExample(unittest.TestCase):
         world = worked_example.cluster()
         budget = worked_example.Budget()
         plan = worked_example.decision().decide(
-            world, Request('preempt'), budget)
+            world, DecisionRequest('preempt'), budget)
         self.assertEqual([], checker.check(world, plan))
         self.assertEqual((), plan.unresolved)
         self.assertFalse(plan.truncated)
@@ -142,20 +142,20 @@ class TestWorkedExample(unittest.TestCase):
         world = worked_example.cluster()
         plan = GuidedDecision(
             ours.limits, ConcurrentDurations(), ours.counting).decide(
-            world, Request('preempt'), Budget())
+            world, DecisionRequest('preempt'), Budget())
         self.assertEqual([], checker.check(world, plan))
         self.assertEqual((), plan.unresolved)
         self.assertFalse(plan.truncated)
         after = apply(world, plan)
         for name, one in world.hosts.items():
-            self.assertLessEqual(len(on(after, name, State.ACTIVE)),
+            self.assertLessEqual(len(on(after, name, InstanceState.ACTIVE)),
                                  one.policies[0].threshold, name)
         done = {kind: {one.instance for one in plan.operations
-                       if one.kind is kind} for kind in Kind}
+                       if one.kind is kind} for kind in OperationKind}
         self.assertEqual({f'VM{number:02}' for lease in (1, 2) for number
                           in worked_example.LEASES[lease]},
-                         done.pop(Kind.SUSPEND))
-        done.pop(Kind.MIGRATE)
+                         done.pop(OperationKind.SUSPEND))
+        done.pop(OperationKind.MIGRATE)
         self.assertEqual(set(), set().union(*done.values()))
 
     def test_without_the_floor_none_loses_nothing(self):
@@ -173,7 +173,7 @@ class TestWorkedExample(unittest.TestCase):
         self.assertEqual(7, min(enough))
         for down in enough:
             self.assertGreater(min(ConcurrentDurations().of_all(
-                [Job('suspend')] * down)), 9)
+                [DurationInput('suspend')] * down)), 9)
 
 
 class Case(unittest.TestCase):
@@ -181,10 +181,10 @@ class Case(unittest.TestCase):
     def decide(self, world, kind='preempt', hosts=(), units=5000, **values):
         """Decide by default as if nobody held the policies meanwhile."""
         budget = Budget(units)
-        values.setdefault('profile', Profile())
+        values.setdefault('profile', CostProfile())
         plan = GuidedDecision(**values).decide(
-            world, Request(kind, hosts), budget)
-        lanes = values.get('limits', Limits()).lanes
+            world, DecisionRequest(kind, hosts), budget)
+        lanes = values.get('limits', LoadLimits()).lanes
         self.assertEqual([], checker.check(world, plan, lanes))
         self.assertEqual(budget.truncated, plan.truncated)
         return plan
@@ -245,17 +245,22 @@ class TestGuided(Case):
         urgent = HostPolicy('slots <= 0 for 6s', 'slots', 0, 6, 1, True)
         self.assertEqual(
             {'suspend': ('suspend', None), 'shelve': ('stop', None)},
-            kinds(self.decide(cluster(host('h', policies=(urgent,)),
-                                      *guests[:2]), limits=Limits(lanes=2))))
+            kinds(
+                self.decide(
+                    cluster(host('h', policies=(urgent,)), *guests[:2]),
+                    limits=LoadLimits(lanes=2),
+                )
+            ),
+        )
 
     def test_deadlines_are_promised(self):
         world = self.crowded(vm('a', 'h'), vm('b', 'x'), host('x'),
                              threshold=0, primary=99.0)
         self.assertEqual([57.0], [
             one.deadline_s for one in self.decide(world).operations])
-        self.assertEqual(57.0, Profile().deadline(slots_policy(0, True)))
+        self.assertEqual(57.0, CostProfile().deadline(slots_policy(0, True)))
         late = HostPolicy('', 'cpu', 90, 10, failed=6, sensitivity=4)
-        self.assertEqual(2.0, Profile().deadline(late))
+        self.assertEqual(2.0, CostProfile().deadline(late))
         self.assertEqual(6.0, THESIS.deadline(
             dataclasses.replace(late, failed=3)))
 
@@ -270,20 +275,20 @@ class TestGuided(Case):
 
     def test_nothing_is_stopped_where_agents_hold_policies(self):
         policy = HostPolicy('', 'cpu', 90.0, 10, 9, True, 4)
-        patient = Profile(agents_hold=True)
+        patient = CostProfile(agents_hold=True)
         world = cluster(host('h', 95.0, policies=(policy,)), host('x'),
                         vm('a', 'h'))
         self.assertEqual({'a': ('migrate', 'x')},
                          kinds(self.decide(world, profile=patient)))
         world = self.crowded(vm('a', 'h'), vm('b', 'h'), threshold=0)
         plan = self.decide(world, profile=patient, units=0)
-        self.assertEqual({Kind.SUSPEND}, {one.kind for one in
-                                          plan.operations})
+        self.assertEqual({OperationKind.SUSPEND}, {one.kind for one in
+                                                   plan.operations})
 
     def test_lanes_of_a_host(self):
         world = self.crowded(vm('a', 'h'), vm('b', 'h'), threshold=0)
         for lanes, after in ((1, [(), (1,)]), (2, [(), ()])):
-            plan = self.decide(world, limits=Limits(lanes=lanes))
+            plan = self.decide(world, limits=LoadLimits(lanes=lanes))
             self.assertEqual(after, [one.after for one in plan.operations])
 
     def test_one_late_host_costs_no_other(self):
@@ -299,7 +304,7 @@ class TestGuided(Case):
         world = self.crowded(
             host('i', 95.0, violated=True), vm('b', 'h', priority=1),
             *(vm(uuid, 'i', priority=9) for uuid in 'vwxyz'), threshold=0)
-        plan = self.decide(world, profile=Profile(deadline_guard=2.0),
+        plan = self.decide(world, profile=CostProfile(deadline_guard=2.0),
                            durations=Durations(suspend=3.0))
         self.assertEqual(('suspend', None), kinds(plan)['b'])
         self.assertEqual(('i',), plan.unresolved)
@@ -308,7 +313,7 @@ class TestGuided(Case):
         small = {**TOTAL, vocabulary.SLOT: 1}
         world = self.crowded(
             host('x', total=small), vm('a', 'h'), host('y', total=small),
-            vm('b', 'y', State.BUSY), threshold=0)
+            vm('b', 'y', InstanceState.BUSY), threshold=0)
         self.assertEqual({'a': ('migrate', 'x')}, kinds(self.decide(world)))
         world = dataclasses.replace(world, in_flight=(
             InFlight('migrate', 'b', 'y', 'x', 3.0),))
@@ -322,7 +327,7 @@ class TestGuided(Case):
             host('x', policies=(slots_policy(1),)), vm('b', 'x'))
         for schedule, expected in ((in_order, 'stop'), (at_once, 'suspend')):
             self.assertEqual(expected, kinds(self.decide(
-                world, profile=Profile(0.0, schedule)))['b'][0])
+                world, profile=CostProfile(0.0, schedule)))['b'][0])
 
     def test_cpu(self):
         # 60 + 3 x 15 > 89; one less is 90, two less 75
@@ -371,7 +376,7 @@ class TestGuided(Case):
             world = cluster(rack, *(host(f'h{one}') for one in range(1, 5)), *(
                 vm(name, where, cpu=10.0, usage={'net_out': 40.0})
                 for name, where in (('a', 'h1'), ('b', 'h1'), ('c', 'h2'))))
-            plan = GuidedDecision().decide(world, Request('preempt'),
+            plan = GuidedDecision().decide(world, DecisionRequest('preempt'),
                                            Budget())
             self.assertEqual([], checker.check(world, plan, 1))
             self.assertEqual((), plan.unresolved)
@@ -400,7 +405,7 @@ class TestGuided(Case):
                 vm(f'{one:02}', f'h{one % 2 + 1}', priority=one)
                 for one in range(24)))
             plan = GuidedDecision().decide(
-                world, Request('preempt', ('h1',)), Budget())
+                world, DecisionRequest('preempt', ('h1',)), Budget())
             self.assertEqual([], checker.check(world, plan, 1))
             self.assertEqual((), plan.unresolved)
             return kinds(plan)
@@ -419,14 +424,16 @@ class TestGuided(Case):
             rack, host('h1', policies=(slots_policy(0, violated=True),)),
             *(host(name, policies=(slots_policy(9),))
               for name in ('h2', 'h3', 'h4')), vm('a', 'h1'), vm('b', 'h3'))
-        plan = GuidedDecision().decide(world, Request('preempt'), Budget())
+        plan = GuidedDecision().decide(
+            world, DecisionRequest('preempt'), Budget()
+        )
         self.assertEqual({'a': ('migrate', 'h4')}, kinds(plan))
         waits = dataclasses.replace(world, instances={
-            **world.instances, 'a': vm('a', 'h2', State.SUSPENDED,
+            **world.instances, 'a': vm('a', 'h2', InstanceState.SUSPENDED,
                                        preempted=True)})
         for decision in GuidedDecision(), ProvisioningDecision():
             self.assertFalse(decision.decide(
-                waits, Request('return'), Budget()))
+                waits, DecisionRequest('return'), Budget()))
 
     def test_closed_hosts_are_no_targets(self):
         for values in ({'usable': False}, {'blocked': True},
@@ -438,7 +445,7 @@ class TestGuided(Case):
                              kinds(self.decide(world)))
 
     def test_hands_off(self):
-        for peer in (vm('p', 'x', State.BUSY, lease='lease-a'),
+        for peer in (vm('p', 'x', InstanceState.BUSY, lease='lease-a'),
                      vm('p', 'x', blocked=True, lease='lease-a')):
             world = self.crowded(peer, vm('a', 'h'), host('x', 99.0),
                                  threshold=0)
@@ -447,7 +454,7 @@ class TestGuided(Case):
             self.assertEqual(('h',), plan.unresolved)
 
     def test_the_others_make_up_for_one_out_of_reach(self):
-        for state in (State.BUSY, State.OTHER):
+        for state in (InstanceState.BUSY, InstanceState.OTHER):
             world = self.crowded(vm('a', 'h', state, priority=1),
                                  vm('b', 'h', priority=9))
             plan = self.decide(world)
@@ -460,7 +467,7 @@ class TestGuided(Case):
             guests = [vm(uuid, where, lease='l', resting=uuid in resting)
                       for uuid, where in (('a', 'h'), ('p', 'x'))]
             x = host('x', policies=(slots_policy(1),))
-            for profile in (None, Profile()):
+            for profile in (None, CostProfile()):
                 world = self.crowded(x, *guests, threshold=0)
                 self.assertEqual(
                     dict.fromkeys('ap', ('suspend', None)),
@@ -501,15 +508,20 @@ class TestGuided(Case):
             world, hosts=('i', 'gone')))))
 
     def test_drain(self):
-        world = cluster(host('h', 0.0), host('x', 60.0), vm('a', 'h'),
-                        vm('b', 'h', priority=1), vm('c', 'h', State.BUSY))
+        world = cluster(
+            host('h', 0.0),
+            host('x', 60.0),
+            vm('a', 'h'),
+            vm('b', 'h', priority=1),
+            vm('c', 'h', InstanceState.BUSY),
+        )
         plan = self.decide(world, 'drain', ('h',))
         self.assertEqual({'a', 'b'}, set(kinds(plan)))
         self.assertEqual(('h',), plan.unresolved)
         self.assertFalse(self.decide(world, 'drain'))
 
     def test_return_is_as_with_priority(self):
-        world = cluster(host('h'), vm('a', 'h', State.SUSPENDED,
+        world = cluster(host('h'), vm('a', 'h', InstanceState.SUSPENDED,
                                       preempted=True))
         self.assertEqual({'a': ('resume', 'h')},
                          kinds(self.decide(world, 'return')))
@@ -568,6 +580,6 @@ class TestBounds(Case):
             host('y', policies=(slots_policy(40),), usable=False),
             threshold=0)
         plan = self.decide(world, units=100_000,
-                           profile=Profile(subset_leases=6))
+                           profile=CostProfile(subset_leases=6))
         self.assertFalse(plan.truncated)
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))

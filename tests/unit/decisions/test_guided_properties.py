@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.decisions import violations
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import COUNTING, REQUESTS
 
@@ -64,7 +64,7 @@ class TestPlans(unittest.TestCase):
 
     @given(worlds.clusters(violations=False), DRIVERS)
     def test_nothing_without_a_violation(self, cluster, driver):
-        plan = decide(cluster, Request('preempt'), driver)
+        plan = decide(cluster, DecisionRequest('preempt'), driver)
         self.assertFalse(plan)
         self.assertEqual((), plan.unresolved)
 
@@ -78,7 +78,7 @@ class TestRepairs(unittest.TestCase):
         cluster, repair = planted
         if not repair:
             return
-        plan = decide(cluster, Request('preempt'), driver, units)
+        plan = decide(cluster, DecisionRequest('preempt'), driver, units)
         self.assertEqual([], checker.check(
             cluster, plan, driver.limits.lanes))
         self.assertTrue(plan)
@@ -94,9 +94,9 @@ class TestRepairs(unittest.TestCase):
     def test_nobody_gives_way_to_a_lower_lease(self, planted):
         cluster, _repair = planted
         driver = GuidedDecision()
-        plan = decide(cluster, Request('preempt'), driver, 100_000)
+        plan = decide(cluster, DecisionRequest('preempt'), driver, 100_000)
         down = {o.lease for o in plan.operations
-                if o.kind is not Kind.MIGRATE}
+                if o.kind is not OperationKind.MIGRATE}
         if plan.truncated:
             return
         rank = {one.lease: one.priority for one in cluster.instances.values()}
@@ -111,7 +111,7 @@ class TestRepairs(unittest.TestCase):
     @given(worlds.clusters(), st.sampled_from([0, 40, UNITS]), DRIVERS)
     def test_only_what_cannot_be_touched_runs_on_against_a_policy(
             self, cluster, units, driver):
-        plan = decide(cluster, Request('preempt'), driver, units)
+        plan = decide(cluster, DecisionRequest('preempt'), driver, units)
         after = worlds.apply(cluster, plan)
         for name in (*cluster.hosts, *cluster.items):
             place, hosts = cluster.at(name), cluster.hosts_of(name)
@@ -121,7 +121,7 @@ class TestRepairs(unittest.TestCase):
             if not due:
                 continue
             left = [one for host in hosts
-                    for one in worlds.on(after, host, State.ACTIVE)]
+                    for one in worlds.on(after, host, InstanceState.ACTIVE)]
             free = [one for one in left if not any(
                 worlds.left_alone(cluster, peer)
                 for peer in cluster.members(one.lease))]
@@ -136,7 +136,7 @@ class TestRepairs(unittest.TestCase):
 
     @given(worlds.clusters(), DRIVERS)
     def test_unresolved_is_late_or_untouchable(self, cluster, driver):
-        plan = decide(cluster, Request('preempt'), driver)
+        plan = decide(cluster, DecisionRequest('preempt'), driver)
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:
             if name in cluster.items:
@@ -145,14 +145,16 @@ class TestRepairs(unittest.TestCase):
             ends = [o.start_s + o.duration_s for o in plan.operations
                     if o.source == name]
             stuck = any(
-                worlds.left_alone(cluster, one) or one.state is State.OTHER
+                worlds.left_alone(
+                    cluster, one) or one.state is InstanceState.OTHER
                 for i in worlds.on(after, name, *COUNTING)
                 for one in cluster.members(i.lease))
             self.assertTrue(host.blocked or stuck or max(ends, default=0) > 3)
 
     @given(worlds.clusters())
     def test_drain_clears_the_host(self, cluster):
-        plan = decide(cluster, Request('drain', ('h0',)), GuidedDecision())
+        plan = decide(cluster, DecisionRequest(
+            'drain', ('h0',)), GuidedDecision())
         after = worlds.apply(cluster, plan)
         if not plan.unresolved:
             self.assertEqual([], worlds.on(after, 'h0', *COUNTING))

@@ -3,13 +3,17 @@
 import dataclasses
 import unittest
 
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.estimation.durations import Durations
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases.ordering import Aged
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import HostPolicy, Lease, State
+from secondary_scheduler.model.cluster import (
+    HostPolicy,
+    InstanceState,
+    LeaseMembers,
+)
+from secondary_scheduler.model.lease_order import Aged
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from tests.unit.decisions.worlds import (
@@ -31,8 +35,8 @@ class Case(unittest.TestCase):
     def decide(self, world, kind='preempt', hosts=(), units=1000, **values):
         budget = Budget(units)
         plan = PriorityDecision(**values).decide(
-            world, Request(kind, hosts), budget)
-        lanes = values.get('limits', Limits()).lanes
+            world, DecisionRequest(kind, hosts), budget)
+        lanes = values.get('limits', LoadLimits()).lanes
         self.assertEqual([], checker.check(world, plan, lanes))
         self.assertEqual(budget.truncated, plan.truncated)
         return plan
@@ -88,7 +92,7 @@ class TestPreempt(Case):
             host('h', 79.0, violated=True), host('x', **FULL),
             vm('a', 'h', lease='l', priority=2), vm('b', 'x', lease='l'),
             vm('c', 'h', priority=8),
-            vm('d', 'x', State.SUSPENDED, lease='l'))
+            vm('d', 'x', InstanceState.SUSPENDED, lease='l'))
         self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
                          kinds(self.decide(world)))
 
@@ -114,7 +118,8 @@ class TestPreempt(Case):
     def test_hands_off(self):
         world = cluster(
             host('h', 95.0, violated=True),
-            vm('busy', 'h', State.BUSY), vm('other', 'h', State.OTHER),
+            vm('busy', 'h', InstanceState.BUSY), vm(
+                'other', 'h', InstanceState.OTHER),
             vm('blocked', 'h', blocked=True))
         plan = self.decide(world)
         self.assertEqual({}, kinds(plan))
@@ -122,7 +127,7 @@ class TestPreempt(Case):
 
     def test_what_cannot_be_touched_takes_up_room(self):
         world = cluster(
-            host('h', 79.0, violated=True), vm('a', 'h', State.BUSY),
+            host('h', 79.0, violated=True), vm('a', 'h', InstanceState.BUSY),
             vm('b', 'h', priority=9))
         plan = self.decide(world)
         self.assertEqual({'b': ('suspend', None)}, kinds(plan))
@@ -132,14 +137,17 @@ class TestPreempt(Case):
         world = cluster(
             host('h', 79.0, violated=True), host('x'),
             vm('a', 'h', lease='l', priority=1, vcpus=9),
-            vm('b', 'x', State.BUSY, lease='l', priority=1),
+            vm('b', 'x', InstanceState.BUSY, lease='l', priority=1),
             vm('c', 'h', priority=9, vcpus=9))
         self.assertEqual({'c': ('suspend', None)}, kinds(self.decide(world)))
 
     def test_a_member_in_error_does_not_protect_its_lease(self):
         world = cluster(
-            host('h', 95.0, violated=True), host('x', **FULL),
-            vm('a', 'h', lease='l'), vm('b', 'x', State.OTHER, lease='l'))
+            host('h', 95.0, violated=True),
+            host('x', **FULL),
+            vm('a', 'h', lease='l'),
+            vm('b', 'x', InstanceState.OTHER, lease='l'),
+        )
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
     def test_an_owner_cannot_raise_a_lease(self):
@@ -212,7 +220,7 @@ class TestPreempt(Case):
                     policy, threshold=300, violated=False))),
                 *(vm(f'{one}', 'h', priority=one, cpu=5.0)
                   for one in range(6)))
-            plan = self.decide(world, limits=Limits(useful_share=69.0))
+            plan = self.decide(world, limits=LoadLimits(useful_share=69.0))
             self.assertEqual(
                 {'3': ('migrate', 'x'), **dict.fromkeys(
                     '012', ('suspend', None))}, kinds(plan))
@@ -223,7 +231,7 @@ class TestPreempt(Case):
         for busy, left in ((2, ()), (3, ('h',))):
             world = cluster(
                 host('h', policies=(policy,)), vm('b', 'h'),
-                vm('a', 'h', State.BUSY, vcpus=busy))
+                vm('a', 'h', InstanceState.BUSY, vcpus=busy))
             plan = self.decide(world)
             self.assertEqual({'b': ('suspend', None)}, kinds(plan))
             self.assertEqual(left, plan.unresolved)
@@ -250,9 +258,9 @@ class TestPreempt(Case):
         world = cluster(
             host('h', 95.0, violated=True), host('z', 95.0, violated=True),
             host('x', 84.0), vm('a', 'h', lease='l'),
-            vm('p', 'y', State.BUSY, lease='l'), host('y', **FULL),
+            vm('p', 'y', InstanceState.BUSY, lease='l'), host('y', **FULL),
             vm('b', 'z', lease='m'), vm('c', 'x', lease='m'))
-        plan = self.decide(world, limits=Limits(useful_share=5.0))
+        plan = self.decide(world, limits=LoadLimits(useful_share=5.0))
         self.assertEqual(('migrate', 'x'), kinds(plan)['a'])
         self.assertEqual((), plan.unresolved)
         order = {o.instance: o for o in plan.operations}
@@ -274,15 +282,18 @@ class TestPreempt(Case):
         world = cluster(
             host('h', 95.0, violated=True), host('x', 20.0),
             host('y', 50.0), vm('a', 'h', anti_affinity='g'),
-            vm('b', 'x', State.SUSPENDED, anti_affinity='g'))
+            vm('b', 'x', InstanceState.SUSPENDED, anti_affinity='g'))
         self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
 
     def test_own_limits(self):
         world = cluster(host('h', 79.0, violated=True),
                         *(vm(uuid, 'h') for uuid in 'abc'))
-        for limits, count in ((Limits(), 2), (Limits(useful_share=5.0), 1),
-                              (Limits(margin=6.0), 3),
-                              (Limits(minimum_share=11.0), 3)):
+        for limits, count in (
+            (LoadLimits(), 2),
+            (LoadLimits(useful_share=5.0), 1),
+            (LoadLimits(margin=6.0), 3),
+            (LoadLimits(minimum_share=11.0), 3),
+        ):
             with self.subTest(limits):
                 self.assertEqual(count, len(kinds(
                     self.decide(world, limits=limits))))
@@ -294,7 +305,7 @@ class TestDrain(Case):
         world = cluster(
             host('h', 0.0), host('i', 0.0), host('x', 79.0),
             vm('a', 'h', priority=9), vm('b', 'h', priority=3),
-            vm('c', 'h', State.SUSPENDED))
+            vm('c', 'h', InstanceState.SUSPENDED))
         plan = self.decide(world, 'drain', ('h', 'i'))
         self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
                          kinds(plan))
@@ -305,20 +316,21 @@ class TestDrain(Case):
         self.assertFalse(self.decide(world, 'drain'))
 
     def test_what_cannot_leave_is_named(self):
-        world = cluster(host('h'), vm('a', 'h', State.BUSY))
+        world = cluster(host('h'), vm('a', 'h', InstanceState.BUSY))
         self.assertEqual(('h',), self.decide(
             world, 'drain', ('h',)).unresolved)
 
 
 class TestReturn(Case):
 
-    def down(self, uuid, where='h', state=State.SUSPENDED, **values):
+    def down(self, uuid, where='h', state=InstanceState.SUSPENDED, **values):
         return vm(uuid, where, state, preempted=True, **values)
 
     def test_each_in_its_way(self):
         world = cluster(
-            host('h'), self.down('a'), self.down('b', state=State.STOPPED),
-            self.down('c', None, State.SHELVED))
+            host('h'), self.down('a'), self.down(
+                'b', state=InstanceState.STOPPED),
+            self.down('c', None, InstanceState.SHELVED))
         self.assertEqual(
             {'a': ('resume', 'h'), 'b': ('start', 'h'),
              'c': ('unshelve', None)}, kinds(self.decide(world, 'return')))
@@ -334,7 +346,7 @@ class TestReturn(Case):
             cluster(host('h', 70.0), self.down('a', lease='a'),
                     self.down('b', lease='b'),
                     self.down('c', lease='c', priority=4)),
-            leases={name: Lease(name, priority, waited_s=3600 * hours)
+            leases={name: LeaseMembers(name, priority, waited_s=3600 * hours)
                     for name, priority, hours in (
                         ('a', 5, 1), ('b', 5, 2), ('c', 4, 4))})
         for ageing, first in ((0.0, 'b'), (0.4, 'b'), (0.6, 'c')):
@@ -350,14 +362,14 @@ class TestReturn(Case):
 
     def test_not_ours_to_bring_back(self):
         world = cluster(
-            host('h'), vm('a', 'h', State.SUSPENDED),
+            host('h'), vm('a', 'h', InstanceState.SUSPENDED),
             self.down('b', blocked=True), self.down('e', resting=True),
-            self.down('c', state=State.BUSY),
+            self.down('c', state=InstanceState.BUSY),
             self.down('d', None))
         self.assertFalse(self.decide(world, 'return'))
 
     def test_whole_leases_only(self):
-        for peer in (vm('b', 'h', State.BUSY, lease='l'),
+        for peer in (vm('b', 'h', InstanceState.BUSY, lease='l'),
                      vm('b', 'h', lease='l', blocked=True),
                      self.down('b', 'gone', lease='l')):
             world = cluster(host('h'), self.down('a', lease='l'), peer)
@@ -367,7 +379,8 @@ class TestReturn(Case):
         stuck = self.down('b', lease='l', stuck=True)
         world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
                         vm('c', 'x', lease='l'))
-        for one in (stuck, dataclasses.replace(stuck, state=State.OTHER)):
+        for one in (stuck, dataclasses.replace(
+            stuck, state=InstanceState.OTHER)):
             half = dataclasses.replace(world, instances={
                 **world.instances, 'b': one})
             for hosts in ((), ('x',)):
@@ -389,12 +402,22 @@ class TestReturn(Case):
                                       'c': ('resume', 'x')}.items(),
                                      back.items())
         # One that takes no part in it is its owner's.
-        self.assertFalse(self.decide(dataclasses.replace(world, instances={
-            **world.instances, 'b': vm('b', 'h', State.OTHER, lease='l'),
-            'd': vm('d', 'h', State.SUSPENDED, lease='l')}), 'return'))
+        self.assertFalse(
+            self.decide(
+                dataclasses.replace(
+                    world,
+                    instances={
+                        **world.instances,
+                        'b': vm('b', 'h', InstanceState.OTHER, lease='l'),
+                        'd': vm('d', 'h', InstanceState.SUSPENDED, lease='l'),
+                    },
+                ),
+                'return',
+            )
+        )
 
     def test_what_cannot_be_touched_now_is_cleaned_up_later(self):
-        for values in ({'state': State.BUSY}, {'blocked': True},
+        for values in ({'state': InstanceState.BUSY}, {'blocked': True},
                        {'resting': True}, {'stuck': True}):
             self.assertFalse(self.decide(cluster(
                 host('h'), vm('a', 'h', lease='l'),
@@ -456,14 +479,14 @@ class TestReturn(Case):
         world = cluster(
             host('bad', 95.0, violated=True), vm('v', 'bad'),
             host('h', 80.0), host('x'), self.down('a', 'h'),
-            self.down('b', None, State.SHELVED), self.down('c', 'x'),
+            self.down('b', None, InstanceState.SHELVED), self.down('c', 'x'),
             vm('d', 'h', origin='x'))
         self.assertEqual({'c': ('resume', 'x')},
                          kinds(self.decide(world, 'return')))
 
     def test_a_shelved_guest_with_a_full_host_waits(self):
         world = cluster(host('h', 80.0), host('x'),
-                        self.down('a', state=State.SHELVED))
+                        self.down('a', state=InstanceState.SHELVED))
         self.assertFalse(self.decide(world, 'return'))
 
     def test_only_in_scope(self):
@@ -487,8 +510,8 @@ class TestReturn(Case):
             self.assertFalse(self.decide(world, 'return'))
 
     def test_home_not_in_the_middle_of_something(self):
-        for values in ({'state': State.BUSY}, {'blocked': True},
-                       {'state': State.SUSPENDED}, {'origin': 'gone'}):
+        for values in ({'state': InstanceState.BUSY}, {'blocked': True},
+                       {'state': InstanceState.SUSPENDED}, {'origin': 'gone'}):
             world = cluster(host('h', 0.0), host('x', 50.0),
                             vm('a', 'x', **{'origin': 'h', **values}))
             self.assertFalse(self.decide(world, 'return'))
@@ -500,7 +523,7 @@ class TestOrdering(Case):
         world = cluster(host('h', 99.0, violated=True),
                         *(vm(f'v{one}', 'h') for one in range(5)))
         plan = self.decide(world, durations=Durations(suspend=2.0),
-                           limits=Limits(lanes=2))
+                           limits=LoadLimits(lanes=2))
         self.assertEqual([0, 0, 2, 2, 4],
                          [o.start_s for o in plan.operations])
         self.assertEqual([(), (), (1,), (2,), (3,)],

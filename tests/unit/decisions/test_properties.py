@@ -5,21 +5,26 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.estimation.room import LoadLimits
+from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from secondary_scheduler.policies.language import RESOURCES
 from tests.unit.decisions import worlds
 
-REQUESTS = [Request('preempt'), Request('return'), Request('drain', ('h0',)),
-            Request('drain', ('h0', 'h2')), Request('preempt', ('h1',))]
-COUNTING = (State.ACTIVE, State.BUSY, State.OTHER)
+REQUESTS = [
+    DecisionRequest('preempt'),
+    DecisionRequest('return'),
+    DecisionRequest('drain', ('h0',)),
+    DecisionRequest('drain', ('h0', 'h2')),
+    DecisionRequest('preempt', ('h1',)),
+]
+COUNTING = (InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER)
 
 
 def decide(cluster, request, units=100_000):
@@ -62,7 +67,7 @@ class TestPlans(unittest.TestCase):
            st.sampled_from([0, 3, 100_000]))
     def test_no_plan_fails_the_checker(self, cluster, request, units):
         plan = decide(cluster, request, units)
-        self.assertEqual([], checker.check(cluster, plan, Limits().lanes))
+        self.assertEqual([], checker.check(cluster, plan, LoadLimits().lanes))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
     def test_same_cluster_same_plan(self, cluster, request):
@@ -83,8 +88,8 @@ class TestPlans(unittest.TestCase):
                             ProvisioningDecision]), st.integers(1, 3))
     def test_no_more_operations_at_a_time_than_lanes(
             self, cluster, request, driver, lanes):
-        plan = driver(Limits(lanes=lanes)).decide(cluster, request,
-                                                  Budget(2000))
+        plan = driver(LoadLimits(lanes=lanes)).decide(cluster, request,
+                                                      Budget(2000))
         self.assertEqual([], checker.check(cluster, plan, lanes))
         operations = plan.operations
         for one in operations:
@@ -100,13 +105,13 @@ class TestPreempt(unittest.TestCase):
 
     @given(worlds.clusters(violations=False))
     def test_nothing_without_a_violation(self, cluster):
-        plan = decide(cluster, Request('preempt'))
+        plan = decide(cluster, DecisionRequest('preempt'))
         self.assertFalse(plan)
         self.assertEqual((), plan.unresolved)
 
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
     def test_what_stays_satisfies_the_policies(self, cluster, units):
-        plan = decide(cluster, Request('preempt'), units)
+        plan = decide(cluster, DecisionRequest('preempt'), units)
         after = worlds.apply(cluster, plan)
         for name, host in cluster.hosts.items():
             if host.violated and name not in plan.unresolved:
@@ -120,7 +125,7 @@ class TestPreempt(unittest.TestCase):
 
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
     def test_no_violated_host_is_passed_over(self, cluster, units):
-        plan = decide(cluster, Request('preempt'), units)
+        plan = decide(cluster, DecisionRequest('preempt'), units)
         after = worlds.apply(cluster, plan)
         for name, host in cluster.hosts.items():
             if (strained(host) and running(cluster, name)
@@ -134,7 +139,7 @@ class TestPreempt(unittest.TestCase):
         cluster, repair = planted
         if not repair:
             return
-        plan = decide(cluster, Request('preempt'), units)
+        plan = decide(cluster, DecisionRequest('preempt'), units)
         self.assertTrue(plan)
         self.assertEqual((), plan.unresolved)
         after = worlds.apply(cluster, plan)
@@ -143,19 +148,19 @@ class TestPreempt(unittest.TestCase):
 
     @given(worlds.clusters())
     def test_unresolved_only_what_cannot_be_touched(self, cluster):
-        plan = decide(cluster, Request('preempt'))
+        plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:
             if name in cluster.items or cluster.hosts[name].blocked:
                 continue
-            for instance in worlds.on(after, name, State.ACTIVE):
+            for instance in worlds.on(after, name, InstanceState.ACTIVE):
                 self.assertTrue(any(
                     worlds.left_alone(cluster, peer)
                     for peer in cluster.members(instance.lease)))
 
     @given(worlds.clusters())
     def test_no_host_that_was_fine_gets_into_need(self, cluster):
-        plan = decide(cluster, Request('preempt'))
+        plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.apply(cluster, plan)
         for operation in plan.operations:
             if operation.target is not None:
@@ -165,20 +170,20 @@ class TestPreempt(unittest.TestCase):
     def test_twice_changes_nothing_more(self, cluster):
         # Hosts that were operated on are left to their agents; for others
         # no more can be done than was done.
-        plan = decide(cluster, Request('preempt'))
+        plan = decide(cluster, DecisionRequest('preempt'))
         self.assertFalse(decide(worlds.settle(cluster, plan),
-                                Request('preempt')))
+                                DecisionRequest('preempt')))
 
     @given(worlds.clusters())
     def test_relieved_hosts_keep_their_slots_policies(self, cluster):
-        plan = decide(cluster, Request('preempt'))
+        plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.relieved(worlds.apply(cluster, plan))
         if not plan.unresolved:     # else a relieved host may offer room
-            self.assertFalse(decide(after, Request('preempt')))
+            self.assertFalse(decide(after, DecisionRequest('preempt')))
 
     @given(worlds.clusters())
     def test_drain_clears_the_host(self, cluster):
-        plan = decide(cluster, Request('drain', ('h0',)))
+        plan = decide(cluster, DecisionRequest('drain', ('h0',)))
         after = worlds.apply(cluster, plan)
         if not plan.unresolved:
             self.assertEqual([], worlds.on(after, 'h0', *COUNTING))
@@ -188,19 +193,19 @@ class TestReturn(unittest.TestCase):
 
     @given(worlds.clusters(violations=False))
     def test_second_return_is_empty(self, cluster):
-        plan = decide(cluster, Request('return'))
+        plan = decide(cluster, DecisionRequest('return'))
         self.assertFalse(decide(worlds.settle(cluster, plan),
-                                Request('return')))
+                                DecisionRequest('return')))
 
     @given(worlds.clusters(violations=False))
     def test_returns_come_to_an_end(self, cluster):
         moved = set()
         for _round in range(len(cluster.instances) + 2):
-            plan = decide(cluster, Request('return'))
+            plan = decide(cluster, DecisionRequest('return'))
             if not plan:
                 return
             home = {(o.instance, o.target) for o in plan.operations
-                    if o.kind is Kind.MIGRATE}
+                    if o.kind is OperationKind.MIGRATE}
             self.assertFalse(home & moved)
             moved |= home
             cluster = worlds.apply(cluster, plan)
@@ -208,16 +213,17 @@ class TestReturn(unittest.TestCase):
 
     @given(worlds.clusters(stuck=0.2))
     def test_nobody_runs_whose_peer_cannot_come_up(self, cluster):
-        after = worlds.apply(cluster, decide(cluster, Request('return')))
+        after = worlds.apply(cluster, decide(
+            cluster, DecisionRequest('return')))
         for lease in {one.lease for one in cluster.instances.values()
                       if one.stranded}:
             left = {one.uuid for one in after.members(lease)
-                    if one.state is State.ACTIVE}
+                    if one.state is InstanceState.ACTIVE}
             before = cluster.members(lease)
             self.assertLessEqual(left, {one.uuid for one in before
-                                        if one.state is State.ACTIVE})
+                                        if one.state is InstanceState.ACTIVE})
             self.assertTrue(not left or any(
-                one.blocked or one.resting or one.state is State.BUSY
+                one.blocked or one.resting or one.state is InstanceState.BUSY
                 or one.uuid in left and (
                     one.stuck or cluster.hosts[one.host].blocked
                     or one.preempt_policy is not PreemptPolicy.SUSPEND)
@@ -225,27 +231,29 @@ class TestReturn(unittest.TestCase):
 
     @given(worlds.clusters(violations=False))
     def test_a_return_needs_no_preemption(self, cluster):
-        plan = decide(cluster, Request('return'))
+        plan = decide(cluster, DecisionRequest('return'))
         after = worlds.apply(cluster, plan)
         for operation in plan.operations:
             if operation.target is not None and not any(
-                    o.kind is Kind.UNSHELVE for o in plan.operations):
+                    o.kind is OperationKind.UNSHELVE for o in plan.operations):
                 self.assertLessEqual(surplus(after, operation.target),
                                      surplus(cluster, operation.target))
 
     @given(worlds.clusters())
     def test_preempted_does_not_come_back_at_once(self, cluster):
-        after = worlds.settle(cluster, decide(cluster, Request('preempt')))
-        back = decide(after, Request('return'))
+        after = worlds.settle(cluster, decide(
+            cluster, DecisionRequest('preempt')))
+        back = decide(after, DecisionRequest('return'))
         again = worlds.apply(after, back)
-        self.assertFalse(decide(again, Request('preempt')))
+        self.assertFalse(decide(again, DecisionRequest('preempt')))
 
     @given(worlds.clusters())
     def test_what_returns_after_a_violation_has_a_useful_share(
             self, cluster):
-        after = worlds.apply(cluster, decide(cluster, Request('preempt')))
+        after = worlds.apply(cluster, decide(
+            cluster, DecisionRequest('preempt')))
         calm = worlds.relieved(after, RESOURCES)
-        back = decide(calm, Request('return'))
+        back = decide(calm, DecisionRequest('return'))
         again = worlds.apply(calm, back)
         for operation in back.operations:
             name = again.instances[operation.instance].host

@@ -8,18 +8,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import clusters
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.loads import Loads
-from secondary_scheduler.decisions.outlook import Outlook, in_order
-from secondary_scheduler.decisions.violations import Profile
+from secondary_scheduler.decisions.violations import CostProfile
+from secondary_scheduler.decisions.what_if import WhatIf, in_order
 from secondary_scheduler.estimation.durations import Durations
-from secondary_scheduler.estimation.room import RUNNING, Limits
+from secondary_scheduler.estimation.room import RUNNING, LoadLimits
 from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
+    InstanceState,
     Item,
-    State,
 )
 from secondary_scheduler.plans import checker
 from tests.unit.decisions import worlds
@@ -32,8 +32,8 @@ from tests.unit.decisions.worlds import (
     vm,
 )
 
-RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
-MOVES_ONLY = Profile(preempts=False)
+RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
+MOVES_ONLY = CostProfile(preempts=False)
 
 
 def box(name, cores, violated=False, **values):
@@ -46,7 +46,7 @@ def box(name, cores, violated=False, **values):
 def decide(world, profile=MOVES_ONLY, units=100_000):
     budget = Budget(units)
     return GuidedDecision(RIGID, profile=profile).decide(
-        world, Request('preempt'), budget)
+        world, DecisionRequest('preempt'), budget)
 
 
 class Case(unittest.TestCase):
@@ -86,7 +86,7 @@ class TestWho(Case):
 
     def test_only_who_may_be_moved(self):
         for values in ({'blocked': True}, {'pinned': True},
-                       {'state': State.BUSY}):
+                       {'state': InstanceState.BUSY}):
             self.assertEqual({'b': 'x'}, self.targets(
                 box('h', 1, True), box('x', 8), vm('a', 'h', **values),
                 vm('b', 'h')))
@@ -103,11 +103,11 @@ class TestWhere(Case):
         self.assertEqual({'a': 'x'}, self.targets(
             box('h', 0, True), box('x', 4), box('y', 8),
             vm('a', 'h', anti_affinity='g'),
-            vm('b', 'y', State.SUSPENDED, anti_affinity='g')))
+            vm('b', 'y', InstanceState.SUSPENDED, anti_affinity='g')))
 
     def test_not_where_somebody_is_on_the_way_to(self):
         world = cluster(box('h', 0, True), box('x', 1), box('y', 2),
-                        vm('a', 'h'), vm('b', 'y', State.BUSY))
+                        vm('a', 'h'), vm('b', 'y', InstanceState.BUSY))
         self.assertEqual(['x'], [
             one.target for one in decide(world).operations])
         world = dataclasses.replace(world, in_flight=(
@@ -156,7 +156,7 @@ class TestWhenNot(Case):
                   vm('a', 'h'))
         self.assertEqual({}, self.targets(*things))
         self.assertEqual({'a': ('suspend', None)}, kinds(
-            decide(cluster(*things), Profile())))
+            decide(cluster(*things), CostProfile())))
 
     def test_not_if_the_migration_itself_is_too_much(self):
         # 30 % where it leaves: more than the 79 % there bear
@@ -173,7 +173,7 @@ class TestWhenNot(Case):
                   vm('b', 'h', lease='l', vcpus=3))
         self.assertEqual({'a': 'x'}, self.targets(*things))
         world = cluster(*things)
-        plan = decide(world, Profile())
+        plan = decide(world, CostProfile())
         self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
                          kinds(plan))
@@ -194,7 +194,7 @@ class TestWhenNot(Case):
             vm('e', 'h', vcpus=3, memory_mb=100), box('x', 2))
         self.assertEqual({'c': 'x'}, self.targets(*things))
         self.assertEqual(('h',), self.plan.unresolved)
-        plan = decide(cluster(*things), Profile())
+        plan = decide(cluster(*things), CostProfile())
         self.assertEqual({'c': ('migrate', 'x'), 'd': ('suspend', None)},
                          kinds(plan))
 
@@ -213,7 +213,7 @@ class TestShared(Case):
     def decide(self, *things):
         """Return what is done and left where leases may be preempted."""
         world = cluster(*things)
-        plan = decide(world, Profile())
+        plan = decide(world, CostProfile())
         self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         return kinds(plan), plan.unresolved
 
@@ -276,11 +276,11 @@ class TestTight(Case):
     @given(st.integers(0, 2**32), st.integers(4, 24))
     def test_a_planted_repair_is_never_empty_or_partial(self, seed, hosts):
         world, planted = clusters.tight(hosts, 6 * hosts, 0.1, seed)
-        plan = decide(world, Profile())
+        plan = decide(world, CostProfile())
         self.assertEqual([], checker.check(world, plan, RIGID.lanes))
         self.assertTrue(planted and plan)
         self.assertEqual((), plan.unresolved)
-        self.assertEqual(plan, decide(world, Profile()))
+        self.assertEqual(plan, decide(world, CostProfile()))
 
     def test_as_few_moves_as_were_planted(self):
         for seed in range(40):
@@ -295,7 +295,8 @@ class TestTight(Case):
         for hosts in (20, 200):
             world, _planted = clusters.tight(hosts, 6 * hosts, 1 / hosts, 3)
             budget = Budget()
-            GuidedDecision(RIGID).decide(world, Request('preempt'), budget)
+            GuidedDecision(RIGID).decide(
+                world, DecisionRequest('preempt'), budget)
             looks.append(Budget().units - budget.units)
         self.assertLessEqual(looks[1], looks[0])
 
@@ -305,25 +306,25 @@ class TestLoads(unittest.TestCase):
     @settings(deadline=None)
     @given(worlds.clusters())
     def test_they_say_what_the_outlook_says(self, world):
-        outlook = Outlook(world, Limits(), Durations(), in_order)
-        loads = Loads(outlook, ())
+        what_if = WhatIf(world, LoadLimits(), Durations(), in_order)
+        loads = Loads(what_if, ())
         for row, name in enumerate(loads.names):
             there = [one for one in world.residents(name)
                      if one.state in RUNNING]
             for policy in world.hosts[name].policies:
-                if (policy.violated or not outlook.known(world.hosts[name])
+                if (policy.violated or not what_if.known(world.hosts[name])
                         or not there):
                     continue
                 column = 4 + loads.bounded.index(policy.resource)
                 fits = loads.free[row, column] >= -1e-6
                 self.assertEqual(fits, all(
-                    outlook.holds(name, one, math.inf)
+                    what_if.holds(name, one, math.inf)
                     for one in world.hosts[name].policies
                     if one.resource == policy.resource))
 
     @given(worlds.clusters(violations=False))
     def test_what_moves_and_comes_back_leaves_no_trace(self, world):
-        loads = Loads(Outlook(world, Limits(), Durations(), in_order), ())
+        loads = Loads(WhatIf(world, LoadLimits(), Durations(), in_order), ())
         before = loads.free.copy()
         for uuid, one in sorted(world.instances.items()):
             for target in loads.takers(uuid):

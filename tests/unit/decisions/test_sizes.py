@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from benchmarks import absolute
 from secondary_scheduler.decisions import violations
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.model.cluster import Cluster, State
+from secondary_scheduler.estimation.room import LoadLimits
+from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import REQUESTS
 from tests.unit.decisions.worlds import host, vm
 
 #: Instances are what they use, and all that is done is to move them.
-RIGID = Limits(minimum_share=0.0, useful_share=0.0, margin=0.0)
+RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
 MOVES = GuidedDecision(RIGID, profile=dataclasses.replace(
     violations.with_agents(RIGID), preempts=False))
 DRIVERS = [GuidedDecision(), PriorityDecision()]
@@ -32,7 +32,7 @@ def moves(plan):
     """Return the moves of a plan in the order in which they begin."""
     return [(one.instance, one.target) for one in sorted(
         plan.operations, key=lambda one: (one.start_s, one.id))
-        if one.kind is Kind.MIGRATE]
+        if one.kind is OperationKind.MIGRATE]
 
 
 class TestAbsoluteReplay(unittest.TestCase):
@@ -40,7 +40,7 @@ class TestAbsoluteReplay(unittest.TestCase):
     @given(worlds.hot_clusters())
     def test_no_target_is_overloaded_and_one_move_is_never_left_out(
             self, cluster):
-        plan = MOVES.decide(cluster, Request('preempt'), Budget())
+        plan = MOVES.decide(cluster, DecisionRequest('preempt'), Budget())
         outcome = absolute.replay(cluster, moves(plan))
         self.assertEqual(([], [], []), (
             outcome.overloaded, outcome.infeasible, outcome.relievable))
@@ -50,7 +50,7 @@ class TestAbsoluteReplay(unittest.TestCase):
     @given(worlds.hot_clusters(), st.sampled_from(DRIVERS))
     def test_what_comes_from_another_size_fits_beside_the_primary(
             self, cluster, driver):
-        plan = driver.decide(cluster, Request('preempt'), Budget())
+        plan = driver.decide(cluster, DecisionRequest('preempt'), Budget())
         self.assertEqual([], checker.check(cluster, plan))
         self.assertEqual((), plan.unresolved)
         came = {}
@@ -86,7 +86,7 @@ class TestAbsoluteReplay(unittest.TestCase):
         # What makes room for the instance that makes room may come there.
         for seed in 1086, 1323:
             cluster = worlds.hot_cluster(seed)
-            plan = MOVES.decide(cluster, Request('preempt'), Budget())
+            plan = MOVES.decide(cluster, DecisionRequest('preempt'), Budget())
             outcome = absolute.replay(cluster, moves(plan))
             self.assertEqual([], outcome.overloaded)
             self.assertEqual(sorted(outcome.violated),
@@ -97,7 +97,8 @@ class TestSizes(unittest.TestCase):
 
     def decide(self, driver, *things, request='preempt', **values):
         world = worlds.cluster(*things)
-        plan = driver.decide(world, Request(request, **values), Budget())
+        plan = driver.decide(world, DecisionRequest(
+            request, **values), Budget())
         self.assertEqual([], checker.check(world, plan))
         return worlds.kinds(plan)
 
@@ -153,8 +154,10 @@ class TestSizes(unittest.TestCase):
                     vm('v', 'hot', cpu=1.0, usage={'net_out': 250.0})))
 
     def test_shelved_instance_returns_only_where_its_use_fits(self):
-        things = (host('large', 85.0, cpus=64.0),
-                  vm('v', None, State.SHELVED, preempted=True, cpu=5.1))
+        things = (
+            host('large', 85.0, cpus=64.0),
+            vm('v', None, InstanceState.SHELVED, preempted=True, cpu=5.1),
+        )
         for driver in (*DRIVERS, ProvisioningDecision()):
             for cpus, expected in ((4.0, {}),
                                    (64.0, {'v': ('unshelve', None)})):

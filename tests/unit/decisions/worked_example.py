@@ -6,14 +6,14 @@ from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
     Host,
     HostPolicy,
     Instance,
-    State,
+    InstanceState,
 )
 
 LEASES = {1: range(1, 4), 2: range(4, 8), 3: range(8, 13),
@@ -21,7 +21,7 @@ LEASES = {1: range(1, 4), 2: range(4, 8), 3: range(8, 13),
 PLACES = {1: (2, 18, 19), 2: (4, 8), 3: (5, 13, 21), 4: (9, 14, 16),
           5: (10, 17), 6: (12, 15, 20), 7: (3, 7), 8: (11, 22), 9: (1, 6)}
 THRESHOLDS = {1: 1, 2: 2, 3: 1, 4: 3, 5: 2, 6: 0, 7: 2, 8: 3, 9: 2}
-NO_MARGIN = Limits(margin=0.0)
+NO_MARGIN = LoadLimits(margin=0.0)
 
 
 def _host(number):
@@ -43,8 +43,16 @@ def cluster():
             host, = (f'N{one}' for one, those in PLACES.items()
                      if number in those)
             uuid = f'VM{number:02}'
-            instances[uuid] = Instance(uuid, f'L{lease}', host, State.ACTIVE,
-                                       1, 512, 1, priority=lease)
+            instances[uuid] = Instance(
+                uuid,
+                f'L{lease}',
+                host,
+                InstanceState.ACTIVE,
+                1,
+                512,
+                1,
+                priority=lease,
+            )
     return Cluster(hosts, instances)
 
 

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
     Host,
     HostPolicy,
     Instance,
+    InstanceState,
     Item,
-    State,
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
-from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.plans.operations import OperationKind, Plan
 from secondary_scheduler.policies.language import RESOURCES
 
 #: So that a CPU, and a unit of any other resource, is a percent.
@@ -49,7 +49,7 @@ def host(name, primary=20.0, violated=False, **values):
                 **values)
 
 
-def vm(uuid, where, state=State.ACTIVE, **values):
+def vm(uuid, where, state=InstanceState.ACTIVE, **values):
     values.setdefault('lease', f'lease-{uuid}')
     return Instance(uuid, host=where, state=state,
                     **{'vcpus': 1, 'memory_mb': 256, 'disk_gb': 1, **values})
@@ -70,22 +70,31 @@ def apply(before, plan):
     instances = dict(before.instances)
     for operation in plan.operations:
         old = instances[operation.instance]
-        changes = {'state': State.ACTIVE, 'host': operation.target}
-        if operation.kind is Kind.MIGRATE:
+        changes = {'state': InstanceState.ACTIVE, 'host': operation.target}
+        if operation.kind is OperationKind.MIGRATE:
             origin = old.origin or old.host
             changes['origin'] = (None if origin == operation.target
                                  else origin)
-        elif operation.kind in (Kind.SUSPEND, Kind.STOP, Kind.SHELVE):
-            changes = {'preempted': True, 'state': {
-                Kind.SUSPEND: State.SUSPENDED, Kind.STOP: State.STOPPED,
-                Kind.SHELVE: State.SHELVED}[operation.kind]}
-            if operation.kind is Kind.SHELVE:
+        elif operation.kind in (
+            OperationKind.SUSPEND,
+            OperationKind.STOP,
+            OperationKind.SHELVE,
+        ):
+            changes = {
+                'preempted': True,
+                'state': {
+                    OperationKind.SUSPEND: InstanceState.SUSPENDED,
+                    OperationKind.STOP: InstanceState.STOPPED,
+                    OperationKind.SHELVE: InstanceState.SHELVED,
+                }[operation.kind],
+            }
+            if operation.kind is OperationKind.SHELVE:
                 changes['host'] = None
         else:
             changes['preempted'] = False
-            if operation.kind is Kind.UNSHELVE:
+            if operation.kind is OperationKind.UNSHELVE:
                 now = dataclasses.replace(before, instances=instances)
-                changes['host'] = Draft(now, Limits()).find_target(
+                changes['host'] = Draft(now, LoadLimits()).find_target(
                     old, Budget(), calm=True)
         instances[old.uuid] = dataclasses.replace(old, stuck=False, **changes)
     return dataclasses.replace(before, instances=instances)
@@ -124,12 +133,15 @@ def relieved(before, resources=tuple(
 
 def left_alone(world, one):
     """Tell whether an instance keeps its lease from being preempted."""
-    called = any(policy.violated and policy.static
-                 for peer in world.members(one.lease)
-                 if peer.host and peer.state in (State.ACTIVE, State.BUSY)
-                 for place in world.places(peer.host)
-                 for policy in world.at(place).policies)
-    return (one.blocked or one.state is State.BUSY
+    called = any(
+        policy.violated and policy.static
+        for peer in world.members(one.lease)
+        if peer.host
+        and peer.state in (InstanceState.ACTIVE, InstanceState.BUSY)
+        for place in world.places(peer.host)
+        for policy in world.at(place).policies
+    )
+    return (one.blocked or one.state is InstanceState.BUSY
             or (one.resting and not called))
 
 
@@ -138,8 +150,9 @@ def kinds(plan: Plan):
     return {o.instance: (str(o.kind), o.target) for o in plan.operations}
 
 
-_LIVING = [State.ACTIVE] * 16 + [State.BUSY, State.OTHER]
-_DOWN = [State.SUSPENDED, State.STOPPED, State.SHELVED]
+_LIVING = [InstanceState.ACTIVE] * 16 + \
+    [InstanceState.BUSY, InstanceState.OTHER]
+_DOWN = [InstanceState.SUSPENDED, InstanceState.STOPPED, InstanceState.SHELVED]
 _OTHERS = [one for one in RESOURCES if one not in ('cpu', 'slots', 'cores')]
 
 
@@ -205,7 +218,7 @@ def _random_usage(rng, where, hosts):
 def _random_instance(rng, uuid, hosts, stuck):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
-    where = None if state is State.SHELVED else rng.choice([*hosts])
+    where = None if state is InstanceState.SHELVED else rng.choice([*hosts])
     usage = _random_usage(rng, where, hosts)
     return Instance(
         uuid, f'lease-{rng.randint(0, 9)}', where,

@@ -7,10 +7,10 @@ import unittest
 from secondary_scheduler.estimation.durations import (
     Concurrency,
     ConcurrentDurations,
+    DurationInput,
     Durations,
-    Job,
 )
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 
 COUNTS = range(49)
 #: Printed: 5.3 + n, 0.35 + n / 12.5, 9.2 + n, 21 + n, 0.85 + 3.75 n.
@@ -53,63 +53,84 @@ class TestFormulas(unittest.TestCase):
         self.assertEqual(exact('3.75', '0.85'), SWAPPED)
 
     def test_suspends_are_serialised_in_the_cluster(self):
-        job = Job('suspend', 'a')
-        self.alike(SUSPEND, job, lambda n: [Job('suspend', f'h{i}')
+        job = DurationInput('suspend', 'a')
+        self.alike(SUSPEND, job, lambda n: [DurationInput('suspend', f'h{i}')
                                             for i in range(n)])
-        others = [Job('stop', 'a'), Job('migrate', 'a', 'b'),
-                  Job('resume', 'a', 'a'), Job('start', 'a', 'a')] * 3
+        others = [
+            DurationInput('stop', 'a'),
+            DurationInput('migrate', 'a', 'b'),
+            DurationInput('resume', 'a', 'a'),
+            DurationInput('start', 'a', 'a'),
+        ] * 3
         self.alike(SUSPEND, job, lambda n: [job] * n + others)
 
     def test_stops_wait_for_suspends_as_well(self):
-        job = Job('stop', 'a')
+        job = DurationInput('stop', 'a')
         self.alike(STOP, job, lambda n: [job] * n)
         self.alike(STOP, job, lambda n: [job] * (n // 2)
-                   + [Job('suspend', 'b')] * (n - n // 2))
+                   + [DurationInput('suspend', 'b')] * (n - n // 2))
 
     def test_starts_and_resumes_read(self):
-        resume, start = Job('resume', 'a', 'a'), Job('start', 'b', 'b')
+        resume, start = DurationInput(
+            'resume', 'a', 'a'), DurationInput('start', 'b', 'b')
         self.alike(RESUME, resume, lambda n: [resume] * n)
         self.alike(START, start, lambda n: [start] * n)
-        self.alike(START, start, lambda n: [start] * (n // 3)
-                   + [resume] * (n - n // 3) + [Job('suspend', 'a')] * 5)
+        self.alike(
+            START,
+            start,
+            lambda n: (
+                [start] * (n // 3)
+                + [resume] * (n - n // 3)
+                + [DurationInput('suspend', 'a')] * 5
+            ),
+        )
 
     def test_migrations_meet_on_hosts(self):
-        job = Job('migrate', 'a', 'b')
+        job = DurationInput('migrate', 'a', 'b')
         self.alike(MIGRATE, job, lambda n: [job] * n)
         self.alike(MIGRATE, job, lambda n: [
-            Job('migrate', 'a', f'h{i}') for i in range(n)])
+            DurationInput('migrate', 'a', f'h{i}') for i in range(n)])
         self.alike(MIGRATE, job, lambda n: [
-            Job('migrate', f'h{i}', 'b') for i in range(n)])
-        self.alike(MIGRATE, job, lambda n: [Job('suspend', 'a')] * n)
-        self.alike(MIGRATE, job, lambda n: [Job('start', 'b', 'b')] * n)
+            DurationInput('migrate', f'h{i}', 'b') for i in range(n)])
+        self.alike(MIGRATE, job, lambda n: [DurationInput('suspend', 'a')] * n)
+        self.alike(MIGRATE, job, lambda n: [
+                   DurationInput('start', 'b', 'b')] * n)
         self.alike(MIGRATE[:1] * 49, job, lambda n: [
-            Job('migrate', 'c', 'd'), Job('migrate', 'b', 'a'),
-            Job('stop', 'a'), Job('suspend', 'b')] * n)
+            DurationInput('migrate', 'c', 'd'), DurationInput(
+                'migrate', 'b', 'a'),
+            DurationInput('stop', 'a'), DurationInput('suspend', 'b')] * n)
 
     def test_stops_count_if_one_takes_the_equations_literally(self):
         self.model = ConcurrentDurations(count_stops=True)
-        for table, job in ((SUSPEND, Job('suspend', 'a')), (
-                MIGRATE, Job('migrate', 'a', 'b')), (STOP, Job('stop', 'a'))):
-            self.alike(table, job, lambda n: [Job('stop', 'a')] * n)
-        self.alike(MIGRATE[:1] * 49, Job('migrate', 'a', 'b'),
-                   lambda n: [Job('stop', 'b')] * n)
+        for table, job in (
+            (SUSPEND, DurationInput('suspend', 'a')),
+            (MIGRATE, DurationInput('migrate', 'a', 'b')),
+            (STOP, DurationInput('stop', 'a')),
+        ):
+            self.alike(table, job, lambda n: [DurationInput('stop', 'a')] * n)
+        self.alike(MIGRATE[:1] * 49, DurationInput('migrate', 'a', 'b'),
+                   lambda n: [DurationInput('stop', 'b')] * n)
 
     def test_swapped_coefficients(self):
         self.model = ConcurrentDurations(migrate_base=3.75, migrate_each=.85)
-        job = Job('migrate', 'a', 'b')
+        job = DurationInput('migrate', 'a', 'b')
         self.alike(SWAPPED, job, lambda n: [job] * n)
 
 
 class TestSets(unittest.TestCase):
 
     def test_each_of_a_set_and_what_is_under_way(self):
-        jobs = [Job('suspend', 'a'), Job('migrate', 'a', 'b'),
-                Job('stop', 'c'), Job('resume', 'b', 'b')]
+        jobs = [
+            DurationInput('suspend', 'a'),
+            DurationInput('migrate', 'a', 'b'),
+            DurationInput('stop', 'c'),
+            DurationInput('resume', 'b', 'b'),
+        ]
         model = ConcurrentDurations()
         # migrate: two leave a, two arrive on b
         self.assertEqual([7, 9, 1, 11], model.of_all(jobs))
         self.assertEqual([8, 13, 1, 11], model.of_all(
-            jobs, [Job('suspend', 'a')]))
+            jobs, [DurationInput('suspend', 'a')]))
         self.assertEqual([3, 5, 2, 3], Durations().of_all(jobs))
         self.assertEqual([], model.of_all([]))
 
@@ -118,15 +139,37 @@ class TestSets(unittest.TestCase):
         model = ConcurrentDurations()
         for timelimit, suspends, migrations in (
                 (5, 0, 0), (10, 3, 2), (25, 18, 6), (50, 43, 12)):
-            self.assertEqual(suspends, max(
-                (n for n in range(1, 60) if model.of_all(
-                    [Job('suspend')] * n)[0] <= timelimit - 1), default=0))
-            self.assertEqual(migrations, max(
-                (n for n in range(1, 60) if model.of_all(
-                    [Job('migrate', 'a', f'{i}') for i in range(n)])[0]
-                    <= timelimit - 1), default=0))
+            self.assertEqual(
+                suspends,
+                max(
+                    (
+                        n
+                        for n in range(1, 60)
+                        if model.of_all([DurationInput('suspend')] * n)[0]
+                        <= timelimit - 1
+                    ),
+                    default=0,
+                ),
+            )
+            self.assertEqual(
+                migrations,
+                max(
+                    (
+                        n
+                        for n in range(1, 60)
+                        if model.of_all(
+                            [
+                                DurationInput('migrate', 'a', f'{i}')
+                                for i in range(n)
+                            ]
+                        )[0]
+                        <= timelimit - 1
+                    ),
+                    default=0,
+                ),
+            )
 
     def test_every_kind_has_one_alone(self):
         model = ConcurrentDurations()
         self.assertEqual([5, 7, 11, 1, 22, 7, 22],
-                         [model.of(kind) for kind in Kind])
+                         [model.of(kind) for kind in OperationKind])

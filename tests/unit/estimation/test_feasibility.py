@@ -7,9 +7,9 @@ from hypothesis import given, strategies
 
 from secondary_scheduler.estimation.feasibility import (
     Estimator,
-    Guest,
+    GuestLoad,
     Overheads,
-    Work,
+    TimedOperation,
 )
 
 #: Table 4.2: kind, on the target?, CPU, NetIn, NetOut.
@@ -21,7 +21,7 @@ TABLE = (('suspend', False, 2, 0, 31), ('migrate', False, 30, 0, 31),
 def guest(host, cpu=None, **usage):
     if cpu is not None:
         usage['cpu'] = cpu
-    return Guest(host, {'slots': 1, 'cores': 2, **usage})
+    return GuestLoad(host, {'slots': 1, 'cores': 2, **usage})
 
 
 class Case(unittest.TestCase):
@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
 class TestBound(Case):
 
     @given(strategies.lists(strategies.builds(
-        Work, strategies.sampled_from([
+        TimedOperation, strategies.sampled_from([
             'migrate', 'suspend', 'stop', 'resume', 'start']),
         strategies.sampled_from('vwde'), strategies.sampled_from('ab'),
         strategies.sampled_from(['a', 'b', None]),
@@ -56,7 +56,7 @@ class TestBound(Case):
     def test_who_stays_counts_once(self):
         self.assertEqual(65, self.fe.bound('cpu', 'a'))
         self.assertEqual(65 + 20 + 20, self.fe.bound(
-            'cpu', 'a', [Work('start', 'd', 'a', 'a', 0, 22)]))
+            'cpu', 'a', [TimedOperation('start', 'd', 'a', 'a', 0, 22)]))
         self.assertEqual(2, self.fe.bound('slots', 'a'))
 
 
@@ -69,11 +69,12 @@ class TestPredict(Case):
 
     def test_overheads_of_the_table(self):
         for kind, arrives, *percents in TABLE:
-            work = Work(kind, 'v', 'x', 'x' if kind != 'migrate' else 'y',
-                        0, 9)
+            work = TimedOperation(
+                kind, 'v', 'x', 'x' if kind != 'migrate' else 'y', 0, 9
+            )
             host = work.target if arrives else work.source
             if not arrives and kind != 'migrate':
-                work = Work(kind, 'v', 'x', None, 0, 9)
+                work = TimedOperation(kind, 'v', 'x', None, 0, 9)
             fe = Estimator({host: {'cpu': 0, 'net_in': 0, 'net_out': 0}},
                            {'v': guest(None)})
             for resource, percent in zip(('cpu', 'net_in', 'net_out'),
@@ -83,18 +84,18 @@ class TestPredict(Case):
                         resource, host, 8, [work]))
 
     def test_old_state_until_it_has_ended(self):
-        out = Work('suspend', 'v', 'a', None, 0, 9)
+        out = TimedOperation('suspend', 'v', 'a', None, 0, 9)
         self.assertEqual(67, self.cpu('a', 0, out))
         self.assertEqual(67, self.cpu('a', 8.9, out))
         self.assertEqual(40, self.cpu('a', 9, out))
-        move = Work('migrate', 'v', 'a', 'b', 2, 7)
+        move = TimedOperation('migrate', 'v', 'a', 'b', 2, 7)
         self.assertEqual([65, 95, 95, 40, 40], [
             self.cpu('a', at, move) for at in (0, 2, 6, 7, 9)])
         self.assertEqual([40, 52, 52, 60, 60], [
             self.cpu('b', at, move) for at in (0, 2, 6, 7, 9)])
 
     def test_an_operation_may_linger_for_the_instant_of_its_end(self):
-        up = Work('start', 'd', 'b', 'b', 0, 22)
+        up = TimedOperation('start', 'd', 'b', 'b', 0, 22)
         for lingers, uses in ((False, [60, 60, 60]), (True, [60, 80, 60])):
             fe = Estimator(self.fe.primaries, self.fe.guests,
                            Overheads(lingers=lingers))
@@ -107,31 +108,38 @@ class TestPredict(Case):
                 ('migrate', 'v', 20), ('migrate', 'w', 10),
                 ('unshelve', 'e', 7)):
             with self.subTest(kind=kind, uuid=uuid):
-                work = Work(kind, uuid, 'a' if kind == 'migrate' else 'b',
-                            'b', 0, 1)
+                work = TimedOperation(
+                    kind, uuid, 'a' if kind == 'migrate' else 'b', 'b', 0, 1
+                )
                 self.assertEqual(40 + percent, self.cpu('b', 1, work))
 
     def test_memory_is_used_from_the_first_second(self):
         fe = Estimator({'b': {'mem': 10}}, {'d': guest(None, mem=50)})
         for kind in ('start', 'resume', 'unshelve'):
             self.assertEqual(60, fe.predict(
-                'mem', 'b', 9, [Work(kind, 'd', 'b', 'b', 0, 9)]))
+                'mem', 'b', 9, [TimedOperation(kind, 'd', 'b', 'b', 0, 9)]))
 
     def test_newcomers_to_a_host_of_another_size(self):
         sizes = {'large': 64.0, 'small': 4.0, 'equal': 64.0, None: 64.0}
         fe = Estimator(
             dict.fromkeys(sizes, {'cpu': 10}), {
-                'v': Guest('large', {'cpu': 32.0}),
-                'w': Guest('small', {'cpu': 2.0}),
-                'x': Guest(None, {'cpu': 32.0})},
+                'v': GuestLoad('large', {'cpu': 32.0}),
+                'w': GuestLoad('small', {'cpu': 2.0}),
+                'x': GuestLoad(None, {'cpu': 32.0})},
             capacity=lambda host, _resource: sizes[host],
             least={'cpu': 5.0})
         for uuid, source, target, percent in (
                 ('v', 'large', 'equal', 20), ('v', 'large', 'small', 800),
                 ('w', 'small', 'equal', 5), ('x', None, 'equal', 20),
                 ('x', None, 'small', 800)):
-            work = Work('unshelve' if source is None else 'migrate', uuid,
-                        source, target, 0, 1)
+            work = TimedOperation(
+                'unshelve' if source is None else 'migrate',
+                uuid,
+                source,
+                target,
+                0,
+                1,
+            )
             there = 50 if target == 'small' else 0
             self.assertEqual(10 + there + percent, fe.demand(
                 'cpu', target, 1, [work]))
@@ -147,10 +155,10 @@ class TestPredict(Case):
 
     def test_at_most_a_whole_host(self):
         self.assertEqual(100, self.cpu(
-            'a', 0, *(Work('migrate', 'v', 'a', 'b', 0, 5),) * 2))
+            'a', 0, *(TimedOperation('migrate', 'v', 'a', 'b', 0, 5),) * 2))
 
     def test_static_resources_are_sums(self):
-        work = Work('migrate', 'v', 'a', 'b', 0, 5)
+        work = TimedOperation('migrate', 'v', 'a', 'b', 0, 5)
         for resource, each in (('slots', 1), ('cores', 2), ('memory', 0)):
             self.assertEqual(
                 [2 * each, 2 * each, each, each], [
@@ -159,8 +167,8 @@ class TestPredict(Case):
                                      ('b', 5))])
 
     def test_up_and_on(self):
-        up = Work('resume', 'e', 'a', 'a', 0, 3)
-        on = Work('migrate', 'e', 'a', 'b', 3, 8)
+        up = TimedOperation('resume', 'e', 'a', 'a', 0, 3)
+        on = TimedOperation('migrate', 'e', 'a', 'b', 3, 8)
         self.assertEqual([80, 100, 65], [
             self.cpu('a', at, on, up) for at in (1, 4, 8)])
         self.assertEqual(47, self.cpu('b', 8, on, up))
@@ -181,11 +189,11 @@ class TestHolds(Case):
     def test_without_a_secondary_it_holds(self):
         self.assertTrue(self.fe.holds('cpu', 10, 'b', 0))
         self.assertTrue(self.fe.holds('cpu', 0, 'a', 0, only=()))
-        gone = [Work('stop', one, 'a', None, 0, 2) for one in 'vw']
+        gone = [TimedOperation('stop', one, 'a', None, 0, 2) for one in 'vw']
         self.assertTrue(self.fe.holds('cpu', 10, 'a', 2, gone))
         self.assertFalse(self.fe.holds('cpu', 10, 'a', 1, gone))
 
     def test_an_operation_contributes(self):
-        work = Work('start', 'd', 'b', 'b', 0, 9)
+        work = TimedOperation('start', 'd', 'b', 'b', 0, 9)
         self.assertFalse(self.fe.holds('cpu', 59, 'b', 1, [work]))
         self.assertTrue(self.fe.holds('cpu', 60, 'b', 1, [work]))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from secondary_scheduler.estimation import learning, precopy
 from secondary_scheduler.estimation.durations import (
     ConcurrentDurations,
+    DurationInput,
     Durations,
-    Job,
 )
 from secondary_scheduler.estimation.learning import Observed, Point
 from secondary_scheduler.model.cluster import DirtyMemory
@@ -25,31 +25,31 @@ def drawn(rng, kind, base, each, noise, count=60):
 class TestPoints(unittest.TestCase):
 
     def test_rivals_are_the_mean_over_the_time(self):
-        seen = [Observed(Job('suspend', 'a'), 0.0, 10.0),
-                Observed(Job('suspend', 'b'), 5.0, 10.0),
-                Observed(Job('resume', 'a', 'a'), 0.0, 10.0),
-                Observed(Job('suspend', 'c'), 12.0, 13.0)]
+        seen = [Observed(DurationInput('suspend', 'a'), 0.0, 10.0),
+                Observed(DurationInput('suspend', 'b'), 5.0, 10.0),
+                Observed(DurationInput('resume', 'a', 'a'), 0.0, 10.0),
+                Observed(DurationInput('suspend', 'c'), 12.0, 13.0)]
         found = {(p.kind, p.seconds): p.rivals for p in learning.points(seen)}
         self.assertEqual({('suspend', 10.0): 1.5, ('suspend', 5.0): 2.0,
                           ('resume', 10.0): 1.0, ('suspend', 1.0): 1.0},
                          found)
 
     def test_migrations_share_a_host(self):
-        seen = [Observed(Job('migrate', 'a', 'b'), 0.0, 4.0),
-                Observed(Job('migrate', 'c', 'b'), 0.0, 4.0),
-                Observed(Job('migrate', 'd', 'e'), 0.0, 4.0)]
+        seen = [Observed(DurationInput('migrate', 'a', 'b'), 0.0, 4.0),
+                Observed(DurationInput('migrate', 'c', 'b'), 0.0, 4.0),
+                Observed(DurationInput('migrate', 'd', 'e'), 0.0, 4.0)]
         self.assertEqual([2.0, 2.0, 1.0],
                          [p.rivals for p in learning.points(seen)])
 
     def test_time_that_runs_backwards_tells_nothing(self):
         self.assertEqual([], learning.points(
-            [Observed(Job('stop', 'a'), 5.0, 4.0)]))
+            [Observed(DurationInput('stop', 'a'), 5.0, 4.0)]))
 
     @given(st.lists(st.tuples(st.sampled_from(('stop', 'resume', 'migrate')),
                               st.floats(0, 100), st.floats(0.1, 20)),
                     max_size=12))
     def test_each_counts_itself(self, rows):
-        seen = [Observed(Job(kind, 'a', 'b'), begin, begin + seconds)
+        seen = [Observed(DurationInput(kind, 'a', 'b'), begin, begin + seconds)
                 for kind, begin, seconds in rows]
         for point in learning.points(seen):
             self.assertGreaterEqual(point.rivals, 1 - 1e-6)
@@ -65,8 +65,13 @@ class TestFit(unittest.TestCase):
         self.assertAlmostEqual(0.85, line.base)
         self.assertAlmostEqual(3.75, line.each)
         self.assertAlmostEqual(1.0, line.bound)
-        self.assertAlmostEqual(0.85 + 2 * 3.75, learned.of_all(
-            [Job('migrate', 'a', 'b')], [Job('migrate', 'c', 'b')])[0])
+        self.assertAlmostEqual(
+            0.85 + 2 * 3.75,
+            learned.of_all(
+                [DurationInput('migrate', 'a', 'b')],
+                [DurationInput('migrate', 'c', 'b')],
+            )[0],
+        )
         self.assertAlmostEqual(4.6, learned.of('migrate'))
 
     def test_memory_is_copied(self):
@@ -80,7 +85,7 @@ class TestFit(unittest.TestCase):
         for size, seconds in ((512, 5.0), (2048, 14.0), (8192, 50.0),
                               (0, 5.0)):
             self.assertAlmostEqual(seconds, learned.of_all(
-                [Job('migrate', 'a', 'b', size)])[0])
+                [DurationInput('migrate', 'a', 'b', size)])[0])
         self.assertEqual(0, learned.lines['stop'].typical_mb)
         self.assertLess(learning.held_out(seen)['migrate'].error, 1e-6)
 
@@ -100,13 +105,27 @@ class TestFit(unittest.TestCase):
             self.assertAlmostEqual(2.0, learned.lines[kind].base)
             self.assertAlmostEqual(5.0, learned.lines[kind].each)
         for job, more in (
-                (Job('migrate', 'a', 'b', 512, DirtyMemory(20, 80)),
-                 precopy.longer_s(512, DirtyMemory(20, 80), bandwidth)),
-                (Job('suspend', 'a', None, 512, DirtyMemory(20, 80)), 0.0)):
+            (
+                DurationInput('migrate', 'a', 'b', 512, DirtyMemory(20, 80)),
+                precopy.longer_s(512, DirtyMemory(20, 80), bandwidth),
+            ),
+            (
+                DurationInput('suspend', 'a', None, 512, DirtyMemory(20, 80)),
+                0.0,
+            ),
+        ):
             self.assertAlmostEqual(7.0 + more, learned.of_all([job])[0])
         # One that would never end is done at the floor, where it is clean.
-        self.assertAlmostEqual(7.0, learned.of_all(
-            [Job('migrate', 'a', 'b', 512, DirtyMemory(100, 500))])[0])
+        self.assertAlmostEqual(
+            7.0,
+            learned.of_all(
+                [
+                    DurationInput(
+                        'migrate', 'a', 'b', 512, DirtyMemory(100, 500)
+                    )
+                ]
+            )[0],
+        )
         errors = [learning.held_out(seen, bandwidth_mb_s=known)['migrate']
                   .error for known in (bandwidth, None)]
         self.assertLess(errors[0], 1e-6)

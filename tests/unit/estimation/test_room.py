@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from secondary_scheduler.estimation import room
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import HostPolicy, State
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.model.cluster import HostPolicy, InstanceState
+from secondary_scheduler.plans.operations import OperationKind
 from tests.unit.decisions import worlds
 from tests.unit.decisions.worlds import (
     TOTAL,
@@ -61,34 +61,45 @@ class TestCapacity(unittest.TestCase):
 class TestRooms(unittest.TestCase):
 
     def rooms(self, *things, **limits):
-        return room.Rooms(cluster(*things), room.Limits(**limits))
+        return room.Rooms(cluster(*things), room.LoadLimits(**limits))
 
     def test_who_runs(self):
-        rooms = self.rooms(host('h'), *(
-            vm(state.value, None if state is State.SHELVED else 'h', state)
-            for state in State))
+        rooms = self.rooms(
+            host('h'),
+            *(
+                vm(
+                    state.value,
+                    None if state is InstanceState.SHELVED else 'h',
+                    state,
+                )
+                for state in InstanceState
+            ),
+        )
         self.assertEqual(3, rooms.running('h'))
         self.assertEqual(5, len(rooms.residents('h')))
 
     def test_put_and_take(self):
         rooms = self.rooms(host('h', 79.0))
         one = vm('a', 'h', anti_affinity='g')
-        self.assertTrue(rooms.welcomes('h') and rooms.separate('h', one))
+        self.assertTrue(rooms.has_useful_share(
+            'h') and rooms.satisfies_anti_affinity('h', one))
         rooms.put(one)
-        self.assertFalse(rooms.welcomes('h') or rooms.separate('h', one))
-        self.assertTrue(rooms.bears('h'))
+        self.assertFalse(rooms.has_useful_share(
+            'h') or rooms.satisfies_anti_affinity('h', one))
+        self.assertTrue(rooms.has_minimum_share('h'))
         rooms.take(one)
-        self.assertTrue(rooms.welcomes('h') and rooms.separate('h', one))
+        self.assertTrue(rooms.has_useful_share(
+            'h') and rooms.satisfies_anti_affinity('h', one))
         self.assertFalse(rooms.residents('h'))
 
     def test_useful_share_is_never_below_the_minimum(self):
         rooms = self.rooms(host('h', 80.0), minimum_share=10.0,
                            useful_share=1.0)
-        self.assertFalse(rooms.welcomes('h'))
+        self.assertFalse(rooms.has_useful_share('h'))
 
     def test_surplus(self):
         rooms = self.rooms(host('h', 80.0), vm('a', 'h'), vm('b', 'h'),
-                           vm('c', 'h', State.SUSPENDED), vm('d', 'h'))
+                           vm('c', 'h', InstanceState.SUSPENDED), vm('d', 'h'))
         self.assertEqual(2, rooms.surplus('h'))
         self.assertEqual(0, self.rooms(host('h')).surplus('h'))
 
@@ -109,11 +120,18 @@ class TestRooms(unittest.TestCase):
     def test_as_few_as_can_be_hold_too_much(self):
         for most, count in ((9, 0), (8, 1), (6, 1), (5, 2), (1, 3), (0, 4)):
             policy = HostPolicy('', 'cores', most, 60, 1, True)
-            self.assertEqual(count, self.rooms(
-                host('h', policies=(policy,)), *(
-                    vm(f'v{vcpus}-{one}', 'h', vcpus=vcpus)
-                    for one, vcpus in enumerate((1, 3, 3, 2))),
-                vm('d', 'h', State.SUSPENDED, vcpus=4)).surplus('h'), most)
+            self.assertEqual(
+                count,
+                self.rooms(
+                    host('h', policies=(policy,)),
+                    *(
+                        vm(f'v{vcpus}-{one}', 'h', vcpus=vcpus)
+                        for one, vcpus in enumerate((1, 3, 3, 2))
+                    ),
+                    vm('d', 'h', InstanceState.SUSPENDED, vcpus=4),
+                ).surplus('h'),
+                most,
+            )
 
     def test_it_comes_to_an_end_while_they_go(self):
         rooms, left = self.strained(8), []
@@ -145,7 +163,7 @@ class TestRooms(unittest.TestCase):
 
     @given(worlds.clusters(), st.randoms(use_true_random=False))
     def test_the_emptiest_first_whatever_changes(self, world, rng):
-        rooms = room.Rooms(world, room.Limits())
+        rooms = room.Rooms(world, room.LoadLimits())
         for instance in [None, *world.instances.values()]:
             if instance is not None:
                 (rooms.put if rng.random() < 0.3 else rooms.take)(
@@ -153,24 +171,28 @@ class TestRooms(unittest.TestCase):
                         [instance.host, *world.hosts])))
             self.assertEqual(
                 sorted((name for name in world.hosts
-                        if rooms.welcomes(name)),
+                        if rooms.has_useful_share(name)),
                        key=lambda name: (-rooms.spare(name), name)),
                 list(rooms.emptiest()))
 
     @given(worlds.clusters(), st.randoms(use_true_random=False))
     def test_use_is_kept_whatever_changes(self, world, rng):
         def answers(rooms):
-            return [(rooms.sustains(name, new), rooms.admits(name, new))
+            return [(rooms.fits_policies(name, new), rooms.admits(name, new))
                     for name in world.hosts]
 
         new = vm('new', None, cpu=7.0, usage={'mem': 5.0})
         world = dataclasses.replace(world, in_flight=())
-        asked, other = (room.Rooms(world, room.Limits()) for _one in 'ab')
+        asked, other = (room.Rooms(world, room.LoadLimits()) for _one in 'ab')
         for one in world.instances.values():
             answers(asked)
             moved = dataclasses.replace(
-                one, host=rng.choice(sorted(world.hosts)),
-                state=rng.choice([State.ACTIVE, State.SUSPENDED]))
+                one,
+                host=rng.choice(sorted(world.hosts)),
+                state=rng.choice(
+                    [InstanceState.ACTIVE, InstanceState.SUSPENDED]
+                ),
+            )
             for rooms in (asked, other):
                 rooms.take(one)
                 rooms.put(moved)
@@ -180,8 +202,8 @@ class TestRooms(unittest.TestCase):
         newcomer = vm('b', None, cpu=10.0)
         for use, expected in ((59.0, True), (59.5, False), (None, True)):
             rooms = self.rooms(host('h'), vm('a', 'h', cpu=use),
-                               vm('c', 'h', State.SUSPENDED, cpu=90.0))
-            self.assertEqual(expected, rooms.sustains('h', newcomer))
+                               vm('c', 'h', InstanceState.SUSPENDED, cpu=90.0))
+            self.assertEqual(expected, rooms.fits_policies('h', newcomer))
 
     def test_admits_what_other_policies_let_in(self):
         def admits(resource, threshold, primary, *there, **comes):
@@ -200,7 +222,7 @@ class TestRooms(unittest.TestCase):
         self.assertTrue(admits('pressure', 60.0, 40.0, there))
         self.assertFalse(admits('pressure', 59.0, 40.0, there))
         self.assertTrue(admits('pressure', 59.0, 40.0, vm(
-            'old', 'h', State.SUSPENDED)))
+            'old', 'h', InstanceState.SUSPENDED)))
         self.assertFalse(admits('pressure', 100.0, None))
         # of disk and network there are shares
         self.assertTrue(admits('disk_in', 59.0, 58.0, there))
@@ -208,15 +230,16 @@ class TestRooms(unittest.TestCase):
     def test_inventory(self):
         small = host('h', total={**TOTAL, vocabulary.VCPU: 4},
                      reserved={vocabulary.VCPU: 1})
-        rooms = self.rooms(small, vm('a', 'h', State.SUSPENDED, vcpus=2))
-        self.assertTrue(rooms.stocks('h', vm('b', None)))
-        self.assertFalse(rooms.stocks('h', vm('b', None, vcpus=2)))
+        rooms = self.rooms(
+            small, vm('a', 'h', InstanceState.SUSPENDED, vcpus=2))
+        self.assertTrue(rooms.has_inventory('h', vm('b', None)))
+        self.assertFalse(rooms.has_inventory('h', vm('b', None, vcpus=2)))
 
     def test_what_is_not_asked_for_may_be_overdrawn(self):
         rooms = self.rooms(host('h', reserved={vocabulary.DISK_GB: 50}))
-        self.assertTrue(rooms.stocks('h', vm('b', None, disk_gb=0)))
-        self.assertFalse(rooms.stocks('h', vm('b', None)))
-        self.assertFalse(self.rooms(host('h', total={})).stocks(
+        self.assertTrue(rooms.has_inventory('h', vm('b', None, disk_gb=0)))
+        self.assertFalse(rooms.has_inventory('h', vm('b', None)))
+        self.assertFalse(self.rooms(host('h', total={})).has_inventory(
             'h', vm('b', None)))
 
 
@@ -224,4 +247,4 @@ class TestDurations(unittest.TestCase):
 
     def test_every_kind_has_one(self):
         self.assertEqual([5, 3, 3, 2, 5, 10, 15],
-                         [Durations().of(kind) for kind in Kind])
+                         [Durations().of(kind) for kind in OperationKind])

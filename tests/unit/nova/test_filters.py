@@ -11,10 +11,10 @@ from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.nova import (
     filters,
-    guard,
+    log_limiter,
+    report_books,
     request,
     settings,
-    snapshot,
 )
 from tests.unit.nova import fakes
 
@@ -23,9 +23,9 @@ class FilterCase(unittest.TestCase):
 
     def setUp(self):
         fakes.configure(self)
-        self.snapshot = snapshot.Snapshot()
+        self.snapshot = report_books.ReportBooks()
         for patch in (
-                mock.patch.object(snapshot, '_snapshot', self.snapshot),
+                mock.patch.object(report_books, '_books', self.snapshot),
                 mock.patch.object(self.snapshot, '_listen',
                                   return_value=mock.Mock())):
             patch.start()
@@ -281,7 +281,7 @@ class PrimaryTest(FilterCase):
         for where, name in (
                 (request, 'is_secondary'), (request, 'problems'),
                 (request, 'takes_primary_resources'),
-                (snapshot, 'book'), (settings, 'policies'),
+                (report_books, 'book'), (settings, 'policies'),
                 (filters, '_Admission')):
             self.accept(seq=hash(name) % 10 ** 9 + 10 ** 9, incarnation=name)
             with self.subTest(name), mock.patch.object(
@@ -331,11 +331,11 @@ class ComplaintsTest(unittest.TestCase):
 
     def test_once_a_minute_and_kind(self):
         now = [0.0]
-        complaints = guard.Complaints(clock=lambda: now[0])
-        with self.assertLogs('secondary_scheduler.nova.guard') as logs:
+        complaints = log_limiter.Complaints(clock=lambda: now[0])
+        with self.assertLogs('secondary_scheduler.nova.log_limiter') as logs:
             for _ in range(3):
                 complaints.critical('a', 'first')
             complaints.exception('b', 'second')
-            now[0] = guard.INTERVAL
+            now[0] = log_limiter.INTERVAL
             complaints.critical('a', 'third')
         self.assertEqual(3, len(logs.output))

@@ -144,9 +144,9 @@ class RecordsTest(unittest.TestCase):
         self.assertIsNone(records.read(instance))
 
     def test_the_newest(self):
-        made = [records.Record(uuid=str(n), secondary=False,
-                               born=fakes.moment(n)) for n in (3, 1, 2)]
-        made.append(records.Record(uuid='unborn', secondary=False))
+        made = [records.InstanceUsage(uuid=str(n), secondary=False,
+                                      born=fakes.moment(n)) for n in (3, 1, 2)]
+        made.append(records.InstanceUsage(uuid='unborn', secondary=False))
         self.assertEqual(['3', '2'],
                          [r.uuid for r in records.newest(made, 2)])
         self.assertEqual([], records.newest(made, 0))

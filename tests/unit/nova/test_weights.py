@@ -6,22 +6,27 @@ from unittest import mock
 
 from nova.scheduler import weights as nova_weights
 
-from secondary_scheduler.nova import ledger, snapshot, weights
-from tests.unit.nova import fakes, test_ledger
+from secondary_scheduler.nova import report_books, secondary_usage, weights
+from tests.unit.nova import fakes, test_secondary_usage
 
 
 class WeightsCase(unittest.TestCase):
 
     def setUp(self):
         fakes.configure(self)
-        self.records = test_ledger.FakeRecords()
-        self.snapshot = snapshot.Snapshot()
+        self.records = test_secondary_usage.FakeRecords()
+        self.snapshot = report_books.ReportBooks()
         for patch in (
-                mock.patch.object(snapshot, '_snapshot', self.snapshot),
-                mock.patch.object(self.snapshot, '_listen',
-                                  return_value=mock.Mock()),
-                mock.patch.object(weights, 'LEDGER', ledger.Ledger(
-                    lambda: 1.0, self.records))):
+            mock.patch.object(report_books, '_books', self.snapshot),
+            mock.patch.object(
+                self.snapshot, '_listen', return_value=mock.Mock()
+            ),
+            mock.patch.object(
+                weights,
+                'LEDGER',
+                secondary_usage.SecondaryUsage(lambda: 1.0, self.records),
+            ),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
         self.handler = nova_weights.HostWeightHandler()
@@ -51,7 +56,8 @@ class StockTest(WeightsCase):
         rng = random.Random(seed)
         without, with_them, number = [], [], 0
         # Nova never uses a UUID twice, and the ledger counts on that.
-        weights.LEDGER = ledger.Ledger(lambda: 1.0, self.records)
+        weights.LEDGER = secondary_usage.SecondaryUsage(
+            lambda: 1.0, self.records)
         for n in range(12):
             size = {'name': f'node{n}', 'vcpus': rng.choice((8, 16, 64)),
                     'ram': rng.choice((8192, 65536)),
@@ -96,7 +102,7 @@ class StockTest(WeightsCase):
 
     def remember(self, name, primaries, ours, young, failed, more_failed):
         """Put into the database what the scheduler does not know."""
-        rows = [test_ledger.record(
+        rows = [test_secondary_usage.record(
             int(one.uuid[-12:], 16), secondary=one in ours,
             vcpus=one.flavor.vcpus, ram=one.flavor.memory_mb,
             disk=one.flavor.root_gb,
@@ -108,7 +114,7 @@ class StockTest(WeightsCase):
         failures = []
         for k in range(failed + more_failed):
             uuid = fakes.uuid(10 ** 6 + k + 1000 * int(name[4:]))
-            self.records.instances[uuid] = test_ledger.record(
+            self.records.instances[uuid] = test_secondary_usage.record(
                 int(uuid[-12:], 16), secondary=k < more_failed)
             failures.append((500 - k, uuid))
         self.records.failed[name] = failures
@@ -135,7 +141,7 @@ class StockTest(WeightsCase):
         boom = mock.Mock(side_effect=RuntimeError('boom'))
         _, hosts = self.world(2, 'QEMU')
         stock = self.weigh(nova_weights.all_weighers(), hosts)
-        for where, name in ((weights.LEDGER, 'uses'), (snapshot, 'book'),
+        for where, name in ((weights.LEDGER, 'uses'), (report_books, 'book'),
                             (weights, '_find_uses')):
             with self.subTest(name), mock.patch.object(where, name, boom):
                 self.assertEqual(stock, self.weigh(weights.all_weighers(),
@@ -217,7 +223,7 @@ class HeadroomTest(WeightsCase):
         self.assertEqual(0.0, weigher.weight_multiplier(host))
 
     def test_our_failures_weigh_nothing(self):
-        with mock.patch.object(snapshot, 'book',
+        with mock.patch.object(report_books, 'book',
                                side_effect=RuntimeError('boom')):
             self.assertEqual({0.0}, set(self.headroom(
                 one={}, two={'primary': 1.0}).values()))

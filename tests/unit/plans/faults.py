@@ -16,10 +16,10 @@ from secondary_scheduler.model.cluster import (
     Host,
     HostPolicy,
     Instance,
+    InstanceState,
     Item,
-    State,
 )
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 
 LIMIT_S = 300
 CLOSED = {'off': {'usable': False}, 'left': {'blocked': True},
@@ -59,7 +59,7 @@ class Scene:
         total.update(values.pop('limits', {}))
         self.hosts[name] = Host(name, 8.0, total, cpu_primary=10.0, **values)
 
-    def vm(self, uuid, host, state=State.ACTIVE, **values):
+    def vm(self, uuid, host, state=InstanceState.ACTIVE, **values):
         values.setdefault('lease', f'of-{uuid}')
         self.instances[uuid] = Instance(
             uuid, host=host, state=state, vcpus=self.rng.randint(1, 4),
@@ -100,11 +100,18 @@ class Scene:
         count = self.rng.randint(1, 4)
         self.host('full', limits={vocabulary.SLOT: count})
         for number in range(count):
-            self.vm(f'full-{number}', 'full', self.rng.choice(
-                [State.ACTIVE, State.SUSPENDED]) if number else State.ACTIVE)
+            self.vm(
+                f'full-{number}',
+                'full',
+                self.rng.choice(
+                    [InstanceState.ACTIVE, InstanceState.SUSPENDED]
+                )
+                if number
+                else InstanceState.ACTIVE,
+            )
         self.vm('comer', 'bad', resting=True)
-        self.do('out', Kind.MIGRATE, 'full-0', self.roomy())
-        self.do('into', Kind.MIGRATE, 'comer', 'full', ['out'])
+        self.do('out', OperationKind.MIGRATE, 'full-0', self.roomy())
+        self.do('into', OperationKind.MIGRATE, 'comer', 'full', ['out'])
 
     def _count(self):
         """One goes down, so that a policy lets another one in."""
@@ -114,9 +121,12 @@ class Scene:
         for number in range(count):
             self.vm(f'counted-{number}', 'counted')
         self.vm('next', 'bad')
-        self.do('leave', self.rng.choice([Kind.SUSPEND, Kind.STOP]),
-                'counted-0')
-        self.do('enter', Kind.MIGRATE, 'next', 'counted', ['leave'])
+        self.do(
+            'leave',
+            self.rng.choice([OperationKind.SUSPEND, OperationKind.STOP]),
+            'counted-0',
+        )
+        self.do('enter', OperationKind.MIGRATE, 'next', 'counted', ['leave'])
 
     def _total(self):
         """One leaves what two hosts share, so that it lets another one in."""
@@ -128,17 +138,20 @@ class Scene:
         for number in range(count):
             self.vm(f'part-of-{number}', f'part-{number % 2}')
         self.vm('third', 'bad')
-        self.do('free', self.rng.choice([Kind.SUSPEND, Kind.STOP]),
-                'part-of-0')
-        self.do('fill', Kind.MIGRATE, 'third', 'part-1', ['free'])
+        self.do(
+            'free',
+            self.rng.choice([OperationKind.SUSPEND, OperationKind.STOP]),
+            'part-of-0',
+        )
+        self.do('fill', OperationKind.MIGRATE, 'third', 'part-1', ['free'])
 
     def _group(self):
         """Members of a group move one after the other."""
         self.vm('g-0', 'bad', anti_affinity='g')
         self.vm('g-1', 'full-of-g', anti_affinity='g')
         self.host('full-of-g')
-        self.do('group-0', Kind.MIGRATE, 'g-0', self.roomy())
-        self.do('group-1', Kind.MIGRATE, 'g-1',
+        self.do('group-0', OperationKind.MIGRATE, 'g-0', self.roomy())
+        self.do('group-1', OperationKind.MIGRATE, 'g-1',
                 self.roomy([self.operations['group-0'].target]), ['group-0'])
 
     def _down(self):
@@ -147,24 +160,40 @@ class Scene:
         for number in range(self.lease_size):
             self.vm(f'down-{number}', 'bad' if not number else self.roomy(),
                     lease='down')
-            self.do(f'down-{number}', self.rng.choice(
-                [Kind.SUSPEND, Kind.STOP, Kind.SHELVE]), f'down-{number}')
+            self.do(
+                f'down-{number}',
+                self.rng.choice(
+                    [
+                        OperationKind.SUSPEND,
+                        OperationKind.STOP,
+                        OperationKind.SHELVE,
+                    ]
+                ),
+                f'down-{number}',
+            )
 
     def _up(self):
         """Another one comes back."""
         for number in range(self.rng.randint(2, 4)):
-            state = self.rng.choice([State.SUSPENDED, State.STOPPED])
+            state = self.rng.choice(
+                [InstanceState.SUSPENDED, InstanceState.STOPPED])
             home = self.roomy()
             self.vm(f'up-{number}', home, state, lease='up', preempted=True)
-            self.do(f'up-{number}', Kind.RESUME if state is State.SUSPENDED
-                    else Kind.START, f'up-{number}', home)
+            self.do(
+                f'up-{number}',
+                OperationKind.RESUME
+                if state is InstanceState.SUSPENDED
+                else OperationKind.START,
+                f'up-{number}',
+                home,
+            )
 
     def _through(self):
         """One comes up at home and moves on at once."""
         home = self.roomy()
-        self.vm('through', home, State.SUSPENDED)
-        self.do('first', Kind.RESUME, 'through', home)
-        self.do('then', Kind.MIGRATE, 'through', self.roomy([home]),
+        self.vm('through', home, InstanceState.SUSPENDED)
+        self.do('first', OperationKind.RESUME, 'through', home)
+        self.do('then', OperationKind.MIGRATE, 'through', self.roomy([home]),
                 ['first'])
 
     def _queue(self):
@@ -178,9 +207,9 @@ class Scene:
         self.host('narrow')
         for number in range(self.lanes):
             self.vm(f'lane-{number}', 'narrow')
-            self.do(f'lane-{number}', Kind.SUSPEND, f'lane-{number}')
+            self.do(f'lane-{number}', OperationKind.SUSPEND, f'lane-{number}')
         self.vm('last', 'narrow')
-        self.do('last', Kind.STOP, 'last', after=['lane-0'])
+        self.do('last', OperationKind.STOP, 'last', after=['lane-0'])
 
     def _bait(self):
         self.host('slim', limits={vocabulary.MEMORY_MB: 100})
@@ -188,18 +217,31 @@ class Scene:
             self.host(name, **values)
         self.host('peer')
         self.vm('g-2', 'peer', self.rng.choice(
-            [State.ACTIVE, State.STOPPED]), anti_affinity='g')
+            [InstanceState.ACTIVE, InstanceState.STOPPED]), anti_affinity='g')
         self.vm('untouchable', self.roomy(), blocked=True)
         self.vm('resting', self.roomy(), resting=True)
-        self.vm('fallen', self.roomy(), State.OTHER, lease='down', stuck=True)
+        self.vm('fallen', self.roomy(), InstanceState.OTHER,
+                lease='down', stuck=True)
         for number, name in enumerate(('half', 'other half')):
-            self.vm(name, self.roomy(), State.SUSPENDED, lease=name)
-            self.vm(f'stuck-{number}', self.roomy(), self.rng.choice(
-                [State.OTHER, State.SUSPENDED]), lease=name, stuck=True)
-        self.vm('asleep', self.roomy(), State.SUSPENDED, lease='of-comer',
-                resting=True)
+            self.vm(name, self.roomy(), InstanceState.SUSPENDED, lease=name)
+            self.vm(
+                f'stuck-{number}',
+                self.roomy(),
+                self.rng.choice(
+                    [InstanceState.OTHER, InstanceState.SUSPENDED]
+                ),
+                lease=name,
+                stuck=True,
+            )
+        self.vm(
+            'asleep',
+            self.roomy(),
+            InstanceState.SUSPENDED,
+            lease='of-comer',
+            resting=True,
+        )
         self.vm('pinned', self.roomy(), pinned=True)
-        self.vm('stranger', self.roomy(), State.OTHER)
+        self.vm('stranger', self.roomy(), InstanceState.OTHER)
 
     # what the faults need
 
@@ -277,11 +319,13 @@ def _elsewhere(scene):
 def _twice(scene):
     label = scene.any('out', 'group-0', 'down-0', 'up-0', 'leave')
     one = scene.operations[label]
-    kind = scene.any(Kind.SUSPEND, Kind.STOP, Kind.RESUME, Kind.MIGRATE)
+    kind = scene.any(OperationKind.SUSPEND, OperationKind.STOP,
+                     OperationKind.RESUME, OperationKind.MIGRATE)
     scene.operations['more'] = dataclasses.replace(
         one, id=900, kind=kind, start_s=one.start_s + scene.rng.choice(
             [0.0, one.duration_s / 2, one.duration_s + 1]),
-        target={Kind.RESUME: one.source, Kind.MIGRATE: 'full-of-g'}.get(kind),
+        target={OperationKind.RESUME: one.source,
+                OperationKind.MIGRATE: 'full-of-g'}.get(kind),
         deadline_s=None)
 
 
@@ -312,14 +356,15 @@ def _too_soon(scene):
 def _wake(*uuids):
     def spoil(scene):
         uuid = scene.any(*uuids)
-        scene.do('more', Kind.RESUME, uuid, scene.instances[uuid].host)
+        scene.do('more', OperationKind.RESUME,
+                 uuid, scene.instances[uuid].host)
     return spoil
 
 
 def _both(scene):
     number = scene.any(*range(scene.lease_size))
-    scene.vm('again', scene.roomy(), State.SUSPENDED, lease='down')
-    scene.do(f'again-{number}', Kind.RESUME, 'again',
+    scene.vm('again', scene.roomy(), InstanceState.SUSPENDED, lease='down')
+    scene.do(f'again-{number}', OperationKind.RESUME, 'again',
              scene.instances['again'].host)
 
 
@@ -349,12 +394,14 @@ FAULTS = {
     'policy at one instant': _early('enter', 'leave'),
     'shared policy at one instant': _early('fill', 'free'),
     'memory': _aim('slim'),
-    'no free slot': _add(Kind.MIGRATE, 'pinned-not', 'full'),
-    'policy has no room': _add(Kind.MIGRATE, 'pinned-not', 'counted'),
+    'no free slot': _add(OperationKind.MIGRATE, 'pinned-not', 'full'),
+    'policy has no room': _add(OperationKind.MIGRATE, 'pinned-not', 'counted'),
     'shared policy has no room': _add(
-        Kind.MIGRATE, 'pinned-not', 'part-0', 'part-1'),
+        OperationKind.MIGRATE, 'pinned-not', 'part-0', 'part-1'
+    ),
     'anti-affinity': lambda scene: scene.change(
-        scene.any('group-0', 'group-1'), target='peer'),
+        scene.any('group-0', 'group-1'), target='peer'
+    ),
     'group moves at once': _early('group-1', 'group-0'),
     'missed deadline': _late,
     'promise beyond the timelimit': _promise,
@@ -373,20 +420,25 @@ FAULTS = {
     'unknown dependency': _field('after', (777,), (-1,)),
     'resume on another host': _elsewhere,
     'double operation': _twice,
-    'too many at a time': _add(Kind.SUSPEND, 'one-more'),
+    'too many at a time': _add(OperationKind.SUSPEND, 'one-more'),
     'unknown host': _aim('nowhere', 'Bad', ''),
     'unknown instance': _field('instance', 'nobody', '', 'BAD'),
     'wrong lease': _wrong_lease,
     'wrong source': _wrong_source,
-    'blocked instance': _add(Kind.SUSPEND, 'untouchable'),
-    'resting instance': _add(Kind.SUSPEND, 'resting'),
+    'blocked instance': _add(OperationKind.SUSPEND, 'untouchable'),
+    'resting instance': _add(OperationKind.SUSPEND, 'resting'),
     'resting instance comes up': _wake('asleep'),
     'migration that has just failed': _add(
-        Kind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'),
+        OperationKind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'
+    ),
     'closed target': _aim(*CLOSED),
-    'wrong state': lambda scene: scene.do('more', scene.any(
-        Kind.SUSPEND, Kind.STOP, Kind.SHELVE), scene.any(
-            'stranger', 'up-0-not')),
+    'wrong state': lambda scene: scene.do(
+        'more',
+        scene.any(
+            OperationKind.SUSPEND, OperationKind.STOP, OperationKind.SHELVE
+        ),
+        scene.any('stranger', 'up-0-not'),
+    ),
     'target of what goes down': _useless_down,
     'same id': _same_id,
     'no time': _no_time,
@@ -401,7 +453,7 @@ def spoiled(name, seed):
     scene = Scene(f'{name}-{seed}')
     scene.vm('pinned-not', scene.roomy())
     scene.vm('one-more', 'narrow')
-    scene.vm('up-0-not', scene.roomy(), State.SUSPENDED)
+    scene.vm('up-0-not', scene.roomy(), InstanceState.SUSPENDED)
     good = scene.plan
     FAULTS[name](scene)
     return scene.cluster, good, scene.plan, scene.lanes

@@ -8,11 +8,11 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
+    InstanceState,
     Item,
-    State,
 )
 from secondary_scheduler.plans.checker import check
-from secondary_scheduler.plans.operations import Kind, Operation, Plan
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 from tests.unit.decisions.worlds import TOTAL, cluster, host, vm
 
 SMALL = {**TOTAL, vocabulary.SLOT: 1}
@@ -40,7 +40,7 @@ class TestSizes(Case):
     def setUp(self):
         self.hosts = host('large', 85.0, cpus=64.0), host(
             'small', 10.0, cpus=4.0)
-        self.move = op(1, Kind.MIGRATE, 'v', 'large', 'small')
+        self.move = op(1, OperationKind.MIGRATE, 'v', 'large', 'small')
 
     def test_instance_that_is_too_large_for_a_smaller_host(self):
         self.bad('"cpu <= 90% for 10s" leaves 3.2 CPUs on host small, of '
@@ -52,7 +52,7 @@ class TestSizes(Case):
 
     def test_busy_instance_of_a_small_host_fits_a_larger_one(self):
         self.good(cluster(*self.hosts, vm('v', 'small', cpu=1.8)),
-                  op(1, Kind.MIGRATE, 'v', 'small', 'large'))
+                  op(1, OperationKind.MIGRATE, 'v', 'small', 'large'))
 
     def test_agent_holds_what_comes_from_a_host_like_its_own(self):
         self.good(cluster(host('large', 85.0), host('small', 60.0),
@@ -64,7 +64,7 @@ class TestSizes(Case):
                         vm('own', 'small', cpu=3.0))
         self.good(world, self.move)
         self.bad('use 4 CPUs', world, self.move, op(
-            2, Kind.MIGRATE, 'w', 'large', 'small', 5.0, after=(1,)))
+            2, OperationKind.MIGRATE, 'w', 'large', 'small', 5.0, after=(1,)))
 
     def test_nothing_exceeds_the_whole(self):
         policy = HostPolicy('net_in <= 100% for 9s', 'net_in', 100.0, 9)
@@ -79,7 +79,7 @@ class TestStructure(Case):
 
     def setUp(self):
         self.world = cluster(host('h'), host('x'), vm('a', 'h'), vm('b', 'h'))
-        self.suspend = op(1, Kind.SUSPEND, 'a', 'h')
+        self.suspend = op(1, OperationKind.SUSPEND, 'a', 'h')
 
     def test_empty_and_simple_plans_are_good(self):
         self.good(self.world)
@@ -89,29 +89,29 @@ class TestStructure(Case):
 
     def test_unknown_names(self):
         self.bad('instance is unknown', self.world,
-                 op(1, Kind.SUSPEND, 'z', 'h'))
+                 op(1, OperationKind.SUSPEND, 'z', 'h'))
         self.bad('host gone is unknown', self.world,
-                 op(1, Kind.MIGRATE, 'a', 'h', 'gone'))
+                 op(1, OperationKind.MIGRATE, 'a', 'h', 'gone'))
         self.bad('its lease is lease-a', self.world,
-                 op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+                 op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
         self.assertEqual(['unresolved host gone is unknown'],
                          check(self.world, Plan(unresolved=('gone',))))
 
     def test_ids(self):
         self.bad('same id', self.world, self.suspend,
-                 op(1, Kind.SUSPEND, 'b', 'h'))
+                 op(1, OperationKind.SUSPEND, 'b', 'h'))
         self.bad('waits for 7', self.world,
-                 op(1, Kind.SUSPEND, 'a', 'h', after=(7,)))
+                 op(1, OperationKind.SUSPEND, 'a', 'h', after=(7,)))
 
     def test_cycles(self):
         self.bad('cycle', self.world,
-                 op(1, Kind.SUSPEND, 'a', 'h', after=(1,)))
+                 op(1, OperationKind.SUSPEND, 'a', 'h', after=(1,)))
         self.bad('cycle', self.world,
-                 op(1, Kind.SUSPEND, 'a', 'h', after=(2,)),
-                 op(2, Kind.SUSPEND, 'b', 'h', after=(1,)))
+                 op(1, OperationKind.SUSPEND, 'a', 'h', after=(2,)),
+                 op(2, OperationKind.SUSPEND, 'b', 'h', after=(1,)))
 
     def test_times(self):
-        second = op(2, Kind.SUSPEND, 'b', 'h', start=5.0, after=(1,))
+        second = op(2, OperationKind.SUSPEND, 'b', 'h', start=5.0, after=(1,))
         self.good(self.world, self.suspend, second)
         self.bad('starts before operation 1', self.world, self.suspend,
                  dataclasses.replace(second, start_s=4.9))
@@ -126,13 +126,16 @@ class TestStructure(Case):
 class TestOperations(Case):
 
     def test_wrong_state(self):
-        for kind in Kind:
-            right = {Kind.RESUME: State.SUSPENDED, Kind.START: State.STOPPED,
-                     Kind.UNSHELVE: State.SHELVED}.get(kind, State.ACTIVE)
-            source = None if kind is Kind.UNSHELVE else 'h'
-            target = {Kind.MIGRATE: 'x', Kind.RESUME: 'h',
-                      Kind.START: 'h'}.get(kind)
-            for state in State:
+        for kind in OperationKind:
+            right = {
+                OperationKind.RESUME: InstanceState.SUSPENDED,
+                OperationKind.START: InstanceState.STOPPED,
+                OperationKind.UNSHELVE: InstanceState.SHELVED,
+            }.get(kind, InstanceState.ACTIVE)
+            source = None if kind is OperationKind.UNSHELVE else 'h'
+            target = {OperationKind.MIGRATE: 'x', OperationKind.RESUME: 'h',
+                      OperationKind.START: 'h'}.get(kind)
+            for state in InstanceState:
                 world = cluster(host('h'), host('x'), vm('a', source, state))
                 one = op(1, kind, 'a', source, target)
                 with self.subTest(kind=kind, state=state):
@@ -143,11 +146,11 @@ class TestOperations(Case):
 
     def test_blocked(self):
         self.bad('left alone', cluster(host('h'), vm('a', 'h', blocked=True)),
-                 op(1, Kind.SUSPEND, 'a', 'h'))
+                 op(1, OperationKind.SUSPEND, 'a', 'h'))
 
     def test_resting(self):
-        down = op(1, Kind.SUSPEND, 'a', 'h', lease='l')
-        more = op(2, Kind.SUSPEND, 'b', 'x', lease='l')
+        down = op(1, OperationKind.SUSPEND, 'a', 'h', lease='l')
+        more = op(2, OperationKind.SUSPEND, 'b', 'x', lease='l')
         guests = (vm('a', 'h', lease='l', resting=True),
                   vm('b', 'x', lease='l'))
         static = HostPolicy('', 'slots', 0, 60, 1, True)
@@ -163,51 +166,66 @@ class TestOperations(Case):
             host, 'hx'), *guests), down, more)
 
     def test_who_cannot_come_up_yet(self):
-        for state in (State.SUSPENDED, State.OTHER):
+        for state in (InstanceState.SUSPENDED, InstanceState.OTHER):
             stuck = vm('b', 'h', state, lease='l', stuck=True)
-            self.bad('b cannot come up yet', cluster(
-                host('h'), vm('a', 'h', State.SUSPENDED, lease='l'), stuck),
-                op(1, Kind.RESUME, 'a', 'h', 'h', lease='l'))
+            self.bad(
+                'b cannot come up yet',
+                cluster(
+                    host('h'),
+                    vm('a', 'h', InstanceState.SUSPENDED, lease='l'),
+                    stuck,
+                ),
+                op(1, OperationKind.RESUME, 'a', 'h', 'h', lease='l'),
+            )
             self.good(cluster(host('h'), vm('a', 'h', lease='l'), stuck),
-                      op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
-        self.good(cluster(host('h'), vm('a', 'h', State.SUSPENDED, lease='l'),
-                          vm('b', 'h', lease='l', stuck=True)),
-                  op(1, Kind.RESUME, 'a', 'h', 'h', lease='l'))
+                      op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
+        self.good(
+            cluster(
+                host('h'),
+                vm('a', 'h', InstanceState.SUSPENDED, lease='l'),
+                vm('b', 'h', lease='l', stuck=True),
+            ),
+            op(1, OperationKind.RESUME, 'a', 'h', 'h', lease='l'),
+        )
 
     def test_pinned(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', pinned=True))
-        self.bad('just failed', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'))
-        self.good(world, op(1, Kind.SUSPEND, 'a', 'h'))
+        self.bad('just failed', world, op(
+            1, OperationKind.MIGRATE, 'a', 'h', 'x'))
+        self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h'))
 
     def test_wrong_hosts(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
-                        vm('b', 'h', State.SUSPENDED))
+                        vm('b', 'h', InstanceState.SUSPENDED))
         self.bad('the instance is on h', world,
-                 op(1, Kind.SUSPEND, 'a', 'x'))
-        self.bad('has no target', world, op(1, Kind.SUSPEND, 'a', 'h', 'h'))
-        self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h', 'h'))
-        self.bad('another host', world, op(1, Kind.MIGRATE, 'a', 'h'))
-        self.bad('own host only', world, op(1, Kind.RESUME, 'b', 'h', 'x'))
-        self.bad('needs a host', world, op(1, Kind.RESUME, 'b', 'h'))
+                 op(1, OperationKind.SUSPEND, 'a', 'x'))
+        self.bad('has no target', world, op(
+            1, OperationKind.SUSPEND, 'a', 'h', 'h'))
+        self.bad('another host', world, op(
+            1, OperationKind.MIGRATE, 'a', 'h', 'h'))
+        self.bad('another host', world, op(1, OperationKind.MIGRATE, 'a', 'h'))
+        self.bad('own host only', world, op(
+            1, OperationKind.RESUME, 'b', 'h', 'x'))
+        self.bad('needs a host', world, op(1, OperationKind.RESUME, 'b', 'h'))
 
     def test_closed_targets(self):
         for values, words in (({'usable': False}, 'not usable'),
                               ({'violated': True}, 'violated'),
                               ({'blocked': True}, 'left alone')):
             world = cluster(host('h'), host('x', **values), vm('a', 'h'),
-                            vm('b', 'x', State.STOPPED))
-            self.bad(words, world, op(1, Kind.MIGRATE, 'a', 'h', 'x'))
-            self.bad(words, world, op(1, Kind.START, 'b', 'x', 'x'))
-            self.good(world, op(1, Kind.SUSPEND, 'a', 'h'))
+                            vm('b', 'x', InstanceState.STOPPED))
+            self.bad(words, world, op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
+            self.bad(words, world, op(1, OperationKind.START, 'b', 'x', 'x'))
+            self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h'))
 
     def test_several_operations(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
-                        vm('b', 'h', State.SUSPENDED))
+                        vm('b', 'h', InstanceState.SUSPENDED))
         self.bad('several operations', world,
-                 op(1, Kind.SUSPEND, 'a', 'h'),
-                 op(2, Kind.RESUME, 'a', 'h', 'h', 5.0, after=(1,)))
-        resume = op(1, Kind.RESUME, 'b', 'h', 'h')
-        move = op(2, Kind.MIGRATE, 'b', 'h', 'x', 5.0, after=(1,))
+                 op(1, OperationKind.SUSPEND, 'a', 'h'),
+                 op(2, OperationKind.RESUME, 'a', 'h', 'h', 5.0, after=(1,)))
+        resume = op(1, OperationKind.RESUME, 'b', 'h', 'h')
+        move = op(2, OperationKind.MIGRATE, 'b', 'h', 'x', 5.0, after=(1,))
         self.good(world, resume, move)
         self.good(world, move, resume)
         self.bad('several operations', world, resume,
@@ -217,10 +235,13 @@ class TestOperations(Case):
 
     def test_waits_over_a_third_operation(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
-                        vm('b', 'h', State.SUSPENDED))
-        self.good(world, op(1, Kind.RESUME, 'b', 'h', 'h'),
-                  op(2, Kind.SUSPEND, 'a', 'h', None, 5.0, after=(1,)),
-                  op(3, Kind.MIGRATE, 'b', 'h', 'x', 10.0, after=(2,)))
+                        vm('b', 'h', InstanceState.SUSPENDED))
+        self.good(
+            world,
+            op(1, OperationKind.RESUME, 'b', 'h', 'h'),
+            op(2, OperationKind.SUSPEND, 'a', 'h', None, 5.0, after=(1,)),
+            op(3, OperationKind.MIGRATE, 'b', 'h', 'x', 10.0, after=(2,)),
+        )
 
 
 class TestRoom(Case):
@@ -230,27 +251,27 @@ class TestRoom(Case):
             world = cluster(host('h'), host('x', total={**TOTAL, name: 0}),
                             vm('a', 'h'))
             self.bad(f'no room in {name}', world,
-                     op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+                     op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
     def test_reserved_and_suspended_count(self):
-        move = op(1, Kind.MIGRATE, 'a', 'h', 'x')
+        move = op(1, OperationKind.MIGRATE, 'a', 'h', 'x')
         self.bad('no room', cluster(
             host('h'), host('x', reserved={vocabulary.SLOT: 8}),
             vm('a', 'h')), move)
         self.bad('no room', cluster(
             host('h'), host('x', total=SMALL), vm('a', 'h'),
-            vm('b', 'x', State.SUSPENDED)), move)
+            vm('b', 'x', InstanceState.SUSPENDED)), move)
 
     def test_overdrawn_hosts_may_be_left(self):
         self.good(cluster(host('h', total=SMALL), host('x'), vm('a', 'h'),
                           vm('b', 'h')),
-                  op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+                  op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
     def test_a_migration_holds_both_hosts(self):
         world = cluster(host('h', total=SMALL), host('x', total=SMALL),
                         host('y'), vm('a', 'h'), vm('b', 'x'))
-        out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
+        out = op(1, OperationKind.MIGRATE, 'b', 'x', 'y')
+        into = op(2, OperationKind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, out, into)
         self.bad('no room', world, out,
                  dataclasses.replace(into, start_s=4.9, after=()))
@@ -258,34 +279,38 @@ class TestRoom(Case):
     def test_shelving_makes_room_suspending_does_not(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'x'))
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
-        self.good(world, op(1, Kind.SHELVE, 'b', 'x'), into)
-        self.bad('no room', world, op(1, Kind.SUSPEND, 'b', 'x'), into)
+        into = op(2, OperationKind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
+        self.good(world, op(1, OperationKind.SHELVE, 'b', 'x'), into)
+        self.bad('no room', world, op(
+            1, OperationKind.SUSPEND, 'b', 'x'), into)
 
     def test_unshelve_on_a_chosen_host(self):
-        world = cluster(host('x', total=SMALL), vm('a', None, State.SHELVED),
-                        vm('b', None, State.SHELVED))
-        first = op(1, Kind.UNSHELVE, 'a', None, 'x')
+        world = cluster(
+            host('x', total=SMALL),
+            vm('a', None, InstanceState.SHELVED),
+            vm('b', None, InstanceState.SHELVED),
+        )
+        first = op(1, OperationKind.UNSHELVE, 'a', None, 'x')
         self.good(world, first)
-        self.good(world, op(1, Kind.UNSHELVE, 'a', None))
+        self.good(world, op(1, OperationKind.UNSHELVE, 'a', None))
         self.bad('no room', world, first,
-                 op(2, Kind.UNSHELVE, 'b', None, 'x', 20.0))
+                 op(2, OperationKind.UNSHELVE, 'b', None, 'x', 20.0))
 
 
 class TestGroups(Case):
 
     def test_together_on_a_host(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', anti_affinity='g'),
-                        vm('b', 'x', State.STOPPED, anti_affinity='g'))
+                        vm('b', 'x', InstanceState.STOPPED, anti_affinity='g'))
         self.bad('member of group g', world,
-                 op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+                 op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
     def test_one_arrives_while_the_other_leaves(self):
         world = cluster(host('h'), host('x'), host('y'),
                         vm('a', 'h', anti_affinity='g'),
                         vm('b', 'x', anti_affinity='g'))
-        out = op(1, Kind.MIGRATE, 'b', 'x', 'y')
-        into = op(2, Kind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
+        out = op(1, OperationKind.MIGRATE, 'b', 'x', 'y')
+        into = op(2, OperationKind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
         self.good(world, out, into)
         self.bad('member of group g', world, out,
                  dataclasses.replace(into, after=(), start_s=0.0))
@@ -294,10 +319,14 @@ class TestGroups(Case):
         world = cluster(host('h'), host('i'), host('x'), host('y'),
                         vm('a', 'h', anti_affinity='g'),
                         vm('b', 'i', anti_affinity='g'))
-        self.bad('on the move', world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
-                 op(2, Kind.MIGRATE, 'b', 'i', 'y', 4.0))
-        self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x'),
-                  op(2, Kind.MIGRATE, 'b', 'i', 'y', 5.0, after=(1,)))
+        self.bad(
+            'on the move',
+            world,
+            op(1, OperationKind.MIGRATE, 'a', 'h', 'x'),
+            op(2, OperationKind.MIGRATE, 'b', 'i', 'y', 4.0),
+        )
+        self.good(world, op(1, OperationKind.MIGRATE, 'a', 'h', 'x'),
+                  op(2, OperationKind.MIGRATE, 'b', 'i', 'y', 5.0, after=(1,)))
 
 
 class TestLanes(Case):
@@ -310,8 +339,8 @@ class TestLanes(Case):
         return check(self.world, Plan(operations), lanes)
 
     def test_one_after_the_other(self):
-        first = op(1, Kind.SUSPEND, 'a', 'h')
-        second = op(2, Kind.MIGRATE, 'b', 'h', 'x', 5.0)
+        first = op(1, OperationKind.SUSPEND, 'a', 'h')
+        second = op(2, OperationKind.MIGRATE, 'b', 'h', 'x', 5.0)
         waits = dataclasses.replace(second, after=(1,))
         # That it is to begin later is no promise.
         self.assertEqual(['too many at a time on h: 2 operations'],
@@ -322,7 +351,7 @@ class TestLanes(Case):
         self.assertEqual([], self.crowd(1, waits, first))
 
     def test_where_they_arrive(self):
-        several = [op(one, Kind.MIGRATE, uuid, uuid, 'x')
+        several = [op(one, OperationKind.MIGRATE, uuid, uuid, 'x')
                    for one, uuid in enumerate('abc', 1)]
         self.world = cluster(host('x'), *map(host, 'abc'), *(
             vm(uuid, uuid) for uuid in 'abc'))
@@ -333,9 +362,14 @@ class TestLanes(Case):
         # Two chains of two, whichever of the first two the third waits for.
         for third, fourth in itertools.product(
                 ((1,), (2,), (1, 2)), repeat=2):
-            plan = [op(1, Kind.SUSPEND, 'a', 'h'), op(2, Kind.STOP, 'b', 'h'),
-                    op(3, Kind.SUSPEND, 'c', 'h', None, 5.0, after=third),
-                    op(4, Kind.SUSPEND, 'd', 'h', None, 5.0, after=fourth)]
+            plan = [
+                op(1, OperationKind.SUSPEND, 'a', 'h'),
+                op(2, OperationKind.STOP, 'b', 'h'),
+                op(3, OperationKind.SUSPEND, 'c', 'h', None, 5.0, after=third),
+                op(
+                    4, OperationKind.SUSPEND, 'd', 'h', None, 5.0, after=fourth
+                ),
+            ]
             self.assertEqual(
                 2 if {*third, *fourth} == {1, 2} else 3,
                 max(count for count in (1, 2, 3)
@@ -345,61 +379,69 @@ class TestLanes(Case):
     def test_a_wait_over_another_host(self):
         self.world = cluster(host('h'), host('x'), vm('a', 'h'),
                              vm('b', 'x'), vm('c', 'h'))
-        chain = [op(1, Kind.SUSPEND, 'a', 'h'),
-                 op(2, Kind.SUSPEND, 'b', 'x', None, 5.0, after=(1,)),
-                 op(3, Kind.SUSPEND, 'c', 'h', None, 10.0, after=(2,))]
+        chain = [
+            op(1, OperationKind.SUSPEND, 'a', 'h'),
+            op(2, OperationKind.SUSPEND, 'b', 'x', None, 5.0, after=(1,)),
+            op(3, OperationKind.SUSPEND, 'c', 'h', None, 10.0, after=(2,)),
+        ]
         self.assertEqual([], self.crowd(1, *chain))
 
 
 class TestLeases(Case):
 
     def test_half_a_lease_preempted(self):
-        for state in (State.ACTIVE, State.BUSY):
+        for state in (InstanceState.ACTIVE, InstanceState.BUSY):
             world = cluster(host('h'), vm('a', 'h', lease='l'),
                             vm('b', 'h', state, lease='l'))
             self.bad('b runs on', world,
-                     op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+                     op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
 
     def test_members_that_are_down_already_do_not_matter(self):
-        for state in (State.SUSPENDED, State.OTHER):
+        for state in (InstanceState.SUSPENDED, InstanceState.OTHER):
             world = cluster(host('h'), vm('a', 'h', lease='l'),
                             vm('b', 'h', state, lease='l'))
-            self.good(world, op(1, Kind.SUSPEND, 'a', 'h', lease='l'))
+            self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
 
     def test_one_member_may_migrate(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
                         vm('b', 'h', lease='l'))
-        self.good(world, op(1, Kind.MIGRATE, 'a', 'h', 'x', lease='l'))
+        self.good(
+    world, op(
+        1, OperationKind.MIGRATE, 'a', 'h', 'x', lease='l'))
 
     def test_half_a_lease_brought_back(self):
         values = {'lease': 'l', 'preempted': True}
-        world = cluster(host('h'), vm('a', 'h', State.SUSPENDED, **values),
-                        vm('b', 'h', State.STOPPED, **values))
-        up = op(1, Kind.RESUME, 'a', 'h', 'h', lease='l')
+        world = cluster(
+            host('h'),
+            vm('a', 'h', InstanceState.SUSPENDED, **values),
+            vm('b', 'h', InstanceState.STOPPED, **values),
+        )
+        up = op(1, OperationKind.RESUME, 'a', 'h', 'h', lease='l')
         self.bad('b stays down', world, up)
-        self.good(world, up, op(2, Kind.START, 'b', 'h', 'h', lease='l'))
+        self.good(world, up, op(
+            2, OperationKind.START, 'b', 'h', 'h', lease='l'))
 
     def test_down_and_up_at_once(self):
         world = cluster(host('h'), vm('a', 'h', lease='l'),
-                        vm('b', 'h', State.SUSPENDED, lease='l'))
+                        vm('b', 'h', InstanceState.SUSPENDED, lease='l'))
         self.bad('both preempted and brought back', world,
-                 op(1, Kind.SUSPEND, 'a', 'h', lease='l'),
-                 op(2, Kind.RESUME, 'b', 'h', 'h', lease='l'))
+                 op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'),
+                 op(2, OperationKind.RESUME, 'b', 'h', 'h', lease='l'))
 
 
 class TestUnderWay(Case):
 
     def test_what_is_being_migrated_holds_two_hosts(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
-                        vm('b', 'h', State.BUSY))
-        move = op(1, Kind.MIGRATE, 'a', 'h', 'x')
+                        vm('b', 'h', InstanceState.BUSY))
+        move = op(1, OperationKind.MIGRATE, 'a', 'h', 'x')
         self.good(world, move)
         self.bad('no room', dataclasses.replace(world, in_flight=(
             InFlight('migrate', 'b', 'h', 'x', 3.0),)), move)
 
     def test_who_is_nowhere_may_come_up_anywhere(self):
-        for kind, state in ((Kind.START, State.STOPPED),
-                            (Kind.RESUME, State.SUSPENDED)):
+        for kind, state in ((OperationKind.START, InstanceState.STOPPED),
+                            (OperationKind.RESUME, InstanceState.SUSPENDED)):
             world = cluster(host('h'), vm('a', None, state),
                             host('x', total={**TOTAL, vocabulary.SLOT: 0}))
             self.good(world, op(1, kind, 'a', None, 'h'))
@@ -414,16 +456,19 @@ class TestPolicies(Case):
             policy = HostPolicy('', resource, threshold, 60)
             world = cluster(host('h'), host('x', policies=(policy,)),
                             vm('a', 'h'), vm('b', 'x', vcpus=2),
-                            vm('c', 'x', State.SUSPENDED))
+                            vm('c', 'x', InstanceState.SUSPENDED))
             self.bad(f'no more {resource}', world,
-                     op(1, Kind.MIGRATE, 'a', 'h', 'x'))
+                     op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
             self.bad(f'no more {resource}', world,
-                     op(1, Kind.RESUME, 'c', 'x', 'x'))
-            down = op(1, Kind.SUSPEND, 'b', 'x')
-            self.good(world, down, op(2, Kind.RESUME, 'c', 'x', 'x', 5.0,
-                                      after=(1,)))
+                     op(1, OperationKind.RESUME, 'c', 'x', 'x'))
+            down = op(1, OperationKind.SUSPEND, 'b', 'x')
+            self.good(
+                world,
+                down,
+                op(2, OperationKind.RESUME, 'c', 'x', 'x', 5.0, after=(1,)),
+            )
             self.bad('nothing makes it wait', world, down,
-                     op(2, Kind.RESUME, 'c', 'x', 'x', 5.0))
+                     op(2, OperationKind.RESUME, 'c', 'x', 'x', 5.0))
 
 
 class TestDeadlines(Case):
@@ -432,11 +477,17 @@ class TestDeadlines(Case):
         world = cluster(host('h'), vm('a', 'h'), host(
             'bad', violated=True), vm('b', 'bad'))
         self.good(world, dataclasses.replace(
-            op(1, Kind.SUSPEND, 'b', 'bad'), deadline_s=6.0))
+            op(1, OperationKind.SUSPEND, 'b', 'bad'), deadline_s=6.0))
         for uuid, where, deadline, words in (
                 ('a', 'h', 6.0, 'leaves no violated host'),
                 ('b', 'bad', 4.9, 'after its deadline'),
                 ('b', 'bad', 6.1, 'invalid before'),
                 ('b', 'bad', float('inf'), 'is no time')):
-            self.bad(words, world, dataclasses.replace(
-                op(1, Kind.SUSPEND, uuid, where), deadline_s=deadline))
+            self.bad(
+                words,
+                world,
+                dataclasses.replace(
+                    op(1, OperationKind.SUSPEND, uuid, where),
+                    deadline_s=deadline,
+                ),
+            )

@@ -7,12 +7,16 @@ import unittest
 
 from hypothesis import given
 
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.model.cluster import InFlight, Lease, State
+from secondary_scheduler.model.cluster import (
+    InFlight,
+    InstanceState,
+    LeaseMembers,
+)
 from secondary_scheduler.plans import documents
-from secondary_scheduler.plans.operations import Kind, Plan
+from secondary_scheduler.plans.operations import OperationKind, Plan
 from secondary_scheduler.reading.fields import DocumentError
 from tests.unit.decisions import worked_example, worlds
 
@@ -67,10 +71,15 @@ class TestModel(unittest.TestCase):
         self.assertEqual(('l', 2.5, 1, 512, 0.22),
                          (v1.lease, v1.priority, v1.vcpus, v1.memory_mb,
                           v1.cpu))
-        self.assertEqual((State.BUSY, 7, 'g', None),
+        self.assertEqual((InstanceState.BUSY, 7, 'g', None),
                          (v2.state, v2.priority, v2.anti_affinity, v2.cpu))
-        self.assertEqual({'l': Lease('l', 2.5),
-                          'm': Lease('m', None, 6, waited_s=3)}, world.leases)
+        self.assertEqual(
+            {
+                'l': LeaseMembers('l', 2.5),
+                'm': LeaseMembers('m', None, 6, waited_s=3),
+            },
+            world.leases,
+        )
         self.assertEqual((InFlight('migrate', 'v2', 'n1', 'n2', 2),),
                          world.in_flight)
 
@@ -193,8 +202,8 @@ class TestModel(unittest.TestCase):
         self.assertEqual(world.instances, again.instances)
         self.assertEqual(world.leases, again.leases)
         self.assertEqual(world.in_flight, again.in_flight)
-        some = dataclasses.replace(world, leases={'l': Lease('l')})
-        self.assertEqual(Lease('m', 7), model(
+        some = dataclasses.replace(world, leases={'l': LeaseMembers('l')})
+        self.assertEqual(LeaseMembers('m', 7), model(
             documents.write_model(some)).leases['m'])
 
 
@@ -323,7 +332,7 @@ class TestPlan(unittest.TestCase):
 
     def test_read(self):
         first, second = plan(PLAN).operations
-        self.assertEqual((Kind.SUSPEND, 'n1', None, 4, ()),
+        self.assertEqual((OperationKind.SUSPEND, 'n1', None, 4, ()),
                          (first.kind, first.source, first.target,
                           first.deadline_s, first.after))
         self.assertEqual(('n2', None, (1,)), (
@@ -340,13 +349,15 @@ class TestPlan(unittest.TestCase):
 
     @given(worlds.clusters())
     def test_written_and_read(self, world):
-        made = GuidedDecision().decide(world, Request('preempt'), Budget(300))
+        made = GuidedDecision().decide(
+            world, DecisionRequest('preempt'), Budget(300)
+        )
         self.assertEqual(made, plan(documents.write_plan(made)))
 
     def test_worked_example(self):
         world = worked_example.cluster()
         made = worked_example.decision().decide(
-            model(documents.write_model(world)), Request('preempt'),
+            model(documents.write_model(world)), DecisionRequest('preempt'),
             Budget())
         self.assertEqual(made, worked_example.decision().decide(
-            world, Request('preempt'), Budget()))
+            world, DecisionRequest('preempt'), Budget()))

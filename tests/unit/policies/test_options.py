@@ -4,7 +4,7 @@ from oslo_config import cfg
 
 from secondary_scheduler import conf as all_options
 from secondary_scheduler.conf import policy as options
-from secondary_scheduler.estimation.room import Limits
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.policies import triggers
 
 
@@ -17,7 +17,7 @@ class TestPolicyOptions(unittest.TestCase):
         self.group = self.conf.secondary_scheduler
 
     def test_defaults_are_those_of_the_core(self):
-        self.assertEqual(Limits(), Limits(
+        self.assertEqual(LoadLimits(), LoadLimits(
             self.group.minimum_share, self.group.useful_share,
             self.group.set_point_margin))
         self.assertEqual([], self.group.policy)

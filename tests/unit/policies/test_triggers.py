@@ -79,7 +79,7 @@ class TestTrigger(unittest.TestCase):
 class TestHistory(unittest.TestCase):
 
     def learned(self, *runs, timelimit=20, fired_after=6):
-        history = triggers.History()
+        history = triggers.FailureRuns()
         for one in runs:
             history.note(one, fired_after)
         return history.sensitivity(6, timelimit)
@@ -108,7 +108,7 @@ class TestHistory(unittest.TestCase):
 
     def test_a_trigger_learns_between_runs(self):
         policy = language.parse('cpu <= 90% for 20s')
-        one = triggers.Trigger(policy, 3, triggers.History())
+        one = triggers.Trigger(policy, 3, triggers.FailureRuns())
         for _run in range(8):
             self.assertEqual(3, one.sensitivity)
             self.run_of(one, 4)
@@ -117,7 +117,7 @@ class TestHistory(unittest.TestCase):
             self.run_of(one, 2, (95.0, False))
         self.assertEqual(5, one.sensitivity)
         slots = triggers.Trigger(language.parse('slots <= 3'), 3,
-                                 triggers.History())
+                                 triggers.FailureRuns())
         for _run in range(9):
             slots.check(4.0, True)
             slots.check(3.0, True)

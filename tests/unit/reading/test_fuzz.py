@@ -16,9 +16,9 @@ from oslo_config import cfg
 
 from secondary_scheduler.cmd import clouds
 from secondary_scheduler.conf import lease_api, policy
-from secondary_scheduler.lease_api import policies
-from secondary_scheduler.lease_api.db import urls
-from secondary_scheduler.lease_client import gantt
+from secondary_scheduler.leases.api import policies
+from secondary_scheduler.leases.api.db import urls
+from secondary_scheduler.leases.client import gantt
 from secondary_scheduler.plans import documents
 from secondary_scheduler.reading import answers, files, options
 from secondary_scheduler.reading.values import InputError

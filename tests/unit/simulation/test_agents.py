@@ -66,7 +66,7 @@ class TestPeriod(unittest.TestCase):
             np.array([False, False, True, False]), np.full(4, 20.0),
             np.full(4, 50.0), np.array([50.0, 7.0, 50.0, 50.0]), np.zeros(4))
         for _one in range(times):
-            use, now = periods.Use.none(2, 4), np.zeros(4)
+            use, now = periods.CpuUse.none(2, 4), np.zeros(4)
             periods.period(
                 periods.Rules.of(profile, 2), np.array(wanted),
                 np.array([0.0, 5.0]), np.array([89.0, 89.0]),
@@ -136,10 +136,10 @@ class TestChecks(unittest.TestCase):
     def compare(self, adapts):
         draw = random.Random(5)
         policies = language.parse_all(self.TEXTS)
-        many = checks.Checks(policies, 2, adapts=adapts)
+        many = checks.PolicyChecks(policies, 2, adapts=adapts)
         each = [[triggers.Trigger(policy, triggers.sensitivity_for(
             policy.timelimit, checks.SENSITIVITY),
-            triggers.History() if adapts else None) for _host in range(2)]
+            triggers.FailureRuns() if adapts else None) for _host in range(2)]
             for policy in policies]
         level = 0.0
         for _second in range(3000):

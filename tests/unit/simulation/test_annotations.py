@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from secondary_scheduler.leases.lease import Kind
+from secondary_scheduler.leases.scheduling.lease import Kind
 from secondary_scheduler.simulation.workloads import annotations
 from secondary_scheduler.simulation.workloads.annotations import (
     Annotation,
     Reservations,
 )
-from secondary_scheduler.simulation.workloads.requests import Request
-from tests.unit.leases.builders import NEED, terms
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
+from tests.unit.leases.scheduling.builders import NEED, terms
 
 NUMBER = 200_000
 
 
 def jobs(number, users=7):
-    return [Request(str(index), 60 * index, terms(
+    return [TraceRequest(str(index), 60 * index, terms(
         1 + index % 5, 600, user=f'u{index % users}'), 300)
         for index in range(number)]
 
@@ -79,7 +79,8 @@ def test_constant_users_pay_one():
 
 
 def test_nobody_known_has_a_rate_of_their_own():
-    asked = [Request(str(index), 0, terms(1, 10), 10) for index in range(40)]
+    asked = [TraceRequest(str(index), 0, terms(1, 10), 10)
+             for index in range(40)]
     found = Annotation('early', 'tight', 'uniform', 1).of(asked)
     assert len({one.terms.max_rate for one in found}) > 30
 

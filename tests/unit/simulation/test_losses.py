@@ -5,13 +5,13 @@ import unittest
 
 import numpy as np
 
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from secondary_scheduler.simulation import profiles
 from secondary_scheduler.simulation.engine import Simulation, Workload
 from secondary_scheduler.simulation.experiments import losses as experiment
 from secondary_scheduler.simulation.experiments.base import Context
 from secondary_scheduler.simulation.losses import Loss, Lost, draw
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import NOWHERE, Shape, Status
 
 
@@ -21,7 +21,7 @@ class Base(unittest.TestCase):
               profile=profiles.OURS):
         """Return a run of two hosts at whose start all instances start."""
         shape = Shape(1, 2, 2, leases)
-        self.record = Record(shape, ['run'])
+        self.record = Recorder(shape, ['run'])
         one = Simulation(Workload(
             shape, ('cpu <= 90% for 20s',), np.full((2 * seconds, 2), load),
             ((1, 2),), placed=True, losses=losses), profile, self.record)
@@ -46,7 +46,7 @@ class TestCrash(Base):
         self.assertEqual(Status.STOPPED, one.world.status[0])
         self.assertEqual(peers, {
             flight.instance for flight in one.operations.flights.values()
-            if flight.kind is Kind.SUSPEND})
+            if flight.kind is OperationKind.SUSPEND})
         self.assertEqual(1, self.counts['crash'])
         self.assertGreater(self.record.tally.lost[0], 0)
         one = self.begin(Loss(60, Lost.INSTANCE, 0), leases=(2, 1),

@@ -7,10 +7,10 @@ import numpy as np
 
 from secondary_scheduler.policies import language
 from secondary_scheduler.simulation import profiles
-from secondary_scheduler.simulation.checks import Checks
-from secondary_scheduler.simulation.observe import BLOCK, Observer
+from secondary_scheduler.simulation.checks import PolicyChecks
+from secondary_scheduler.simulation.observe import BLOCK, SimulatedObserver
 from secondary_scheduler.simulation.operations import Operations
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import Shape, Status, World
 
 HELD = dataclasses.replace(profiles.OURS, memory_s=40)
@@ -22,10 +22,10 @@ class TestObserver(unittest.TestCase):
     def observer(self, profile=profiles.OURS, leases=(1, 1, 1)):
         shape = Shape(2, 3, 2, leases)
         self.world = World(shape, ((1,), (2,)))
-        return Observer(
-            self.world, Checks(language.parse_all(
+        return SimulatedObserver(
+            self.world, PolicyChecks(language.parse_all(
                 ('cpu <= 90% for 10s', 'slots <= 2 for 25s')), 6),
-            Operations(self.world, profile, Record(shape, ('a', 'b'))),
+            Operations(self.world, profile, Recorder(shape, ('a', 'b'))),
             profile)
 
     def see(self, observer, cpu, seconds=1):

@@ -15,14 +15,14 @@ from secondary_scheduler.simulation.engine import (
 )
 from secondary_scheduler.simulation.experiments import changes
 from secondary_scheduler.simulation.experiments.base import Context
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import Shape, Status
 
 
 def simulation(profile, leases, seconds, *policies, **values):
     """Return a run of two idle hosts, and its tally."""
     shape = Shape(1, 2, 2, leases)
-    record = Record(shape, ['run'])
+    record = Recorder(shape, ['run'])
     one = Simulation(Workload(
         shape, policies or ('slots <= 2 for 10s',),
         np.zeros((2 * seconds, 2)), ((1, 2),), **values), profile, record)

@@ -7,10 +7,10 @@ import unittest
 
 import numpy as np
 
-from secondary_scheduler.plans.operations import Kind
+from secondary_scheduler.plans.operations import OperationKind
 from secondary_scheduler.simulation import profiles
 from secondary_scheduler.simulation.engine import Simulation, Workload
-from secondary_scheduler.simulation.record import Record
+from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.turnover import Arrivals
 from secondary_scheduler.simulation.world import Shape, Status
 
@@ -28,7 +28,7 @@ def run(come, seconds=600, profile=profiles.OURS, places=3, load=10.0,
     log = io.StringIO()
     values = {'memory_mb': 25, 'boot': 5.0} | shape
     shape = Shape(1, 2, 4, (1,) * places, **values)
-    record = Record(shape, ['run'], log)
+    record = Recorder(shape, ['run'], log)
     one = Simulation(Workload(
         shape, ('cpu <= 90% for 20s',), np.full((2 * seconds, 2), load),
         ((1, 2),), arrivals=come), profile, record)
@@ -60,7 +60,7 @@ class TestTurnover(unittest.TestCase):
                 shape = Shape(1, 2, 4, (1,) * 2, memory_mb=25)
                 one = Simulation(Workload(
                     shape, ('cpu <= 90% for 20s',), np.full((120, 2), 10.0),
-                    ((1, 2),)), profile, Record(shape, ['run']))
+                    ((1, 2),)), profile, Recorder(shape, ['run']))
                 one.world.memory_mb[:] = 25
                 one.world.status[:] = Status.SUSPENDED
                 one.world.host[:] = 0, 1
@@ -101,7 +101,7 @@ class TestTurnover(unittest.TestCase):
         world, place = one.world, 0
         self.assertEqual(Status.RUNNING, world.status[place])
         source = int(world.host[place])
-        one.operations.order(Kind.SUSPEND, [place], 60.0, 'local')
+        one.operations.order(OperationKind.SUSPEND, [place], 60.0, 'local')
         self.assertTrue(world.busy[place])
         one.operations.depart(place, 61.0)
         self.assertFalse(world.busy.any())

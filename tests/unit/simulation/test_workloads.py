@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from secondary_scheduler.leases.lease import Kind
+from secondary_scheduler.leases.scheduling.lease import Kind
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.workloads import lwf, swf
 

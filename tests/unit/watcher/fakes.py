@@ -14,10 +14,10 @@ from watcher.tests.local_fixtures import conf_fixture, db
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
     cloud,
+    cluster_builder,
     history,
     scope,
     settings,
-    snapshot,
 )
 
 TOTAL = {vocabulary.VCPU: 8, vocabulary.MEMORY_MB: 8192,
@@ -37,7 +37,7 @@ def server(number, host='h1', status='ACTIVE', **changes):
             priority=changes.pop('priority', 5)),
         'metadata': {}, 'hints': {}}
     values.update(changes)
-    return snapshot.Server(**values)
+    return cluster_builder.NovaServer(**values)
 
 
 def host(name, **changes):
@@ -47,7 +47,7 @@ def host(name, **changes):
                                  'nova'),
         'total': TOTAL, 'reserved': dict.fromkeys(TOTAL, 0)}
     values.update(changes)
-    return snapshot.ComputeHost(**values)
+    return cluster_builder.ComputeHost(**values)
 
 
 def report(name, servers=(), primary=10.0, violated=False, seq=1,
@@ -198,7 +198,7 @@ class WatcherTestCase(TestCase):
             self.context, uuid=uid(902), name=vocabulary.STRATEGY,
             display_name='s', goal_id=self.goal.id, parameters_spec={})
         self.strategy.create()
-        self.history = history.History(settings.CONF)
+        self.history = history.AuditHistory(settings.CONF)
 
     def audit(self, number, audit_type='CONTINUOUS', state='ONGOING',
               **values):

@@ -12,9 +12,9 @@ from secondary_scheduler.reports import bus
 from secondary_scheduler.watcher import (
     actions,
     cloud,
+    cluster_builder,
     poller,
     settings,
-    snapshot,
 )
 from tests.unit.watcher import fakes
 
@@ -74,7 +74,7 @@ class OperationsTest(ActionCase):
     def test_suspend_marks_first(self):
         server = self.run_action(actions.Suspend)
         self.assertEqual('SUSPENDED', server.status)
-        self.assertRegex(server.metadata[snapshot.PREEMPTED],
+        self.assertRegex(server.metadata[cluster_builder.PREEMPTED],
                          r'^preempt@\d{4}-.*Z$')
         self.assertEqual(['set', 'suspend'],
                          [c[0] for c in self.cloud.calls])
@@ -134,7 +134,7 @@ class OperationsTest(ActionCase):
 
     def test_resume_unmarks_last(self):
         self.cloud.change(1, status='SUSPENDED',
-                          metadata={snapshot.PREEMPTED: 'x'})
+                          metadata={cluster_builder.PREEMPTED: 'x'})
         server = self.run_action(actions.Resume, target='h1')
         self.assertEqual(('ACTIVE', {}), (server.status, server.metadata))
         self.assertEqual(['resume', 'delete'],
@@ -144,10 +144,10 @@ class OperationsTest(ActionCase):
 
     def test_migrate_there_and_back(self):
         server = self.run_action(actions.Migrate, target='h2')
-        self.assertEqual(('h2', {snapshot.ORIGIN: 'h1'}),
+        self.assertEqual(('h2', {cluster_builder.ORIGIN: 'h1'}),
                          (server.host, server.metadata))
         server = self.run_action(actions.Migrate, source='h2', target='h3')
-        self.assertEqual({snapshot.ORIGIN: 'h1'}, server.metadata)
+        self.assertEqual({cluster_builder.ORIGIN: 'h1'}, server.metadata)
         server = self.run_action(actions.Migrate, source='h3', target='h1')
         self.assertEqual({}, server.metadata)
 
@@ -169,7 +169,8 @@ class OperationsTest(ActionCase):
             1, status='SHELVED')
         self.cloud.during['shelve_offload'] = lambda: None
         self.assert_fails(actions.Shelve, 'SHELVED on h1')
-        self.assertIn(snapshot.PREEMPTED, self.cloud.known[ONE].metadata)
+        self.assertIn(cluster_builder.PREEMPTED,
+                      self.cloud.known[ONE].metadata)
 
     def test_waits_until_nova_has_ended(self):
         def begin():
@@ -335,7 +336,8 @@ class FailureTest(ActionCase):
         self.cloud.during['suspend'] = away
         self.assert_fails(actions.Suspend, '503')
         # Nova may have begun: the mark stays so that it is not forgotten.
-        self.assertIn(snapshot.PREEMPTED, self.cloud.known[ONE].metadata)
+        self.assertIn(cluster_builder.PREEMPTED,
+                      self.cloud.known[ONE].metadata)
 
     def test_abort(self):
         self.assertTrue(self.make(actions.Migrate).abort())

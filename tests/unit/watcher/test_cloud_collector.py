@@ -12,7 +12,7 @@ from openstack.compute.v2 import _proxy
 
 from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import cluster, vocabulary
-from secondary_scheduler.watcher import cloud, collector
+from secondary_scheduler.watcher import cloud, cluster_collector
 from tests.unit.watcher import fakes
 
 
@@ -380,28 +380,30 @@ class CloudTest(fakes.TestCase):
 class CollectorTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
-        for name in ('bus', 'watch', 'leader', 'lease_runner'):
-            patcher = mock.patch.object(collector, name)
+        for name in ('bus', 'policy_watch', 'leader', 'runner'):
+            patcher = mock.patch.object(cluster_collector, name)
             setattr(self, name, patcher.start())
             self.addCleanup(patcher.stop)
-        self.collector = collector.SecondaryCollector({}, mock.Mock())
+        self.collector = cluster_collector.SecondaryCollector({}, mock.Mock())
 
     def test_nothing_starts_before_the_fork(self):
         self.assertIs(self.collector,
-                      collector.SecondaryCollector({}, mock.Mock()))
+                      cluster_collector.SecondaryCollector({}, mock.Mock()))
         self.bus.ReportListener.assert_not_called()
-        self.watch.Watch.assert_not_called()
+        self.policy_watch.Watch.assert_not_called()
 
     def test_starts_once_in_each_process(self):
         with mock.patch.object(self.collector.observer, 'refresh'):
             self.collector.synchronize()
             self.collector.synchronize()
         self.bus.ReportListener.assert_called_once()
-        for started in (self.watch.Watch, self.lease_runner.LeaseRunner):
+        for started in (self.policy_watch.Watch, self.runner.LeaseRunner):
             started.return_value.start.assert_called_once_with()
         server = self.bus.ReportListener.call_args[0][2]
         self.assertIn(str(os.getpid()), server)
-        with mock.patch.object(collector.os, 'getpid', return_value=-1):
+        with mock.patch.object(
+            cluster_collector.os, 'getpid', return_value=-1
+        ):
             self.collector.start()
         self.assertEqual(2, self.bus.ReportListener.call_count)
 
@@ -420,7 +422,7 @@ class CollectorTest(fakes.WatcherTestCase):
 
     def test_durations_are_learned(self):
         observer = self.collector.observer
-        seen = [learning.Observed(durations.Job('suspend', 'h1'),
+        seen = [learning.Observed(durations.DurationInput('suspend', 'h1'),
                                   10.0 * n, 10.0 * n + 4) for n in range(9)]
         with mock.patch.object(observer, 'refresh'), mock.patch.object(
                 observer.history, 'observed', return_value=seen):
@@ -432,9 +434,9 @@ class CollectorTest(fakes.WatcherTestCase):
         for name, rate in (('h1', 50.0), ('h2', None), ('h3', 200.0),
                            ('h4', 80.0)):
             observer.book.accept(fakes.report(name, time=time.time(),
-                                                migration_mb_s=rate))
-        job = durations.Job('migrate', 'h1', 'h2', 800,
-                            cluster.DirtyMemory(40.0, 200.0))
+                                              migration_mb_s=rate))
+        job = durations.DurationInput('migrate', 'h1', 'h2', 800,
+                                      cluster.DirtyMemory(40.0, 200.0))
         with mock.patch.object(observer, 'refresh'):
             self.collector.synchronize()
         self.assertEqual(80.0, observer.durations.bandwidth_mb_s)
@@ -445,7 +447,7 @@ class CollectorTest(fakes.WatcherTestCase):
 
     def test_plug_in(self):
         self.assertEqual([], self.collector.notification_endpoints)
-        period, = collector.SecondaryCollector.get_config_opts()
+        period, = cluster_collector.SecondaryCollector.get_config_opts()
         self.assertEqual(('period', 30), (period.name, period.default))
         self.assertEqual([], self.collector.get_audit_scope_handler(
             []).scope)

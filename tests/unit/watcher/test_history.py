@@ -125,7 +125,7 @@ class HistoryTest(fakes.WatcherTestCase):
         locks = self.history.locks()
         self.assertEqual({fakes.uid(1)}, locks.busy_instances)
         self.assertEqual({'h1', 'h2'}, locks.busy_hosts)
-        self.assertEqual({fakes.uid(2)}, locks.resting_instances)
+        self.assertEqual({fakes.uid(2)}, locks.cooling_down_instances)
         self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
         self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
 
@@ -151,7 +151,7 @@ class HistoryTest(fakes.WatcherTestCase):
             failed.save()
         locks = self.history.locks()
         self.assertEqual(frozenset(), locks.hosts)
-        self.assertEqual({fakes.uid(1)}, locks.pinned_instances)
+        self.assertEqual({fakes.uid(1)}, locks.migration_failed_instances)
         self.assertEqual({fakes.uid(2)}, locks.failed_instances)
         self.assertEqual({fakes.uid(2)}, locks.instances)
 
@@ -170,7 +170,8 @@ class HistoryTest(fakes.WatcherTestCase):
         for seconds in range(0, 4000, 60):
             timeutils.set_time_override(
                 now + datetime.timedelta(seconds=seconds + 1))
-            if fakes.uid(number) not in self.history.locks().stuck_instances:
+            if fakes.uid(number) not in self.history.locks(
+            ).return_failed_instances:
                 return seconds
         return None
 
@@ -194,10 +195,12 @@ class HistoryTest(fakes.WatcherTestCase):
         self.fail('migrate', 6)
         locks = self.history.locks()
         self.assertEqual({fakes.uid(5)}, locks.failed_instances)
-        self.assertEqual({fakes.uid(5)}, locks.stubborn_instances)
-        self.assertEqual({fakes.uid(6)}, locks.pinned_instances)
-        self.assertEqual({fakes.uid(1), fakes.uid(4)},
-                         locks.stuck_instances - {fakes.uid(2), fakes.uid(3)})
+        self.assertEqual({fakes.uid(5)}, locks.preempt_failed_instances)
+        self.assertEqual({fakes.uid(6)}, locks.migration_failed_instances)
+        self.assertEqual(
+            {fakes.uid(1), fakes.uid(4)},
+            locks.return_failed_instances - {fakes.uid(2), fakes.uid(3)},
+        )
         self.assertEqual(60, self.stuck_s(4))
         self.fail('resume', 2)
         self.assertEqual(240, self.stuck_s(2))

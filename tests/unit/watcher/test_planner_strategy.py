@@ -19,17 +19,17 @@ from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
     cloud,
+    cluster_builder,
+    cluster_state,
     goal,
     leader,
-    observer,
     planner,
     settings,
-    snapshot,
     strategy,
 )
 from tests.unit.watcher import fakes
 
-Kind = operations.Kind
+Kind = operations.OperationKind
 
 
 def operation(number, kind, instance, lease=None, after=(), source='h1',
@@ -66,14 +66,14 @@ class StrategyTest(fakes.WatcherTestCase):
         super().setUp()
         patcher = mock.patch.object(
             strategy.SecondaryWorkloads, 'get_goal',
-            return_value=goal.SecondaryWorkloads({}))
+            return_value=goal.SecondaryWorkloadsGoal({}))
         patcher.start()
         self.addCleanup(patcher.stop)
         self.servers = [fakes.server(i, 'h1') for i in (1, 2, 3)]
         self.cloud = fakes.FakeCloud(
             self.servers, [fakes.host('h1'), fakes.host('h2')])
         self.now = 1000.0
-        self.seen = observer.Observer(
+        self.seen = cluster_state.ClusterState(
             settings.CONF, lambda: self.cloud, self.history,
             clock=lambda: self.now)
         self.seen.refresh()
@@ -202,7 +202,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(3, len(self.run_audit(audit).actions))
         for i in (1, 2, 3):
             self.cloud.change(i, status='SUSPENDED',
-                              metadata={snapshot.PREEMPTED: 'x'})
+                              metadata={cluster_builder.PREEMPTED: 'x'})
         self.report('h1', 10.0)
         solution = self.run_audit(audit)
         self.assertEqual([('resume', 'h1')] * 3, self.kinds(solution))
@@ -215,7 +215,7 @@ class StrategyTest(fakes.WatcherTestCase):
         for number, priority, hours in ((1, 5, 0), (2, 4, 3), (3, 3, 1)):
             self.cloud.change(
                 number, status='SUSPENDED',
-                metadata={snapshot.PREEMPTED: 'x',
+                metadata={cluster_builder.PREEMPTED: 'x',
                           vocabulary.PRIORITY_METADATA: str(priority)},
                 updated=now - datetime.timedelta(hours=hours))
         self.report('h1', 75.0)
@@ -241,10 +241,10 @@ class StrategyTest(fakes.WatcherTestCase):
                 marks = self.cloud.known[fakes.uid(number)].metadata
                 self.cloud.change(
                     number, status=self.cloud.GOALS[kind],
-                    metadata={**marks, snapshot.PREEMPTED: 'x'}
+                    metadata={**marks, cluster_builder.PREEMPTED: 'x'}
                     if kind == 'suspend' else {
                         name: value for name, value in marks.items()
-                        if name != snapshot.PREEMPTED})
+                        if name != cluster_builder.PREEMPTED})
             action.save()
         return failed
 
@@ -277,8 +277,14 @@ class StrategyTest(fakes.WatcherTestCase):
 
     def lease(self, first='SUSPENDED', second='SUSPENDED'):
         for number, status in ((1, first), (2, second)):
-            self.cloud.change(number, status=status, metadata={
-                snapshot.PREEMPTED: 'x', vocabulary.LEASE_METADATA: 'l'})
+            self.cloud.change(
+                number,
+                status=status,
+                metadata={
+                    cluster_builder.PREEMPTED: 'x',
+                    vocabulary.LEASE_METADATA: 'l',
+                },
+            )
 
     def test_who_cannot_come_up_is_tried_ever_less_often(self):
         self.lease()
@@ -417,7 +423,7 @@ class StrategyTest(fakes.WatcherTestCase):
             pauses.append(seconds)
             self.now += 1
 
-        with mock.patch.object(observer.time, 'sleep', sleep):
+        with mock.patch.object(cluster_state.time, 'sleep', sleep):
             with self.seen.batch('b'):
                 self.seen.refresh()     # not for ever
             self.assertEqual(10, len(pauses))
@@ -440,7 +446,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 10.0)
         for i in (1, 2, 3):
             self.cloud.change(i, status='SUSPENDED',
-                              metadata={snapshot.PREEMPTED: 'x'})
+                              metadata={cluster_builder.PREEMPTED: 'x'})
         self.action(self.plan(audit), 'resume', 1, source='h9')
         self.assertEqual([('resume', 'h1')] * 2,
                          self.kinds(self.run_audit(audit)))
@@ -452,8 +458,8 @@ class StrategyTest(fakes.WatcherTestCase):
         write an upgrade note, and only then the new value here.
         """
         compared = [
-            goal.SecondaryWorkloads.get_display_name(),
-            goal.SecondaryWorkloads.get_efficacy_specification(
+            goal.SecondaryWorkloadsGoal.get_display_name(),
+            goal.SecondaryWorkloadsGoal.get_efficacy_specification(
                 ).serialize_indicators_specs(),
             strategy.SecondaryWorkloads.get_display_name(),
             strategy.SecondaryWorkloads.get_schema()]
@@ -467,7 +473,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual('Secondary workloads', cls.get_display_name())
         self.assertEqual('Secondary workloads',
                          cls.get_translatable_display_name())
-        self.assertEqual(goal.SecondaryWorkloads.get_name(),
+        self.assertEqual(goal.SecondaryWorkloadsGoal.get_name(),
                          cls.get_goal_name())
         self.assertEqual([], cls.get_config_opts())
         from watcher.common import utils

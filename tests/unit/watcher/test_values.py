@@ -9,24 +9,28 @@ from unittest import TestCase, mock
 from openstack.compute.v2 import flavor, server
 
 from secondary_scheduler.cmd import manage
-from secondary_scheduler.decisions.base import Budget, Request
+from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.violations import with_agents
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.estimation.durations import Durations
-from secondary_scheduler.estimation.room import Limits
-from secondary_scheduler.leases import states
-from secondary_scheduler.model import cluster, reports, vocabulary
+from secondary_scheduler.estimation.room import LoadLimits
+from secondary_scheduler.model import (
+    cluster,
+    lease_states,
+    reports,
+    vocabulary,
+)
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     cloud,
+    cluster_builder,
     goal,
     leader,
     locks,
-    perprocess,
+    per_process,
     scope,
-    snapshot,
     stages,
     violations,
 )
@@ -79,7 +83,8 @@ class ScopeTest(TestCase):
 
 class ServerTest(TestCase):
     def read(self, **changes):
-        return snapshot.Server.from_sdk(fakes.sdk_server(1, **changes))
+        return cluster_builder.NovaServer.from_sdk(
+            fakes.sdk_server(1, **changes))
 
     def test_only_marked_flavors_are_secondaries(self):
         self.assertIsNone(self.read(extra_specs={}))
@@ -112,13 +117,13 @@ class ServerTest(TestCase):
 
     def test_states(self):
         for status, task, state in (
-                ('ACTIVE', None, cluster.State.ACTIVE),
-                ('ACTIVE', 'suspending', cluster.State.BUSY),
-                ('MIGRATING', None, cluster.State.BUSY),
-                ('SHUTOFF', None, cluster.State.STOPPED),
-                ('SHELVED_OFFLOADED', None, cluster.State.SHELVED),
-                ('PAUSED', None, cluster.State.OTHER),
-                ('ERROR', None, cluster.State.OTHER)):
+                ('ACTIVE', None, cluster.InstanceState.ACTIVE),
+                ('ACTIVE', 'suspending', cluster.InstanceState.BUSY),
+                ('MIGRATING', None, cluster.InstanceState.BUSY),
+                ('SHUTOFF', None, cluster.InstanceState.STOPPED),
+                ('SHELVED_OFFLOADED', None, cluster.InstanceState.SHELVED),
+                ('PAUSED', None, cluster.InstanceState.OTHER),
+                ('ERROR', None, cluster.InstanceState.OTHER)):
             self.assertEqual(state, self.read(
                 status=status, task_state=task).state, status)
 
@@ -144,7 +149,8 @@ class SwapTest(TestCase):
             with self.subTest(swap):
                 self.assertEqual({}, manage.flavor_faults([found]))
                 self.assertEqual(
-                    gigabytes, snapshot.Server.from_sdk(one).disk_gb)
+                    gigabytes, cluster_builder.NovaServer.from_sdk(one).disk_gb
+                )
                 self.assertEqual((4, 8192, gigabytes), sizes['sec'])
 
 
@@ -154,10 +160,10 @@ class BuildTest(TestCase):
         arguments = {'locks': locks.Locks(), 'durations': Durations(),
                      'relief': (), 'policies_hash': None, 'share': 6.0,
                      **changes}
-        return snapshot.build(
-            snapshot.Snapshot({h.name: h for h in hosts},
-                              {s.uuid: s for s in servers}),
-            scope.Resolved(frozenset(inside)),
+        return cluster_builder.build(
+            cluster_builder.CloudSnapshot({h.name: h for h in hosts},
+                                          {s.uuid: s for s in servers}),
+            scope.ResolvedScope(frozenset(inside)),
             {r.host: r for r in fresh}, **arguments)
 
     def test_what_an_instance_counts(self):
@@ -318,12 +324,12 @@ class BuildTest(TestCase):
                 (one.resource, one.violated) for one in host.policies])
 
     def test_one_leaves_for_a_signal(self):
-        limits = Limits()
+        limits = LoadLimits()
         world = self.with_signal(reports.PolicyState.VIOLATED)
         for decision in (
                 GuidedDecision(limits, profile=with_agents(limits)),
                 PriorityDecision(limits)):
-            plan = decision.decide(world, Request('preempt'), Budget())
+            plan = decision.decide(world, DecisionRequest('preempt'), Budget())
             self.assertEqual(
                 [('migrate', 'h1', 'h2')],
                 [(one.kind, one.source, one.target)
@@ -336,7 +342,7 @@ class BuildTest(TestCase):
                     hours=hours), hints={vocabulary.LEASE_HINT: values.pop(
                         'lease', str(number))}, **values)
         now = datetime.datetime.now(datetime.UTC)
-        mark = {snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        mark = {cluster_builder.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
         found = self.build([
             down(1, 3, metadata=mark), down(2, 5),
             down(3, 2, lease='l', priority=7, metadata=mark),
@@ -349,23 +355,23 @@ class BuildTest(TestCase):
             {name: (one.priority, round(one.waited_s / 3600, 2))
              for name, one in found.items()})
         self.assertFalse([one for one in found.values()
-                          if one.state in states.QUEUED])
+                          if one.state in lease_states.QUEUED])
 
     def test_marks(self):
         found = self.build([
             fakes.server(1, status='SUSPENDED',
-                         metadata={snapshot.PREEMPTED: 'x'}),
-            fakes.server(2, metadata={snapshot.PREEMPTED: 'x'}),
-            fakes.server(3, metadata={snapshot.ORIGIN: 'h2'}),
-            fakes.server(4, metadata={snapshot.ORIGIN: 'nowhere'}),
+                         metadata={cluster_builder.PREEMPTED: 'x'}),
+            fakes.server(2, metadata={cluster_builder.PREEMPTED: 'x'}),
+            fakes.server(3, metadata={cluster_builder.ORIGIN: 'h2'}),
+            fakes.server(4, metadata={cluster_builder.ORIGIN: 'nowhere'}),
             fakes.server(5, host=None, status='SHELVED_OFFLOADED')],
             [fakes.host('h1'), fakes.host('h2')],
             locks=locks.Locks(
                 busy_instances=frozenset({fakes.uid(3)}),
                 failed_instances=frozenset({fakes.uid(4)}),
-                resting_instances=frozenset({fakes.uid(2)}),
-                resting_hosts=frozenset({'h2'}),
-                pinned_instances=frozenset({fakes.uid(1)})))
+                cooling_down_instances=frozenset({fakes.uid(2)}),
+                cooling_down_hosts=frozenset({'h2'}),
+                migration_failed_instances=frozenset({fakes.uid(1)})))
         one = [found.instances[fakes.uid(i)] for i in range(1, 6)]
         self.assertEqual([True, False, False, False, False],
                          [i.preempted for i in one])
@@ -382,7 +388,7 @@ class BuildTest(TestCase):
                                          for h in ('h1', 'h2')])
 
     def test_who_is_stuck(self):
-        mark = {snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        mark = {cluster_builder.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
         uuids = frozenset(map(fakes.uid, range(9)))
         for stuck, stubborn, expected in (
                 ((), (), [4]), (uuids, (), [1, 4]), ((), uuids, [3, 4])):
@@ -396,8 +402,8 @@ class BuildTest(TestCase):
                              task_state='deleting'),
                 fakes.server(7, status='PAUSED', metadata=mark)],
                 [fakes.host('h1')], locks=locks.Locks(
-                    stuck_instances=frozenset(stuck),
-                    stubborn_instances=frozenset(stubborn))).instances
+                    return_failed_instances=frozenset(stuck),
+                    preempt_failed_instances=frozenset(stubborn))).instances
             self.assertEqual([fakes.uid(one) for one in expected], [
                 one.uuid for one in found.values() if one.stuck])
             self.assertFalse(any(one.blocked for one in found.values()))
@@ -483,16 +489,16 @@ class StagesTest(TestCase):
 
 class PerProcessTest(TestCase):
     def test_once_in_a_process_and_anew_after_a_fork(self):
-        made = perprocess.PerProcess(object)
+        made = per_process.PerProcess(object)
         first = made()
         self.assertIs(first, made())
-        with mock.patch.object(perprocess.os, 'getpid', return_value=-1):
+        with mock.patch.object(per_process.os, 'getpid', return_value=-1):
             self.assertIsNot(first, made())
 
 
 class GoalTest(TestCase):
     def test_specification(self):
-        spec = goal.SecondaryWorkloads.get_efficacy_specification()
+        spec = goal.SecondaryWorkloadsGoal.get_efficacy_specification()
         names = {i.name for i in spec.indicators_specs}
         self.assertIn('preempted_instances_count', names)
         spec.validate_efficacy_indicators(dict.fromkeys(names, 0))
@@ -509,18 +515,37 @@ class GoalTest(TestCase):
                      ('h3', 2.0, None), ('h4', 2.0, 90.0))}
         instances = {uuid: cluster.Instance(
             uuid, uuid, 'h1', state, 1, 1, 1, cpu=6.4)
-            for uuid, state in (('a', cluster.State.ACTIVE),
-                                ('b', cluster.State.ACTIVE),
-                                ('c', cluster.State.ACTIVE),
-                                ('d', cluster.State.SUSPENDED))}
+            for uuid, state in (('a', cluster.InstanceState.ACTIVE),
+                                ('b', cluster.InstanceState.ACTIVE),
+                                ('c', cluster.InstanceState.ACTIVE),
+                                ('d', cluster.InstanceState.SUSPENDED))}
         effect = goal.Effect(
             cluster.Cluster(hosts, instances),
-            operations.Plan((
-                operations.Operation(1, operations.Kind.MIGRATE, 'a', 'a',
-                                     'h1', 'h2', duration_s=1),
-                operations.Operation(2, operations.Kind.STOP, 'b', 'b', 'h1',
-                                     None, duration_s=1))),
-            ('h1', 'h3'), share=12.0)
+            operations.Plan(
+                (
+                    operations.Operation(
+                        1,
+                        operations.OperationKind.MIGRATE,
+                        'a',
+                        'a',
+                        'h1',
+                        'h2',
+                        duration_s=1,
+                    ),
+                    operations.Operation(
+                        2,
+                        operations.OperationKind.STOP,
+                        'b',
+                        'b',
+                        'h1',
+                        None,
+                        duration_s=1,
+                    ),
+                )
+            ),
+            ('h1', 'h3'),
+            share=12.0,
+        )
         self.assertEqual([70.0, 25.0], effect.cpu_usage)
         values = effect.indicators()
         self.assertEqual((1, 70, 47.5), (
@@ -532,11 +557,18 @@ class GoalTest(TestCase):
         hosts = {'h1': cluster.Host('h1', 2.0, {}, cpu_primary=20.0)}
         instances = {uuid: cluster.Instance(
             uuid, uuid, 'h1', state, 1, 1, 1)
-            for uuid, state in (('a', cluster.State.SUSPENDED),
-                                ('b', cluster.State.ACTIVE),
-                                ('c', cluster.State.SUSPENDED))}
-        back = operations.Operation(1, operations.Kind.RESUME, 'a', 'a', 'h1',
-                                    'h1', duration_s=1)
+            for uuid, state in (('a', cluster.InstanceState.SUSPENDED),
+                                ('b', cluster.InstanceState.ACTIVE),
+                                ('c', cluster.InstanceState.SUSPENDED))}
+        back = operations.Operation(
+            1,
+            operations.OperationKind.RESUME,
+            'a',
+            'a',
+            'h1',
+            'h1',
+            duration_s=1,
+        )
         effect = goal.Effect(cluster.Cluster(hosts, instances),
                              operations.Plan((back,)), ('h1',), share=12.0)
         self.assertEqual([44.0], effect.cpu_usage)

@@ -1,0 +1,72 @@
+"""Which secondaries this host has ended, and why.
+
+Nova sees them stop, as if their owners had stopped them.  So the agent reports
+them until they run again, and Watcher puts them into its queue.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+import threading
+
+from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.domains import Secondary
+
+STATE = 'killed.json'
+
+#: So many at most: without Placement nobody says who was deleted.
+_MOST = 64
+
+
+class Killed:
+    """The secondaries that were ended here; safe for threads, kept on disk.
+    """
+
+    def __init__(self, store: agent_store.StateStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        #: Reason, process and its start, by UUID; the oldest first.
+        self._known: dict[str, tuple[str, int, int]] = {}
+        for uuid, entry in store.load(STATE).items():
+            try:
+                reason, pid, started = entry
+                self._known[uuid] = str(reason), int(pid), int(started)
+            except (TypeError, ValueError):
+                continue    # the file was spoilt
+
+    def note(self, guest: Secondary, reason: str) -> None:
+        """Take in that a guest was ended."""
+        with self._lock:
+            self._known.pop(guest.uuid, None)
+            self._known[guest.uuid] = reason, guest.pid, guest.started
+            for uuid in list(self._known)[:-_MOST]:
+                del self._known[uuid]
+            self._save()
+
+    def run_again(self, guests: Iterable[Secondary]) -> None:
+        """Forget those that run, as another process than was ended."""
+        with self._lock:
+            again = [guest.uuid for guest in guests
+                     if guest.uuid in self._known
+                     and self._known[guest.uuid][1:] != (guest.pid,
+                                                         guest.started)]
+            for uuid in again:
+                del self._known[uuid]
+            if again:
+                self._save()
+
+    def forget(self, uuids: Collection[str]) -> None:
+        """Forget these: they were deleted, or moved away."""
+        with self._lock:
+            gone = self._known.keys() & set(uuids)
+            for uuid in gone:
+                del self._known[uuid]
+            if gone:
+                self._save()
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why each was ended, by UUID."""
+        with self._lock:
+            return {uuid: entry[0] for uuid, entry in self._known.items()}
+
+    def _save(self) -> None:
+        self._store.save(STATE, self._known)

@@ -1,0 +1,1 @@
+"""Sensors of the agent, one module for each kind of resource."""

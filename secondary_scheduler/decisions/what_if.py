@@ -1,0 +1,360 @@
+"""What a set of steps would make of the hosts' policies, and when.
+
+It joins the feasibility estimator with the cluster: which instances run
+where, which policies bind a host, what is under way, and at what times the
+steps of a decision begin and end.
+
+What hosts share is foreseen as a host is: seen from an item its hosts are
+one, so that a move among them neither leaves nor arrives.
+"""
+
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+import enum
+import math
+
+from secondary_scheduler.decisions import ordering
+from secondary_scheduler.decisions.draft import Step
+from secondary_scheduler.estimation.durations import (
+    DurationInput,
+    DurationModel,
+)
+from secondary_scheduler.estimation.feasibility import (
+    Estimator,
+    GuestLoad,
+    Overheads,
+    TimedOperation,
+)
+from secondary_scheduler.estimation.room import RUNNING, LoadLimits
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Host,
+    HostPolicy,
+    Place,
+)
+from secondary_scheduler.model.lazy import Lazy
+from secondary_scheduler.plans.operations import RETURNS, Operation
+
+_EPSILON = 1e-6
+
+
+class Feasibility(enum.IntEnum):
+    """Whether a host bears steps: not at all, with their times, or anyway.
+
+    What it bears anyway it bears whatever else is planned for other hosts.
+    """
+
+    NOT = 0
+    AS_PLANNED = 1
+    ALWAYS = 2
+
+
+class WhatIf:
+    """Foresees hosts under steps that nobody has taken yet."""
+
+    def __init__(self, cluster: Cluster, limits: LoadLimits,
+                 durations: DurationModel, schedule: 'Schedule',
+                 overheads: Overheads | None = None) -> None:
+        self.cluster = cluster
+        self.limits = limits
+        self.durations = durations
+        self._schedule = schedule
+        self.overheads = overheads or Overheads()
+        self.ongoing = [
+            TimedOperation(one.kind, one.instance, one.source, one.target,
+                           end_s=one.remaining_s) for one in cluster.in_flight]
+        self._coming = {one.instance for one in cluster.in_flight
+                        if one.kind in RETURNS}
+        self._ongoing_at = Lazy(self._ongoing_seen_from)
+        self._ongoing_around = Lazy(self._ongoing_on)
+        self.guests = Lazy(self._guest)
+        self._running = Lazy(self._runners)
+        self._policies = Lazy(self._static_first)
+        self._of_hosts = Estimator(
+            Lazy(self._primary), self.guests, self.overheads, self._running,
+            capacity=cluster.capacity, least=self._least(1.0))
+        self._of_items = Lazy(self._of_item)
+        self._arranged: tuple[tuple[Step, ...], tuple[Operation, ...]] = (
+            (), ())
+
+    def _guest(self, uuid: str) -> GuestLoad:
+        instance = self.cluster.instances[uuid]
+        usage = {**instance.usage, 'slots': 1.0,
+                 'cores': float(instance.vcpus),
+                 'memory': float(instance.memory_mb)}
+        if instance.cpu is not None:
+            usage['cpu'] = instance.cpu
+        runs = uuid not in self._coming and instance.state in RUNNING
+        return GuestLoad(instance.host if runs else None, usage)
+
+    def _least(self, part: float) -> Mapping[str, float]:
+        """Let each running instance count with its minimum share at least.
+
+        The agent may have taken it there, and would at any time give it no
+        less (Boettger 3.9).
+        """
+        return {'cpu': part * self.limits.minimum_share}
+
+    def _of_item(self, name: str) -> Estimator:
+        """Return the estimator of an item, in percent of the item."""
+        item = self.cluster.items[name]
+        # What no secondary uses is found out with the estimator itself.
+        primaries: dict[str, Mapping[str, float]] = {}
+        found = Estimator(
+            primaries, self.guests, self.overheads.of_part(item.part),
+            self._running, held=False, capacity=self.cluster.capacity,
+            least=self._least(item.part))
+        primaries[name] = self._others(item, found, True)
+        return found
+
+    def _estimator(self, place: str) -> Estimator:
+        return (self._of_items[place] if place in self.cluster.items
+                else self._of_hosts)
+
+    def _seen_from(self, place: str,
+                   works: Iterable[TimedOperation]) -> list[TimedOperation]:
+        """Return the operations that a place has to do with, as it sees them.
+        """
+        hosts = self.cluster.hosts_of(place)
+        here = [work for work in works
+                if work.source in hosts or work.target in hosts]
+        if place not in self.cluster.items:
+            return here
+        return [work._replace(
+            source=place if work.source in hosts else work.source,
+            target=place if work.target in hosts else work.target)
+            for work in here]
+
+    def _ongoing_seen_from(self, place: str) -> list[TimedOperation]:
+        return self._seen_from(place, self.ongoing)
+
+    def _ongoing_on(self, places: tuple[str, ...]) -> list[TimedOperation]:
+        hosts = {host for place in places
+                 for host in self.cluster.hosts_of(place)}
+        return [work for work in self.ongoing
+                if work.source in hosts or work.target in hosts]
+
+    def _runners(self, place: str) -> list[str]:
+        return [one.uuid for one in self.cluster.residents(place)
+                if self.guests[one.uuid].host is not None]
+
+    def _static_first(self, place: str) -> list[HostPolicy]:
+        return sorted(self.cluster.at(place).policies,
+                      key=lambda policy: not policy.static)
+
+    def _primary(self, name: str) -> dict[str, float]:
+        """Return what is no secondary's use, by resource in percent.
+
+        A trigger that has fired is a measurement too: the use is above the
+        threshold now, whatever the means say.  What the instances do not
+        explain is then the primary's.
+        """
+        host = self.cluster.hosts.get(name)
+        return {} if host is None else self._others(
+            host, self._of_hosts, not host.blocked)
+
+    def _others(self, place: Place, estimator: Estimator, settled: bool
+                ) -> dict[str, float]:
+        uses: dict[str, float] = {}
+        for policy in place.policies:
+            resource, use = policy.resource, place.primary_use(policy.resource)
+            if policy.static or use is None:
+                continue
+            if policy.violated and settled:
+                use = max(use, self.limit(policy) + _EPSILON - sum(
+                    estimator.use(uuid, resource, place.name)
+                    for uuid in self._running[place.name]))
+            uses[resource] = max(use, uses.get(resource, use))
+        return uses
+
+    def use(self, uuid: str, resource: str, host: str) -> float:
+        """Return what an instance is thought to use of a host, in percent.
+
+        In its unit what it holds of a static resource.
+        """
+        return self._of_hosts.use(uuid, resource, host)
+
+    def limit(self, policy: HostPolicy) -> float:
+        """Return up to where a policy's resource may be planned to be used.
+
+        The margin is the CPU's, as everywhere (``estimation.room``).
+        """
+        margin = self.limits.margin if policy.resource == 'cpu' else 0.0
+        return policy.threshold - margin
+
+    def works(self, steps: Sequence[Step]) -> list[TimedOperation]:
+        """Return the operations with their times, ongoing ones included."""
+        return [*self.ongoing, *self._schedule(self, steps)]
+
+    def operations(self, steps: Sequence[Step]) -> tuple[Operation, ...]:
+        """Return the operations of a plan of some steps.
+
+        What was judged last is often what is then planned: it is kept.
+        """
+        asked, found = self._arranged
+        if len(asked) != len(steps) or any(
+                one is not other for one, other
+                in zip(asked, steps, strict=True)):
+            found = ordering.arrange(self.cluster, steps, self.limits,
+                                     self.durations)
+            self._arranged = tuple(steps), found
+        return found
+
+    def outcome(self, steps: Iterable[Step],
+                *places: str) -> list[TimedOperation]:
+        """Return the operations on places as if all had ended at once.
+
+        Those that are under way there come last, as they are.
+        """
+        hosts = {host for place in places
+                 for host in self.cluster.hosts_of(place)}
+        return [*(_work(step, 0.0, 0.0) for step in steps
+                  if step.old.host in hosts or step.new.host in hosts),
+                *self._ongoing_around[places]]
+
+    def excess(self, place: str, policy: HostPolicy,
+               works: Iterable[TimedOperation]) -> float:
+        """Return by how much a policy's resource is used too much in the end.
+
+        In the resource's unit; 0 or less where the policy will hold.
+        """
+        if self.holds(place, policy, math.inf, works):
+            return 0.0
+        return self._estimator(place).demand(
+            policy.resource, place, math.inf, self._seen_from(
+                place, works)) - self.limit(policy)
+
+    def holds(self, place: str, policy: HostPolicy, at_s: float = math.inf,
+              works: Iterable[TimedOperation] = (),
+              only: Collection[str] | None = None) -> bool:
+        """Tell whether a policy of a place will hold at a time."""
+        return self._estimator(place).holds(
+            policy.resource, self.limit(policy), place, at_s,
+            self._seen_from(place, works), only)
+
+    def allow(self, host: str, works: Iterable[TimedOperation]) -> bool:
+        """Tell whether all policies that bind a host will hold in the end."""
+        works = list(works)
+        return all(self.holds(place, policy, math.inf, works)
+                   for place in self.cluster.places(host)
+                   for policy in self.cluster.at(place).policies)
+
+    def known(self, host: Host) -> bool:
+        """Tell whether policies say what a host may take, and it is known."""
+        return bool(host.policies) and all(
+            policy.static or item.primary_use(policy.resource) is not None
+            for item in map(self.cluster.at, self.cluster.places(host.name))
+            for policy in item.policies)
+
+    def spoils(self, host: str, works: Sequence[TimedOperation]) -> bool:
+        """Tell whether operations would make a policy of a host fail.
+
+        Those that are violated already are not judged here, nor is what would
+        fail without the operations as well.  A policy must hold when its
+        trigger could fire first, as often as an operation begins, after all
+        have ended (Boettger 3.6), and at the end of each start and resume
+        (X10).  No operation can be made to wait for one that is under way
+        already, so who is leaving still has its place under a static policy.
+        """
+        for place, policy, mine in self._judged(host, works):
+            if self._holds_always(place, policy, mine):
+                continue
+            wait = max(1, policy.sensitivity - policy.failed)
+            times = {work.start_s + wait for work in mine} | {math.inf}
+            times |= {work.end_s for work in mine
+                      if work.kind in RETURNS and work.target == place}
+            if any(self._worse(place, policy, at_s, mine) for at_s in times):
+                return True
+        return False
+
+    def has_minimum_share(self, host: str,
+                          steps: Sequence[Step]) -> Feasibility:
+        """Tell whether steps spoil no policy of a host.
+
+        They get their times only where it depends on these.
+        """
+        looks = [look for look in self._judged(
+            host, self.outcome(steps, *self.cluster.places(host)))
+            if not self._holds_always(*look)]
+        if not looks:
+            return Feasibility.ALWAYS
+        if (any(self._worse(place, policy, math.inf, mine)
+                for place, policy, mine in looks)
+                or self.spoils(host, self.works(steps))):
+            return Feasibility.NOT
+        return Feasibility.AS_PLANNED
+
+    def _holds_always(self, place: str, policy: HostPolicy,
+                      works: list[TimedOperation]) -> bool:
+        """Tell whether a policy will hold whatever ends when."""
+        return self._estimator(place).bound(
+            policy.resource, place, works) <= self.limit(policy)
+
+    def _judged(self, host: str, works: Sequence[TimedOperation]
+                ) -> Iterator[tuple[str, HostPolicy, list[TimedOperation]]]:
+        """Yield the policies that hold, and the operations that count.
+
+        With each is its place, a host or what it shares with others.
+        """
+        for place in self.cluster.places(host):
+            here = self._seen_from(place, works)
+            ongoing = self._ongoing_at[place]
+            for policy in self._policies[place]:
+                if not policy.violated:
+                    yield place, policy, [work for work in here if not (
+                        policy.static and work.departs(place)
+                        and work in ongoing)]
+
+    def _worse(self, place: str, policy: HostPolicy, at_s: float,
+               works: list[TimedOperation]) -> bool:
+        """Tell whether operations make a policy fail, as its place sees them.
+        """
+        estimator = self._estimator(place)
+        ask = policy.resource, self.limit(policy), place, at_s
+        if estimator.holds(*ask, works):
+            return False
+        ongoing = self._ongoing_at[place]
+        use = [estimator.demand(policy.resource, place, at_s, those)
+               for those in (works, ongoing)]
+        return use[0] > use[1] or estimator.holds(*ask, ongoing)
+
+
+#: Gives steps their times; ongoing operations are taken from the outlook.
+Schedule = Callable[[WhatIf, Sequence[Step]], list[TimedOperation]]
+
+
+def _work(step: Step, start_s: float, end_s: float) -> TimedOperation:
+    return TimedOperation(
+        step.kind,
+        step.old.uuid,
+        step.old.host,
+        step.destination,
+        start_s,
+        end_s,
+    )
+
+
+def at_once(what_if: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
+    """Begin all steps now and in parallel, as the thesis does (3.7)."""
+    durations = what_if.durations.of_all(
+        [step.job for step in steps],
+        [
+            DurationInput(one.kind, one.source, one.target)
+            for one in what_if.ongoing
+        ],
+    )
+    return [_work(step, 0.0, duration)
+            for step, duration in zip(steps, durations, strict=True)]
+
+
+def in_order(what_if: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
+    """Begin each step after those it depends on, as it will be (X12)."""
+    return [_work(step, one.start_s, one.start_s + one.duration_s)
+            for step, one in zip(steps, what_if.operations(steps),
+                                 strict=True)]

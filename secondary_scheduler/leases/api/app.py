@@ -1,0 +1,88 @@
+"""The service, put together; configuration is passed in."""
+
+import socket
+import typing
+
+from microversion_parse import middleware as microversion
+from oslo_config import cfg
+from oslo_log import log as logging
+import oslo_middleware
+from oslo_middleware.healthcheck import opts as checks
+
+from secondary_scheduler.conf import lease_api as options
+from secondary_scheduler.leases.api import (
+    auth,
+    errors,
+    events,
+    health,
+    microversions,
+    policies,
+    resources,
+    routing,
+    trusts,
+    verification,
+)
+from secondary_scheduler.leases.api.db import urls
+from secondary_scheduler.leases.api.db.quotes import Quotes
+from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.leases.api.db.store import LeaseStore
+from secondary_scheduler.reading.options import load_options
+
+PROG = 'secondary-lease-api'
+#: Where load balancers look; it needs neither token nor version.
+HEALTH = '/healthcheck'
+
+
+def configure(arguments: list[str], conf: cfg.ConfigOpts = cfg.CONF,
+              files: list[str] | None = None) -> cfg.ConfigOpts:
+    """Read the configuration files, and begin to log.
+
+    :raises InputError: naming what is wrong with a file.
+    """
+    logging.register_options(conf)
+    options.register_opts(conf)
+    load_options(conf, arguments, project='secondary_scheduler', prog=PROG,
+                 default_config_files=files)
+    urls.check_url(conf)
+    logging.setup(conf, PROG)
+    return conf
+
+
+def service(conf: cfg.ConfigOpts) -> routing.Service:
+    """Return what the service works with; nothing is connected yet."""
+    database = Database(conf)
+    publisher = f'{PROG}.{socket.gethostname()}'
+    return routing.Service(
+        conf, database, LeaseStore(
+            database, events.announcer(conf, publisher)),
+        Quotes(database), policies.enforcer(conf), trusts.Trusts(conf),
+        verification.Verifier.from_options(conf), resources.TABLE)
+
+
+def application(found: routing.Service) -> auth.Wsgi:
+    """Return the WSGI application, from the inside out.
+
+    A request meets the last first: where it really came from, its id, that
+    it is not too large, and who asks.
+    """
+    conf = found.conf
+    inner: auth.Wsgi = microversion.MicroversionMiddleware(
+        routing.Application(found), microversions.SERVICE_TYPE,
+        microversions.VERSIONS)
+    inner = auth.middleware(inner, conf)
+    inner = oslo_middleware.RequestBodySizeLimiter(inner, conf)
+    inner = errors.JsonErrors(inner)
+    inner = oslo_middleware.RequestId(inner, conf)
+    inner = oslo_middleware.HTTPProxyToWSGI(inner, conf)
+    conf.register_opts(checks.HEALTHCHECK_OPTS, group='healthcheck')
+    conf.set_default('backends', [health.BACKEND], group='healthcheck')
+    checked = oslo_middleware.Healthcheck(None, conf)
+
+    def outer(environ: dict[str, typing.Any], start_response: auth.Wsgi
+              ) -> typing.Any:
+        chosen = checked if environ.get('PATH_INFO') == HEALTH else inner
+        return chosen(environ, start_response)
+
+    return outer
+
+

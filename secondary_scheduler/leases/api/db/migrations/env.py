@@ -1,0 +1,11 @@
+"""What Alembic runs; it is given a connection by ``db.migration``."""
+
+from alembic import context
+
+from secondary_scheduler.leases.api.db import models
+
+context.configure(connection=context.config.attributes['connection'],
+                  target_metadata=models.Base.metadata,
+                  render_as_batch=True)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,79 @@
+"""Checks of the database's URL, and words for its errors."""
+
+from collections.abc import Iterator
+import contextlib
+import pathlib
+
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+import sqlalchemy as sa
+from sqlalchemy import exc as sa_exc
+
+from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.reading.values import InputError
+
+OPTION = '[secondary_lease_api] database_url'
+_EXPECTED = ('sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST:PORT/NAME or '
+             'postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME')
+#: Packages to install by missing module, where the names differ.
+_PACKAGES = {'MySQLdb': 'mysqlclient (or begin the URL with mysql+pymysql: '
+                        'pip install PyMySQL)', 'pymysql': 'PyMySQL'}
+
+
+def check_url(conf: cfg.ConfigOpts) -> None:
+    """Check the configured URL, without a connection.
+
+    It is a secret, so that errors do not quote it.
+
+    :raises InputError: if no database could ever be reached by it.
+    """
+    try:
+        url = sa.make_url(conf.secondary_lease_api.database_url)
+        dialect = url.get_dialect()
+    except (sa_exc.ArgumentError, ValueError) as exc:
+        problem = (str(exc) if isinstance(exc, sa_exc.NoSuchModuleError)
+                   else 'it is no URL of a database')
+        raise InputError(f'{OPTION}: {problem}: expected {_EXPECTED}'
+                         ) from None
+    try:
+        dialect.import_dbapi()
+    except ImportError as exc:
+        raise InputError(
+            f'{OPTION}: the driver {exc.name} of {url.drivername} is not '
+            f'installed: pip install {_PACKAGES.get(exc.name or "", exc.name)}'
+            ) from None
+    if url.get_backend_name() == 'sqlite' and url.database:
+        folder = pathlib.Path(url.database).parent
+        if url.database != ':memory:' and not folder.is_dir():
+            raise InputError(f'{OPTION}: expected a file in a folder that is '
+                             f'there, and there is no {folder}')
+
+
+@contextlib.contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn what a database answers into words.
+
+    :raises InputError: if it cannot be used.
+    """
+    try:
+        yield
+    except (db_exception.DBError, sa_exc.SQLAlchemyError) as exc:
+        raise _unusable(exc) from exc
+
+
+def connect_once(database: Database) -> None:
+    """Open a connection and close it.
+
+    :raises InputError: if that is not possible.
+    """
+    try:
+        database.engine.connect().close()
+    except Exception as exc:   # a driver may make anything of a URL's options
+        raise _unusable(exc) from exc
+
+
+def _unusable(exc: Exception) -> InputError:
+    said = ' '.join(line.strip() for line in str(exc).splitlines()
+                    if not line.startswith('(Background'))
+    return InputError(f'{OPTION}: {said}\nIs it right, may you use it, and '
+                      'does the database answer?')

@@ -1,0 +1,106 @@
+"""What the service answers when it refuses, always as JSON.
+
+    {"errors": [{"status": 404, "code": "secondary-lease.not-found",
+                 "title": "Not Found", "detail": "what is wrong, and what to
+                 do next", "request_id": "req-..."}]}
+
+That is the form of the OpenStack API guidelines.
+"""
+
+from collections.abc import Callable, Mapping
+import http
+import json
+import typing
+
+from oslo_log import log as logging
+from oslo_middleware import request_id
+import webob
+import webob.dec
+
+LOG = logging.getLogger(__name__)
+
+PREFIX = 'secondary-lease'
+
+
+class ApiError(Exception):
+    """An answer with a status of 400 or more."""
+
+    def __init__(self, status: int, code: str, detail: str,
+                 headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+
+#: By the collection in the path: what is not there, and what to do then.
+_NOT_FOUND = {
+    'leases': ('lease', '"openstack secondary lease list" (GET /leases) '
+                        'shows those that are there.'),
+    'quotes': ('quote', 'Quotes expire: ask for another (POST /quotes).')}
+
+
+def not_found(collection: str, uuid: str) -> ApiError:
+    """Return the answer for what is not there, or is another project's."""
+    what, advice = _NOT_FOUND[collection]
+    return ApiError(404, 'not-found', (
+        f'There is no {what} {uuid} in your project. {advice}'))
+
+
+def invalid(detail: str) -> ApiError:
+    """Return the answer for a request that does not say what it should."""
+    return ApiError(400, 'invalid', detail)
+
+
+def body(environ: Mapping[str, typing.Any], status: int, code: str,
+         detail: str) -> bytes:
+    """Return an error as JSON."""
+    return json.dumps({'errors': [{
+        'status': status, 'code': f'{PREFIX}.{code}',
+        'title': http.HTTPStatus(status).phrase, 'detail': detail,
+        'request_id': environ.get(request_id.ENV_REQUEST_ID, '')}]}).encode()
+
+
+#: What to do about refusals of the middleware, by status.
+_ADVICE = {
+    401: 'Ask for a token ("openstack token issue") and send it in '
+         'X-Auth-Token.',
+    406: 'Ask for a version that GET / lists, or leave out '
+         'OpenStack-API-Version.',
+    413: 'Send a smaller body.',
+    503: 'Try again later.'}
+
+
+class JsonErrors:
+    """Makes JSON of all that goes wrong further inside.
+
+    Middleware says it in plain text or HTML; what nobody has caught is for
+    the log only.
+    """
+
+    def __init__(self, application: Callable[..., typing.Any]) -> None:
+        self._application = application
+
+    @webob.dec.wsgify
+    def __call__(self, request: webob.Request) -> webob.Response:
+        try:
+            answer = request.get_response(self._application)
+        except Exception:
+            LOG.exception('A request was not answered.')
+            return webob.Response(
+                status=500, content_type='application/json', charset=None,
+                body=body(request.environ, 500, 'internal', (
+                    'This is a fault of the service. Give its operator the '
+                    'request_id.')))
+        if answer.status_int < 400 or (
+                answer.content_type == 'application/json'):
+            return answer
+        status = answer.status_int
+        title = http.HTTPStatus(status).phrase
+        code = title.lower().replace(' ', '-')
+        answer.body = b'' if request.method == 'HEAD' else body(
+            request.environ, status, code,
+            f'{title}. {_ADVICE.get(status, "")}'.strip())
+        answer.content_type = 'application/json'
+        return answer

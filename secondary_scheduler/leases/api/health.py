@@ -1,0 +1,69 @@
+"""Whether leases are looked at: heartbeats of engines, as users see them."""
+
+import datetime
+import time
+import typing
+
+from oslo_config import cfg
+from oslo_db import exception as db_exception
+from oslo_middleware.healthcheck import pluginbase
+
+from secondary_scheduler.leases.api import schemas
+from secondary_scheduler.leases.api.db import schedules
+from secondary_scheduler.leases.api.db.session import Database
+
+#: Name of the back end of /healthcheck, as in setup.cfg.
+BACKEND = 'secondary_leases'
+_NEXT_STEP = (
+    'Leases wait until an engine looks at them: watcher-decision-engine has '
+    'to run, and an audit with the parameter leases=true has to be PENDING '
+    'or ONGOING. Ask the operator.')
+
+
+def engine(database: Database, conf: cfg.ConfigOpts, now: float
+           ) -> dict[str, typing.Any]:
+    """Return when an engine has looked at leases last.
+
+    :param now: seconds since 1970.
+    :returns: ``last_pass``, a time or None; ``stale``, whether that is too
+        long ago; ``message``, '' if it is not.
+    :raises DBError: if the database does not answer.
+    """
+    beat = schedules.heartbeat(database)
+    limit = conf.secondary_lease_api.engine_stale_after
+    last = schemas.moment(beat.looked_at)
+    if beat.looked_at is None:
+        message = f'No engine has looked at leases yet. {_NEXT_STEP}'
+    elif now - beat.looked_at > limit:
+        ago = datetime.timedelta(seconds=int(now - beat.looked_at))
+        message = f'Leases were last looked at {ago} ago, at {last}. ' + (
+            f'Since then: {beat.trouble}.' if beat.trouble else _NEXT_STEP)
+    else:
+        message = ''
+    return {'last_pass': last, 'stale': bool(message), 'message': message}
+
+
+class LeaseEngine(pluginbase.HealthcheckBaseExtension):
+    """Details of /healthcheck: when leases were last looked at.
+
+    The service itself is healthy without an engine, so that load balancers
+    go on sending requests to it.
+    """
+
+    def __init__(self, oslo_conf: cfg.ConfigOpts,
+                 conf: dict[str, typing.Any]) -> None:
+        super().__init__(oslo_conf, conf)
+        self._database = Database(oslo_conf)
+
+    def healthcheck(self, server_port: int) -> pluginbase.HealthcheckResult:
+        """Return the heartbeat of the engines."""
+        try:
+            found = engine(self._database, self.oslo_conf, time.time())
+        except db_exception.DBError as exc:
+            return pluginbase.HealthcheckResult(
+                True, 'leases: the database does not answer',
+                str(exc).partition('\n')[0])
+        return pluginbase.HealthcheckResult(
+            True, 'leases: no engine looks at them' if found['stale']
+            else 'leases: OK',
+            found['message'] or f'last looked at {found["last_pass"]}')

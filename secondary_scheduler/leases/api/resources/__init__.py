@@ -1,0 +1,16 @@
+"""One module per resource; ``TABLE`` has the routes of all."""
+
+from secondary_scheduler.leases.api.resources import (
+    actions,
+    description,
+    events,
+    leases,
+    quota,
+    quotes,
+    timeline,
+    versions,
+)
+
+TABLE = (*versions.ROUTES, *description.ROUTES, *leases.ROUTES,
+         *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES,
+         *quotes.ROUTES)

@@ -1,0 +1,318 @@
+"""/leases: what is asked for, and what has become of it."""
+
+from collections.abc import Collection, Iterator, Mapping
+import contextlib
+import dataclasses
+import typing
+import urllib.parse
+
+from oslo_utils import uuidutils
+
+from secondary_scheduler.leases.api import (
+    errors,
+    health,
+    microversions,
+    node_sets,
+    policies,
+    schemas,
+    verification,
+)
+from secondary_scheduler.leases.api.db import errors as db_errors
+from secondary_scheduler.leases.api.db import models, quotas
+from secondary_scheduler.leases.api.db.requests import LeaseRequest
+from secondary_scheduler.leases.api.routing import Call, Reply, Route
+from secondary_scheduler.model.lease_states import LeaseState
+
+#: What can be changed of a lease, as its columns have it.
+_TERMS = ('name', 'duration', 'start', 'deadline', 'preemptible', 'max_rate')
+
+
+def asked(call: Call, found: models.LeaseRow | models.Quote
+          ) -> dict[str, typing.Any]:
+    """Return what somebody has asked for, as they see it."""
+    return {
+        'id': found.uuid, 'project_id': found.project_id,
+        'user_id': found.user_id, 'kind': str(found.kind),
+        'nodes': [node_sets.show(one, call.version) for one in found.nodes],
+        'duration': found.duration, 'start': schemas.moment(found.start),
+        'deadline': schemas.moment(found.deadline),
+        'immediate': found.immediate, 'preemptible': found.preemptible,
+        'max_rate': found.max_rate,
+        'created_at': schemas.moment(found.created_at)}
+
+
+def _shown(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
+    """Return a lease as its owner sees it."""
+    since: dict[str, typing.Any] = {}
+    if call.version >= microversions.QUOTES:
+        since['next_start'] = schemas.moment(lease.next_start)
+    if call.version >= microversions.SERVERS:
+        since['unverified'] = lease.unverified
+    if call.version >= microversions.SERVED:
+        since |= {'served': lease.served, 'charge': lease.charge}
+    if call.version < microversions.OPEN and lease.duration is None:
+        since['duration'] = schemas.LONGEST
+    return {
+        **asked(call, lease), 'name': lease.name, 'state': lease.state,
+        'paused': lease.hold, 'cancelling': lease.wanted_end,
+        'reason': lease.reason, 'price': lease.price,
+        'servers': [one.uuid for one in lease.servers],
+        'updated_at': schemas.moment(lease.updated_at),
+        'revision': lease.revision, **since}
+
+
+def create_lease(call: Call) -> Reply:
+    """Keep a lease; the scheduler sees to it afterwards."""
+    wanted = request(call)
+    made = _repeated(call, wanted)
+    if made is not None:
+        return _created(call, made)
+    wanted = dataclasses.replace(wanted, unverified=_verify(call, wanted))
+    trusts = call.service.trusts
+    trust = trusts.give(call.token, call.context.user_id,
+                        call.context.project_id)
+    lease = None
+    try:
+        lease = _create(call, dataclasses.replace(wanted, trust_id=trust))
+    finally:
+        if lease is None or lease.trust_id != trust:
+            trusts.take_back(call.token, trust)
+    return _created(call, lease)
+
+
+def _created(call: Call, lease: models.LeaseRow) -> Reply:
+    return Reply(202, {'lease': _shown(call, lease), **_engine(call)},
+                 {'Location': call.link(f'/leases/{lease.uuid}')})
+
+
+def _engine(call: Call) -> dict[str, typing.Any]:
+    """Return when an engine has looked at leases last."""
+    if call.version < microversions.SERVED:
+        return {}
+    service = call.service
+    return {'engine': health.engine(service.database, service.conf,
+                                    service.store.now)}
+
+
+def _repeated(call: Call, wanted: LeaseRequest) -> models.LeaseRow | None:
+    """Return the lease that this request has made before, if any."""
+    with _refusing():
+        return call.service.store.repeated(wanted)
+
+
+def _create(call: Call, wanted: LeaseRequest) -> models.LeaseRow:
+    with _refusing():
+        return call.service.store.create(
+            wanted, quotas.QuotaLimits.from_options(call.service.conf))
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn the store's refusals of a new lease into answers."""
+    try:
+        yield
+    except db_errors.OverQuota as exc:
+        raise errors.ApiError(403, 'over-quota', (
+            f'Your project would have too many {exc.what}: {exc}. Wait until '
+            'a lease is over, cancel or delete one, or ask the operator for '
+            'more. GET /quota shows what there is.')) from exc
+    except db_errors.OtherRequest as exc:
+        raise errors.ApiError(409, 'token-used', (
+            f'{exc}. Take another client_token for another lease.')) from exc
+
+
+def _verify(call: Call, wanted: LeaseRequest) -> tuple[dict[str, str], ...]:
+    """Return what cannot be verified of a lease.
+
+    :raises ApiError: 400 or 403, if its servers could not be made.
+    """
+    found = call.service.verifier.verify(
+        call.session, wanted.nodes, wanted.project_id,
+        quotas.running(call.service.database, wanted.project_id))
+    check_verdict(found)
+    return tuple(dataclasses.asdict(one) for one in found.unverified)
+
+
+def check_verdict(found: verification.VerificationResult) -> None:
+    """Refuse what cannot be.
+
+    :raises ApiError: 400 or 403, with all that is wrong.
+    """
+    if found.wrong:
+        raise errors.invalid(' '.join(map(str, found.wrong)))
+    if found.exceeded:
+        raise errors.ApiError(403, 'over-quota',
+                              ' '.join(map(str, found.exceeded)))
+
+
+def request(call: Call) -> LeaseRequest:
+    """Return what the body asks for.
+
+    :raises ApiError: if that contradicts itself or the clock.
+    """
+    terms = _read(call.body)
+    immediate = call.body.get('immediate', False)
+    _check(call, terms, immediate)
+    for problem in node_sets.contradictions(call.body['nodes']):
+        raise errors.invalid(problem)
+    return LeaseRequest(
+        uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
+        user_id=call.context.user_id,
+        nodes=node_sets.read(call.body['nodes']),
+        immediate=immediate, token=call.body.get('client_token'), **terms)
+
+
+def list_leases(call: Call) -> Reply:
+    """List leases, the oldest first, a page at a time."""
+    project = scope(call)
+    limit = min(call.query.get('limit', 2 ** 31),
+                call.service.conf.secondary_lease_api.max_limit)
+    try:
+        found = call.service.store.leases(
+            project, among=call.query.get('state'),
+            name=call.query.get('name'), marker=call.query.get('marker'),
+            limit=limit + 1)
+    except db_errors.UnknownLease as exc:
+        raise errors.invalid(
+            f'marker: {exc} in your project. Begin without a marker.'
+        ) from exc
+    links = []
+    if len(found) > limit:
+        links.append({'rel': 'next', 'href': _next(call, limit,
+                                                   found[limit - 1].uuid)})
+    return Reply(200, {'leases': [_shown(call, one) for one in found[:limit]],
+                       'leases_links': links, **_engine(call)})
+
+
+def scope(call: Call) -> str | None:
+    """Return whose leases a list is to have; None is all projects'."""
+    if not call.query.get('all_projects'):
+        return call.context.project_id
+    if not call.sees_all:
+        raise errors.ApiError(403, 'forbidden', (
+            f'The policy {policies.ALL_PROJECTS} does not allow it to your '
+            'roles. Leave out all_projects.'))
+    return None
+
+
+def show_lease(call: Call) -> Reply:
+    """Show a lease."""
+    return Reply(200, {'lease': _shown(call, find(call)), **_engine(call)})
+
+
+def find(call: Call) -> models.LeaseRow:
+    """Return the lease that the path names, if there is one for the user."""
+    try:
+        return call.service.store.get(call.path['id'], call.scope)
+    except db_errors.UnknownLease as exc:
+        raise errors.not_found('leases', call.path['id']) from exc
+
+
+def update_lease(call: Call) -> Reply:
+    """Change the terms while the scheduler has not seen them."""
+    lease = find(call)
+    changes = _read(call.body)
+    terms = {name: changes.get(name, getattr(lease, name))
+             for name in _TERMS}
+    seen = call.body.get('revision')
+    if changes.keys() <= {'name'}:
+        return change(call, lease, 'changed', changes, set(LeaseState), seen)
+    if lease.is_new:
+        _check(call, terms, lease.immediate)
+    # What was checked is what the terms become, or nothing is changed.
+    return change(call, lease, 'changed', changes, {LeaseState.NEW},
+                  lease.revision if seen is None else seen)
+
+
+def change(call: Call, lease: models.LeaseRow, kind: str,
+           values: Mapping[str, typing.Any], among: Collection[str],
+           revision: int | None = None) -> Reply:
+    """Change a lease that is in one of some states; show it."""
+    try:
+        return Reply(202, {'lease': _shown(call, call.service.store.change(
+            lease.uuid, kind, values, project=lease.project_id,
+            revision=revision, among=among))})
+    except db_errors.UnknownLease as exc:
+        raise errors.not_found('leases', lease.uuid) from exc
+    except db_errors.Stale as exc:
+        raise errors.ApiError(409, 'stale', (
+            f'{exc}: somebody has changed it. Look at it again, and send '
+            'the revision that it has.')) from exc
+    except db_errors.WrongState as exc:
+        raise errors.ApiError(409, 'wrong-state', (
+            f'{exc}, where that cannot be done any more. Terms can be '
+            'changed while a lease is new, and nothing once it is over: ask '
+            'for another lease.')) from exc
+
+
+def delete_lease(call: Call) -> Reply:
+    """Forget a lease that is over, or that the scheduler has not seen."""
+    trust = find(call).trust_id
+    try:
+        call.service.store.delete(call.path['id'], call.scope)
+    except db_errors.UnknownLease as exc:
+        raise errors.not_found('leases', call.path['id']) from exc
+    except db_errors.WrongState as exc:
+        raise errors.ApiError(409, 'wrong-state', (
+            f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '
+            'delete it when it is over.')) from exc
+    call.service.trusts.take_back(call.token, trust)
+    return Reply(204)
+
+
+def _read(body: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return those terms that a request has, as columns have them."""
+    terms = {name: body[name] for name in _TERMS if name in body}
+    for name in ('start', 'deadline'):
+        if terms.get(name) is not None:
+            terms[name] = schemas.seconds(terms[name], name)
+    return terms
+
+
+def _check(call: Call, terms: Mapping[str, typing.Any], immediate: bool
+           ) -> None:
+    """Refuse terms that contradict each other or the clock."""
+    start, deadline = terms.get('start'), terms.get('deadline')
+    now, duration = call.service.store.now, terms['duration']
+    if immediate and (start is not None or deadline is not None):
+        raise errors.invalid('An immediate lease begins now: leave out '
+                             'start and deadline, or immediate.')
+    if start is not None and start < now:
+        raise errors.invalid(
+            f'start is {schemas.moment(start)}, and it is '
+            f'{schemas.moment(now)} already. Choose a later start.')
+    first = now if start is None else start
+    if deadline is not None and deadline < first + duration:
+        raise errors.invalid(
+            f'Between {schemas.moment(first)} and the deadline, '
+            f'{schemas.moment(deadline)}, there are {deadline - first} s: '
+            f'the duration of {duration} s does not fit. Choose a later '
+            'deadline or a shorter duration.')
+
+
+def _next(call: Call, limit: int, marker: str) -> str:
+    query = [(name, value) for name, value in call.request.GET.items()
+             if name not in ('marker', 'limit')]
+    return call.link('/leases?' + urllib.parse.urlencode(
+        [*query, ('limit', limit), ('marker', marker)]))
+
+
+_ID = '/leases/{id}'
+ROUTES = (
+    Route('POST', '/leases', create_lease, (
+        'Ask for a lease. It is kept and answered at once; whether and when '
+        'it gets hosts is decided afterwards and shown by its state.'),
+        202, 'LeaseAnswer', policies.CREATE, body=schemas.CREATE,
+        refusals=(409,)),
+    Route('GET', '/leases', list_leases, 'List leases, the oldest first.',
+          200, 'LeasesAnswer', policies.LIST, query=schemas.LIST_QUERY),
+    Route('GET', _ID, show_lease, 'Show a lease.', 200, 'LeaseAnswer',
+          policies.SHOW, refusals=(404,)),
+    Route('PATCH', _ID, update_lease, (
+        'Change the name of a lease, or its terms while it is new.'),
+        202, 'LeaseAnswer', policies.UPDATE, body=schemas.UPDATE,
+        refusals=(404, 409)),
+    Route('DELETE', _ID, delete_lease, (
+        'Forget a lease that is over, or new.'), 204, None, policies.DELETE,
+        refusals=(404, 409)),
+)

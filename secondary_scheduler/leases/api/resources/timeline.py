@@ -1,0 +1,51 @@
+"""Timelines: what the scheduler plans for leases."""
+
+from collections.abc import Mapping
+import typing
+
+from secondary_scheduler.leases.api import microversions, policies, schemas
+from secondary_scheduler.leases.api.db import plans
+from secondary_scheduler.leases.api.resources import leases
+from secondary_scheduler.leases.api.routing import Call, Reply, Route
+
+#: What older versions show of what has no end.
+_NEVER = '2099-12-31T23:59:59Z'
+
+
+def show_timeline(call: Call) -> Reply:
+    """Show the plan of a project, and of nobody else."""
+    return _planned(call, leases.scope(call), None)
+
+
+def show_lease_timeline(call: Call) -> Reply:
+    """Show the plan of a lease."""
+    lease = leases.find(call)
+    return _planned(call, lease.project_id, lease.uuid)
+
+
+def _planned(call: Call, project: str | None, lease: str | None) -> Reply:
+    with_hosts = call.sees_all
+    never = None if call.version >= microversions.OPEN else _NEVER
+    return Reply(200, {'slots': [
+        {'lease_id': uuid, 'begin': schemas.moment(one.begin),
+         'end': schemas.moment(one.end) or never, 'what': str(one.what),
+         'nodes': sum(one.hosts.values()),
+         'hosts': dict(one.hosts) if with_hosts else None}
+        for uuid, one in plans.read(
+            call.service.database, project, lease,
+            _moment(call.query, 'begin'), _moment(call.query, 'end'))]})
+
+
+def _moment(query: Mapping[str, typing.Any], name: str) -> int | None:
+    return schemas.seconds(query[name], name) if name in query else None
+
+
+ROUTES = (
+    Route('GET', '/timeline', show_timeline, (
+        'Show what is planned for the leases of a project, the earliest '
+        'first.'), 200, 'TimelineAnswer', policies.TIMELINE,
+        query=schemas.TIMELINE_QUERY),
+    Route('GET', '/leases/{id}/timeline', show_lease_timeline,
+          'Show what is planned for a lease.', 200, 'TimelineAnswer',
+          policies.TIMELINE, query=schemas.WINDOW_QUERY, refusals=(404,)),
+)

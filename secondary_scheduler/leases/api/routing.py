@@ -1,0 +1,319 @@
+"""From a request to who answers it, in one table of routes.
+
+The same table makes the OpenAPI description, and the tests walk it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import json
+import typing
+
+import jsonschema
+from keystoneauth1 import session as sessions
+from keystoneauth1.identity import access as identity_access
+from oslo_config import cfg
+from oslo_context import context as oslo_context
+from oslo_db import exception as db_exception
+from oslo_log import log as logging
+from oslo_middleware import request_id
+from oslo_policy import policy
+import routes
+import webob
+import webob.dec
+
+from secondary_scheduler.leases.api import (
+    errors,
+    microversions,
+    policies,
+    schemas,
+)
+from secondary_scheduler.leases.api.db.quotes import Quotes
+from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.leases.api.db.store import LeaseStore
+from secondary_scheduler.leases.api.trusts import Trusts
+from secondary_scheduler.leases.api.verification import Verifier
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """What those who answer work with."""
+
+    conf: cfg.ConfigOpts
+    database: Database
+    store: LeaseStore
+    quotes: Quotes
+    enforcer: policy.Enforcer
+    trusts: Trusts
+    verifier: Verifier
+    table: Sequence['Route']
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A request that is well formed, by somebody who may make it.
+
+    ``query`` and ``body`` are as their schemas say; ``path`` has what the
+    path names; ``version`` is the microversion that is asked for.
+    """
+
+    service: Service
+    request: webob.Request
+    context: oslo_context.RequestContext
+    version: microversions.Version
+    path: Mapping[str, str]
+    query: Mapping[str, typing.Any]
+    body: Mapping[str, typing.Any]
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may see the leases of all projects."""
+        return policies.allows(self.service.enforcer, policies.ALL_PROJECTS,
+                               self.context)
+
+    @property
+    def scope(self) -> str | None:
+        """The project whose leases there are for the user; None is all."""
+        return None if self.sees_all else self.context.project_id
+
+    @property
+    def token(self) -> str:
+        """Its user's token."""
+        return str(self.request.headers.get('X-Auth-Token', ''))
+
+    @property
+    def session(self) -> sessions.Session | None:
+        """A session by its user's token; None where there is no Keystone."""
+        plugin = self.request.environ.get('keystone.token_auth')
+        if plugin is None or not plugin.has_user_token:
+            return None
+        # The plug-in itself would add a token of the service.
+        return self.service.verifier.pool.session(
+            self.service.conf,
+            identity_access.AccessInfoPlugin(plugin.get_auth_ref(None)))
+
+    def link(self, path: str) -> str:
+        """Return the URL of a path of the service."""
+        return f'{self.request.application_url}{path}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """An answer: a status, and what becomes JSON."""
+
+    status: int
+    body: typing.Any = None
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """One operation of the service.
+
+    ``rule`` is the policy that allows it, None is for everybody; ``answer``
+    names the schema of what it answers with ``status``; ``refusals`` are
+    further statuses; ``since`` is the microversion that brought it.
+    """
+
+    method: str
+    path: str
+    answer_by: Callable[[Call], Reply]
+    summary: str
+    status: int
+    answer: str | None = None
+    rule: str | None = None
+    body: schemas.Schema | None = None
+    query: schemas.Schema = dataclasses.field(
+        default_factory=lambda: schemas.NO_QUERY)
+    refusals: Sequence[int] = ()
+    since: microversions.Version = microversions.FIRST
+    check: typing.Any = dataclasses.field(init=False, repr=False)
+    check_query: typing.Any = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        make = jsonschema.Draft202012Validator
+        object.__setattr__(self, 'check_query', make(self.query))
+        object.__setattr__(self, 'check', self.body and {
+            version: make(schemas.at(self.body, microversions.parse(version)))
+            for version in microversions.VERSIONS})
+
+    @property
+    def name(self) -> str:
+        """Its name: the one of the function that answers."""
+        return self.answer_by.__name__
+
+    @property
+    def collection(self) -> str:
+        """The first part of its path."""
+        return self.path.split('/')[1]
+
+
+class Application:
+    """Answers requests by the table of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._mapper = routes.Mapper()
+        self._by_path: dict[str, dict[str, Route]] = {}
+        for route in service.table:
+            if route.path not in self._by_path:
+                self._mapper.connect(None, route.path, path=route.path)
+            self._by_path.setdefault(route.path, {})[route.method] = route
+        self._mapper.create_regs([])
+
+    @webob.dec.wsgify
+    def __call__(self, request: webob.Request) -> webob.Response:
+        try:
+            reply = self._reply(request)
+        except errors.ApiError as exc:
+            return _refuse(request, exc)
+        except db_exception.DBError as exc:
+            LOG.error('The database of leases did not serve: %s', exc)
+            return _refuse(request, errors.ApiError(
+                503, 'database', 'The database of leases does not answer. '
+                'Try again later; with the same client_token a request is '
+                'carried out once only.', {'Retry-After': '5'}))
+        return _response(reply.status, None if reply.body is None
+                         else json.dumps(reply.body).encode(), reply.headers)
+
+    def _reply(self, request: webob.Request) -> Reply:
+        route, path = self._route(request)
+        version = request.environ[microversions.ENVIRON]
+        if version < route.since:
+            raise errors.ApiError(404, 'no-such-path', (
+                f'This is there since version {route.since}: send '
+                f'"OpenStack-API-Version: {microversions.SERVICE_TYPE} '
+                f'{route.since}".'))
+        context = oslo_context.RequestContext.from_environ(
+            request.environ,
+            request_id=request.environ.get(request_id.ENV_REQUEST_ID))
+        if route.rule is not None:
+            self._allow(route, context)
+        # A name in a path that is no UUID is one that nobody has.
+        if 'id' in path and not schemas.is_uuid(path['id']):
+            raise errors.not_found(route.collection, path['id'][:255])
+        return route.answer_by(Call(
+            self._service, request, context, version, path,
+            _query(request, route), _body(request, route, version)))
+
+    def _route(self, request: webob.Request) -> tuple[Route, dict[str, str]]:
+        try:
+            found = self._mapper.match(request.path_info) or {}
+        except UnicodeDecodeError:
+            found = {}
+        path = found.pop('path', None)
+        if path is None:
+            raise errors.ApiError(404, 'no-such-path', (
+                'There is nothing at this path; GET /openapi.json describes '
+                'what there is.'))
+        methods = self._by_path[path]
+        method = 'GET' if request.method == 'HEAD' else request.method
+        if method not in methods:
+            allowed = ', '.join(sorted(methods))
+            raise errors.ApiError(
+                405, 'no-such-method', f'Here there is only {allowed}.',
+                {'Allow': allowed})
+        return methods[method], found
+
+    def _allow(self, route: Route, context: oslo_context.RequestContext
+               ) -> None:
+        if context.user_id is None:
+            raise errors.ApiError(
+                401, 'unauthorized', 'Who are you? Ask for a token '
+                '("openstack token issue") and send it in X-Auth-Token.')
+        if context.project_id is None:
+            raise errors.ApiError(
+                403, 'no-project', 'Leases belong to projects: ask for a '
+                'token with a project (OS_PROJECT_NAME).')
+        assert route.rule is not None
+        if not policies.allows(self._service.enforcer, route.rule, context):
+            raise errors.ApiError(403, 'forbidden', (
+                f'The policy {route.rule} does not allow it to your roles '
+                f'({", ".join(context.roles) or "none"}). Ask the owner of '
+                'the project for a role that does.'))
+
+
+def _query(request: webob.Request, route: Route) -> dict[str, typing.Any]:
+    """Return the query as its schema has it."""
+    try:
+        given = request.GET.mixed()
+    except UnicodeDecodeError as exc:
+        raise errors.invalid('The query is not in UTF-8.') from exc
+    known = route.query['properties']
+    read = {name: _typed(value, known.get(name, {}))
+            for name, value in given.items()}
+    _check(route.check_query, read, 'the query')
+    return read
+
+
+def _typed(value: typing.Any, schema: schemas.Schema) -> typing.Any:
+    """Return a text of the query as the type of its schema, if it is one."""
+    kind = schema.get('type')
+    if kind == 'array':
+        return value if isinstance(value, list) else [value]
+    if kind == 'integer' and isinstance(value, str) and (
+            value.isascii() and value.isdigit() and len(value) < 20):
+        return int(value)
+    if kind == 'boolean':
+        return {'true': True, 'false': False}.get(str(value).lower(), value)
+    return value
+
+
+def _refuse_constant(name: str) -> typing.NoReturn:
+    raise ValueError(f'{name} is no number of JSON')
+
+
+def _body(request: webob.Request, route: Route,
+          version: microversions.Version) -> dict[str, typing.Any]:
+    """Return the body as its schema of a version has it."""
+    if route.check is None:
+        return {}
+    if request.content_type != 'application/json':
+        raise errors.ApiError(415, 'no-json', (
+            'Send JSON, with "Content-Type: application/json".'))
+    try:
+        read = json.loads(request.body.decode('utf-8'),
+                          parse_constant=_refuse_constant)
+        # JSON's escapes can say what UTF-8 and the database cannot.
+        json.dumps(read, ensure_ascii=False).encode('utf-8')
+    except (ValueError, RecursionError) as exc:
+        raise errors.invalid(f'The body is no JSON: {exc}.') from exc
+    _check(route.check[str(version)], read, 'the body')
+    return typing.cast(dict[str, typing.Any], read)
+
+
+def _check(validator: typing.Any, value: object, what: str) -> None:
+    found = next(validator.iter_errors(value), None)
+    if found is None:
+        return
+    where = '.'.join(str(one) for one in found.absolute_path)
+    raise errors.invalid(
+        f'In {what}{", at " + where if where else ""}: '
+        f'{_message(found)[:500]}. GET /openapi.json says what there may be.')
+
+
+def _message(found: jsonschema.ValidationError) -> str:
+    """Return why a value does not fit, without a value that may be secret."""
+    secret = isinstance(found.instance, (dict, list)) or (
+        isinstance(found.schema, dict) and found.schema.get('writeOnly'))
+    return found.message.replace(repr(found.instance), 'the value') if (
+        secret) else found.message
+
+
+def _refuse(request: webob.Request, exc: errors.ApiError) -> webob.Response:
+    return _response(exc.status, errors.body(
+        request.environ, exc.status, exc.code, exc.detail), exc.headers)
+
+
+def _response(status: int, body: bytes | None, headers: Mapping[str, str]
+              ) -> webob.Response:
+    if body is None:
+        answer = webob.Response(status=status)
+        del answer.content_type
+    else:
+        answer = webob.Response(status=status, body=body,
+                                content_type='application/json', charset=None)
+    answer.headers['Cache-Control'] = 'no-cache'
+    answer.headers.update(headers)
+    return answer

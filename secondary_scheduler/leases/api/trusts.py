@@ -1,0 +1,77 @@
+"""Keystone's trusts, by which servers are made in the name of owners."""
+
+import typing
+
+from keystoneauth1 import exceptions, token_endpoint
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from secondary_scheduler.conf import keystone
+from secondary_scheduler.leases.api.errors import ApiError
+
+LOG = logging.getLogger(__name__)
+
+_TIMEOUT_S = 10
+
+
+class Trusts:
+    """Gives and takes back trusts, with the token of who asks for a lease."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+
+    def give(self, token: str, user: str, project: str) -> str | None:
+        """Return a new trust of a user for their leases.
+
+        None if leases need none.
+
+        :raises ApiError: if Keystone refuses or does not answer.
+        """
+        options = self._conf.secondary_lease_api
+        if not options.trustee_user_id:
+            return None
+        try:
+            answer = self._ask('POST', token, '/OS-TRUST/trusts', json={
+                'trust': {
+                    'trustor_user_id': user, 'project_id': project,
+                    'trustee_user_id': options.trustee_user_id,
+                    'impersonation': True, 'allow_redelegation': False,
+                    'roles': [{'name': role}
+                              for role in options.trust_roles]}})
+            return str(answer.json()['trust']['id'])
+        except exceptions.HttpError as exc:
+            if exc.http_status >= 500:
+                raise self._away(exc) from exc
+            raise ApiError(403, 'no-trust', (
+                'The servers of a lease are made by a trust of yours, and '
+                f'Keystone refuses it ({exc.http_status}): you need the '
+                f'roles {", ".join(options.trust_roles)} in the project, and '
+                'a password or an unrestricted application credential.')
+            ) from exc
+        except exceptions.ClientException as exc:
+            raise self._away(exc) from exc
+
+    @staticmethod
+    def _away(exc: Exception) -> ApiError:
+        LOG.error('Keystone makes no trusts: %s', exc)
+        return ApiError(503, 'keystone', (
+            'Keystone does not answer. Try again later; with the same '
+            'client_token a request is carried out once only.'),
+            {'Retry-After': '5'})
+
+    def take_back(self, token: str, trust: str | None) -> None:
+        """Delete a trust; one that stays does no harm, and is logged."""
+        if trust is None:
+            return
+        try:
+            self._ask('DELETE', token, f'/OS-TRUST/trusts/{trust}')
+        except exceptions.ClientException as exc:
+            LOG.warning('Trust %(trust)s stays: %(why)s',
+                        {'trust': trust, 'why': exc})
+
+    def _ask(self, method: str, token: str, path: str,
+             **more: typing.Any) -> typing.Any:
+        url = keystone.identity_url(self._conf)
+        return keystone.make_session(
+            self._conf, token_endpoint.Token(url, token), _TIMEOUT_S).request(
+                path, method, endpoint_override=url, **more)

@@ -1,0 +1,221 @@
+"""Leases from Python, through an adapter of openstacksdk.
+
+    import openstack
+    from secondary_scheduler.leases.client import client
+
+    leases = client.Client.of(openstack.connect(cloud='mycloud'))
+    lease = leases.create([{'number': 2, 'flavor': 'secondary.small'}], 3600)
+    print(leases.get(lease['id'])['state'])
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import typing
+import urllib.parse
+import uuid
+
+from keystoneauth1 import adapter
+from openstack import exceptions
+import tenacity
+
+from secondary_scheduler.reading import answers
+from secondary_scheduler.reading.values import InputError
+
+SERVICE_TYPE = 'secondary-lease'
+#: The microversion that this client speaks.
+VERSION = '1.4'
+
+Json = dict[str, typing.Any]
+
+
+class LeaseError(exceptions.HttpException):
+    """The service has refused; ``code`` says why, the message what to do."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(message=detail, http_status=status)
+        self.code = code
+
+
+class Client:
+    """The lease service.
+
+    :param via: an adapter of keystoneauth or openstacksdk for the service
+        type ``secondary-lease``.
+    """
+
+    def __init__(self, via: adapter.Adapter) -> None:
+        self._via = via
+        #: What the service told last of the engine that runs leases.
+        self.engine: Json = {}
+
+    @classmethod
+    def of(cls, connection: typing.Any) -> 'Client':
+        """Return the client of a cloud of openstacksdk."""
+        connection.add_service(SERVICE_TYPE)
+        return cls(connection.secondary_lease)
+
+    @property
+    def warning(self) -> str:
+        """Why leases wait, if no engine has looked at them lately, or ''."""
+        return str(self.engine.get('message') or '') if (
+            self.engine.get('stale')) else ''
+
+    def create(self, nodes: Sequence[Mapping[str, typing.Any]],
+               duration: int, **terms: typing.Any) -> Json:
+        """Ask for a lease; return it.
+
+        :param nodes: each with ``number`` and ``flavor``, and if wanted
+            ``image``, ``network`` and ``key_name``, and further properties
+            of a server by Nova's names: ``user_data`` (base64),
+            ``networks``, ``security_groups``, ``metadata``, ``tags``,
+            ``config_drive``, ``block_device_mapping_v2``, ``description``.
+        :param duration: seconds.
+        :param terms: ``name``, ``start``, ``deadline`` (times like
+            2027-01-31T08:00:00Z), ``immediate``, ``preemptible``,
+            ``max_rate``; ``client_token`` if you send it again yourself.
+        """
+        body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
+                'client_token': str(uuid.uuid4()), **terms}
+        # Safe to send again: the token makes one lease of all attempts.
+        # User data may hold secrets, which debug logs would show.
+        answer = self._ask('POST', '/leases', json=body, connect_retries=2,
+                           status_code_retries=2, log=False,
+                           retriable_status_codes=[503])
+        return typing.cast(Json, answer['lease'])
+
+    def leases(self, **filters: typing.Any) -> Iterator[Json]:
+        """Go through leases, the oldest first, a page at a time.
+
+        :param filters: ``state`` (one or several), ``name``, ``marker``,
+            ``all_projects``, and ``limit``, which is a page's length.
+        """
+        query: Json | None = _query(filters)
+        while query is not None:
+            answer = self._ask('GET', '/leases', params=query)
+            yield from answer['leases']
+            more = any(one['rel'] == 'next'
+                       for one in answer['leases_links'])
+            query = {**query, 'marker': answer['leases'][-1]['id']} if (
+                more) else None
+
+    def get(self, lease: str) -> Json:
+        """Return a lease by its id."""
+        return typing.cast(Json, self._ask('GET', _path(lease))['lease'])
+
+    def find(self, name_or_id: str) -> Json:
+        """Return a lease by its id, or by its name if only one has it."""
+        try:
+            return self.get(name_or_id)
+        except LeaseError as exc:
+            if exc.status_code != 404:
+                raise
+        found = list(self.leases(name=name_or_id))
+        if not found:
+            raise LeaseError(404, 'not-found', (
+                f'There is no lease {name_or_id}; "openstack secondary lease '
+                'list" shows those that are there.'))
+        if len(found) > 1:
+            raise LeaseError(409, 'ambiguous', (
+                f'{len(found)} leases are called {name_or_id}: give the id '
+                f'of one, {", ".join(one["id"] for one in found[:5])} ...'))
+        return found[0]
+
+    def update(self, lease: str, **changes: typing.Any) -> Json:
+        """Change terms; with ``revision`` only if nobody has meanwhile."""
+        return typing.cast(Json, self._ask(
+            'PATCH', _path(lease), json=changes)['lease'])
+
+    def act(self, lease: str, action: str) -> Json:
+        """Pause, unpause or cancel a lease; return it."""
+        return typing.cast(Json, self._ask(
+            'POST', f'{_path(lease)}/action',
+            json={'action': action})['lease'])
+
+    def delete(self, lease: str) -> None:
+        """Forget a lease that is over, or new."""
+        self._ask('DELETE', _path(lease))
+
+    def timeline(self, lease: str | None = None, **window: typing.Any
+                 ) -> list[Json]:
+        """Return what is planned for one lease, or for all of the project.
+
+        :param window: ``begin``, ``end``, and ``all_projects``.
+        """
+        path = '' if lease is None else _path(lease)
+        return typing.cast(list[Json], self._ask(
+            'GET', f'{path}/timeline', params=_query(window))['slots'])
+
+    def events(self, lease: str) -> list[Json]:
+        """Return what has happened to a lease, in the order of time."""
+        return typing.cast(list[Json], self._ask(
+            'GET', f'{_path(lease)}/events')['events'])
+
+    def quote(self, nodes: Sequence[Mapping[str, typing.Any]],
+              duration: int, patience: float = 60, **terms: typing.Any
+              ) -> Json:
+        """Ask what a lease would cost and when it would begin.
+
+        :param patience: seconds to wait for the scheduler's answer.
+        :param terms: as of ``create``, without a name.
+        :returns: the quote; its ``offer`` has whether the lease would be
+            ``accepted``, its ``price``, ``rate``, ``start`` (or when it could
+            begin instead), and the ``reason`` if it would not be.
+        :raises LeaseError: "no-answer" if there is none by then.
+        """
+        body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
+                **terms}
+        made = self._ask('POST', '/quotes', json=body, log=False)['quote']
+        attempts = tenacity.Retrying(
+            wait=tenacity.wait_exponential(min=0.2, max=2),
+            stop=tenacity.stop_after_delay(patience),
+            retry=tenacity.retry_if_result(
+                lambda quote: quote['offer'] is None))
+        try:
+            return typing.cast(Json, attempts(
+                lambda: self._ask('GET', f'/quotes/{made["id"]}')['quote']))
+        except tenacity.RetryError as exc:
+            raise LeaseError(504, 'no-answer', (
+                f'The scheduler of leases has not answered within '
+                f'{patience:g} s. Ask again with more patience (--timeout); '
+                'if that does not help either, it may not be running: tell '
+                'the operator.')) from exc
+
+    def quota(self) -> Json:
+        """Return what the project has, and may have."""
+        return typing.cast(Json, self._ask('GET', '/quota')['quota'])
+
+    def _ask(self, method: str, path: str, **more: typing.Any) -> Json:
+        answer = self._via.request(
+            path, method, raise_exc=False, headers={
+                'Accept': 'application/json',
+                'OpenStack-API-Version': f'{SERVICE_TYPE} {VERSION}'},
+            **more)
+        if answer.status_code >= 400:
+            raise _error(answer)
+        if not answer.content:
+            return {}
+        try:
+            found: Json = answers.read_answer(answer, 'the lease service', {})
+        except InputError as exc:
+            raise LeaseError(answer.status_code, 'unknown', (
+                f'{method} {path}: {exc}')) from None
+        self.engine = found.get('engine', self.engine)
+        return found
+
+
+def _path(lease: str) -> str:
+    return f'/leases/{urllib.parse.quote(lease, safe="")}'
+
+
+def _query(given: Mapping[str, typing.Any]) -> Json:
+    return {name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in given.items() if value is not None}
+
+
+def _error(answer: typing.Any) -> LeaseError:
+    try:
+        told = answer.json()['errors'][0]
+        return LeaseError(answer.status_code, told['code'], told['detail'])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return LeaseError(answer.status_code, 'unknown', (
+            f'HTTP {answer.status_code} from {answer.url}: '
+            f'{answer.text[:300]}. Is this the lease service?'))

@@ -1,0 +1,181 @@
+"""What is seen of the servers of a lease, taken into its record."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+import dataclasses
+
+from secondary_scheduler.leases.engine import adoption
+from secondary_scheduler.leases.engine.records import LeaseRecord, Node
+from secondary_scheduler.leases.engine.values import (
+    OFF,
+    RUNNING,
+    SAVED,
+    CloudState,
+    LeaseServer,
+)
+from secondary_scheduler.model import lease_states
+from secondary_scheduler.model.lease_states import HOLDING, LeaseState
+
+_ALIVE = HOLDING | lease_states.SAVED | {LeaseState.SUSPENDING}
+
+
+def by_lease(cloud_state: CloudState,
+             known: Container[str]) -> dict[str, list[LeaseServer]]:
+    """Return the servers that say to belong to a lease, by its UUID.
+
+    Those that are ``known`` to belong to one are none of them.
+    """
+    found = defaultdict(list)
+    for server in cloud_state.servers.values():
+        if server.lease and server.uuid not in known:
+            found[server.lease].append(server)
+    return found
+
+
+def take_in(
+    record: LeaseRecord,
+    cloud_state: CloudState,
+    labelled: Sequence[LeaseServer],
+    now: float,
+    lead: float,
+) -> Iterator[tuple[str, str]]:
+    """Note what has become of a lease's servers; yield what is to be said.
+
+    That is the kind of an event, and its text.  Operations are ordered
+    ``lead`` seconds ahead.
+    """
+    state, booking = record.lease.state, record.lease.booking
+    over = booking is not None and booking.down <= now and not booking.saves
+    for number, node in enumerate(record.nodes):
+        if (
+            node.server is None
+            or node.server in cloud_state.servers
+            or (
+                (record.uuid, number) in cloud_state.pending and not node.lived
+            )
+        ):
+            continue
+        if node.lived and state in _ALIVE and not over:
+            node.gone = True
+            yield 'server-deleted', f'server {node.server} has been deleted'
+        node.server, node.host, node.ran = None, None, False
+    for one in labelled:
+        found = record.node_of(one, cloud_state.servers)
+        if found is not None and found.server is None:
+            found.server = one.uuid
+    for node in record.nodes:
+        server = cloud_state.servers.get(node.server or '')
+        if server is None:
+            continue
+        if record.adopted and state in _ALIVE and adoption.has_left(
+                record, server, cloud_state, now + lead):
+            record.lease.reason = (f'server {server.uuid} is left to its '
+                                   f'owner: it is {server.status}')
+            node.server, node.gone = None, True
+            continue
+        node.host = server.host or node.host
+        if state in HOLDING and server.status == RUNNING and not server.busy:
+            node.ran = node.lived = True
+        elif node.lived and server.status == 'ERROR' and record.first(
+                f'error {server.uuid}'):
+            yield 'server-failed', (f'server {server.uuid} is in ERROR; a '
+                                    'hard reboot may help')
+
+
+def is_off(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Tell whether no server of a lease holds anything but its place."""
+    return all(server.status in OFF and not server.busy
+               for server in _servers(record, cloud_state))
+
+
+def is_saved(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Tell whether all servers of a lease are suspended, or about to be."""
+    return all(server.status in OFF or server.busy
+               for server in _servers(record, cloud_state))
+
+
+def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Tell whether all servers of a lease are seen to run now."""
+    return not all(node.gone for node in record.nodes) and all(
+        node.gone or _is_running(cloud_state.servers.get(node.server or ''))
+        for node in record.nodes)
+
+
+def _is_running(server: LeaseServer | None) -> bool:
+    return (server is not None and server.status == RUNNING
+            and not server.busy)
+
+
+@dataclasses.dataclass(frozen=True)
+class Interruption:
+    """Reason for which a server of a lease does not run.
+
+    It is ``excused`` if the server's owner has wanted it; ``broken`` if Nova
+    shows an error of a server that ran; ``brief`` if it is over soon.
+    """
+
+    text: str
+    excused: bool = False
+    broken: bool = False
+    brief: bool = False
+
+
+def interruption(record: LeaseRecord,
+                 cloud_state: CloudState) -> Interruption | None:
+    """Return the reason for which not all servers of a lease run.
+
+    None if all of them do, or if nothing is known beyond that some do not run
+    yet.
+    """
+    found = [one for one in (
+        _interrupts(node, cloud_state.servers.get(node.server or ''))
+        for node in record.nodes) if one is not None]
+    return max(found, key=lambda one: (one.broken, not one.excused),
+               default=None)
+
+
+def _interrupts(node: Node, server: LeaseServer | None) -> Interruption | None:
+    if server is None or _is_running(server) or not node.lived:
+        return None
+    name = f'server {server.uuid}'
+    if server.busy:
+        return Interruption(f'an operation on {name} is under way',
+                            brief=True)
+    if server.status == 'ERROR':
+        return Interruption(f'{name} is in ERROR: '
+                            + (server.fault or 'Nova gives no reason'),
+                            broken=True)
+    if server.preempted:
+        return Interruption(f'{name} was preempted, since a policy of its '
+                            'host is violated')
+    if server.status == SAVED and not node.ran:
+        return None     # its schedule resumes it
+    return Interruption(f'{name} is {server.status} by its owner',
+                        excused=True)
+
+
+def has_ended(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Tell whether all have shut themselves down, or have been deleted."""
+    return all(node.lived for node in record.nodes) and all(
+        server.status == 'SHUTOFF' and not (server.busy or server.preempted)
+        for server in _servers(record, cloud_state))
+
+
+def placed(record: LeaseRecord, hosts: Mapping[str, int]
+           ) -> list[dict[str, int]] | None:
+    """Return how many of each node set are where, if all is known."""
+    found: list[dict[str, int]] = [{} for _ in record.lease.terms.nodes]
+    for index, number in record.sets():
+        host = record.nodes[number].host
+        if host is None or host not in hosts:
+            return None
+        found[index][host] = found[index].get(host, 0) + 1
+    return found
+
+
+def _servers(record: LeaseRecord,
+             cloud_state: CloudState) -> Iterator[LeaseServer]:
+    for node in record.nodes:
+        server = cloud_state.servers.get(node.server or '')
+        if server is not None:
+            yield server

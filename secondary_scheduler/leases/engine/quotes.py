@@ -1,0 +1,49 @@
+"""What owners are told of what they could get."""
+
+from collections.abc import Mapping
+
+from secondary_scheduler.leases.api.db import models
+from secondary_scheduler.leases.api.db.quotes import QuoteAnswer, Quotes
+from secondary_scheduler.leases.engine.records import terms
+from secondary_scheduler.leases.engine.values import Amounts
+from secondary_scheduler.leases.scheduling.lease import Terms, TermsError
+from secondary_scheduler.leases.scheduling.policies import RefusedError
+from secondary_scheduler.leases.scheduling.scheduler import Scheduler
+
+
+def answer(quotes: Quotes, scheduler: Scheduler,
+           flavors: Mapping[str, Amounts], boot_s: int) -> None:
+    """Answer all quotes that wait; nothing comes of what they ask for."""
+    for quote in quotes.take():
+        try:
+            found = _offer(quote, scheduler, terms(quote, flavors, boot_s),
+                           boot_s)
+        except (TermsError, RefusedError) as exc:
+            found = QuoteAnswer(False, reason=str(exc))
+        quotes.answer(quote.uuid, found)
+
+
+def _offer(quote: models.Quote, scheduler: Scheduler, asked: Terms,
+           boot_s: int) -> QuoteAnswer:
+    found = scheduler.quote(asked)
+    reason = ('' if found.accepted
+              else 'there is no room for it at its time')
+    if quote.max_rate is not None and found.rate > quote.max_rate:
+        reason = (f'at {found.rate:g} for a node and a second it is more '
+                  f'than {quote.max_rate:g}')
+    return QuoteAnswer(
+        not reason,
+        None if found.booking is None else found.booking.up + boot_s,
+        found.rate,
+        found.price * quote.duration / asked.duration,
+        reason,
+    )
+
+
+def next_start(scheduler: Scheduler, asked: Terms, boot_s: int) -> int | None:
+    """Return when a lease could begin that was refused for want of room."""
+    try:
+        booking = scheduler.quote(asked).booking
+    except (TermsError, RefusedError):
+        return None
+    return None if booking is None else booking.up + boot_s

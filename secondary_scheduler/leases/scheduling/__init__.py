@@ -1,0 +1,1 @@
+"""Leases: what users ask for, and when and where they get it (Haizea)."""

@@ -1,0 +1,81 @@
+"""The last reports, of agents and of leases, in this scheduler process.
+
+nova-scheduler builds filters in its parent process and forks workers after
+that; a thread or a connection made in the parent would die or be shared
+(risks.md F9).  So the listener starts in each forked child, and in a process
+that never forks when it is first needed.
+"""
+
+import os
+import socket
+import threading
+import uuid
+
+from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.settings import CONF
+from secondary_scheduler.reports.book import HoldBook, HostBook
+from secondary_scheduler.reports.bus import ReportListener
+
+
+def _stale_after() -> float:
+    return float(CONF.secondary_scheduler.report_stale_after)
+
+
+class ReportBooks:
+    """The books of this process and the listener that fills them."""
+
+    def __init__(self) -> None:
+        self.book = HostBook(_stale_after)
+        self.holds = HoldBook(_stale_after)
+        self._lock = threading.Lock()
+        self._listener: ReportListener | None = None
+
+    def start(self) -> HostBook:
+        """Return the book; begin to fill it if that has not begun yet.
+
+        Neither waits nor raises: the listener connects in the background.
+        """
+        if self._listener is None:
+            with self._lock:
+                if self._listener is None:
+                    self._listener = self._listen()
+        return self.book
+
+    def _listen(self) -> ReportListener | None:
+        try:
+            listener = ReportListener(CONF, self.book.accept, server_name(),
+                                      hold=self.holds.accept)
+            listener.start()
+        except Exception:
+            COMPLAINTS.exception('listener', 'No reports from agents; no '
+                                 'host takes secondary instances.')
+            return None
+        return listener
+
+
+def server_name() -> str:
+    """Return a name that no other process has."""
+    return f'{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+
+
+_books = ReportBooks()
+
+
+def book() -> HostBook:
+    """Return the reports of the hosts, from whatever process asks."""
+    return _books.start()
+
+
+def holds() -> HoldBook:
+    """Return what is held for leases; filled with ``book``."""
+    return _books.holds
+
+
+def _start_in_child() -> None:
+    # Locks, threads and reports of the parent mean nothing here.
+    global _books
+    _books = ReportBooks()
+    _books.start()
+
+
+os.register_at_fork(after_in_child=_start_in_child)

@@ -1,0 +1,126 @@
+"""How a workload of leases is run: a configuration file for each profile.
+
+The thesis's are here by name; any other file will do.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import pathlib
+
+from oslo_config import cfg
+
+from secondary_scheduler.conf import leases
+from secondary_scheduler.leases import drivers
+from secondary_scheduler.leases.scheduling import settings
+from secondary_scheduler.leases.scheduling.durations import OperationTimes
+from secondary_scheduler.leases.scheduling.planner import Settings
+from secondary_scheduler.leases.scheduling.types import Ints
+from secondary_scheduler.reading.options import load_options
+from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.simulation.workloads.requests import TraceRequest
+
+_FOLDER = pathlib.Path(__file__).parent
+_OPTS = [
+    cfg.FloatOpt('runtime_overhead', default=0.0, min=0.0,
+                 help='Percent by which VMs are slower.'),
+    cfg.IntOpt('boot_overhead', default=0, min=0,
+               help='Seconds that VMs take to boot and to shut down.'),
+    cfg.BoolOpt('haizea_durations', default=False,
+                help='Repeat a slip of Haizea in adding these: a job asks '
+                     'for runtime_overhead more than it runs, instead of '
+                     'more than its owner asked for, and is not slowed. So '
+                     'it is known rather well when it will end. The figures '
+                     'of the thesis for VMs come out with it.'),
+    cfg.BoolOpt('haizea_migrations', default=False,
+                help='Resume leases as late as Haizea, which reckons that '
+                     'the memory and the image of each VM of a lease move, '
+                     'one after the other, also where the lease stays on its '
+                     'hosts. The waits of the thesis come out with it.')]
+_GROUPS = {leases.GROUP.name: leases.OPTS, 'lease_simulation': _OPTS}
+
+
+class ProfileError(InputError):
+    """There is no such profile, or it is not right."""
+
+
+class _InTurn(OperationTimes):
+    """Migrations as Haizea estimates them.
+
+    See ``estimate_migration_time`` of its schedulers, in the branch 1.1.
+    """
+
+    def migration(self, before: Sequence[Ints], after: Sequence[Ints],
+                  memory: Sequence[int]) -> int | None:
+        """Return how long all memory would take; None if it cannot move."""
+        found = super().migration(before, after, memory)
+        return None if found is None else self.nearest(before, memory)
+
+    def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
+        """Return how long all memory would take, one VM after the other."""
+        return super().nearest(before, [sum(
+            int(old.sum()) * size
+            for old, size in zip(before, memory, strict=True))])
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaseProfile:
+    """The scheduler's settings, and how much longer jobs take in VMs."""
+
+    name: str
+    settings: Settings
+    runtime_overhead: float
+    boot_overhead: int
+    haizea_durations: bool
+
+    def jobs(self, requests: Iterable[TraceRequest]) -> list[TraceRequest]:
+        """Return requests for jobs as they are when run in its VMs."""
+        return [one.in_vms(self.runtime_overhead, self.boot_overhead,
+                           haizea=self.haizea_durations)
+                for one in requests]
+
+
+def names() -> list[str]:
+    """Return the names of the profiles that come with the simulator."""
+    return sorted(one.stem for one in _FOLDER.glob('*.conf'))
+
+
+def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> LeaseProfile:
+    """Return a profile by its name or its file, with some options changed."""
+    path = (_FOLDER / f'{name}.conf' if name in names()
+            else pathlib.Path(name))
+    if not path.is_file():
+        raise ProfileError(f'{name} is neither a file nor a profile; there '
+                           'are: ' + ', '.join(names()))
+    conf = cfg.ConfigOpts()
+    # By name: a group that is an object keeps what is set in all of them.
+    for group, options in _GROUPS.items():
+        conf.register_opts(options, group=group)
+    try:
+        load_options(conf, [], project='secondary_scheduler',
+                     default_config_files=[str(path)], default_config_dirs=[])
+        for key, value in changes:
+            _change(conf, key, value)
+        found = settings.from_options(conf.secondary_leases)
+    except InputError:
+        raise
+    except (cfg.Error, ValueError, drivers.DriverError) as exc:
+        raise ProfileError(f'{path}: {exc}') from exc
+    simulation = conf.lease_simulation
+    if simulation.haizea_migrations:
+        found = dataclasses.replace(found, durations=_InTurn(
+            **dataclasses.asdict(found.durations)))
+    return LeaseProfile(path.stem, found, simulation.runtime_overhead / 100,
+                        simulation.boot_overhead, simulation.haizea_durations)
+
+
+def _change(conf: cfg.ConfigOpts, key: str, value: str) -> None:
+    for group, options in _GROUPS.items():
+        for option in options:
+            if option.dest == key:
+                try:
+                    conf.set_override(key, option.type(value), group=group)
+                except ValueError as exc:
+                    raise ProfileError(f'{key}: {exc}') from exc
+                return
+    raise ProfileError(f'there is no option {key}; there are: ' + ', '.join(
+        option.dest for option in (*leases.OPTS, *_OPTS)))

@@ -1,0 +1,339 @@
+"""What a decision engine knows: the agents' reports and Nova's facts."""
+
+from collections.abc import Callable, Collection, Iterator
+import contextlib
+import dataclasses
+import statistics
+import threading
+import time
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from secondary_scheduler.estimation import learning
+from secondary_scheduler.model import cluster, reports
+from secondary_scheduler.policies import language
+from secondary_scheduler.reports import book
+from secondary_scheduler.watcher import aggregate_policies, locks, violations
+from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import cluster_builder as snapshots
+from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher import scope as scopes
+
+LOG = log.getLogger(__name__)
+
+#: Most servers that are looked up one by one in a refresh.
+_LOOK_UPS = 20
+#: Seconds in which the plan of a batch makes its first calls.
+_FIRST_CALLS_S = 2.0
+#: Seconds for which a list of servers counts where an agent sees the same.
+_AGREED_S = 15.0
+#: Seconds between two looks at what hosts break together.
+_TOTALS_S = 1.0
+#: Longest time in seconds for which a refresh gives way to batches.
+_PATIENCE_S = 10.0
+
+
+class ClusterState:
+    """Holds reports and a snapshot, and makes the cluster model of them.
+
+    :param connect: returns this process's ``cloud.Cloud``.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 connect: Callable[[], clouds.Cloud],
+                 history: histories.AuditHistory,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._conf: Any = conf
+        self.connect = connect
+        self.history = history
+        self.clock = clock
+        self.book = book.HostBook(
+            lambda: conf.secondary_scheduler.report_stale_after)
+        self.window = violations.Window()
+        self.arrived = threading.Event()
+        self._batches: set[str] = set()  # audits that are being decided
+        self._acting_until = clock()
+        self.snapshot = snapshots.CloudSnapshot()
+        self._strangers: set[str] = set()   # reported, but no secondaries
+        self._texts: tuple[str, ...] = ()
+        self._parsed: tuple[language.Policy, ...] | None = ()
+        self._totals_due = clock()
+        self._told: frozenset[str] = frozenset()
+        self._speakers: frozenset[str] = frozenset()
+        self.durations = learning.LearnedDurations()
+        self._learned: tuple[list[learning.Observed], float | None] = (
+            [], None)
+        self._lock = threading.Lock()
+
+    # Reports
+
+    def accept(self, report: reports.HostReport) -> None:
+        """Take in a report of a host that Nova knows (risks.md F21)."""
+        known = self.snapshot.hosts
+        if known and report.host not in known:
+            LOG.debug('Ignored a report of unknown host %s.', report.host)
+            return
+        if self._conf.secondary_watcher.agents_first:
+            report = _left_to_the_agent(report)
+        if self.book.accept(report):
+            self._note(report)
+            self.arrived.set()
+
+    def _note(self, report: reports.HostReport) -> None:
+        self.window.note(report, self.clock(),
+                         together=report.host in self._speakers)
+
+    def note_totals(self) -> None:
+        """Look again, once a second, at what no single report tells.
+
+        One host speaks for all that break a policy together: the others may
+        have violations of their own, and each is dealt with apart.
+        """
+        if self.clock() < self._totals_due:
+            return
+        self._totals_due = self.clock() + _TOTALS_S
+        exceeded = self._exceeded()
+        for text in exceeded.keys() - self._told:
+            LOG.warning('Violated: %(policy)s. %(running)d run.', {
+                'policy': text,
+                'running': len(self.book.running(exceeded[text]))})
+        self._told = frozenset(exceeded)
+        known = self.book.hosts()
+        before, self._speakers = self._speakers, frozenset(
+            next((host for host in sorted(hosts)
+                  if host in known and known[host].instances), '')
+            for hosts in exceeded.values())
+        for host in (before ^ self._speakers) & known.keys():
+            self._note(known[host])
+
+    def _exceeded(self) -> dict[str, frozenset[str]]:
+        policies = [one for one in self._policies() or () if one.total]
+        return (
+            aggregate_policies.exceeded(
+                policies, self.snapshot.places, self.book.running
+            )
+            if policies
+            else {}
+        )
+
+    def describe_host(self, name: str) -> dict[str, Any]:
+        """Answer an agent that asks who its host is; empty: unknown."""
+        host = self.snapshot.hosts.get(name)
+        if host is None:
+            return {}
+        return {'aggregates': sorted(host.place.aggregates),
+                'total': dict(host.total)}
+
+    @contextlib.contextmanager
+    def batch(self, audit: str) -> Iterator[None]:
+        """Note that an audit is being decided, to which others give way."""
+        self._batches.add(audit)
+        try:
+            yield
+            self._acting_until = self.clock() + _FIRST_CALLS_S
+        finally:
+            self._batches.discard(audit)
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether a batch is being decided, or makes its first calls.
+
+        What others ask Nova meanwhile makes a busy host wait.
+        """
+        return bool(self._batches) or self.clock() < self._acting_until
+
+    @property
+    def complete(self) -> bool:
+        """Whether every host that could take secondaries has reported."""
+        fresh = self.book.hosts()
+        return self.snapshot.hosts_time is not None and all(
+            name in fresh for name, host in self.snapshot.hosts.items()
+            if host.up and host.total)
+
+    # Snapshot
+
+    def refresh(self) -> None:
+        """Ask Nova and Placement for everything, when no batch is on.
+
+        :raises CloudError: if they do not answer; the old facts stay.
+        """
+        until = self.clock() + _PATIENCE_S
+        while self.in_batch and self.clock() < until:
+            time.sleep(0.1)
+        cloud = self.connect()
+        hosts, groups = cloud.hosts(), cloud.anti_affinity()
+        with self._lock:
+            self.snapshot = dataclasses.replace(
+                self.snapshot, hosts=hosts, groups=groups,
+                hosts_time=self.clock())
+            self._strangers.clear()
+        self.refresh_servers()
+
+    def refresh_hosts(self, names: Collection[str]) -> None:
+        """Ask Nova for the servers on the hosts of a decision.
+
+        Not for those whose agent sees what the last list has there.  One
+        call a host, so that acting on a violation does not wait for a list
+        of the whole cloud; with more hosts than there are flavors that list
+        is cheaper.  What is on other hosts, where an operation may go to, is
+        as old as the last list: each action checks its instance again, and
+        Placement admits by what it knows itself.
+
+        :raises CloudError: if it does not answer.
+        """
+        cloud = self.connect()
+        if not names:
+            self.refresh_servers()
+            return
+        names = [name for name in names if not self._agreed(name)]
+        if len(names) > 1 and len(names) > len(cloud.flavors()):
+            self.refresh_servers()
+            return
+        found: dict[str, snapshots.NovaServer] = {}
+        for name in names:
+            found.update(cloud.servers_on(name))
+        # What has left one of these hosts is elsewhere now, or gone.
+        left = {uuid for uuid, server in self.snapshot.servers.items()
+                if server.host in names} - set(found)
+        if len(left) > _LOOK_UPS:
+            self.refresh_servers()
+            return
+        found.update(clouds.look_up(cloud, left))
+        with self._lock:
+            servers = {uuid: server for uuid, server
+                       in self.snapshot.servers.items() if uuid not in left}
+            self.snapshot = dataclasses.replace(
+                self.snapshot, servers={**servers, **found})
+
+    def _agreed(self, name: str) -> bool:
+        """Tell whether a host runs what the last list of servers has there.
+
+        Asking Nova once more takes longer than all else up to a decision.
+        """
+        listed, report = self.snapshot.servers_time, self.book.get(name)
+        if (listed is None or self.clock() > listed + _AGREED_S
+                or report is None):
+            return False
+        there = {uuid: server.state for uuid, server
+                 in self.snapshot.servers.items()
+                 if server.host == name and server.state not in cluster.DOWN}
+        return (there.keys() == {one.uuid for one in report.instances}
+                and set(there.values()) <= {cluster.InstanceState.ACTIVE})
+
+    def refresh_servers(self) -> None:
+        """Ask Nova for all servers of secondaries.
+
+        :raises CloudError: if it does not answer.
+        """
+        cloud, now = self.connect(), self.clock()
+        servers = cloud.servers()
+        reported = {i.uuid for report in self.book.hosts().values()
+                    for i in report.instances}
+        unknown = sorted(reported - set(servers) - self._strangers)[:_LOOK_UPS]
+        extra = clouds.look_up(cloud, unknown)
+        servers.update(extra)
+        with self._lock:
+            self._strangers |= set(unknown) - set(extra)
+            self.snapshot = dataclasses.replace(
+                self.snapshot, servers=servers, servers_time=now)
+
+    def learn(self) -> None:
+        """Fit the estimates of durations to the last operations."""
+        rates = [report.migration_mb_s for report in self.book.hosts().values()
+                 if (report.migration_mb_s or 0) >= 1]  # else no rate at all
+        learned = (self.history.observed(),
+                   statistics.median(rates) if rates else None)
+        if learned == self._learned:
+            return
+        self._learned = learned
+        observed, bandwidth = learned
+        self.durations = learning.fit(learning.points(observed),
+                                      bandwidth_mb_s=bandwidth)
+        LOG.info('Operations are expected to take: %s.', ', '.join(
+            f'{kind} {line.base:.1f} + {line.each:.1f} x n s '
+            f'({line.operations}, {line.typical_mb:.0f} MiB)'
+            for kind, line in self.durations.lines.items())
+            or 'what few guests on shared storage take')
+        if bandwidth:
+            LOG.info('Live migrations copy %.0f MiB/s.', bandwidth)
+
+    def note_switched(self, name: str, off: bool) -> None:
+        """Note that a host was switched off or on, until the next look."""
+        with self._lock:
+            host = self.snapshot.hosts.get(name)
+            if host is None:
+                return
+            changed = dataclasses.replace(
+                host, switched_off=off,
+                reserved=host.total if off else host.reserved)
+            self.snapshot = dataclasses.replace(
+                self.snapshot, hosts={**self.snapshot.hosts, name: changed})
+
+    def switched_on(self, switches: list[histories.Switch],
+                    ) -> frozenset[str]:
+        """Return the hosts on which the feature is switched on."""
+        return frozenset().union(*(
+            scopes.resolve(s.scope, self.snapshot.places).hosts
+            for s in switches if s.on))
+
+    # The cluster
+
+    def relief_due(self) -> dict[str, float]:
+        """Return hosts with instances too long at the floor, since when."""
+        return self.window.relief(
+            self._conf.secondary_watcher.floored_bound, self.clock())
+
+    def _policies(self) -> tuple[language.Policy, ...] | None:
+        """Return the policies, None if one cannot be read."""
+        texts = tuple(self._conf.secondary_scheduler.policy)
+        if texts != self._texts:
+            try:
+                self._parsed = language.parse_all(texts)
+            except language.PolicyError as exc:
+                LOG.critical('A policy cannot be read, no host takes '
+                             'secondaries: %s', exc)
+                self._parsed = None
+            self._texts = texts
+        return self._parsed
+
+    def cluster(self, scope: scopes.ResolvedScope,
+                held: locks.Locks) -> cluster.Cluster:
+        """Build the cluster for a decision.
+
+        :raises CloudError: if the facts of hosts are missing or too old.
+        """
+        snapshot = self.snapshot
+        limit = self._conf.secondary_watcher.snapshot_stale_after
+        if (snapshot.hosts_time is None
+                or self.clock() - snapshot.hosts_time > limit):
+            raise clouds.CloudError('What is known of the hosts is too old')
+        fresh = self.book.hosts()
+        policies = self._policies()
+        expected = (language.fingerprint(policies) if policies
+                    else 'unreadable' if policies is None else None)
+        for name, report in fresh.items():
+            if expected not in (None, report.policies_hash):
+                LOG.warning('The agent on %s follows other policies than '
+                            'this service: the host is closed.', name)
+        found = snapshots.build(
+            snapshot, scope, fresh, held, self.durations,
+            relief=self.relief_due(), policies_hash=expected,
+            share=self._conf.secondary_scheduler.useful_share)
+        return dataclasses.replace(found, items=aggregate_policies.items(
+            policies or (), found, snapshot.places, scope.hosts,
+            self._exceeded()))
+
+
+def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:
+    """Return a report that asks for no help where its agent needs none.
+
+    It does where a policy has become invalid: it was not held.
+    """
+    return dataclasses.replace(report, policies=tuple(
+        dataclasses.replace(one, state=reports.PolicyState.FAILING)
+        if one.state is reports.PolicyState.VIOLATED
+        and one.resource not in cluster.STATIC
+        else one for one in report.policies))

@@ -1,0 +1,1 @@
+"""Lease engine in Watcher: runner, cloud and actions."""

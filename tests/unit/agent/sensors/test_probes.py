@@ -1,0 +1,278 @@
+import contextlib
+import http.server
+import os
+import signal
+import socketserver
+import sys
+import threading
+import time
+import unittest
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secondary_scheduler.agent.sensors import probes
+from tests.unit.agent import fakes, test_resources
+
+
+def soon(seconds=10.0):
+    return time.monotonic() + seconds
+
+
+class Parse(unittest.TestCase):
+
+    def test_numbers(self):
+        for answer, number in (
+                (b'20', 20.0), (b' 0.5 \r\n\n', 0.5), (b'1e-3', 0.001),
+                (b'-3', -3.0), (b'.5\n', 0.5), (b'7.', 7.0),
+                (b'warming up\n12\n', 12.0)):
+            self.assertEqual(number, probes.parse(answer))
+
+    def test_all_else(self):
+        for answer in (b'', b'\n', b'nan', b'inf', b'1_0', b'20 ms', b'0x10',
+                       b'1,5', b'12\nno', '\u0661'.encode(), b'\xff\xfe',
+                       b'7' + b' ' * probes._BYTES):
+            with self.assertRaises(probes.ProbeError):
+                probes.parse(answer)
+
+    @given(st.binary())
+    def test_nothing_else_is_raised(self, answer):
+        with contextlib.suppress(probes.ProbeError):
+            self.assertIsInstance(probes.parse(answer), float)
+
+    @given(st.floats(allow_nan=False, allow_infinity=False),
+           st.sampled_from(['', '\n', ' \n\n']), st.sampled_from(['', 'a\n']))
+    def test_every_number_is_read_back(self, number, end, before):
+        self.assertEqual(number, probes.parse(
+            f'{before}{number!r}{end}'.encode()))
+
+
+class Settings(unittest.TestCase):
+
+    def test_names_and_what_they_ask(self):
+        self.assertEqual(
+            {'p99_ms': '/bin/p99 --db "a b = c"', 'q': 'http://[::1]:9/q'},
+            probes.settings(['p99_ms = /bin/p99 --db "a b = c"',
+                             'q=http://[::1]:9/q']))
+
+    def test_mistakes(self):
+        for values in (['p99'], ['= a'], ['p99 ='], ['9 = a'], ['a-b = c'],
+                       ['a = b', 'a = c'], ['a = "b'], ['']):
+            with self.assertRaises(ValueError):
+                probes.settings(values)
+
+    @given(st.text(alphabet='ab =\'"/\n'))
+    def test_nothing_else_is_raised(self, text):
+        with contextlib.suppress(ValueError):
+            self.assertEqual(1, len(probes.settings([text])))
+
+
+class Command(unittest.TestCase):
+
+    def ask(self, code, seconds=10.0):
+        return probes.ask(f'"{sys.executable}" -S -c "{code}"',
+                          soon(seconds))
+
+    def test_a_number(self):
+        self.assertEqual(12.5, self.ask('print(12.5)'))
+
+    def test_no_shell(self):
+        self.assertEqual(3.0, probes.ask('printf "%s" 3', soon()))
+        with self.assertRaisesRegex(probes.ProbeError, 'no number'):
+            probes.ask('echo $((1+1))', soon())
+
+    def test_it_fails(self):
+        with self.assertRaisesRegex(probes.ProbeError, 'ends with 3'):
+            self.ask('print(1); raise SystemExit(3)')
+        with self.assertRaisesRegex(probes.ProbeError, 'No such file'):
+            probes.ask('/nowhere/at/all', soon())
+
+    def test_it_never_stops_talking(self):
+        begun = time.monotonic()
+        with self.assertRaisesRegex(probes.ProbeError, 'more than 4096'):
+            probes.ask('yes 1', soon(60))
+        self.assertLess(time.monotonic() - begun, 30)
+
+    def test_it_hangs_and_goes_with_its_children(self):
+        folder = fakes.Host(self).root
+        file = f'{folder}/child'
+        code = ('import os, time; child = os.fork(); '
+                f'child and open(\'{file}\', \'w\').write(str(child)); '
+                'time.sleep(600)')
+        with self.assertRaisesRegex(probes.ProbeError, 'in time'):
+            self.ask(code, 1.5)
+        with open(file) as found:
+            child = int(found.read())
+        for _ in range(100):
+            try:
+                with open(f'/proc/{child}/stat') as stat:
+                    if stat.read().rpartition(')')[2].split()[0] == 'Z':
+                        break
+            except OSError:
+                break
+            time.sleep(0.05)
+        else:
+            os.kill(child, signal.SIGKILL)
+            self.fail('a child of the probe lives on')
+
+    def test_a_child_that_holds_the_line(self):
+        begun = time.monotonic()
+        with self.assertRaisesRegex(probes.ProbeError, 'in time'):
+            self.ask('import os, time; print(5, flush=True); '
+                     'os.fork() or time.sleep(600)', 1.0)
+        self.assertLess(time.monotonic() - begun, 30)
+
+
+class Service(unittest.TestCase):
+    """A service on a port of its own; ``answer`` writes what it says."""
+
+    def setUp(self):
+        case = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                case.asked.append(self.path)
+                case.answer(self)
+
+            def log_message(self, *args):
+                pass
+
+        class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+            daemon_threads = True
+
+        self.asked = []
+        self.end = threading.Event()
+        server = Server(('127.0.0.1', 0), Handler)
+        server.timeout = 0.05
+        self.over = False
+
+        def serve():
+            # Not serve_forever: its end is an event, which eventlet, once
+            # Watcher has been imported, does not hand from thread to thread.
+            while not self.over:
+                server.handle_request()
+            server.server_close()
+
+        self.addCleanup(setattr, self, 'over', True)
+        self.addCleanup(self.end.set)
+        threading.Thread(target=serve, daemon=True).start()
+        self.address = f'http://127.0.0.1:{server.server_port}/p99'
+
+    def say(self, text, status=200, **headers):
+        def answer(handler):
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            with contextlib.suppress(OSError):
+                handler.wfile.write(text)
+        self.answer = answer
+
+    def test_a_number(self):
+        self.say(b'17.25\n')
+        self.assertEqual(17.25, probes.ask(self.address, soon()))
+        self.assertEqual(['/p99'], self.asked)
+
+    def test_what_is_no_number(self):
+        for text, status, headers, error in (
+                (b'', 200, {}, 'no number'),
+                (b'busy', 200, {}, 'no number'),
+                (b'1' * 5000, 200, {}, 'more than 4096'),
+                (b'1', 500, {}, '500'), (b'1', 404, {}, '404'),
+                (b'1', 302, {'Location': self.address}, '302'),
+                (b'12', 200, {'Content-Length': '3'}, 'breaks off')):
+            self.say(text, status, **headers)
+            with self.subTest(status=status, text=text[:9]), (
+                    self.assertRaisesRegex(probes.ProbeError, error)):
+                probes.ask(self.address, soon())
+
+    def test_it_does_not_answer(self):
+        self.answer = lambda handler: self.end.wait(60)
+        with self.assertRaisesRegex(probes.ProbeError, 'in time'):
+            probes.ask(self.address, soon(0.3))
+
+    def test_it_says_a_byte_now_and_then(self):
+        def answer(handler):
+            handler.send_response(200)
+            handler.end_headers()
+            with contextlib.suppress(OSError):
+                while not self.end.wait(0.05):
+                    handler.wfile.write(b'1')
+                    handler.wfile.flush()
+        self.answer = answer
+        begun = time.monotonic()
+        with self.assertRaisesRegex(probes.ProbeError, 'in time'):
+            probes.ask(self.address, soon(0.5))
+        self.assertLess(time.monotonic() - begun, 30)
+
+    def test_nobody_is_there(self):
+        with self.assertRaisesRegex(probes.ProbeError, 'refused'):
+            probes.ask('http://127.0.0.1:1/', soon())
+
+    def test_addresses_that_are_none(self):
+        for address in ('http://', 'http://[::1/', 'http://a:b/',
+                        'http://127.0.0.1:1/a b'):
+            with self.assertRaises(probes.ProbeError):
+                probes.ask(address, soon(1))
+
+
+class Driver(test_resources.Case):
+
+    def sensor(self, *values):
+        self.config(probe=list(values), probe_period=0.5)
+        return self.make(probes.Probe)
+
+    def test_each_by_its_name(self):
+        sensor = self.sensor('a = echo 20', 'b = echo 0.5', 'c = false',
+                             'd = sleep 60')
+        self.assertEqual(('probe:a', 'probe:b', 'probe:c', 'probe:d'),
+                         sensor.resources)
+        self.assertEqual(0.5, sensor.period)
+        # A machine that is busy may take its time to start a command.
+        for _ in range(20):
+            found = sensor.read(())
+            if found['probe:a'].total and found['probe:b'].total:
+                break
+        self.assertEqual((20.0, 0.5, None, None), tuple(
+            found[name].total for name in sensor.resources))
+        self.assertIn('ends with 1', found['probe:c'].why)
+        self.assertIn('in time', found['probe:d'].why)
+
+    def test_one_that_hangs_is_not_asked_again(self):
+        asked, end = [], threading.Event()
+        self.addCleanup(end.set)
+
+        def ask(address, deadline):
+            asked.append(address)
+            end.wait(60)
+            return 4.0
+
+        sensor = self.sensor('a = http://127.0.0.1:1/')
+        with mock.patch.object(probes, 'ask', ask):
+            for _ in range(2):
+                found = sensor.read(())['probe:a']
+                self.assertEqual((None, probes._LATE),
+                                 (found.total, found.why))
+        self.assertEqual(1, len(asked))
+        end.set()
+        for _ in range(20):
+            if sensor.read(())['probe:a'].total == 4.0:
+                break
+        else:
+            self.fail('what it said at last is not known')
+
+    def test_commands_are_in_its_cost(self):
+        sensor = self.sensor(
+            f'a = "{sys.executable}" -S -c "sum(range(3000000)); print(1)"')
+        begun = sensor.spent()
+        sensor.read(())
+        self.assertGreater(sensor.spent() - begun, 0.005)
+
+    def test_a_probe_that_cannot_be_read(self):
+        with self.assertRaisesRegex(ValueError, 'probe = p99: expected NAME'):
+            self.sensor('p99')
+
+    def test_no_probe(self):
+        self.assertEqual((), self.sensor().resources)
+

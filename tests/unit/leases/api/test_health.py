@@ -1,0 +1,63 @@
+"""What users and load balancers are told of engines."""
+
+import unittest
+from unittest import mock
+
+from secondary_scheduler.leases.api import health
+from secondary_scheduler.leases.api.db import schedules
+from tests.unit.leases.api import services
+from tests.unit.leases.api.services import NOW
+
+
+class EngineTest(unittest.TestCase):
+
+    def setUp(self):
+        self.service = services.on(self)
+        self.api = services.Api(self.service)
+
+    def told(self):
+        """Return what answers tell of engines, each the same."""
+        made = self.api.good('POST', '/leases', services.LEASE)
+        shown = self.api.good('GET', f'/leases/{made["lease"]["id"]}')
+        listed = self.api.good('GET', '/leases')
+        self.assertEqual(made['engine'], shown['engine'])
+        self.assertEqual(made['engine'], listed['engine'])
+        return made['engine']
+
+    def test_no_engine_has_ever_looked(self):
+        found = self.told()
+        self.assertEqual((None, True), (found['last_pass'], found['stale']))
+        self.assertIn('leases=true', found['message'])
+
+    def test_engine_has_looked_lately(self):
+        schedules.beat(self.service.database, NOW - 10, '')
+        self.assertEqual({'last_pass': '2027-01-31T07:59:50Z',
+                          'stale': False, 'message': ''}, self.told())
+
+    def test_engine_has_not_looked_for_long(self):
+        schedules.beat(self.service.database, NOW - 3700, '')
+        schedules.beat(self.service.database, None, 'Nova does not answer')
+        found = self.told()
+        self.assertEqual(('2027-01-31T06:58:20Z', True),
+                         (found['last_pass'], found['stale']))
+        self.assertIn('1:01:40 ago', found['message'])
+        self.assertIn('Nova does not answer', found['message'])
+
+    def test_older_versions_are_not_told(self):
+        found = self.api.good('GET', '/leases', headers={
+            'OpenStack-API-Version': 'secondary-lease 1.3'})
+        self.assertNotIn('engine', found)
+
+    def test_healthcheck_stays_healthy_and_gives_details(self):
+        checked = health.LeaseEngine(self.service.conf, {})
+        checked._database = self.service.database
+        schedules.beat(self.service.database, NOW - 3700, '')
+        with mock.patch.object(health, 'time', mock.Mock(time=lambda: NOW)):
+            found = checked.healthcheck(80)
+        self.assertTrue(found.available)
+        self.assertIn('no engine', found.reason)
+        self.assertIn('1:01:40 ago', found.details)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,468 @@
+"""Leases on a cloud in memory, with an engine that looks every two seconds."""
+
+import dataclasses
+import json
+import os
+import unittest
+from unittest import mock
+
+from secondary_scheduler.leases.api.db import schedules
+from secondary_scheduler.leases.engine import (
+    records,
+    schedule_ledger,
+    values,
+)
+from secondary_scheduler.leases.engine.values import (
+    RUNNING,
+    LeaseOperation,
+    Postponed,
+)
+from secondary_scheduler.leases.scheduling.pricing import Adaptive
+from tests.unit.leases.api.services import NOW
+from tests.unit.leases.engine import fakes
+
+#: Seconds between the instants at which something is tried; LEASE_ENGINE_STEP
+#: has them tried nearer to each other.
+STEP = int(os.environ.get('LEASE_ENGINE_STEP', '14'))
+
+
+class BestEffortTest(unittest.TestCase):
+
+    def test_servers_boot_run_and_are_deleted(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=60)
+        world.until(12)
+        self.assertEqual('active', world.state(lease))
+        self.assertEqual(['ACTIVE', 'ACTIVE'], world.nova.statuses(lease))
+        self.assertEqual(
+            sorted(world.nova.servers),
+            sorted(one.uuid for one in world.store.get(lease).servers))
+        self.assertEqual(
+            [(0, 10, 'prepare', {'h1': 2}), (10, 70, 'run', {'h1': 2}),
+             (70, 72, 'shut-down', {'h1': 2})], world.plan(lease))
+        world.until(90)
+        self.assertEqual('done', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+        self.assertEqual([], world.plan(lease))
+        self.assertEqual(['created', 'pending', 'starting', 'active',
+                          'running', 'ending', 'done'], world.kinds(lease))
+
+    def test_who_has_no_room_waits(self):
+        world = fakes.World(self)
+        first = world.ask(12, duration=30)
+        second = world.ask(1, duration=30)
+        world.until(20)
+        self.assertEqual('active', world.state(first))
+        self.assertEqual('scheduled', world.state(second))
+        world.until(64)
+        self.assertEqual(['ACTIVE'], world.nova.statuses(second))
+        self.assertEqual([], world.overloads)
+
+    def test_quotes_are_answered_and_nothing_comes_of_them(self):
+        world = fakes.World(self)
+        world.ask(12, duration=30)
+        world.until(4)
+        late, unknown = world.quote(1, duration=30), world.quote(
+            1, 'primary', duration=30)
+        soon = world.quote(1, duration=30, start=NOW + 20)
+        world.until(6)
+        answers = [world.service.quotes.get(one)
+                   for one in (late, unknown, soon)]
+        self.assertEqual([True, False, False],
+                         [one.accepted for one in answers])
+        # The others boot, run, and are shut down before; then it boots.
+        self.assertEqual(NOW + 10 + 30 + 2 + 10, answers[0].begin)
+        self.assertIn('no flavor', answers[1].reason)
+        # A reservation has not to wait for their end, but for their saving.
+        self.assertTrue(NOW + 20 < answers[2].begin < answers[0].begin)
+        world.until(20)
+        self.assertEqual(12, len(world.nova.servers))
+
+    def test_who_is_refused_for_want_of_room_is_told_when_there_is(self):
+        world = fakes.World(self)
+        world.ask(12, duration=30)
+        world.until(4)
+        refused = world.ask(1, duration=30, start=NOW + 20)
+        world.until(8)
+        self.assertEqual('rejected', world.state(refused))
+        self.assertGreater(world.store.get(refused).next_start, NOW + 20)
+
+    def test_what_cannot_be_is_rejected(self):
+        world = fakes.World(self)
+        large = world.ask(13, duration=30)
+        near = world.ask(1, duration=30, start=NOW + 5)
+        unknown = world.ask(1, 'primary', duration=30)
+        world.until(4)
+        self.assertEqual('rejected', world.state(large))
+        self.assertIn('do not fit', world.store.get(large).reason)
+        self.assertEqual('rejected', world.state(near))
+        self.assertIn('10 s ahead', world.store.get(near).reason)
+        # Its flavor may be a new one: it is looked for once more.
+        self.assertEqual('rejected', world.state(unknown))
+        self.assertEqual('rejected', world.state(unknown))
+        self.assertIn('primary is no flavor', world.store.get(unknown).reason)
+
+    def test_owners_pause_and_cancel(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=200)
+        world.until(20)
+        world.store.change(lease, 'paused', {'hold': True})
+        world.until(40)
+        self.assertEqual('suspended-queued', world.state(lease))
+        self.assertEqual(['SUSPENDED'] * 2, world.nova.statuses(lease))
+        world.store.change(lease, 'unpaused', {'hold': False})
+        world.until(60)
+        self.assertEqual('active', world.state(lease))
+        self.assertEqual(['ACTIVE'] * 2, world.nova.statuses(lease))
+        world.store.change(lease, 'cancel-asked', {'wanted_end': True})
+        world.until(70)
+        self.assertEqual('cancelled', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+
+    def test_a_promise_is_not_paused(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=30, start=NOW + 60)
+        world.until(4)
+        world.store.change(lease, 'paused', {'hold': True})
+        world.until(80)
+        self.assertIn('not-paused', world.kinds(lease))
+        self.assertEqual(1, world.kinds(lease).count('not-paused'))
+        self.assertEqual('active', world.state(lease))
+
+    def test_who_is_deleted_by_its_owner_is_not_made_again(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=60)
+        world.until(20)
+        world.nova.servers.pop(world.nova.of(lease)[0].uuid)
+        world.until(40)
+        self.assertEqual(['ACTIVE'], world.nova.statuses(lease))
+        self.assertIn('server-deleted', world.kinds(lease))
+        world.nova.servers.clear()
+        world.until(44)
+        self.assertEqual('done', world.state(lease))
+
+    def test_who_shuts_down_has_ended(self):
+        world = fakes.World(self)
+        lease = world.ask(2, duration=600)
+        world.until(20)
+        for one in list(world.nova.servers):
+            world.nova.change(0, one, status='SHUTOFF')
+        world.until(30)
+        self.assertEqual('done', world.state(lease))
+        self.assertEqual({}, world.nova.servers)
+
+
+class Reserved:
+    """Two servers of best effort, and a reservation that needs all hosts."""
+
+    START, OVER = 70, 210
+
+    def begin(self, world):
+        self.patient = world.ask(2, duration=100)
+        world.until(20)
+        self.exact = world.ask(3, 'large', project='p2', duration=30,
+                               start=NOW + self.START)
+
+    def times(self, world, lease, status):
+        """Return when each server of a lease came into a state first."""
+        first = {}
+        for time, key, state in world.nova.story:
+            if state == status and key in self.keys[lease]:
+                first.setdefault(key, time - NOW)
+        return sorted(first.values())
+
+    def follow(self, world):
+        """Note the servers of both, while they are there."""
+        self.keys = {self.patient: set(), self.exact: set()}
+
+        def each():
+            for lease, keys in self.keys.items():
+                keys |= {one.uuid for one in world.nova.of(lease).values()}
+        return each
+
+
+class ReservationTest(Reserved, unittest.TestCase):
+
+    def test_others_give_way_in_time_and_go_on(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(self.OVER, self.follow(world))
+        saved = self.times(world, self.patient, 'SUSPENDED')
+        came = self.times(world, self.exact, 'ACTIVE')
+        self.assertEqual(2, len(saved))
+        self.assertLessEqual(max(saved), self.START - 10)
+        self.assertEqual(3, len(came))
+        self.assertLess(max(abs(one - self.START) for one in came), 5)
+        self.assertLessEqual(max(came), self.START)
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual([], world.overloads)
+        # All of its time, and no boot but the first.
+        self.assertEqual(2, len(self.keys[self.patient]))
+        ran = sum(self.times(world, self.patient, 'DELETED'))
+        self.assertGreater(ran, 0)
+        self.assertIn('running', world.kinds(self.exact))
+        self.assertNotIn('late', world.kinds(self.exact))
+
+    def test_boots_are_begun_as_late_as_they_may(self):
+        world = fakes.World(self)
+        world.nova.takes[LeaseOperation.BOOT] = 6
+        for _ in range(5):
+            world.nova.took.append(fakes.Took(LeaseOperation.BOOT, 128, 6.0))
+        self.begin(world)
+        world.until(self.START + 20, self.follow(world))
+        for one in self.times(world, self.exact, 'ACTIVE'):
+            self.assertAlmostEqual(self.START, one, delta=0.5)
+
+    def test_an_engine_that_is_killed_at_any_time(self):
+        for kill in range(22, self.START + 60, STEP):
+            with self.subTest(kill):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(kill, each)
+                world.restart()
+                world.until(self.OVER, each)
+                self.check(world)
+                came = self.times(world, self.exact, 'ACTIVE')
+                self.assertLessEqual(max(came), self.START + 0.5)
+
+    def check(self, world):
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual(3, len(self.keys[self.exact]))
+        self.assertEqual(2, len(self.keys[self.patient]))
+        self.assertEqual([], world.overloads)
+        self.assertEqual({}, world.nova.servers)
+
+    def test_an_engine_that_is_away_for_a_while(self):
+        for away in range(24, self.START + 60, 2 * STEP):
+            with self.subTest(away):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(away, each)
+                world.clock.now += 15
+                world.nova.run(world.clock.now)
+                world.restart()
+                world.until(self.OVER + 20, each)
+                self.check(world)
+
+    def test_an_api_that_is_down_for_20_s(self):
+        for down in range(20, self.START + 60, STEP):
+            with self.subTest(down):
+                world = fakes.World(self)
+                self.begin(world)
+                each = self.follow(world)
+                world.until(down, each)
+                world.nova.down = True
+                world.until(down + 20, each)
+                world.nova.down = False
+                world.until(self.OVER + 40, each)
+                self.check(world)
+                late = max(self.times(world, self.exact, 'ACTIVE')
+                           ) - self.START
+                if down + 20 < self.START - 25:
+                    self.assertLessEqual(late, 0.5)
+                if late > 5:
+                    self.assertIn('late', world.kinds(self.exact))
+
+    def test_an_owner_who_resumes_is_suspended_again(self):
+        world = fakes.World(self)
+        self.begin(world)
+        each = self.follow(world)
+        world.until(self.START + 10, each)
+        for one in world.nova.of(self.patient).values():
+            world.nova.change(0, one.uuid, status='ACTIVE')
+        world.until(self.START + 24, each)
+        self.assertEqual(['SUSPENDED'] * 2,
+                         world.nova.statuses(self.patient))
+
+    def test_an_owner_who_deletes_what_is_suspended_has_cancelled(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(self.START + 10)
+        for one in world.nova.of(self.patient).values():
+            world.nova.servers.pop(one.uuid)
+        world.until(self.START + 20)
+        self.assertEqual('cancelled', world.state(self.patient))
+
+    def test_a_suspension_that_takes_longer(self):
+        world = fakes.World(self)
+        world.nova.takes[LeaseOperation.SUSPEND] = 12
+        self.begin(world)
+        world.until(self.OVER + 20, self.follow(world))
+        # What was promised begins all the same; both are there for a moment.
+        self.assertLessEqual(max(self.times(world, self.exact, 'ACTIVE')),
+                             self.START)
+        self.assertLess(len(world.overloads), 4)
+        world.overloads.clear()
+        self.check(world)
+
+    def test_a_host_that_takes_nobody(self):
+        world = fakes.World(self, hosts=('h1', 'h2', 'h3', 'h4'))
+        world.nova.refuses.add('h3')
+        self.begin(world)
+        world.until(self.OVER, self.follow(world))
+        self.assertEqual('done', world.state(self.exact))
+        self.assertIn('late', world.kinds(self.exact))
+
+    def test_notice_is_given(self):
+        world = fakes.World(self, options=dataclasses.replace(
+            fakes.OPTIONS, notice=20.0))
+        self.begin(world)
+        world.until(self.OVER)
+        self.assertEqual(1, world.kinds(self.patient).count(
+            'preemption-notice'))
+        notices = [(time - NOW, one) for time, one in world.nova.ordered
+                   if one.kind is LeaseOperation.NOTICE]
+        self.assertEqual(2, len(notices))
+        for time, one in notices:
+            self.assertLess(time, self.START - 20)
+            self.assertRegex(one.text, r'^2027-01-31T08:00:\d\dZ$')
+
+
+class TwoEnginesTest(Reserved, unittest.TestCase):
+
+    def test_the_second_to_write_orders_nothing(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(24)
+        other = world.another()
+        other.run()
+        world.store.change(self.patient, 'paused', {'hold': True})
+        world.until(26)
+        before = len(world.nova.ordered)
+        with self.assertRaises(Postponed):
+            other.run()     # it knows less than is written now
+        self.assertEqual(before, len(world.nova.ordered))
+        other.run()
+
+    def test_both_together_do_what_one_does(self):
+        world = fakes.World(self)
+        self.begin(world)
+        other = world.another()
+        each = self.follow(world)
+
+        def both():
+            each()
+            world.step(other)
+        world.until(self.OVER + 20, both)
+        self.assertEqual('done', world.state(self.exact))
+        self.assertEqual('done', world.state(self.patient))
+        self.assertEqual(3, len(self.keys[self.exact]))
+        self.assertEqual(2, len(self.keys[self.patient]))
+
+
+class PricingTest(unittest.TestCase):
+
+    def setUp(self):
+        self.world = fakes.World(self, self.options())
+
+    def options(self):
+        return dataclasses.replace(fakes.OPTIONS, settings=(
+            dataclasses.replace(fakes.OPTIONS.settings, pricing=Adaptive())))
+
+    def rate(self):
+        """Return at which rate a lease is quoted with the next pass."""
+        quote = self.world.quote(1, duration=30)
+        self.world.step()
+        return self.world.service.quotes.get(quote).rate
+
+    def test_what_was_learned_outlives_the_engine(self):
+        self.world.ask(1, duration=30, max_rate=0.2)
+        self.world.step()
+        self.assertEqual(0.5, self.rate())
+        self.world.options = self.options()
+        self.world.restart()
+        self.assertEqual(0.5, self.rate())
+
+    def test_what_cannot_be_read_is_learned_anew(self):
+        for garbage in ('{', '[1]', '{"rate": 1}',
+                        '{"rate": 2, "users": {"a": {"x": 1}}}'):
+            with self.subTest(garbage), mock.patch.object(
+                    schedules, 'learned', return_value=garbage):
+                self.world.options = self.options()
+                self.world.restart()
+                with self.assertLogs(schedule_ledger.__name__, 'WARNING'):
+                    self.assertEqual(1.0, self.rate())
+
+    def test_what_is_not_written_was_not_learned(self):
+        other = self.world.another()
+        other.run()
+        self.world.ask(1, duration=30, max_rate=0.2)
+        with mock.patch.object(
+                schedules, 'write', side_effect=schedules.Overtaken('test')):
+            with self.assertRaises(Postponed):
+                other.run()
+        self.assertEqual(0.5, self.rate())
+
+
+class DocumentsTest(unittest.TestCase):
+
+    def test_the_lease_is_named_whose_document_cannot_be_read(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=60)
+        world.step()
+        passes, [(row, text)] = schedules.read(world.service.database)
+        known = json.loads(text)
+        without = [{name: value for name, value in known.items()
+                    if name != missing} for missing in known.keys() - {
+                        # What releases before have not written.
+                        'served_time', 'failing_since', 'cause'}]
+        of_another_kind = [known | {name: 7} for name in
+                           ('terms', 'stay', 'home', 'nodes', 'state')]
+        for garbage in (text[:-1], '[1]', *map(
+                json.dumps, without + of_another_kind)):
+            with self.subTest(garbage), mock.patch.object(
+                    schedules, 'read',
+                    return_value=(passes, [(row, garbage)])):
+                world.restart()
+                with self.assertRaisesRegex(
+                        records.LeaseRecordError, f'{lease} cannot be read'):
+                    world.engine.run()
+        world.restart()
+        world.until(90)
+        self.assertEqual('done', world.state(lease))    # nothing was lost
+
+
+class OthersTest(unittest.TestCase):
+
+    def test_secondaries_without_a_lease_take_room(self):
+        world = fakes.World(self, hosts=('h1',))
+        for number in range(3):
+            key = f'other-{number}'
+            world.nova.servers[key] = values.LeaseServer(
+                key, 'p9', 'h1', RUNNING, (1, 128, 1, 1))
+        lease = world.ask(2, duration=30)
+        world.until(10)
+        self.assertEqual('queued', world.state(lease))
+        world.nova.servers.pop('other-0')
+        world.until(20)
+        self.assertEqual('active', world.state(lease))
+
+    def test_what_hosts_cannot_lend_is_not_leased(self):
+        world = fakes.World(self, hosts=('h1',))
+        world.nova.hosts['h1'] = values.LeaseHost(
+            'h1', fakes.HOST, (1, 256, 3, 1))
+        lease = world.ask(2, duration=30)
+        world.until(10)
+        self.assertEqual('queued', world.state(lease))
+        world.nova.hosts['h1'] = values.LeaseHost('h1', fakes.HOST, fakes.HOST)
+        world.until(30)
+        self.assertEqual('active', world.state(lease))
+
+    def test_a_forged_label_counts_in_its_project_only(self):
+        world = fakes.World(self)
+        lease = world.ask(1, duration=60, start=NOW + 30)
+        world.nova.servers['forged'] = values.LeaseServer(
+            'forged', 'p9', 'h1', RUNNING, (1, 128, 1, 1), lease, 0)
+        world.until(40)
+        self.assertIn('forged', world.nova.servers)
+        self.assertNotIn('forged', [
+            one.uuid for one in world.store.get(lease).servers])
+        self.assertEqual('active', world.state(lease))
+
+
+if __name__ == '__main__':
+    unittest.main()

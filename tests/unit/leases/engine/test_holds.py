@@ -1,0 +1,74 @@
+"""What is held for servers of leases that are about to run."""
+
+import unittest
+
+from secondary_scheduler.leases.engine import holds
+from secondary_scheduler.model import vocabulary
+from tests.unit.leases.api.services import NOW
+from tests.unit.leases.engine import fakes
+
+
+def room(hold):
+    return tuple(hold.room[name] for name in vocabulary.RESOURCE_CLASSES)
+
+
+class HoldingTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.world = fakes.World(self)
+
+    def held(self):
+        """Return the hosts that are held, with what is left there."""
+        return {host: room(one) for host, one
+                in self.world.engine.holds.items()}
+
+    def test_from_before_its_servers_boot_until_they_do(self):
+        # Its hosts are held for boots 10 s before its start, and from 14 s
+        # before that nobody else may come.
+        lease = self.world.ask(2, 'large', duration=60, start=NOW + 60)
+        self.world.until(36)
+        self.assertEqual({}, self.held())
+        self.world.until(46)
+        self.assertEqual(dict.fromkeys(('h1', 'h2'), (1, 896, 9, 3)),
+                         self.held())
+        self.assertEqual([{lease}] * 2, [
+            set(one.leases) for one in self.world.engine.holds.values()])
+        self.world.until(62)
+        self.assertEqual(['ACTIVE'] * 2, self.world.nova.statuses(lease))
+        self.assertEqual({}, self.held())
+
+    def test_who_is_there_takes_room_as_well(self):
+        self.world.ask(3, 'large', duration=60, start=NOW + 40)
+        self.world.until(4)
+        self.world.nova.stray('h2', (4, 1, 1, 1), suspendable=False)
+        self.world.until(28)
+        self.assertEqual({'h1': (1, 896, 9, 3), 'h2': (0, 895, 8, 2),
+                          'h3': (1, 896, 9, 3)}, self.held())
+
+    def test_for_who_is_to_be_resumed(self):
+        lease = self.world.ask(1, 'large', duration=600)
+        self.world.until(20)
+        self.world.store.change(lease, 'paused', {'hold': True})
+        self.world.until(40)
+        self.assertEqual({}, self.held())
+        self.world.nova.latency = 20
+        self.world.store.change(lease, 'unpaused', {'hold': False})
+        self.world.until(44)
+        self.assertEqual([(lease,)], [
+            tuple(one.leases) for one in self.world.engine.holds.values()])
+
+    def test_no_more_hosts_than_one_message_has_those_first_that_begin_first(
+            self):
+        most, holds.MOST_HOSTS = holds.MOST_HOSTS, 2
+        self.addCleanup(setattr, holds, 'MOST_HOSTS', most)
+        self.world.ask(2, 'large', duration=60, start=NOW + 50)
+        first = self.world.ask(1, 'large', duration=60, start=NOW + 46)
+        self.world.until(32)
+        self.assertEqual(2, len(self.held()))
+        self.assertTrue(any(first in one.leases for one
+                            in self.world.engine.holds.values()))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,162 @@
+"""Any history of answers and observations: what leases tell stays true."""
+
+import dataclasses
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from secondary_scheduler.leases.engine.values import LeaseOperation, Nature
+from secondary_scheduler.model import lease_states
+from tests.unit.leases.api.services import NOW
+from tests.unit.leases.engine import fakes
+
+GIVE_UP, PERIOD = 40.0, 4.0
+OPTIONS = dataclasses.replace(fakes.OPTIONS, give_up=GIVE_UP)
+#: Seconds in which anything may happen, and after which all has to be over:
+#: failing leases are given up, and the others run for their duration.
+TROUBLED, OVER = 80, 80 + 8 * 60
+
+#: A part is a test of its own, so that parts run side by side.
+EXAMPLES = max(300, hypothesis.settings().max_examples)
+PARTS = -(-EXAMPLES // 1000)
+
+ANSWERS = st.sampled_from([None, *Nature])
+KINDS = st.sampled_from([LeaseOperation.BOOT, LeaseOperation.SUSPEND,
+                        LeaseOperation.RESUME, LeaseOperation.DELETE])
+#: What an owner, a primary or a broken host does to a server.
+CHANGES = st.sampled_from([
+    {'status': 'SHUTOFF'}, {'status': 'ERROR', 'fault': 'broken'},
+    {'status': 'SUSPENDED', 'preempted': True}, {'status': 'SUSPENDED'},
+    {'status': 'ACTIVE', 'preempted': False}, {'status': 'PAUSED'}, None])
+EVENTS = st.one_of(
+    st.tuples(st.just('answer'), KINDS, ANSWERS),
+    st.tuples(st.just('server'), st.integers(0, 5), CHANGES),
+    st.tuples(st.just('hold'), st.booleans(), st.none()),
+    st.tuples(st.just('down'), st.booleans(), st.none()),
+    st.tuples(st.just('restart'), st.none(), st.none()),
+    st.tuples(st.just('away'), st.integers(1, 30), st.none()))
+HISTORIES = st.lists(st.tuples(st.integers(0, TROUBLED), EVENTS), max_size=8)
+LEASES = st.lists(st.tuples(
+    st.integers(1, 3), st.integers(5, 60),
+    st.one_of(st.none(), st.integers(15, 60))), min_size=1, max_size=3)
+
+
+class _History:
+    """Leases on a cloud to which things happen, and what was really so."""
+
+    def __init__(self, test, leases, history):
+        self.world = fakes.World(test, OPTIONS)
+        self.nova = self.world.nova
+        self.leases = [self.world.ask(
+            number, duration=duration,
+            **({} if start is None else {'start': NOW + start}))
+            for number, duration, start in leases]
+        self.history = sorted(history, key=lambda one: one[0])
+        self.answers = {}
+        self.nova.refusal = self._refusal
+        self.ran = dict.fromkeys(self.leases, 0.0)
+        self.untrue = []
+
+    def _refusal(self, order):
+        nature = self.answers.get(order.kind)
+        return None if nature is None else (nature, f'{nature} for a test')
+
+    def run(self):
+        end = NOW + OVER
+        while self.world.clock.now < end and not all(
+            self.world.state(one) in lease_states.FINAL for one in self.leases
+        ):
+            while self.history and (
+                    NOW + self.history[0][0] <= self.world.clock.now):
+                self._happen(*self.history.pop(0)[1])
+            if self.world.clock.now >= NOW + TROUBLED:
+                self._calm()
+            self.world.step()
+            self._look()
+            self.world.clock.now += PERIOD
+            self.nova.run(self.world.clock.now)
+
+    def _happen(self, what, first, second):
+        if what == 'answer':
+            self.answers[first] = second
+        elif what == 'server' and self.nova.servers:
+            key = sorted(self.nova.servers)[first % len(self.nova.servers)]
+            if second is None:
+                self.nova.servers.pop(key)
+            elif not self.nova.servers[key].busy:
+                self.nova.change(self.world.clock.now, key, **second)
+        elif what == 'hold':
+            for lease in self.leases:
+                if self.world.state(lease) not in lease_states.FINAL:
+                    self.world.store.change(lease, 'asked', {'hold': first})
+        elif what == 'down':
+            self.nova.down = first
+        elif what == 'restart':
+            self.world.restart()
+        elif what == 'away':
+            self.world.clock.now += first
+            self.nova.run(self.world.clock.now)
+
+    def _calm(self):
+        """Let the cloud answer again, and owners leave leases alone."""
+        self.nova.down = False
+        for lease in self.leases:
+            found = self.world.store.get(lease)
+            if found.hold and found.state not in lease_states.FINAL:
+                self.world.store.change(lease, 'asked', {'hold': False})
+
+    def _look(self):
+        """Count a period after each look that found all servers running."""
+        for lease in self.leases:
+            statuses = self.nova.statuses(lease)
+            if statuses and set(statuses) == {'ACTIVE'}:
+                self.ran[lease] += PERIOD
+            elif self.world.state(lease) == 'active' and not self.nova.down:
+                self.untrue.append((self.world.clock.now - NOW, statuses))
+
+
+@pytest.mark.parametrize('part', range(PARTS))
+def test_states_and_served_time_are_true(part):
+    @hypothesis.settings(max_examples=EXAMPLES // PARTS, deadline=None)
+    @hypothesis.given(leases=LEASES, history=HISTORIES)
+    def check(leases, history):
+        case = unittest.TestCase()
+        try:
+            _check(case, leases, history)
+        finally:
+            case.doCleanups()
+
+    check()
+
+
+def _check(case, leases, history):
+    found = _History(case, leases, history)
+    found.run()
+    # An engine that was away credits what it finds running at both ends.
+    away = sum(event[1] for _, event in history if event[0] == 'away')
+    for uuid, (_, duration, _) in zip(found.leases, leases, strict=True):
+        lease, events = found.world.store.get(uuid), found.world.events(uuid)
+        assert lease.state in lease_states.FINAL, (lease.state, events)
+        assert lease.served <= min(duration, found.ran[uuid] + away), events
+        assert lease.reason or lease.state == 'done', (lease.state, events)
+        assert lease.charge in (None, 0.0) or lease.state != 'failed'
+        # A restart forgets what was seen since the last heartbeat.
+        restarts = sum(event[0] == 'restart' for _, event in history)
+        if lease.served < duration - 10 - 15 * restarts:
+            assert lease.reason, (lease.state, lease.served, events)
+        for place, times in _orders(found, uuid).items():
+            for time in times:
+                together = [one for one in times if time <= one < time + 60]
+                assert len(together) <= 8, (place, times)
+    assert found.untrue == []
+
+
+def _orders(found, lease):
+    """Return when each operation on each server of a lease was ordered."""
+    times = {}
+    for time, one in found.nova.ordered:
+        if one.place[0] == lease:
+            times.setdefault((one.place[1], one.kind), []).append(time)
+    return times
