@@ -18,7 +18,7 @@ of the database, so give it those as well.
 OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         'database_url',
-        default='sqlite:////var/lib/secondary_scheduler/leases/scheduling.sqlite',
+        default='sqlite:////var/lib/secondary_scheduler/leases.sqlite',
         secret=True,
         help="""
 Where leases are kept, as a URL of SQLAlchemy. The default, one SQLite file, is
