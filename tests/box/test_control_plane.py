@@ -146,7 +146,7 @@ def two_engines(switch):
     if not before:
         services.stop('watcher-engine-2')
         # Watcher's scheduler would not sleep any more: see "keeps a core
-        # busy" in doc/source/troubleshooting.rst.
+        # busy" in doc/source/admin/troubleshooting.rst.
         control.sql(
             'DELETE FROM watcher.apscheduler_jobs WHERE service_id IN (SELECT '
             "id FROM watcher.services WHERE host = 'control2' AND "

@@ -320,7 +320,7 @@ class DocumentationTest(unittest.TestCase):
     def test_policy_errors_are_the_real_ones(self) -> None:
         language = importlib.import_module(
             'secondary_scheduler.policies.language')
-        text = (ROOT / 'doc/source/configuration.rst').read_text()
+        text = (ROOT / 'doc/source/configuration/policies.rst').read_text()
         shown = [line.strip() for line in text.splitlines()
                  if line.startswith('   [secondary_scheduler] policy = ')]
         self.assertTrue(shown)
@@ -347,11 +347,11 @@ class DocumentationTest(unittest.TestCase):
             'oslo.config.opts']['secondary_scheduler'])()
             for option in options}
         for page, names in {
-                'operations': {'report_stale_after'},
-                'security': {'breaker_percent', 'breaker_period',
+                'admin/operations': {'report_stale_after'},
+                'admin/security': {'breaker_percent', 'breaker_period',
                              'manage_inventory', 'operation_grace',
                              'coordination_url'},
-                'troubleshooting': {'floored_bound', 'backoff',
+                'admin/troubleshooting': {'floor_time_limit', 'backoff',
                                     'hypervisor_hostname',
                                     'report_interval'}}.items():
             text = (ROOT / f'doc/source/{page}.rst').read_text()

@@ -1,4 +1,4 @@
-"""What doc/source/security.rst promises."""
+"""What doc/source/admin/security.rst promises."""
 
 import ast
 import os
@@ -12,7 +12,7 @@ from secondary_scheduler import conf
 from secondary_scheduler.agent import store
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGE = (ROOT / 'doc/source/security.rst').read_text()
+PAGE = (ROOT / 'doc/source/admin/security.rst').read_text()
 MANUAL = (ROOT / 'doc/source/install/manual.rst').read_text()
 
 _ITEM = re.compile(r'^([A-Z]\d+): ', re.MULTILINE)

@@ -198,7 +198,7 @@ class TestProfiles(unittest.TestCase):
 
     def test_all_documented(self):
         text = (pathlib.Path(__file__).parents[3]
-                / 'doc/source/simulator.rst').read_text()
+                / 'doc/source/contributor/simulator.rst').read_text()
         for field in dataclasses.fields(profiles.Profile)[1:]:
             self.assertIn(f'``{field.name}``', text)
 
