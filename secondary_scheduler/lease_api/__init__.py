@@ -1,0 +1,1 @@
+"""Deprecated path of ``secondary_scheduler.leases.api``."""
