@@ -42,30 +42,31 @@ all is better than many. The first violation after a quiet time does not
 wait.
 """),
     cfg.FloatOpt(
-        'floored_bound',
+        'floor_time_limit',
+        deprecated_name='floored_bound',
         default=20.0,
         min=1.0,
         mutable=True,
         help="""
-Seconds an instance may stay at the floor (the agent's last resort) before its
-host is treated as violated, so that instances at the floor are migrated or
-suspended where that frees them or saves their work, instead of standing
-still.
+Seconds for which an instance may stay at its floor (the smallest limits at
+which a guest still lives, the agent's last resort). Then its host is treated
+as violated, and such instances are migrated or suspended where that frees
+them or saves their work.
 """),
     cfg.BoolOpt(
-        'agents_first',
+        'leave_dynamic_policies_to_agents',
+        deprecated_name='agents_first',
         default=False,
         mutable=True,
         help="""
-Whether violations of policies on CPU are the agents' to end, so that
-operations follow only where an instance has been at the floor for
-``floored_bound`` seconds. An agent holds such a policy by itself and at no
-loss of work, and most bursts of primaries are over before an operation would
-be. True, with a ``floored_bound`` of some minutes, leads to very few
-operations, while instances may stand still for as long; false, the default,
-moves or suspends them at once, so that they run elsewhere or at least wait
-without holding memory. Policies on slots, which only operations can end, are
-not concerned.
+Whether violations of dynamic policies (all but those on slots and cores)
+cause no operations until an instance has been at its floor for
+``floor_time_limit`` seconds. An agent holds such a policy by throttling,
+without loss of work, and most bursts of primaries are over before an
+operation would be. True, with a ``floor_time_limit`` of some minutes, leads
+to very few operations, while instances may stand still for as long. False,
+the default, moves or suspends instances at once, so that they run elsewhere
+or wait without holding memory.
 """),
     cfg.FloatOpt(
         'backoff',

@@ -76,7 +76,7 @@ class ClusterState:
         if known and report.host not in known:
             LOG.debug('Ignored a report of unknown host %s.', report.host)
             return
-        if self._conf.secondary_watcher.agents_first:
+        if self._conf.secondary_watcher.leave_dynamic_policies_to_agents:
             report = _left_to_the_agent(report)
         if self.book.accept(report):
             self._note(report)
@@ -284,7 +284,7 @@ class ClusterState:
     def relief_due(self) -> dict[str, float]:
         """Return hosts with instances too long at the floor, since when."""
         return self.window.relief(
-            self._conf.secondary_watcher.floored_bound, self.clock())
+            self._conf.secondary_watcher.floor_time_limit, self.clock())
 
     def _policies(self) -> tuple[language.Policy, ...] | None:
         """Return the policies, None if one cannot be read."""

@@ -488,8 +488,9 @@ class ViolationsTest(Case):
         self.tick(2)
         self.assertEqual(1, len(self.audits()))
 
-    def test_agents_first(self):
-        settings.CONF.set_override('agents_first', True, 'secondary_watcher')
+    def test_dynamic_policies_are_left_to_agents_up_to_the_floor_limit(self):
+        settings.CONF.set_override('leave_dynamic_policies_to_agents',
+                                   True, 'secondary_watcher')
         self.audit(1)
         known = scope.ResolvedScope(frozenset({'h1'})), self.history.locks()
         for seconds, audits in ((19, 0), (2, 1)):
@@ -499,8 +500,9 @@ class ViolationsTest(Case):
             self.assertEqual(audits > 0, self.seen.cluster(
                 *known).hosts['h1'].violated)
 
-    def test_agents_cannot_end_all(self):
-        settings.CONF.set_override('agents_first', True, 'secondary_watcher')
+    def test_static_and_invalid_policies_are_not_left_to_agents(self):
+        settings.CONF.set_override('leave_dynamic_policies_to_agents',
+                                   True, 'secondary_watcher')
         for number, (resource, state) in enumerate((
                 ('slots', reports.PolicyState.VIOLATED),
                 ('cpu', reports.PolicyState.INVALID))):
