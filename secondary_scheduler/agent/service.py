@@ -555,9 +555,9 @@ class Agent:
                       {'address': address, 'port': port, 'reason': exc})
 
     def _start_talking(self) -> None:
-        from secondary_scheduler.reports import bus
-        sender = bus.ReportSender(self.conf, self.host)
-        bus.AgentServer(self.conf, self.host, self).start()
+        from secondary_scheduler.reports import agent_rpc, report_messages
+        sender = report_messages.ReportSender(self.conf, self.host)
+        agent_rpc.AgentServer(self.conf, self.host, self).start()
         threading.Thread(target=self._keep_reporting, args=(sender,),
                          name='reports', daemon=True).start()
         self._every(_DESCRIBE_S, lambda: self._describe(sender), 'describe')

@@ -14,7 +14,7 @@ import uuid
 from secondary_scheduler.nova.log_limiter import COMPLAINTS
 from secondary_scheduler.nova.settings import CONF
 from secondary_scheduler.reports.book import HoldBook, HostBook
-from secondary_scheduler.reports.bus import ReportListener
+from secondary_scheduler.reports.report_messages import ReportListener
 
 
 def _stale_after() -> float:

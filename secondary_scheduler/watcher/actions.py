@@ -19,7 +19,7 @@ from watcher.common import context, exception
 
 from secondary_scheduler.leases.engine.values import Nature
 from secondary_scheduler.plans import operations
-from secondary_scheduler.reports import bus
+from secondary_scheduler.reports import agent_rpc
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import (
     cluster_builder,
@@ -43,7 +43,7 @@ _TEXT = {'type': 'string'}
 _SECONDS = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
-_agents = per_process.PerProcess(lambda: bus.AgentClient(CONF))
+_agents = per_process.PerProcess(lambda: agent_rpc.AgentClient(CONF))
 _heartbeat = per_process.PerProcess(heartbeat.Heartbeat)
 _poller = per_process.PerProcess(lambda: poller.Poller(
     clouds.shared, lambda: CONF.secondary_watcher.poll_interval))
@@ -266,7 +266,7 @@ class SecondaryAction(base.BaseAction):
             self.dirty = answer.get('dirty_mb')
             free = answer.get('save_free_mb')
             self.save_free_mb = free if isinstance(free, int) else None
-        except bus.AgentUnreachable as exc:
+        except agent_rpc.AgentUnreachable as exc:
             LOG.warning('No hand-over of %(uuid)s: %(why)s',
                         {'uuid': self.uuid, 'why': exc})
             return

@@ -10,7 +10,7 @@ from oslo_log import log
 from watcher.decision_engine.model import model_root
 from watcher.decision_engine.model.collector import base
 
-from secondary_scheduler.reports import bus
+from secondary_scheduler.reports import report_messages
 from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import cluster_state, leader, policy_watch
 from secondary_scheduler.watcher import history as histories
@@ -80,7 +80,7 @@ sees the same ones run.
             if self._started_in == os.getpid():
                 return
             self._started_in = os.getpid()
-        bus.ReportListener(
+        report_messages.ReportListener(
             CONF, self.observer.accept,
             f'watcher-{CONF.host}-{os.getpid()}-{uuid.uuid4().hex[:8]}',
             describe=self.observer.describe_host).start()

@@ -20,7 +20,7 @@ from secondary_scheduler.nova import (
     weights,
 )
 from secondary_scheduler.policies import language
-from secondary_scheduler.reports import book, bus
+from secondary_scheduler.reports import book, report_messages, transport
 
 MESSAGE = 'made to raise by a test'
 
@@ -61,7 +61,8 @@ BROKEN = [
         weights,
         filters,
         book,
-        bus,
+        report_messages,
+        transport,
         reports,
         vocabulary,
         language,

@@ -27,7 +27,7 @@ import pytest
 import hosts as box_hosts
 import layout
 from secondary_scheduler.conf import policy
-from secondary_scheduler.reports import book, bus
+from secondary_scheduler.reports import agent_rpc, book, report_messages
 import seed
 import shell
 from tests.box import load, services
@@ -456,7 +456,7 @@ def reports(host):
     """Yield what who listens makes of a host's reports: its book's counters.
     """
     kept = book.HostBook(lambda: 15.0)
-    listener = bus.ReportListener(
+    listener = report_messages.ReportListener(
         broker(), lambda report: report.host == host and kept.accept(report),
         'test')
     listener.start()
@@ -667,7 +667,7 @@ def test_nothing_is_left_behind(stage, hosts):
         return {host: why for host, why in found.items() if why}
     wait_until(lambda: not left(), 150, lambda: f'nothing is left: {left()}')
     stage.wait_in_force(*hosts)
-    client = bus.AgentClient(broker())
+    client = agent_rpc.AgentClient(broker())
     for host in hosts:
         assert client.get_status(host)['host'] == host
         with contextlib.closing(connect(host)) as connection:

@@ -6,7 +6,7 @@ import pytest
 import layout
 import secondaries
 from secondary_scheduler.conf import policy
-from secondary_scheduler.reports import bus
+from secondary_scheduler.reports import agent_rpc
 from tests.box import primaries
 from tests.box.services import agent_status, wait_until
 
@@ -31,7 +31,7 @@ def agents(host):
           str(layout.ETC / 'secondary_scheduler/policies.conf'),
           '--config-file', str(layout.ETC / f'hosts/{host}/agent.conf')],
          project='secondary', default_config_files=[])
-    return bus.AgentClient(conf)
+    return agent_rpc.AgentClient(conf)
 
 
 def migrate(cloud, uuid, target):

@@ -88,11 +88,11 @@ def test_the_agent_hands_no_primary_over(nova_primary, by_hand):
     script = (
         'import sys, json\n'
         'from secondary_scheduler.watcher.settings import CONF\n'
-        'from secondary_scheduler.reports import bus\n'
+        'from secondary_scheduler.reports import agent_rpc\n'
         'uuids, host, file = sys.argv[3:], sys.argv[1], sys.argv[2]\n'
         'CONF(["--config-file", file], project="watcher",'
         ' default_config_files=[])\n'
-        'client = bus.AgentClient(CONF)\n'
+        'client = agent_rpc.AgentClient(CONF)\n'
         'print(json.dumps([client.hand_over(host, u) for u in uuids]))\n')
     done = shell.run(
         [layout.BIN / 'python', '-c', script, nova_primary.compute_host,

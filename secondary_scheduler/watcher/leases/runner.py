@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 
 from secondary_scheduler.leases.engine.values import Postponed
 from secondary_scheduler.model import holds
-from secondary_scheduler.reports import bus
+from secondary_scheduler.reports import hold_messages
 from secondary_scheduler.watcher import cluster_state, leader
 from secondary_scheduler.watcher import history as histories
 
@@ -32,7 +32,7 @@ class LeaseRunner:
         self._coordination = coordination
         self._made: tuple[Any, Any] | None = None
         self._trouble = ''
-        self._sender = bus.HoldSender(conf)
+        self._sender = hold_messages.HoldSender(conf)
         self._incarnation = uuidutils.generate_uuid()
         self._seq = 0
         self._held = False

@@ -1083,8 +1083,8 @@ class Running(Base):
             signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         self.addCleanup(lambda: [signal.signal(*one)
                                  for one in before.items()])
-        bus = mock.Mock()
-        bus.ReportSender.return_value.describe_host.return_value = None
+        rpc = mock.Mock()
+        rpc.ReportSender.return_value.describe_host.return_value = None
 
         def life():
             for _ in range(100):
@@ -1098,13 +1098,14 @@ class Running(Base):
 
         threading.Thread(target=life).start()
         with mock.patch.dict('sys.modules', {
-                'secondary_scheduler.reports': mock.Mock(bus=bus)}), \
+                'secondary_scheduler.reports': mock.Mock(
+                    agent_rpc=rpc, report_messages=rpc)}), \
                 mock.patch('secondary_scheduler.agent.inventory.'
                            'placement_adapter', side_effect=OSError):
             agent.run()
         self.assertEqual(70.0, agent.policies.current.limit('cpu'))
-        bus.AgentServer.return_value.start.assert_called_once()
-        bus.ReportSender.return_value.send.assert_called()
+        rpc.AgentServer.return_value.start.assert_called_once()
+        rpc.ReportSender.return_value.send.assert_called()
         # The limits stay in force.
         self.assertNotEqual('-1 100000', self.host.quota(0))
 

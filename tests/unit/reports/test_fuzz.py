@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from oslo_messaging.rpc import dispatcher
 
 from secondary_scheduler.model.reports import HostReport
-from secondary_scheduler.reports import book, bus
+from secondary_scheduler.reports import (
+    agent_rpc,
+    book,
+    hold_messages,
+    report_messages,
+)
 from secondary_scheduler.watcher import violations
 from tests.unit import fuzzing
 from tests.unit.agent import fakes, test_service
@@ -48,7 +53,7 @@ class Reports(unittest.TestCase):
             if heard.accept(read):
                 window.note(read, NOW)
 
-        endpoint = bus._ReportEndpoint(take)
+        endpoint = report_messages.ReportEndpoint(take)
         self.log.lines.clear()
         endpoint.report({}, data)
         self.assertEqual(1, endpoint.received + endpoint.dropped)
@@ -79,7 +84,7 @@ class Held(unittest.TestCase):
     @example({**SAID, 'hosts': {'node1': {'room': {}, 'leases': []}}})
     def test_what_is_taken_in_can_be_asked(self, data):
         heard = book.HoldBook(lambda: 30.0, lambda: NOW)
-        endpoint = bus._HoldEndpoint(heard.accept)
+        endpoint = hold_messages.HoldEndpoint(heard.accept)
         self.log.lines.clear()
         endpoint.holds({}, data)
         self.assertEqual(1, endpoint.received + endpoint.dropped)
@@ -102,7 +107,7 @@ class Calls(test_service.Base):
         self.agent.step()
         self.before = self.host.fingerprint()
         self.dispatcher = dispatcher.RPCDispatcher(
-            [bus._AgentEndpoint(self.agent)], None)
+            [agent_rpc.AgentEndpoint(self.agent)], None)
 
     def call(self, method, args):
         """Return the answer, None if there is no such call."""
@@ -169,7 +174,7 @@ class Descriptions(test_service.Base):
     def test_any_answer(self, answer):
         if not hasattr(self, 'agent'):
             self.agent = self.make()
-        sender = mock.Mock(spec=bus.ReportSender)
+        sender = mock.Mock(spec=report_messages.ReportSender)
         # What ``describe_host`` makes of an answer that is no object.
         sender.describe_host.return_value = (
             answer if isinstance(answer, dict) else None)

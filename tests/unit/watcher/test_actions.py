@@ -8,7 +8,7 @@ import jsonschema
 from watcher import objects
 from watcher.common import exception
 
-from secondary_scheduler.reports import bus
+from secondary_scheduler.reports import agent_rpc
 from secondary_scheduler.watcher import (
     actions,
     cloud,
@@ -203,7 +203,7 @@ class OperationsTest(ActionCase):
         self.assertEqual([], self.cloud.calls)
 
     def test_silent_agent_is_no_obstacle(self):
-        self.agents.hand_over.side_effect = bus.AgentUnreachable('gone')
+        self.agents.hand_over.side_effect = agent_rpc.AgentUnreachable('gone')
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
 
     def test_one_that_fails_is_let_run_again(self):

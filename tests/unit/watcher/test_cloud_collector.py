@@ -380,7 +380,7 @@ class CloudTest(fakes.TestCase):
 class CollectorTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
-        for name in ('bus', 'policy_watch', 'leader', 'runner'):
+        for name in ('report_messages', 'policy_watch', 'leader', 'runner'):
             patcher = mock.patch.object(cluster_collector, name)
             setattr(self, name, patcher.start())
             self.addCleanup(patcher.stop)
@@ -389,23 +389,23 @@ class CollectorTest(fakes.WatcherTestCase):
     def test_nothing_starts_before_the_fork(self):
         self.assertIs(self.collector,
                       cluster_collector.SecondaryCollector({}, mock.Mock()))
-        self.bus.ReportListener.assert_not_called()
+        self.report_messages.ReportListener.assert_not_called()
         self.policy_watch.Watch.assert_not_called()
 
     def test_starts_once_in_each_process(self):
         with mock.patch.object(self.collector.observer, 'refresh'):
             self.collector.synchronize()
             self.collector.synchronize()
-        self.bus.ReportListener.assert_called_once()
+        self.report_messages.ReportListener.assert_called_once()
         for started in (self.policy_watch.Watch, self.runner.LeaseRunner):
             started.return_value.start.assert_called_once_with()
-        server = self.bus.ReportListener.call_args[0][2]
+        server = self.report_messages.ReportListener.call_args[0][2]
         self.assertIn(str(os.getpid()), server)
         with mock.patch.object(
             cluster_collector.os, 'getpid', return_value=-1
         ):
             self.collector.start()
-        self.assertEqual(2, self.bus.ReportListener.call_count)
+        self.assertEqual(2, self.report_messages.ReportListener.call_count)
 
     def test_a_cloud_that_is_away_is_no_error(self):
         with mock.patch.object(self.collector.observer, 'refresh',
