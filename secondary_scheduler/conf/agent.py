@@ -5,6 +5,12 @@ import typing
 
 from oslo_config import cfg
 
+from secondary_scheduler.model import resources
+
+_LISTED_SENSORS = '\n'.join(
+    f'* {sensor}: {", ".join(names)}'
+    for sensor, names in resources.SENSORS.items())
+
 GROUP = cfg.OptGroup(
     'secondary_agent',
     title='Agent on a compute host',
@@ -276,17 +282,17 @@ which kind of primary the priority is effective.
 """),
     cfg.ListOpt(
         'sensors',
-        default=['memory', 'network', 'disk', 'pressure', 'steal', 'resctrl',
-                 'probe'],
-        help="""
-Sensors of what is not CPU, by the names of entry points in
-``secondary_scheduler.sensors``: ``memory`` measures mem, ``network`` net_in
-and net_out, ``disk`` disk_in and disk_out, ``pressure`` pressure, ``steal``
-steal, ``resctrl`` membw and llc, ``probe`` what ``probe`` names. One is
-read only while a policy of
-this host is on what it measures. A policy on what no sensor measures, or what
-it cannot measure at the moment, counts as failing: the secondaries come to
-their floor and the host admits no more.
+        default=list(resources.SENSORS),
+        help=f"""
+Sensors of resources other than CPU, by the names of entry points in
+``secondary_scheduler.sensors``. By default, each with its resources:
+
+{_LISTED_SENSORS}
+
+A sensor is read only while a policy of this host is on one of its resources.
+A policy on a resource that no sensor measures, or that cannot be measured at
+the moment, counts as failing: the secondaries come to their floor and the
+host admits no more.
 """),
     cfg.ListOpt(
         'network_interfaces',

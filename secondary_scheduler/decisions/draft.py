@@ -101,14 +101,14 @@ class Draft:
         Nobody rests whose lease runs where a static policy is violated.
         """
         return not instance.blocked and (
-            not instance.resting or instance.lease in self._called)
+            not instance.cooling_down or instance.lease in self._called)
 
     def is_movable(self, instance: Instance) -> bool:
         """Tell whether an instance may be migrated now."""
         return (
             instance.state is InstanceState.ACTIVE
             and self.is_free(instance)
-            and not instance.pinned
+            and not instance.migration_failed
         )
 
     @functools.cached_property
@@ -130,7 +130,7 @@ class Draft:
         hosts on which a policy fails at the moment.  None if the budget is
         spent.
         """
-        if instance.pinned:
+        if instance.migration_failed:
             return None
         for name in self.rooms.emptiest():
             if (name == instance.host or name in closed

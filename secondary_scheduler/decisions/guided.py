@@ -69,12 +69,12 @@ class GuidedDecision(base.Decision):
         if self.profile.moves_first and any(
                 one.place in cluster.hosts for one in found):
             with budget.half() as part:
-                Repair(search.draft, search.what_if, found, part,
+                Repair(search.draft, search.preview, found, part,
                        self.profile.preempts).run()
         if self.profile.preempts:
             search.run()
-        operations = search.what_if.operations(search.draft.steps)
-        late = search.late(search.what_if.works(search.draft.steps))
+        operations = search.preview.operations(search.draft.steps)
+        late = search.late(search.preview.works(search.draft.steps))
         left |= {one.place for one in (*late, *search.failing(),
                                        *search.lost)}
         return Plan(self._promised(cluster, operations, found),
@@ -131,6 +131,6 @@ class GuidedDecision(base.Decision):
 
 def _due(cluster: Cluster, name: str) -> list[HostPolicy]:
     """Return the policies of a place that are to be brought to hold now."""
-    resting = name in cluster.hosts and cluster.hosts[name].blocked
+    cooling_down = name in cluster.hosts and cluster.hosts[name].blocked
     return [policy for policy in cluster.at(name).policies
-            if policy.violated and (policy.static or not resting)]
+            if policy.violated and (policy.static or not cooling_down)]

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from secondary_scheduler.decisions.what_if import WhatIf
 from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model import units, vocabulary
-from secondary_scheduler.model.cluster import STATIC, Host, Instance
+from secondary_scheduler.model.cluster import Host, Instance
 from secondary_scheduler.model.lazy import Lazy
+from secondary_scheduler.model.resources import STATIC
 from secondary_scheduler.plans.operations import OperationKind
 
 CLAIMS = (vocabulary.VCPU, vocabulary.MEMORY_MB, vocabulary.DISK_GB,
@@ -42,9 +43,9 @@ class Loads:
     resources in percent of each host, others in their units.
     """
 
-    def __init__(self, what_if: WhatIf, closed: Collection[str]) -> None:
-        cluster = what_if.cluster
-        self.what_if = what_if
+    def __init__(self, preview: WhatIf, closed: Collection[str]) -> None:
+        cluster = preview.cluster
+        self.preview = preview
         self.names = sorted(cluster.hosts)
         self._rows = {name: row for row, name in enumerate(self.names)}
         hosts = [cluster.hosts[name] for name in self.names]
@@ -57,15 +58,15 @@ class Loads:
             + [_scale(hosts, resource) for resource in self.bounded], axis=1)
         #: What an instance of unknown use counts with, and any at least (K).
         self._unknown = np.array([0.0] * len(CLAIMS) + [
-            what_if.overheads.newcomer * (resource not in STATIC)
+            preview.overheads.newcomer * (resource not in STATIC)
             for resource in self.bounded])
         self._least = np.array([0.0] * len(CLAIMS) + [
-            what_if.limits.minimum_share * (resource == 'cpu')
+            preview.limits.minimum_share * (resource == 'cpu')
             for resource in self.bounded])
         # Rounded, so that the order in which it is summed up does not show.
         self.free = np.round(self.room - self._held(), 6)
         self._amounts: Lazy[str, Vector] = Lazy(self._amounts_of)
-        arriving = what_if.overheads.arriving.get(OperationKind.MIGRATE, {})
+        arriving = preview.overheads.arriving.get(OperationKind.MIGRATE, {})
         self._arrival = np.array([0.0] * len(CLAIMS) + [
             arriving.get(resource, 0.0) for resource in self.bounded])
         self._unit = np.maximum(self.room, 1.0)
@@ -75,7 +76,7 @@ class Loads:
             for one in self._scale.T])
         self._looks = list(self._first_looks([
             row for row, host in enumerate(hosts)
-            if cluster.is_open(host.name) and what_if.known(host)
+            if cluster.is_open(host.name) and preview.known(host)
             and host.name not in closed]))
 
     def _room_of(self, host: Host) -> list[float]:
@@ -85,7 +86,7 @@ class Loads:
             used = 0.0 if policy.static else host.primary_use(policy.resource)
             bounds[policy.resource] = min(
                 bounds[policy.resource],
-                self.what_if.limit(policy) - (used or 0.0))
+                self.preview.limit(policy) - (used or 0.0))
         return [*(float(host.total.get(name, 0) - host.reserved.get(name, 0))
                   for name in CLAIMS), *bounds.values()]
 
@@ -94,7 +95,7 @@ class Loads:
 
         Those on their way hold it on both hosts.
         """
-        cluster = self.what_if.cluster
+        cluster = self.preview.cluster
         there: list[Instance] = []
         places: list[int] = []
         coming = defaultdict(list)
@@ -131,8 +132,8 @@ class Loads:
 
     def _amounts_of(self, uuid: str) -> Vector:
         """Return what an instance holds and uses, in units (K)."""
-        usage = self.what_if.guests[uuid].usage
-        claims = self.what_if.cluster.instances[uuid].claims
+        usage = self.preview.guests[uuid].usage
+        claims = self.preview.cluster.instances[uuid].claims
         return np.array([*(claims[name] for name in CLAIMS),
                          *map(usage.get, self.bounded)], float)
 

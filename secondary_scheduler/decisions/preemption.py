@@ -44,12 +44,12 @@ def make_way(draft: Draft, hosts: list[str], surplus: Callable[[str], int],
 
 def _clear(draft: Draft, host: str, closed: frozenset[str],
            surplus: Callable[[str], int], budget: Budget) -> bool:
-    stuck: set[str] = set()     # can neither migrate nor be preempted
+    immovable: set[str] = set()  # can neither migrate nor be preempted
     homeless: set[str] = set()  # found no host since the last preemption
     while count := surplus(host):
         goers = [i for i in draft.ranked_on(host)
                  if i.state is InstanceState.ACTIVE and draft.is_free(i)
-                 and i.uuid not in stuck][-count:]
+                 and i.uuid not in immovable][-count:]
         if not goers:
             return False
         for goer in goers:
@@ -65,7 +65,7 @@ def _clear(draft: Draft, host: str, closed: frozenset[str],
             if _preempt_lease(draft, lowest.lease):
                 homeless.clear()    # peers elsewhere have left room
             else:
-                stuck.add(lowest.uuid)
+                immovable.add(lowest.uuid)
     return True
 
 

@@ -62,12 +62,12 @@ class ProvisioningDecision(base.Decision):
                 name for name in asked if request.kind == 'drain'
                 or cluster.hosts[name].violated)))
         draft = Draft(cluster, self.limits)
-        what_if = WhatIf(cluster, self.limits, self.durations,
+        preview = WhatIf(cluster, self.limits, self.durations,
                          self.profile.schedule, self.profile.overheads)
         open_hosts = [
             name for name in sorted(hosts)
             if cluster.is_open(name)
-            and what_if.known(cluster.hosts[name])]
+            and preview.known(cluster.hosts[name])]
 
         def ordered() -> list[str]:
             return sorted(open_hosts, key=draft.rooms.unclaimed,
@@ -75,12 +75,12 @@ class ProvisioningDecision(base.Decision):
 
         timed: set[str] = set()
         for lease in queue(cluster, self.order):
-            _provision(draft, what_if, lease, ordered, budget, timed)
-        return Plan(what_if.operations(draft.steps),
+            _provision(draft, preview, lease, ordered, budget, timed)
+        return Plan(preview.operations(draft.steps),
                     truncated=budget.truncated)
 
 
-def _provision(draft: Draft, what_if: WhatIf, lease: WaitingLease,
+def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
                hosts: Callable[[], list[str]], budget: base.Budget,
                timed: set[str]) -> None:
     """Bring a lease up, or leave everything as it is.
@@ -92,34 +92,34 @@ def _provision(draft: Draft, what_if: WhatIf, lease: WaitingLease,
     begun = len(draft.steps)
     last = ''
     for one in lease.due:
-        has_minimum_share = _place(draft, what_if, one, hosts(), budget)
-        if not has_minimum_share:
+        found = _place(draft, preview, one, hosts(), budget)
+        if not found:
             draft.rewind(begun)
             return
         last = str(draft.steps[-1].new.host)
-        if has_minimum_share is Feasibility.AS_PLANNED:
+        if found is Feasibility.FEASIBLE_AS_SCHEDULED:
             timed.add(last)
     # The last one's host has been asked with these very operations.
-    if not all(what_if.has_minimum_share(host, draft.steps)
+    if not all(preview.feasibility(host, draft.steps)
                for host in sorted(timed - {last})):
         draft.rewind(begun)
 
 
-def _place(draft: Draft, what_if: WhatIf, instance: Instance,
+def _place(draft: Draft, preview: WhatIf, instance: Instance,
            hosts: list[str], budget: base.Budget) -> Feasibility:
     """Bring an instance up on the first host that bears it, if one does."""
     # Nova resumes, starts and unshelves in place what still has a host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
-            return Feasibility.NOT
+            return Feasibility.INFEASIBLE
         if host not in hosts or (instance.host is None and not (
                 draft.rooms.has_inventory(host, instance)
                 and draft.rooms.satisfies_anti_affinity(host, instance))):
             continue
         begun = len(draft.steps)
         draft.bring_up(instance, host)
-        has_minimum_share = what_if.has_minimum_share(host, draft.steps)
-        if has_minimum_share:
-            return has_minimum_share
+        found = preview.feasibility(host, draft.steps)
+        if found:
+            return found
         draft.rewind(begun)
-    return Feasibility.NOT
+    return Feasibility.INFEASIBLE

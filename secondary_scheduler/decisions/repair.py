@@ -58,7 +58,7 @@ class Burden:
     """
 
     def __init__(self, host: str, violations: Sequence[Violation],
-                 draft: Draft, what_if: WhatIf,
+                 draft: Draft, preview: WhatIf,
                  size: Callable[[str], float]) -> None:
         self._size = size
         self.excess: dict[str, float] = {}
@@ -66,12 +66,12 @@ class Burden:
             resource = one.policy.resource
             self.excess[resource] = max(
                 self.excess.get(resource, 0.0),
-                what_if.excess(host, one.policy, what_if.outcome((), host)))
+                preview.excess(host, one.policy, preview.outcome((), host)))
         there = draft.rooms.residents(host).values()
         self.running = sum(
-            what_if.guests[one.uuid].host is not None for one in there)
+            preview.guests[one.uuid].host is not None for one in there)
         self.use = {
-            one.uuid: {resource: what_if.use(one.uuid, resource, host)
+            one.uuid: {resource: preview.use(one.uuid, resource, host)
                        for resource in self.excess}
             for one in there if draft.is_movable(one)}
         self.least = max(map(self._fewest, self.excess))
@@ -119,11 +119,11 @@ class Repair:
     no instance of a lease that runs there is moved.
     """
 
-    def __init__(self, draft: Draft, what_if: WhatIf,
+    def __init__(self, draft: Draft, preview: WhatIf,
                  violations: Sequence[Violation], budget: Budget,
                  leases: bool) -> None:
         self.draft = draft
-        self.what_if = what_if
+        self.preview = preview
         self.moves: list[Move] = []
         self._budget = budget
         self._leases = leases
@@ -132,9 +132,9 @@ class Repair:
         for one in violations:
             (self._of_host[one.place] if one.place in draft.hosts
              else self._shared).append(one)
-        self.loads = Loads(what_if, self._of_host)
+        self.loads = Loads(preview, self._of_host)
         self._burdens = {host: Burden(
-            host, those, draft, what_if, self.loads.size)
+            host, those, draft, preview, self.loads.size)
             for host, those in self._of_host.items()}
         self._floor = 0
 
@@ -267,8 +267,8 @@ class Repair:
         Their relief comes too late, or harms another host while it goes on,
         or moves an instance of a lease that is not to be moved.
         """
-        works = self.what_if.works(self.draft.steps)
-        places = self.what_if.cluster.places
+        works = self.preview.works(self.draft.steps)
+        places = self.preview.cluster.places
         here: dict[str, list[TimedOperation]] = defaultdict(list)
         for work in works:
             for place in {place for host in (work.source, work.target)
@@ -280,12 +280,12 @@ class Repair:
             concerned[move.target].add(move.relieves)
         relieved = {move.relieves for move in self.moves}
         unfit = {host for host in relieved if not all(
-            self.what_if.holds(host, one.policy, one.deadline_s, here[host])
+            self.preview.holds(host, one.policy, one.deadline_s, here[host])
             for one in self._of_host[host])}
         for host, those in concerned.items():
             near = dict.fromkeys(itertools.chain.from_iterable(
                 here[place] for place in places(host)))
-            if self.what_if.spoils(host, list(near)):
+            if self.preview.spoils(host, list(near)):
                 unfit |= those
         if self._leases:
             unfit |= self._of_leases_left(relieved)
@@ -294,10 +294,10 @@ class Repair:
     def _of_leases_left(self, relieved: set[str]) -> set[str]:
         left = set(self._wanting()) - relieved
         for one in self._shared:
-            if not self.what_if.holds(
-                    one.place, one.policy, works=self.what_if.outcome(
+            if not self.preview.holds(
+                    one.place, one.policy, works=self.preview.outcome(
                         self.draft.steps, one.place)):
-                left.update(self.what_if.cluster.hosts_of(one.place))
+                left.update(self.preview.cluster.hosts_of(one.place))
         leases = {one.lease for host in left
                   for one in self.draft.rooms.residents(host).values()
                   if one.state is InstanceState.ACTIVE}

@@ -37,13 +37,13 @@ def _clean_up(draft: Draft, scope: Collection[str]) -> None:
     They stay in the queue, and return as a whole (Boettger R29).
     """
     for lease in sorted({one.lease for one in draft.cluster.instances.values()
-                         if one.stranded}):
+                         if one.return_failed}):
         members = draft.members(lease)
         left = [one for one in members if one.state is InstanceState.ACTIVE]
         if (any(one.host in scope for one in left)
                 and all(_may_go_down(draft, one) for one in left)
                 and not any(one.state is InstanceState.BUSY or one.blocked
-                            or one.resting for one in members)):
+                            or one.cooling_down for one in members)):
             for one in left:
                 draft.preempt(one)
 
@@ -54,7 +54,8 @@ def _may_go_down(draft: Draft, instance: Instance) -> bool:
     Nobody has to make room, so this can wait.
     """
     host = draft.hosts.get(instance.host or '')
-    return (host is not None and not host.blocked and not instance.stuck
+    return (host is not None and not host.blocked
+            and not instance.preempt_failed
             and PREEMPT_KIND[instance.preempt_policy] is OperationKind.SUSPEND)
 
 

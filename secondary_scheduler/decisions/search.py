@@ -102,12 +102,12 @@ class Search:
     (Boettger R32).
     """
 
-    def __init__(self, draft: Draft, what_if: WhatIf,
+    def __init__(self, draft: Draft, preview: WhatIf,
                  violations: Sequence[Violation], profile: CostProfile,
                  budget: Budget,
                  elapsed: Callable[[], float] = lambda: 0.0) -> None:
         self.draft = draft
-        self.what_if = what_if
+        self.preview = preview
         self.violations = tuple(violations)
         self.trace: list[Tried] = []
         self.chosen: Branch = ()
@@ -123,7 +123,7 @@ class Search:
 
     @functools.cached_property
     def _targets(self) -> list[Host]:
-        hosts = self.what_if.cluster.hosts
+        hosts = self.preview.cluster.hosts
         return [hosts[name] for name in sorted(hosts)
                 if self._takes(hosts[name])]
 
@@ -134,11 +134,11 @@ class Search:
     def _takes(self, host: Host) -> bool:
         return (host.usable and not host.blocked and not host.violated
                 and host.name not in self._at
-                and self.what_if.known(host))
+                and self.preview.known(host))
 
     def _on(self, host: object) -> list[Violation]:
         """Return the violations of a host and of what it shares."""
-        return [one for place in self.what_if.cluster.places(str(host))
+        return [one for place in self.preview.cluster.places(str(host))
                 for one in self._at.get(place, ())]
 
     def run(self) -> None:
@@ -178,12 +178,12 @@ class Search:
 
     def _failing_hosts(self) -> set[str]:
         return {host for one in self.failing()
-                for host in self.what_if.cluster.hosts_of(one.place)}
+                for host in self.preview.cluster.hosts_of(one.place)}
 
     def _fails(self, violation: Violation) -> bool:
-        return not self.what_if.holds(
+        return not self.preview.holds(
             violation.place, violation.policy, math.inf,
-            self.what_if.outcome(self.draft.steps, violation.place))
+            self.preview.outcome(self.draft.steps, violation.place))
 
     def late(self, works: Sequence[TimedOperation]) -> list[Violation]:
         """Return the violations that operations end too late, if at all.
@@ -194,7 +194,7 @@ class Search:
         judged = self._judged | {work.instance for work in works}
         spent = self._elapsed()
         return [one for one in self.violations if one not in self.lost
-                and not self.what_if.holds(
+                and not self.preview.holds(
                     one.place, one.policy, one.deadline_s - spent, works,
                     judged)]
 
@@ -206,7 +206,7 @@ class Search:
         Whoever goes makes the same room there, so that no other choice
         spares a higher lease; each moves elsewhere if it can.
         """
-        items = self.what_if.cluster.items
+        items = self.preview.cluster.items
         for violation in self.violations:
             if violation.place not in items or not violation.policy.static:
                 continue
@@ -244,7 +244,7 @@ class Search:
         for action in (Action.SUSP, Action.STOP):
             self.draft.rewind(begun)
             self._preempt(lease, action)
-            if not self.late(self.what_if.works(self.draft.steps)):
+            if not self.late(self.preview.works(self.draft.steps)):
                 break
         self._settled(lease, action, begun)
 
@@ -252,7 +252,7 @@ class Search:
         """Note what became of a lease by the steps since then."""
         self._judged |= {step.old.uuid for step in self.draft.steps[begun:]}
         self.chosen += ((lease, action),)
-        self.lost |= set(self.late(self.what_if.works(self.draft.steps)))
+        self.lost |= set(self.late(self.preview.works(self.draft.steps)))
 
     # one lease
 
@@ -320,10 +320,10 @@ class Search:
         return verdict
 
     def _verdict(self, begun: int, members: set[str]) -> BranchVerdict:
-        works = self.what_if.works(self.draft.steps)
+        works = self.preview.works(self.draft.steps)
         touched = {host for step in self.draft.steps[begun:]
                    for host in (step.old.host, step.destination)}
-        if any(self.what_if.spoils(host, works)
+        if any(self.preview.spoils(host, works)
                for host in sorted(touched - {None}, key=str) if host):
             return BranchVerdict.RESOURCE
         before = self._judged
@@ -391,8 +391,8 @@ class Search:
                 TimedOperation(OperationKind.MIGRATE, one.uuid, one.host, None)
                 for one in leavers
             ]
-            if not all(self.what_if.holds(
-                    one.place, one.policy, math.inf, self.what_if.outcome(
+            if not all(self.preview.holds(
+                    one.place, one.policy, math.inf, self.preview.outcome(
                         self.draft.steps, one.place) + gone)
                        for one in self._on(instance.host)):
                 leavers.append(instance)
@@ -407,7 +407,7 @@ class Search:
         """
         slow: str | None = None
         changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
-        places = self.what_if.cluster.places
+        places = self.preview.cluster.places
         needs = _needs(instance, self.draft.hosts.get(instance.host or ''))
         for step in self.draft.steps:
             for name in {place for host in {step.old.host, step.new.host}
@@ -426,9 +426,9 @@ class Search:
                 continue
             begun = len(self.draft.steps)
             self.draft.migrate(instance, host.name)
-            works = self.what_if.works(self.draft.steps)
+            works = self.preview.works(self.draft.steps)
             self.draft.rewind(begun)
-            if self.what_if.spoils(host.name, works):
+            if self.preview.spoils(host.name, works):
                 continue
             if all(work.end_s <= self._deadline(work.source)
                    for work in works if work.target == host.name):
@@ -444,12 +444,12 @@ class Search:
 
         The quick part of the check, without any times.
         """
-        cluster = self.what_if.cluster
+        cluster = self.preview.cluster
         if any(cluster.at(place).violated
                and instance.host not in cluster.hosts_of(place)
                for place in cluster.places(host.name)):
             return False
-        works = self.what_if.outcome(
+        works = self.preview.outcome(
             self.draft.steps, *cluster.places(host.name))
         works.append(
             TimedOperation(
@@ -459,7 +459,7 @@ class Search:
         return (
             self.draft.rooms.has_inventory(host.name, instance)
             and self.draft.rooms.satisfies_anti_affinity(host.name, instance)
-            and self.what_if.allow(host.name, works)
+            and self.preview.allow(host.name, works)
         )
 
     # time
@@ -471,14 +471,14 @@ class Search:
                    default=math.inf) - self._elapsed()
 
     def _quickest(self) -> float:
-        return self.what_if.durations.of(OperationKind.STOP)
+        return self.preview.durations.of(OperationKind.STOP)
 
     def _hopeless(self, lease: str) -> bool:
         """Tell whether not even a lone stop would end in time."""
         return any(
             one.deadline_s - self._elapsed() < self._quickest()
             for one in self.failing()
-            if any(member.host in self.what_if.cluster.hosts_of(one.place)
+            if any(member.host in self.preview.cluster.hosts_of(one.place)
                    and member.state is InstanceState.ACTIVE
                    for member in self.draft.members(lease)))
 
@@ -490,4 +490,4 @@ class Search:
     def _overtaken(self) -> bool:
         """Tell whether what is chosen would by now come too late."""
         return bool(self._elapsed() and self.chosen and self.late(
-            self.what_if.works(self.draft.steps)))
+            self.preview.works(self.draft.steps)))

@@ -56,7 +56,7 @@ def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
                     and (queued or one.preempted))
         # Half a lease does not run: who is busy or rests is waited for.
         if not due or any(one.state is InstanceState.BUSY or one.blocked
-                          or one.resting or one.stranded
+                          or one.cooling_down or one.return_failed
                           for one in instances):
             continue
         lease = known or LeaseMembers(

@@ -45,14 +45,15 @@ _EPSILON = 1e-6
 
 
 class Feasibility(enum.IntEnum):
-    """Whether a host bears steps: not at all, with their times, or anyway.
+    """Feasibility of a set of steps on a host; false if infeasible.
 
-    What it bears anyway it bears whatever else is planned for other hosts.
+    ``ALWAYS_FEASIBLE`` does not depend on the times of the steps, nor on the
+    plans of other hosts.
     """
 
-    NOT = 0
-    AS_PLANNED = 1
-    ALWAYS = 2
+    INFEASIBLE = 0
+    FEASIBLE_AS_SCHEDULED = 1
+    ALWAYS_FEASIBLE = 2
 
 
 class WhatIf:
@@ -273,22 +274,21 @@ class WhatIf:
                 return True
         return False
 
-    def has_minimum_share(self, host: str,
-                          steps: Sequence[Step]) -> Feasibility:
-        """Tell whether steps spoil no policy of a host.
+    def feasibility(self, host: str, steps: Sequence[Step]) -> Feasibility:
+        """Return whether steps make no policy of a host fail.
 
-        They get their times only where it depends on these.
+        The steps are scheduled only if the answer depends on their times.
         """
         looks = [look for look in self._judged(
             host, self.outcome(steps, *self.cluster.places(host)))
             if not self._holds_always(*look)]
         if not looks:
-            return Feasibility.ALWAYS
+            return Feasibility.ALWAYS_FEASIBLE
         if (any(self._worse(place, policy, math.inf, mine)
                 for place, policy, mine in looks)
                 or self.spoils(host, self.works(steps))):
-            return Feasibility.NOT
-        return Feasibility.AS_PLANNED
+            return Feasibility.INFEASIBLE
+        return Feasibility.FEASIBLE_AS_SCHEDULED
 
     def _holds_always(self, place: str, policy: HostPolicy,
                       works: list[TimedOperation]) -> bool:
@@ -340,21 +340,21 @@ def _work(step: Step, start_s: float, end_s: float) -> TimedOperation:
     )
 
 
-def at_once(what_if: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
+def at_once(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
     """Begin all steps now and in parallel, as the thesis does (3.7)."""
-    durations = what_if.durations.of_all(
+    durations = preview.durations.of_all(
         [step.job for step in steps],
         [
             DurationInput(one.kind, one.source, one.target)
-            for one in what_if.ongoing
+            for one in preview.ongoing
         ],
     )
     return [_work(step, 0.0, duration)
             for step, duration in zip(steps, durations, strict=True)]
 
 
-def in_order(what_if: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
+def in_order(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
     """Begin each step after those it depends on, as it will be (X12)."""
     return [_work(step, one.start_s, one.start_s + one.duration_s)
-            for step, one in zip(steps, what_if.operations(steps),
+            for step, one in zip(steps, preview.operations(steps),
                                  strict=True)]

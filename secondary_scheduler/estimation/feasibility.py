@@ -15,7 +15,7 @@ import types
 import typing
 
 from secondary_scheduler.model import units
-from secondary_scheduler.model.cluster import COMMITTED, STATIC
+from secondary_scheduler.model.resources import STATIC, UNTHROTTLED
 
 #: Kinds of operation that take an instance off the host it is on.
 DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
@@ -239,7 +239,7 @@ class Estimator:
                   resource: str, host: str) -> float:
         """Return what an instance uses of the host to which it has come."""
         known = self.use(work.instance, resource, host)
-        if (resource in STATIC | COMMITTED or not self._held
+        if (resource in UNTHROTTLED or not self._held
                 or not units.are_alike(*(self._capacity(one, resource)
                                          for one in (work.source, host)))):
             return known

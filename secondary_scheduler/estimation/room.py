@@ -24,8 +24,6 @@ import operator
 import sys
 
 from secondary_scheduler.model.cluster import (
-    COMMITTED,
-    STATIC,
     Cluster,
     Host,
     HostPolicy,
@@ -33,6 +31,7 @@ from secondary_scheduler.model.cluster import (
     InstanceState,
 )
 from secondary_scheduler.model.lazy import Lazy
+from secondary_scheduler.model.resources import STATIC, UNTHROTTLED
 
 UNLIMITED = sys.maxsize
 
@@ -63,7 +62,7 @@ class LoadLimits:
 
 def _shared(policy: HostPolicy) -> bool:
     """Tell whether all on a host can be held to a share of a resource."""
-    return policy.resource not in STATIC | COMMITTED
+    return policy.resource not in UNTHROTTLED
 
 
 def _bound(policy: HostPolicy, margin: float) -> float:

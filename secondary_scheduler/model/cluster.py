@@ -16,6 +16,7 @@ import typing
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.model.resources import STATIC
 
 
 class InstanceState(enum.StrEnum):
@@ -32,13 +33,6 @@ class InstanceState(enum.StrEnum):
 #: States in which a preempted instance waits to run again.
 DOWN = frozenset(
     {InstanceState.SUSPENDED, InstanceState.STOPPED, InstanceState.SHELVED})
-
-#: Resources whose use only an operation can change (Boettger 3.3): what they
-#: hold is known from the model, never measured.
-STATIC = frozenset({'slots', 'cores', 'memory'})
-#: Measured resources of which an instance cannot be given less at once, as it
-#: can of CPU, network and disk: it has its part from its first second.
-COMMITTED = frozenset({'mem', 'pressure'})
 
 
 class DirtyMemory(typing.NamedTuple):
@@ -61,16 +55,21 @@ CLEAN = DirtyMemory()
 class Instance:
     """One secondary instance.
 
-    ``cpu`` is its use now (before it went down, if it is down) in CPUs (None:
-    unknown), ``usage`` that of further resources by name in their units (see
-    ``model.units``), and ``dirty`` what it writes to of its memory; the higher
-    its ``priority``, the later it gives way; ``preempted`` tells that it is
-    down because we put it down, ``blocked`` that it must be left alone,
-    ``resting`` that it was operated on a moment ago and waits, but for static
-    policies (Boettger R36), ``pinned`` that a live migration of it has just
-    failed and is not tried again yet, ``stuck`` that it could not be brought
-    up, or taken down if it runs, and that nothing that can wait tries it again
-    yet.
+    :param priority: the higher, the later it is preempted
+    :param cpu: its use in CPUs, now or before it went down; None if unknown
+    :param usage: the same of further resources in their units (see
+        ``model.units``)
+    :param dirty: the memory that it writes to
+    :param preempted: it is down because the scheduler preempted it
+    :param blocked: no operation may touch it
+    :param cooling_down: recently operated on; only an operation for a static
+        policy may touch it (Boettger 2012, section 3.8)
+    :param migration_failed: its live migration has just failed; it may be
+        suspended but not migrated
+    :param return_failed: it is down and its return failed; no retry yet
+    :param preempt_failed: it runs and its preemption failed; no retry yet
+        unless a policy is violated
+    :param origin: the host from which a decision migrated it
     """
 
     uuid: str
@@ -86,11 +85,12 @@ class Instance:
     cpu: float | None = None
     preempted: bool = False
     blocked: bool = False
-    resting: bool = False
-    pinned: bool = False
-    stuck: bool = False
+    cooling_down: bool = False
+    migration_failed: bool = False
+    return_failed: bool = False
+    preempt_failed: bool = False
     anti_affinity: str | None = None
-    origin: str | None = None   # host from which we moved it
+    origin: str | None = None
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     dirty: DirtyMemory = CLEAN
 
@@ -101,11 +101,6 @@ class Instance:
                 vocabulary.MEMORY_MB: self.memory_mb,
                 vocabulary.DISK_GB: self.disk_gb,
                 vocabulary.SLOT: 1}
-
-    @property
-    def stranded(self) -> bool:
-        """Whether it cannot come up for now: its lease is not to run."""
-        return self.stuck and self.state is not InstanceState.ACTIVE
 
     def holds(self, resource: str) -> int:
         """Return what it holds of a static resource while it runs."""

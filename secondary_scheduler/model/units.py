@@ -10,12 +10,9 @@ A resource that is missing in ``UNITS`` is a share by nature, as ``pressure``
 (a share of time): its amount is a percentage, on each host the same.
 """
 
-from collections.abc import Mapping
+from secondary_scheduler.model import resources
 
-#: The unit of the amounts of each measured resource.
-UNITS: Mapping[str, str] = {
-    'cpu': 'CPUs', 'mem': 'MiB', 'net_in': 'MB/s', 'net_out': 'MB/s',
-    'disk_in': 'MB/s', 'disk_out': 'MB/s'}
+UNITS = resources.UNITS
 
 #: Capacity of a host of which nothing but percentages is known.
 WHOLE = 100.0

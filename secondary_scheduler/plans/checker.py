@@ -212,8 +212,7 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
         ):
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} stays down')
-        if (instance.lease in returned and instance.stuck
-                and instance.state is not InstanceState.ACTIVE):
+        if instance.lease in returned and instance.return_failed:
             yield (f'half of lease {instance.lease} is brought back: '
                    f'{instance.uuid} cannot come up yet')
 
@@ -289,10 +288,11 @@ class _Replay:
             yield 'another operation on it is under way'
         if instance.state is not _NEEDS[operation.kind]:
             yield f'the instance is {instance.state}'
-        if instance.blocked or (instance.resting and (
+        if instance.blocked or (instance.cooling_down and (
                 operation.kind in _UP or instance.lease not in self.called)):
             yield 'the instance is to be left alone'
-        if instance.pinned and operation.kind is OperationKind.MIGRATE:
+        if (instance.migration_failed
+                and operation.kind is OperationKind.MIGRATE):
             yield 'a migration of it has just failed'
         if operation.source != instance.host:
             yield f'the instance is on {instance.host}'

@@ -80,7 +80,7 @@ _CLASSES = {'vcpus': vocabulary.VCPU, 'memory_mb': vocabulary.MEMORY_MB,
 #: In the format's list of kinds, but an agent's means and no plan's.
 _AGENTS_KINDS = ('freeze', 'kill')
 #: Resources whose use is in percent of a host.
-_PERCENT = tuple(one for one in language.RESOURCES
+_PERCENT = tuple(one for one in language.MODELLED
                  if one not in language.STATIC)
 _RUNNING = (InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER)
 
@@ -159,7 +159,7 @@ def _policies(top: Fields) -> Iterator[language.Policy]:
 
 def _policy(text: str, path: str) -> language.Policy:
     try:
-        return language.parse(text, language.RESOURCES, language.RESOURCES)
+        return language.parse(text, language.MODELLED, language.MODELLED)
     except language.PolicyError as exc:
         raise DocumentError(
             f'{path}: column {exc.column}: {exc.message}; expected something '
@@ -190,9 +190,11 @@ def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
     dirty = fields.object('dirty_mb', optional=True)
     known = leases.get(lease)
     given = None if known is None else known.priority
+    state = InstanceState(fields.choice('state', tuple(InstanceState)))
+    runs = state is InstanceState.ACTIVE
+    stuck = fields.truth('stuck', False)
     instance = Instance(
-        name, lease, host,
-        InstanceState(fields.choice('state', tuple(InstanceState))),
+        name, lease, host, state,
         demand.whole('vcpus', 1), demand.whole('memory_mb', 0),
         demand.whole('disk_gb', 0),
         dirty=DirtyMemory(dirty.number('in_1s', 0.0),
@@ -205,9 +207,9 @@ def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
         cpu=usage.pop('cpu', None),
         preempted=fields.truth('preempted', False),
         blocked=fields.truth('blocked', False),
-        resting=fields.truth('resting', False),
-        pinned=fields.truth('pinned', False),
-        stuck=fields.truth('stuck', False),
+        cooling_down=fields.truth('resting', False),
+        migration_failed=fields.truth('pinned', False),
+        return_failed=stuck and not runs, preempt_failed=stuck and runs,
         anti_affinity=fields.text('group', None),
         origin=fields.text('origin', None), usage=usage)
     demand.done()
@@ -402,8 +404,9 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'priority': one.priority,
             'preempt_policy': str(one.preempt_policy),
             'preempted': one.preempted, 'blocked': one.blocked,
-            'resting': one.resting, 'pinned': one.pinned,
-            'stuck': one.stuck, 'group': one.anti_affinity,
+            'resting': one.cooling_down, 'pinned': one.migration_failed,
+            'stuck': one.return_failed or one.preempt_failed,
+            'group': one.anti_affinity,
             'origin': one.origin, 'dirty_mb': one.dirty._asdict(),
         } for one in cluster.instances.values()],
         'leases': [dataclasses.asdict(lease)

@@ -38,27 +38,31 @@ import hashlib
 import re
 import typing
 
+from secondary_scheduler.model import resources
+
 CPU = 'cpu'
 MEMORY = 'mem'
 SLOTS = 'slots'
 CORES = 'cores'
-
-#: Resources whose use changes only by an operation (Boettger 3.3, R16).
-STATIC = frozenset({SLOTS, CORES})
-#: What Watcher counts on hosts together, and keeps by operations.
-COUNTED = (SLOTS,)
-#: Use: each secondary has a part of it, and all parts are the whole.
-USED = (CPU, MEMORY, 'net_in', 'net_out', 'disk_in', 'disk_out', SLOTS,
-        CORES)
-#: What the operator's own command or service measures, each by its name.
 PROBE = 'probe'
-#: Signals that the primary is harmed: nobody knows which secondary has which
-#: part in it, so nobody can foresee what remains when one leaves.
-SIGNALS = ('pressure', 'steal', 'membw', 'llc', PROBE)
-#: What the agents on the hosts measure and hold.
-HELD = (*USED, *SIGNALS)
-#: What a model of a cluster may bound, given each instance's part.
-RESOURCES = (*USED, 'pressure')
+
+STATIC = resources.STATIC
+#: Example policies, by resource.
+EXAMPLES = {one.name: one.example for one in resources.TABLE if one.example}
+#: Resources on which agents enforce policies.
+ENFORCED = tuple(EXAMPLES)
+#: Resources of which each secondary has a part.
+USED = tuple(name for name in ENFORCED
+             if resources.BY_NAME[name].attributable)
+#: Signals of harm to the primary.  The part of a secondary in one is unknown,
+#: so the value after its departure cannot be predicted.
+SIGNALS = tuple(name for name in ENFORCED
+                if not resources.BY_NAME[name].attributable)
+#: Resources that Watcher counts on several hosts together.
+COUNTED = tuple(name for name in ENFORCED if resources.BY_NAME[name].counted)
+#: Resources on which a model of a cluster can have policies.
+MODELLED = tuple(name for name in ENFORCED
+                 if resources.BY_NAME[name].modelled)
 
 #: What a probe may be called.
 PROBE_NAME = r'[A-Za-z]\w{0,63}'
@@ -69,20 +73,6 @@ MIN_TIMELIMIT = 3
 MAX_TIMELIMIT = 3600
 #: Seconds to move or suspend surplus secondaries, if a policy names none.
 STATIC_TIMELIMIT = 60
-
-EXAMPLES = {CPU: 'cpu <= 90% for 10s on aggregate:secondary',
-            MEMORY: 'mem <= 90% for 30s',
-            'net_in': 'net_in <= 75% for 15s',
-            'net_out': 'net_out <= 75% for 15s',
-            'disk_in': 'disk_in <= 75% for 15s',
-            'disk_out': 'disk_out <= 75% for 15s',
-            'pressure': 'pressure <= 20% for 15s',
-            'steal': 'steal <= 5% for 15s',
-            'membw': 'membw <= 70% for 15s',
-            'llc': 'llc <= 50% for 15s',
-            PROBE: 'probe:p99_ms <= 20 for 5s on host:node1',
-            SLOTS: 'slots <= 3 on host:node1',
-            CORES: 'cores <= 4 on host:node1'}
 
 #: As many as no policy needs; what is longer is a slip of the hand.
 _DIGITS = r'\d{1,7}'
@@ -195,8 +185,8 @@ class _Scanner:
 
 def _limit(scan: _Scanner, resource: str) -> tuple[float, str]:
     if resource in STATIC:
-        what = 'secondaries' if resource == SLOTS else 'CPUs'
-        count = scan.need(rf'{_DIGITS}(?![\d.%])', f'a whole number of {what}')
+        unit = resources.BY_NAME[resource].unit
+        count = scan.need(rf'{_DIGITS}(?![\d.%])', f'a whole number of {unit}')
         return float(count[0]), str(int(count[0]))
     if kind_of(resource) == PROBE:
         found = scan.need(r'\d{1,20}(?:\.\d{1,20})?(?![\d.]|\s*%)',
@@ -236,7 +226,7 @@ def _scope(scan: _Scanner, word: str) -> tuple[ScopeKind, str | None]:
     return 'host', scan.need(r'\S+', 'a host\'s name')[0]
 
 
-def parse(text: str, resources: Sequence[str] = HELD,
+def parse(text: str, known: Sequence[str] = ENFORCED,
           totals: Sequence[str] = COUNTED) -> Policy:
     """Read one policy on one of some resources.
 
@@ -246,8 +236,8 @@ def parse(text: str, resources: Sequence[str] = HELD,
     """
     scan = _Scanner(text)
     resource = scan.need(
-        rf'(?:{"|".join(resources)})\b', 'a resource: '
-        + ', '.join(resources[:-1]) + f' or {resources[-1]}')[0]
+        rf'(?:{"|".join(known)})\b', 'a resource: '
+        + ', '.join(known[:-1]) + f' or {known[-1]}')[0]
     scan.example = EXAMPLES[resource]
     if resource == PROBE:
         resource += ':' + scan.need(
@@ -278,13 +268,13 @@ def parse(text: str, resources: Sequence[str] = HELD,
                   total)
 
 
-def parse_all(texts: Iterable[str], resources: Sequence[str] = HELD,
+def parse_all(texts: Iterable[str], known: Sequence[str] = ENFORCED,
               totals: Sequence[str] = COUNTED) -> tuple[Policy, ...]:
     """Read all policies, in their order; one said twice counts once.
 
     :raises PolicyError: for the first that cannot be read.
     """
-    return tuple(dict.fromkeys(parse(text, resources, totals)
+    return tuple(dict.fromkeys(parse(text, known, totals)
                                for text in texts))
 
 

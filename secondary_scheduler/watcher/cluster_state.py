@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from secondary_scheduler.estimation import learning
-from secondary_scheduler.model import cluster, reports
+from secondary_scheduler.model import cluster, reports, resources
 from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
 from secondary_scheduler.watcher import aggregate_policies, locks, violations
@@ -335,5 +335,5 @@ def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:
     return dataclasses.replace(report, policies=tuple(
         dataclasses.replace(one, state=reports.PolicyState.FAILING)
         if one.state is reports.PolicyState.VIOLATED
-        and one.resource not in cluster.STATIC
+        and one.resource not in resources.STATIC
         else one for one in report.policies))

@@ -5,12 +5,12 @@ import time
 
 from oslo_config import cfg
 
+from secondary_scheduler.leases import settings
 from secondary_scheduler.leases.api import events
 from secondary_scheduler.leases.api.db.session import Database
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.engine.engine import Engine, Options
 from secondary_scheduler.leases.engine.values import LeaseCloud
-from secondary_scheduler.leases.scheduling import settings
 
 
 def engine(conf: cfg.ConfigOpts, cloud: LeaseCloud) -> Engine:

@@ -7,7 +7,7 @@ nodes, and does not change once it is set.  A user accepts any rate up to an
 
 import dataclasses
 import math
-import random
+from random import Random as SeededRandom
 import typing
 
 from secondary_scheduler.leases.scheduling.lease import Terms
@@ -67,7 +67,7 @@ class Random(_Deaf):
     def __init__(self, least: float = 0.1, most: float = 10.0, seed: int = 1
                  ) -> None:
         self._least, self._most = least, most
-        self._random = random.Random(seed)
+        self._random = SeededRandom(seed)
 
     def rate(self, terms: Terms) -> float:
         """Return a rate that is drawn for this lease."""

@@ -79,7 +79,7 @@ class PlanTest(unittest.TestCase):
                     0, 'check', self.model, self.write('p.json', made)))
 
     def test_every_resource_of_the_language(self):
-        for resource in language.RESOURCES:
+        for resource in language.MODELLED:
             counted = resource in language.STATIC
             most = 1 if counted else 90
             usage = {'cpu': 10, **({} if counted else {resource: 30})}

@@ -18,8 +18,8 @@ from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import units
-from secondary_scheduler.model.cluster import COMMITTED, STATIC
-from secondary_scheduler.policies.language import RESOURCES
+from secondary_scheduler.model.resources import UNTHROTTLED
+from secondary_scheduler.policies.language import MODELLED
 from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import COUNTING
 
@@ -45,7 +45,7 @@ def measured(world):
     for name, host in world.hosts.items():
         there = worlds.on(world, name, *COUNTING)
         for policy in host.policies:
-            if policy.resource in STATIC | COMMITTED:
+            if policy.resource in UNTHROTTLED:
                 continue
             used = host.primary_use(policy.resource)
             room = policy.threshold - LIMITS.margin - used
@@ -85,13 +85,13 @@ def known(world):
     return dataclasses.replace(world, hosts={
         name: dataclasses.replace(
             host, cpu_primary=host.cpu_primary or 0.0,
-            usage={**dict.fromkeys(RESOURCES, 0.0), **host.usage})
+            usage={**dict.fromkeys(MODELLED, 0.0), **host.usage})
         for name, host in world.hosts.items()})
 
 
 class TestConstantLoad(unittest.TestCase):
 
-    @given(worlds.clusters(stuck=0.1), PAIRS)
+    @given(worlds.clusters(failed=0.1), PAIRS)
     def test_operations_come_to_an_end(self, world, pair):
         taking, bringing = pair
         world = measured(known(world))

@@ -463,8 +463,8 @@ class TestGuided(Case):
 
     def test_who_rests_does_for_dynamic_policies_only(self):
         # R36; whom a lease has elsewhere shares its fate.
-        for resting in ({'a'}, {'p'}, {'a', 'p'}):
-            guests = [vm(uuid, where, lease='l', resting=uuid in resting)
+        for recent in ({'a'}, {'p'}, {'a', 'p'}):
+            guests = [vm(uuid, where, lease='l', cooling_down=uuid in recent)
                       for uuid, where in (('a', 'h'), ('p', 'x'))]
             x = host('x', policies=(slots_policy(1),))
             for profile in (None, CostProfile()):
@@ -476,21 +476,21 @@ class TestGuided(Case):
                 plan = self.decide(world, profile=profile)
                 self.assertFalse(plan)
                 self.assertEqual(('h',), plan.unresolved)
-        world = self.crowded(host('x'), vm('a', 'h', resting=True),
+        world = self.crowded(host('x'), vm('a', 'h', cooling_down=True),
                              threshold=0)
         self.assertEqual({'a': ('migrate', 'x')}, kinds(self.decide(world)))
 
     def test_who_rests_elsewhere_gives_no_way(self):
         world = self.crowded(
             host('x', policies=(slots_policy(1),)), vm('a', 'h', priority=8),
-            vm('b', 'x', priority=3, resting=True), threshold=0)
+            vm('b', 'x', priority=3, cooling_down=True), threshold=0)
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
         self.assertEqual(('h',), self.decide(
-            cluster(host('h'), vm('a', 'h', resting=True)), 'drain',
+            cluster(host('h'), vm('a', 'h', cooling_down=True)), 'drain',
             ('h',)).unresolved)
 
     def test_a_failed_migration_is_not_tried_again(self):
-        world = self.crowded(vm('a', 'h', pinned=True), host('x'),
+        world = self.crowded(vm('a', 'h', migration_failed=True), host('x'),
                              threshold=0)
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 

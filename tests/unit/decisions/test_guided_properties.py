@@ -40,7 +40,7 @@ def _used(cluster, name, there, policy):
 
 class TestPlans(unittest.TestCase):
 
-    @given(worlds.clusters(stuck=0.1), st.sampled_from(REQUESTS), DRIVERS,
+    @given(worlds.clusters(failed=0.1), st.sampled_from(REQUESTS), DRIVERS,
            st.sampled_from([0, 3, 40, UNITS]))
     def test_no_plan_fails_the_checker(self, cluster, request, driver, units):
         plan = decide(cluster, request, driver, units)
@@ -115,9 +115,9 @@ class TestRepairs(unittest.TestCase):
         after = worlds.apply(cluster, plan)
         for name in (*cluster.hosts, *cluster.items):
             place, hosts = cluster.at(name), cluster.hosts_of(name)
-            resting = name in cluster.hosts and place.blocked
+            cooling_down = name in cluster.hosts and place.blocked
             due = [p for p in place.policies
-                   if p.violated and (p.static or not resting)]
+                   if p.violated and (p.static or not cooling_down)]
             if not due:
                 continue
             left = [one for host in hosts
@@ -144,12 +144,13 @@ class TestRepairs(unittest.TestCase):
             host = cluster.hosts[name]
             ends = [o.start_s + o.duration_s for o in plan.operations
                     if o.source == name]
-            stuck = any(
+            beyond_reach = any(
                 worlds.left_alone(
                     cluster, one) or one.state is InstanceState.OTHER
                 for i in worlds.on(after, name, *COUNTING)
                 for one in cluster.members(i.lease))
-            self.assertTrue(host.blocked or stuck or max(ends, default=0) > 3)
+            self.assertTrue(host.blocked or beyond_reach
+                            or max(ends, default=0) > 3)
 
     @given(worlds.clusters())
     def test_drain_clears_the_host(self, cluster):

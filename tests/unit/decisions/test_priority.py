@@ -66,7 +66,7 @@ class TestPreempt(Case):
 
     def test_what_failed_to_migrate_goes_down(self):
         world = cluster(host('h', 69.0, violated=True), host('idle', 20.0),
-                        vm('a', 'h', priority=3, pinned=True),
+                        vm('a', 'h', priority=3, migration_failed=True),
                         *(vm(name, 'h', priority=9) for name in 'bc'))
         self.assertEqual({'a': ('suspend', None)},
                          kinds(self.decide(world)))
@@ -166,7 +166,7 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
     def test_who_rests_does_for_dynamic_policies_only(self):
-        a = vm('a', 'h', resting=True)
+        a = vm('a', 'h', cooling_down=True)
         self.assertFalse(self.decide(cluster(
             host('h', 95.0, violated=True), a)))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(
@@ -363,7 +363,7 @@ class TestReturn(Case):
     def test_not_ours_to_bring_back(self):
         world = cluster(
             host('h'), vm('a', 'h', InstanceState.SUSPENDED),
-            self.down('b', blocked=True), self.down('e', resting=True),
+            self.down('b', blocked=True), self.down('e', cooling_down=True),
             self.down('c', state=InstanceState.BUSY),
             self.down('d', None))
         self.assertFalse(self.decide(world, 'return'))
@@ -376,11 +376,11 @@ class TestReturn(Case):
             self.assertFalse(self.decide(world, 'return'))
 
     def test_what_cannot_run_as_a_whole_goes_down_again(self):
-        stuck = self.down('b', lease='l', stuck=True)
+        down = self.down('b', lease='l', return_failed=True)
         world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
                         vm('c', 'x', lease='l'))
-        for one in (stuck, dataclasses.replace(
-            stuck, state=InstanceState.OTHER)):
+        for one in (down, dataclasses.replace(
+            down, state=InstanceState.OTHER)):
             half = dataclasses.replace(world, instances={
                 **world.instances, 'b': one})
             for hosts in ((), ('x',)):
@@ -418,15 +418,15 @@ class TestReturn(Case):
 
     def test_what_cannot_be_touched_now_is_cleaned_up_later(self):
         for values in ({'state': InstanceState.BUSY}, {'blocked': True},
-                       {'resting': True}, {'stuck': True}):
+                       {'cooling_down': True}, {'preempt_failed': True}):
             self.assertFalse(self.decide(cluster(
                 host('h'), vm('a', 'h', lease='l'),
                 vm('c', 'h', **{'lease': 'l', **values}),
-                self.down('b', lease='l', stuck=True)), 'return'))
+                self.down('b', lease='l', return_failed=True)), 'return'))
         for values in ({}, {'blocked': True}):
             plan = self.decide(cluster(
                 host('h'), host('x', **values), vm('a', 'x', lease='l'),
-                self.down('b', lease='l', stuck=True)), 'return')
+                self.down('b', lease='l', return_failed=True)), 'return')
             self.assertEqual(not values, bool(plan))
 
     def test_no_work_is_lost_for_a_whole_lease(self):
@@ -434,13 +434,13 @@ class TestReturn(Case):
             plan = self.decide(cluster(
                 host('h'), vm('a', 'h', lease='l'),
                 vm('c', 'h', lease='l', preempt_policy=policy),
-                self.down('b', lease='l', stuck=True)), 'return')
+                self.down('b', lease='l', return_failed=True)), 'return')
             self.assertEqual(policy is PreemptPolicy.SUSPEND, bool(plan))
 
     def test_a_half_lease_gives_way_like_any(self):
         world = cluster(host('h', 95.0, violated=True),
                         vm('a', 'h', lease='l'),
-                        self.down('b', lease='l', stuck=True))
+                        self.down('b', lease='l', return_failed=True))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
     def test_not_to_a_host_that_is_not_calm(self):

@@ -14,7 +14,7 @@ from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import OperationKind
-from secondary_scheduler.policies.language import RESOURCES
+from secondary_scheduler.policies.language import MODELLED
 from tests.unit.decisions import worlds
 
 REQUESTS = [
@@ -63,7 +63,7 @@ def strained(host):
 
 class TestPlans(unittest.TestCase):
 
-    @given(worlds.clusters(stuck=0.1), st.sampled_from(REQUESTS),
+    @given(worlds.clusters(failed=0.1), st.sampled_from(REQUESTS),
            st.sampled_from([0, 3, 100_000]))
     def test_no_plan_fails_the_checker(self, cluster, request, units):
         plan = decide(cluster, request, units)
@@ -211,21 +211,22 @@ class TestReturn(unittest.TestCase):
             cluster = worlds.apply(cluster, plan)
         self.fail('a constant load leads to operations for ever')
 
-    @given(worlds.clusters(stuck=0.2))
+    @given(worlds.clusters(failed=0.2))
     def test_nobody_runs_whose_peer_cannot_come_up(self, cluster):
         after = worlds.apply(cluster, decide(
             cluster, DecisionRequest('return')))
         for lease in {one.lease for one in cluster.instances.values()
-                      if one.stranded}:
+                      if one.return_failed}:
             left = {one.uuid for one in after.members(lease)
                     if one.state is InstanceState.ACTIVE}
             before = cluster.members(lease)
             self.assertLessEqual(left, {one.uuid for one in before
                                         if one.state is InstanceState.ACTIVE})
             self.assertTrue(not left or any(
-                one.blocked or one.resting or one.state is InstanceState.BUSY
+                one.blocked or one.cooling_down
+                or one.state is InstanceState.BUSY
                 or one.uuid in left and (
-                    one.stuck or cluster.hosts[one.host].blocked
+                    one.preempt_failed or cluster.hosts[one.host].blocked
                     or one.preempt_policy is not PreemptPolicy.SUSPEND)
                 for one in before))
 
@@ -252,7 +253,7 @@ class TestReturn(unittest.TestCase):
             self, cluster):
         after = worlds.apply(cluster, decide(
             cluster, DecisionRequest('preempt')))
-        calm = worlds.relieved(after, RESOURCES)
+        calm = worlds.relieved(after, MODELLED)
         back = decide(calm, DecisionRequest('return'))
         again = worlds.apply(calm, back)
         for operation in back.operations:

@@ -85,7 +85,7 @@ class TestWho(Case):
             vm('d', 'h', vcpus=2, memory_mb=240))))
 
     def test_only_who_may_be_moved(self):
-        for values in ({'blocked': True}, {'pinned': True},
+        for values in ({'blocked': True}, {'migration_failed': True},
                        {'state': InstanceState.BUSY}):
             self.assertEqual({'b': 'x'}, self.targets(
                 box('h', 1, True), box('x', 8), vm('a', 'h', **values),
@@ -306,19 +306,19 @@ class TestLoads(unittest.TestCase):
     @settings(deadline=None)
     @given(worlds.clusters())
     def test_they_say_what_the_outlook_says(self, world):
-        what_if = WhatIf(world, LoadLimits(), Durations(), in_order)
-        loads = Loads(what_if, ())
+        preview = WhatIf(world, LoadLimits(), Durations(), in_order)
+        loads = Loads(preview, ())
         for row, name in enumerate(loads.names):
             there = [one for one in world.residents(name)
                      if one.state in RUNNING]
             for policy in world.hosts[name].policies:
-                if (policy.violated or not what_if.known(world.hosts[name])
+                if (policy.violated or not preview.known(world.hosts[name])
                         or not there):
                     continue
                 column = 4 + loads.bounded.index(policy.resource)
                 fits = loads.free[row, column] >= -1e-6
                 self.assertEqual(fits, all(
-                    what_if.holds(name, one, math.inf)
+                    preview.holds(name, one, math.inf)
                     for one in world.hosts[name].policies
                     if one.resource == policy.resource))
 

@@ -67,7 +67,7 @@ class TestAbsoluteReplay(unittest.TestCase):
                     self.assertLessEqual(
                         absolute.used(those)[resource], limit + slack)
 
-    @given(worlds.clusters(stuck=0.1, alike=True),
+    @given(worlds.clusters(failed=0.1, alike=True),
            st.sampled_from(REQUESTS), st.sampled_from([
                *DRIVERS, ProvisioningDecision(spreads=False),
                GuidedDecision(durations=ConcurrentDurations(),

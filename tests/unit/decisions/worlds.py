@@ -19,7 +19,7 @@ from secondary_scheduler.model.cluster import (
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import OperationKind, Plan
-from secondary_scheduler.policies.language import RESOURCES
+from secondary_scheduler.policies.language import MODELLED
 
 #: So that a CPU, and a unit of any other resource, is a percent.
 CPUS = 100.0
@@ -96,7 +96,8 @@ def apply(before, plan):
                 now = dataclasses.replace(before, instances=instances)
                 changes['host'] = Draft(now, LoadLimits()).find_target(
                     old, Budget(), calm=True)
-        instances[old.uuid] = dataclasses.replace(old, stuck=False, **changes)
+        instances[old.uuid] = dataclasses.replace(
+            old, return_failed=False, preempt_failed=False, **changes)
     return dataclasses.replace(before, instances=instances)
 
 
@@ -121,7 +122,7 @@ def settle(before, plan):
 
 
 def relieved(before, resources=tuple(
-        one for one in RESOURCES if one != 'slots')):
+        one for one in MODELLED if one != 'slots')):
     """Return a cluster in which no policy on the resources fails."""
     return dataclasses.replace(before, hosts={
         name: dataclasses.replace(old, policies=tuple(
@@ -142,7 +143,7 @@ def left_alone(world, one):
         for policy in world.at(place).policies
     )
     return (one.blocked or one.state is InstanceState.BUSY
-            or (one.resting and not called))
+            or (one.cooling_down and not called))
 
 
 def kinds(plan: Plan):
@@ -153,7 +154,7 @@ def kinds(plan: Plan):
 _LIVING = [InstanceState.ACTIVE] * 16 + \
     [InstanceState.BUSY, InstanceState.OTHER]
 _DOWN = [InstanceState.SUSPENDED, InstanceState.STOPPED, InstanceState.SHELVED]
-_OTHERS = [one for one in RESOURCES if one not in ('cpu', 'slots', 'cores')]
+_OTHERS = [one for one in MODELLED if one not in ('cpu', 'slots', 'cores')]
 
 
 def _random_host(rng, name, violations):
@@ -215,23 +216,25 @@ def _random_usage(rng, where, hosts):
         for one in ('cpu', *_OTHERS) if one != 'cpu' or rng.random() < 0.5}
 
 
-def _random_instance(rng, uuid, hosts, stuck):
+def _random_instance(rng, uuid, hosts, failed):
     preempted = rng.random() < 0.25
     state = rng.choice(_DOWN if preempted else _LIVING + _DOWN)
     where = None if state is InstanceState.SHELVED else rng.choice([*hosts])
     usage = _random_usage(rng, where, hosts)
-    return Instance(
+    made = Instance(
         uuid, f'lease-{rng.randint(0, 9)}', where,
         state, rng.randint(1, 3), 256, 1, priority=rng.randint(1, 10),
         cpu=usage.pop('cpu', None), usage=usage,
         preempt_policy=rng.choice(list(PreemptPolicy)), preempted=preempted,
-        blocked=rng.random() < 0.04, resting=rng.random() < 0.1,
-        stuck=stuck > 0 and rng.random() < stuck,
+        blocked=rng.random() < 0.04, cooling_down=rng.random() < 0.1,
+        return_failed=failed > 0 and rng.random() < failed,
         anti_affinity=rng.choice([None, None, None, 'g1', 'g2']),
         origin=rng.choice([None, None, *hosts]))
+    return made if state is not InstanceState.ACTIVE else dataclasses.replace(
+        made, return_failed=False, preempt_failed=made.return_failed)
 
 
-def random_cluster(seed, hosts, instances, violations, stuck=0.0,
+def random_cluster(seed, hosts, instances, violations, failed=0.0,
                    alike=False):
     """Return a cluster in any state a real one may be in.
 
@@ -247,7 +250,7 @@ def random_cluster(seed, hosts, instances, violations, stuck=0.0,
                 for name, one in made.items()}
     return cluster(
         *items, *made.values(),
-        *(_random_instance(rng, f'i{number:02}', made, stuck)
+        *(_random_instance(rng, f'i{number:02}', made, failed)
           for number in range(instances)))
 
 
@@ -340,11 +343,11 @@ def planted_clusters():
     return st.builds(planted_cluster, st.integers(0, 2**32))
 
 
-def clusters(violations=True, stuck=0.0, alike=False):
+def clusters(violations=True, failed=0.0, alike=False):
     """Return a strategy; sizes shrink, the rest follows from a seed."""
     return st.builds(random_cluster, st.integers(0, 2**32),
                      st.integers(1, 6), st.integers(0, 20),
-                     st.just(violations), st.just(stuck), st.just(alike))
+                     st.just(violations), st.just(failed), st.just(alike))
 
 
 def hot_clusters():

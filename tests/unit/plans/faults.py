@@ -109,7 +109,7 @@ class Scene:
                 if number
                 else InstanceState.ACTIVE,
             )
-        self.vm('comer', 'bad', resting=True)
+        self.vm('comer', 'bad', cooling_down=True)
         self.do('out', OperationKind.MIGRATE, 'full-0', self.roomy())
         self.do('into', OperationKind.MIGRATE, 'comer', 'full', ['out'])
 
@@ -219,28 +219,28 @@ class Scene:
         self.vm('g-2', 'peer', self.rng.choice(
             [InstanceState.ACTIVE, InstanceState.STOPPED]), anti_affinity='g')
         self.vm('untouchable', self.roomy(), blocked=True)
-        self.vm('resting', self.roomy(), resting=True)
+        self.vm('cooling-down', self.roomy(), cooling_down=True)
         self.vm('fallen', self.roomy(), InstanceState.OTHER,
-                lease='down', stuck=True)
+                lease='down', return_failed=True)
         for number, name in enumerate(('half', 'other half')):
             self.vm(name, self.roomy(), InstanceState.SUSPENDED, lease=name)
             self.vm(
-                f'stuck-{number}',
+                f'return-failed-{number}',
                 self.roomy(),
                 self.rng.choice(
                     [InstanceState.OTHER, InstanceState.SUSPENDED]
                 ),
                 lease=name,
-                stuck=True,
+                return_failed=True,
             )
         self.vm(
             'asleep',
             self.roomy(),
             InstanceState.SUSPENDED,
             lease='of-comer',
-            resting=True,
+            cooling_down=True,
         )
-        self.vm('pinned', self.roomy(), pinned=True)
+        self.vm('migration-failed', self.roomy(), migration_failed=True)
         self.vm('stranger', self.roomy(), InstanceState.OTHER)
 
     # what the faults need
@@ -374,7 +374,7 @@ def _wrong_source(scene):
 
 
 def _wrong_lease(scene):
-    scene.change(scene.any(), lease=scene.any('none', 'of-pinned'))
+    scene.change(scene.any(), lease=scene.any('none', 'of-migration-failed'))
 
 
 def _no_time(scene):
@@ -394,10 +394,10 @@ FAULTS = {
     'policy at one instant': _early('enter', 'leave'),
     'shared policy at one instant': _early('fill', 'free'),
     'memory': _aim('slim'),
-    'no free slot': _add(OperationKind.MIGRATE, 'pinned-not', 'full'),
-    'policy has no room': _add(OperationKind.MIGRATE, 'pinned-not', 'counted'),
+    'no free slot': _add(OperationKind.MIGRATE, 'movable', 'full'),
+    'policy has no room': _add(OperationKind.MIGRATE, 'movable', 'counted'),
     'shared policy has no room': _add(
-        OperationKind.MIGRATE, 'pinned-not', 'part-0', 'part-1'
+        OperationKind.MIGRATE, 'movable', 'part-0', 'part-1'
     ),
     'anti-affinity': lambda scene: scene.change(
         scene.any('group-0', 'group-1'), target='peer'
@@ -426,10 +426,10 @@ FAULTS = {
     'wrong lease': _wrong_lease,
     'wrong source': _wrong_source,
     'blocked instance': _add(OperationKind.SUSPEND, 'untouchable'),
-    'resting instance': _add(OperationKind.SUSPEND, 'resting'),
-    'resting instance comes up': _wake('asleep'),
+    'cooling-down instance': _add(OperationKind.SUSPEND, 'cooling-down'),
+    'cooling-down instance comes up': _wake('asleep'),
     'migration that has just failed': _add(
-        OperationKind.MIGRATE, 'pinned', 'slim', 'peer', 'full-of-g'
+        OperationKind.MIGRATE, 'migration-failed', 'slim', 'peer', 'full-of-g'
     ),
     'closed target': _aim(*CLOSED),
     'wrong state': lambda scene: scene.do(
@@ -451,7 +451,7 @@ def spoiled(name, seed):
     With them is how many operations a host may see to at a time.
     """
     scene = Scene(f'{name}-{seed}')
-    scene.vm('pinned-not', scene.roomy())
+    scene.vm('movable', scene.roomy())
     scene.vm('one-more', 'narrow')
     scene.vm('up-0-not', scene.roomy(), InstanceState.SUSPENDED)
     good = scene.plan

@@ -151,7 +151,7 @@ class TestOperations(Case):
     def test_resting(self):
         down = op(1, OperationKind.SUSPEND, 'a', 'h', lease='l')
         more = op(2, OperationKind.SUSPEND, 'b', 'x', lease='l')
-        guests = (vm('a', 'h', lease='l', resting=True),
+        guests = (vm('a', 'h', lease='l', cooling_down=True),
                   vm('b', 'x', lease='l'))
         static = HostPolicy('', 'slots', 0, 60, 1, True)
         self.bad('left alone', cluster(
@@ -165,31 +165,32 @@ class TestOperations(Case):
         self.bad('left alone', cluster(host('y', policies=(static,)), *map(
             host, 'hx'), *guests), down, more)
 
-    def test_who_cannot_come_up_yet(self):
+    def test_lease_stays_down_while_a_member_cannot_return(self):
         for state in (InstanceState.SUSPENDED, InstanceState.OTHER):
-            stuck = vm('b', 'h', state, lease='l', stuck=True)
+            down = vm('b', 'h', state, lease='l', return_failed=True)
             self.bad(
                 'b cannot come up yet',
                 cluster(
                     host('h'),
                     vm('a', 'h', InstanceState.SUSPENDED, lease='l'),
-                    stuck,
+                    down,
                 ),
                 op(1, OperationKind.RESUME, 'a', 'h', 'h', lease='l'),
             )
-            self.good(cluster(host('h'), vm('a', 'h', lease='l'), stuck),
+            self.good(cluster(host('h'), vm('a', 'h', lease='l'), down),
                       op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
         self.good(
             cluster(
                 host('h'),
                 vm('a', 'h', InstanceState.SUSPENDED, lease='l'),
-                vm('b', 'h', lease='l', stuck=True),
+                vm('b', 'h', lease='l', preempt_failed=True),
             ),
             op(1, OperationKind.RESUME, 'a', 'h', 'h', lease='l'),
         )
 
-    def test_pinned(self):
-        world = cluster(host('h'), host('x'), vm('a', 'h', pinned=True))
+    def test_migration_is_not_retried_at_once(self):
+        world = cluster(host('h'), host('x'),
+                        vm('a', 'h', migration_failed=True))
         self.bad('just failed', world, op(
             1, OperationKind.MIGRATE, 'a', 'h', 'x'))
         self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h'))

@@ -9,7 +9,7 @@ from secondary_scheduler.policies import language
 from tests.unit import fuzzing
 
 #: Pieces of the language, right ones and wrong ones.
-WORDS = (*language.RESOURCES, '<=', '<', '90%', '3', 'for', '10s', '60 s',
+WORDS = (*language.MODELLED, '<=', '<', '90%', '3', 'for', '10s', '60 s',
          'on', 'in', 'aggregate:', 'host:', 'aggregate:a b', 'host:node1',
          '٣%', '\0', '\ud800', '\n')
 

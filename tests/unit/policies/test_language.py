@@ -107,7 +107,7 @@ class TestParse(unittest.TestCase):
                                     'column 20: only slots'):
             language.parse(text)
         self.assertTrue(language.parse(
-            text, totals=language.RESOURCES).total)
+            text, totals=language.MODELLED).total)
 
     def test_same_policy_twice_counts_once(self):
         both = language.parse_all(

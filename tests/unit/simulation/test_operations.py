@@ -49,7 +49,7 @@ class TestDurations(unittest.TestCase):
 class TestPolicies(unittest.TestCase):
 
     def test_what_is_not_simulated_is_refused(self):
-        for resource in language.RESOURCES:
+        for resource in language.MODELLED:
             policy = language.EXAMPLES[resource].partition(' on ')[0]
             if resource in SIMULATED:
                 simulation(profiles.OURS, (1,), 1, policy)

@@ -380,17 +380,17 @@ class BuildTest(TestCase):
         self.assertEqual([False, False, True, True, False],
                          [i.blocked for i in one])
         self.assertEqual([False, True, False, False, False],
-                         [i.resting for i in one])
+                         [i.cooling_down for i in one])
         self.assertEqual([True, False, False, False, False],
-                         [i.pinned for i in one])
+                         [i.migration_failed for i in one])
         self.assertIsNone(one[4].host)
         self.assertEqual([False, True], [found.hosts[h].blocked
                                          for h in ('h1', 'h2')])
 
-    def test_who_is_stuck(self):
+    def test_failed_return_or_preemption_is_marked(self):
         mark = {cluster_builder.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
         uuids = frozenset(map(fakes.uid, range(9)))
-        for stuck, stubborn, expected in (
+        for returns, preemptions, expected in (
                 ((), (), [4]), (uuids, (), [1, 4]), ((), uuids, [3, 4])):
             found = self.build([
                 fakes.server(1, status='SUSPENDED', metadata=mark),
@@ -402,10 +402,11 @@ class BuildTest(TestCase):
                              task_state='deleting'),
                 fakes.server(7, status='PAUSED', metadata=mark)],
                 [fakes.host('h1')], locks=locks.Locks(
-                    return_failed_instances=frozenset(stuck),
-                    preempt_failed_instances=frozenset(stubborn))).instances
+                    return_failed_instances=frozenset(returns),
+                    preempt_failed_instances=frozenset(preemptions))).instances
             self.assertEqual([fakes.uid(one) for one in expected], [
-                one.uuid for one in found.values() if one.stuck])
+                one.uuid for one in found.values()
+                if one.return_failed or one.preempt_failed])
             self.assertFalse(any(one.blocked for one in found.values()))
 
     def test_closed(self):

@@ -10,8 +10,7 @@ import pathlib
 from oslo_config import cfg
 
 from secondary_scheduler.conf import leases
-from secondary_scheduler.leases import drivers
-from secondary_scheduler.leases.scheduling import settings
+from secondary_scheduler.leases import drivers, settings
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.leases.scheduling.planner import Settings
 from secondary_scheduler.leases.scheduling.types import Ints
