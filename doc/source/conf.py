@@ -1,6 +1,10 @@
 """Sphinx configuration; ``sphinx-build -W`` makes a warning an error."""
 
 from importlib import metadata
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / 'ext'))
 
 project = 'secondary_scheduler'
 author = 'secondary_scheduler developers'
@@ -11,16 +15,22 @@ except metadata.PackageNotFoundError:
     release = 'unreleased'
 version = release
 
-extensions = []
+extensions = [
+    'cliff.sphinxext',
+    'openapi_reference',
+    'openstackdocstheme',
+    'oslo_config.sphinxext',
+    'program_help',
+]
 exclude_patterns = []
 nitpicky = True
 
-html_theme = 'alabaster'
-html_theme_options = {
-    'description': 'Secondary instances on idle capacity of OpenStack hosts',
-    'fixed_sidebar': True,
-    'page_width': '1080px',
-}
-html_sidebars = {'**': ['about.html', 'navigation.html', 'searchbox.html']}
+html_theme = 'openstackdocs'
 html_show_sourcelink = False
 highlight_language = 'none'
+openstackdocs_auto_name = False
+openstackdocs_auto_version = False
+# The repository is not on opendev.org: no links to report bugs there.
+openstackdocs_bug_project = ''
+
+autoprogram_cliff_application = 'openstack'
