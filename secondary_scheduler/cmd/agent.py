@@ -10,7 +10,13 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_service import backend
 
-from secondary_scheduler.agent import cgroups, kernel_files, service
+from secondary_scheduler.agent import (
+    cgroups,
+    host_lock,
+    kernel_files,
+    service,
+    wiring,
+)
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.cmd import console
@@ -58,7 +64,7 @@ def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
     def connect() -> typing.NoReturn:
         raise ConnectionError('libvirt is not asked')
 
-    return Domains(connect, service.open_store(conf),
+    return Domains(connect, wiring.open_store(conf),
                    conf.secondary_agent.libvirt_run_dir,
                    proc=hierarchy.proc).secondaries()
 
@@ -68,14 +74,14 @@ def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
     backend.init_backend(backend.BackendType.THREADING)
     logging.setup(conf, 'secondary-agent')
     try:
-        store = service.open_store(conf, read_only=dry_run)
-        held = None if dry_run else service.lock(store)
+        store = wiring.open_store(conf, read_only=dry_run)
+        held = None if dry_run else host_lock.acquire_host_lock(store)
         if conf.secondary_agent.manage_inventory and not dry_run:
             agent_conf.register_placement_opts(conf)
         agent = service.Agent(conf, store, cgroups.Hierarchy(),
                               dry_run=dry_run)
     except (ValueError, cgroups.CgroupError, OSError,
-            service.AlreadyRunning, ImportError) as exc:
+            host_lock.AlreadyRunning, ImportError) as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2
     agent.run()
@@ -87,8 +93,8 @@ def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
 def floor(conf: cfg.ConfigOpts) -> int:
     """Take all known secondaries to the floor; 1 if one was not."""
     hierarchy = cgroups.Hierarchy()
-    actuator = service.make_actuator(conf, hierarchy,
-                                     service.open_store(conf))
+    actuator = wiring.make_actuator(conf, hierarchy,
+                                    wiring.open_store(conf))
     guests = _known(conf, hierarchy)
     done = sum(actuator.floor(guest) for guest in guests)
     # Nobody watches for primary guests any more.
@@ -99,21 +105,21 @@ def floor(conf: cfg.ConfigOpts) -> int:
 
 def release(conf: cfg.ConfigOpts) -> int:
     """Undo all limits; 1 if one could not be undone."""
-    store = service.open_store(conf)
+    store = wiring.open_store(conf)
     try:
-        with service.lock(store):
+        with host_lock.acquire_host_lock(store):
             hierarchy = cgroups.Hierarchy()
-            actuator = service.make_actuator(conf, hierarchy, store)
+            actuator = wiring.make_actuator(conf, hierarchy, store)
             guests = _known(conf, hierarchy)
-            throttles = service.make_throttles(conf)
-            dedicated = service.make_dedicated_cpus(actuator, hierarchy,
-                                                    store)
+            throttles = wiring.make_throttles(conf)
+            dedicated = wiring.make_dedicated_cpus(actuator, hierarchy,
+                                                   store)
             done = sum(all([dedicated.release(guest), actuator.release(guest),
                             _release_devices(throttles, guest)])
                        for guest in guests)
             actuator.free_slice()
-            service.make_balloon(conf, lambda: guests).step()
-    except (service.AlreadyRunning, ImportError) as exc:
+            wiring.make_balloon(conf, lambda: guests).step()
+    except (host_lock.AlreadyRunning, ImportError) as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         return 2
     print(f'{done} of {len(guests)} secondaries have their limits back')
@@ -134,8 +140,8 @@ def _release_devices(throttles: Throttles, guest: Secondary) -> bool:
 
 def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
     """Show the last status; 1 if the agent does not seem to run."""
-    store = service.open_store(conf, read_only=True)
-    found = store.load(service.STATUS)
+    store = wiring.open_store(conf, read_only=True)
+    found = store.load(wiring.STATUS)
     if not found:
         print('no status: the agent has not run here (state_path = '
               f'{conf.secondary_agent.state_path})', file=sys.stderr)
@@ -147,7 +153,7 @@ def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
                  else _screen(found))
     except (LookupError, TypeError, ValueError, AttributeError,
             OverflowError) as exc:
-        print(f'secondary-agent: {store.path(service.STATUS)}: expected what '
+        print(f'secondary-agent: {store.path(wiring.STATUS)}: expected what '
               'an agent of this version has written '
               f'({type(exc).__name__}: {exc})', file=sys.stderr)
         return 1

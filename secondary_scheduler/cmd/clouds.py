@@ -1,4 +1,4 @@
-"""Faults of an entry of clouds.yaml, told after it did not work."""
+"""Faults in clouds.yaml, to explain a failed connection."""
 
 from collections.abc import Iterator
 import os
@@ -11,15 +11,16 @@ import yaml
 from secondary_scheduler.reading import yaml_files
 from secondary_scheduler.reading.values import InputError
 
-#: Entries that are mappings, and those that name files which must be there.
+#: Keys whose values are mappings, and keys that name existing files.
 _MAPPINGS = ('auth',)
 _FILES = ('cacert', 'cert', 'key')
 
 
-def explain(cloud: str | None, exc: Exception) -> str:
-    """Return why a cloud cannot be asked: what its entry says, or an error.
+def explain_error(cloud: str | None, exc: Exception) -> str:
+    """Return the faults of a cloud's entry, or the error if it has none.
 
     :param cloud: its name in clouds.yaml; None: OS_CLOUD.
+    :param exc: the error with which a request to the cloud failed.
     """
     faults = list(_faults(cloud or os.environ.get('OS_CLOUD')))
     return '\n'.join(faults) or f'{type(exc).__name__}: {exc}'
@@ -60,11 +61,11 @@ def _faults_in(path: str, root: yaml_files.Mapping, cloud: str | None
             yield from _faults_of(path, f'clouds.{name}.{key}', key, value)
 
 
-def _faults_of(path: str, what: str, key: str, value: typing.Any
+def _faults_of(path: str, name: str, key: str, value: typing.Any
                ) -> Iterator[str]:
     if key in _MAPPINGS:
-        yaml_files.Mapping(path, value, what)
+        yaml_files.Mapping(path, value, name)
     elif key in _FILES and isinstance(value, yaml.ScalarNode) and (
             not pathlib.Path(value.value).expanduser().is_file()):
         yield str(yaml_files.wrong(
-            path, value, f'{what}: there is no file {value.value}'))
+            path, value, f'{name}: there is no file {value.value}'))

@@ -1,4 +1,4 @@
-"""Output and end that all commands have in common."""
+"""Output, errors and exit codes common to all commands."""
 
 from collections.abc import Callable
 import functools
@@ -12,12 +12,16 @@ INTERRUPTED = 130
 Arguments = typing.ParamSpec('Arguments')
 
 
-def command(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
-    """Let a command print any text, and end early, without traceback.
+class CommandError(Exception):
+    """An error that an operator can correct; the text names the remedy."""
 
-    Characters that the terminal's encoding lacks are printed as escapes.  An
-    output that is closed early (by "head", say), a full disk or an interrupt
-    end the command.
+
+def command(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
+    """Decorate the main function of a command: no traceback on interrupt.
+
+    Characters missing in the terminal's encoding are printed as escapes. An
+    output that is closed early (for instance by "head"), a full disk or an
+    interrupt ends the command.
     """
     @functools.wraps(main)
     def run(*args: Arguments.args, **named: Arguments.kwargs) -> int:
@@ -41,7 +45,7 @@ def command(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from printing again, at its end, what failed."""
+    """Discard buffered output, so that no flush at exit fails again."""
     try:
         sys.stdout.flush()
     except OSError:

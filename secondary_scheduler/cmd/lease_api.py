@@ -1,4 +1,4 @@
-"""``secondary-lease-api``: the lease service for development.
+"""``secondary-lease-api``: lease service for development.
 
 In production a WSGI server runs secondary_scheduler.leases.api.wsgi.
 """
@@ -15,8 +15,8 @@ from secondary_scheduler.leases.api.db import migration, urls
 from secondary_scheduler.reading.values import InputError
 
 EPILOG = """
-Each request has a thread of its own. To try it without Keystone, on a
-database that is made on the way:
+Each request has its own thread. To try it without Keystone, on a new
+database:
 
   cat > /tmp/lease.conf <<END
   [secondary_lease_api]
@@ -27,40 +27,40 @@ database that is made on the way:
   curl -H 'X-Auth-Token: alice:project1' http://127.0.0.1:8791/leases
 
 Without --config-file it reads secondary_scheduler.conf and
-secondary-lease-api.conf in /etc/secondary_scheduler. Other options are those
-of oslo.log (--debug, --log-file FILE). In production let a WSGI server run
-secondary_scheduler.leases.api.wsgi:application.
+secondary-lease-api.conf in /etc/secondary_scheduler. The other options are
+those of oslo.log (--debug, --log-file FILE). In production let a WSGI server
+run secondary_scheduler.leases.api.wsgi:application.
 """
 
 
 class ThreadingServer(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    """A server with a thread for each request."""
+    """WSGI server with a thread for each request."""
 
     daemon_threads = True
     request_queue_size = 128
 
 
 class Handler(simple_server.WSGIRequestHandler):
-    """Looks no names up: that may take seconds."""
+    """Request handler without name look-ups, which may take seconds."""
 
     def address_string(self) -> str:
-        """Return the address of who asks."""
+        """Return the address of the client."""
         return str(self.client_address[0])
 
 
 @console.command
 def main(argv: list[str] | None = None) -> int:
-    """Serve until interrupted; 2 if it cannot."""
+    """Serve until interrupted; return 0, or 2 if the start failed."""
     parser = argparse.ArgumentParser(
         prog=app.PROG, description=(
-            'Serves leases of secondary capacity over HTTP, for development.'),
+            'Serve leases of secondary capacity over HTTP, for development.'),
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--host', default='127.0.0.1',
                         help='address to listen on (default %(default)s)')
     parser.add_argument('--port', type=int, default=8791,
-                        help='(default %(default)s; 0 is any that is free)')
+                        help='(default %(default)s; 0 is any free port)')
     parser.add_argument('--sync', action='store_true',
-                        help='make or upgrade the tables before')
+                        help='make or upgrade the tables first')
     chosen, rest = parser.parse_known_args(argv)
     try:
         found = app.service(app.configure(rest))

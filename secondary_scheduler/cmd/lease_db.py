@@ -1,46 +1,44 @@
-"""``secondary-scheduler lease-db``: the database of the lease service."""
+"""``secondary-scheduler lease-db``: database of the lease service."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import sys
 import typing
 
 from secondary_scheduler.reading.values import InputError, parse_whole
 
 DESCRIPTION = """\
-Make and upgrade the database of the lease service, and give projects quotas of
-their own. The database is [secondary_lease_api] database_url, from
+Make and upgrade the database of the lease service, and set the quotas of
+projects. The database is [secondary_lease_api] database_url, from
 /etc/secondary_scheduler/secondary_scheduler.conf and secondary-lease-api.conf
 there, or from each --config-file.
 """
 
 SYNC = """\
-Make the tables, or upgrade them to what this version of the service needs. It
-has to be done before a new version starts, and may be done again.
+Make the tables, or upgrade them to the version that this release of the
+service needs. Run it before a new release starts; another run does no harm.
 
   secondary-scheduler lease-db sync
 """
 
 DOWNGRADE = """\
-Take the tables back to what an older version of the service needs, before that
-is started. What only newer ones know (quotes, say) is lost; make a copy first.
-The releases' notes tell which version of the tables came with which.
+Downgrade the tables to the version of an older release, before that is
+started. Data of newer versions (for example quotes) are lost; make a copy
+first. The release notes name the version of the tables of each release.
 
   secondary-scheduler lease-db downgrade 0001
 """
 
 QUOTA = """\
-Show how many leases that are not over, and nodes of them, a project has and
-may have; with --leases or --nodes first give it limits of its own. -1 is
-unlimited, "default" goes back to [secondary_lease_api] quota_leases and
-quota_nodes.
+Show the usage and the limits of a project: leases in a state that is not
+final, and their nodes. With --leases or --nodes set its limits first. -1 is
+unlimited; "default" restores quota_leases or quota_nodes of
+[secondary_lease_api].
 
   secondary-scheduler lease-db quota 7c1f... --leases 20 --nodes default
 """
 
-COMMANDS = frozenset({'lease_db_sync', 'lease_db_downgrade',
-                      'lease_db_version', 'lease_db_quota'})
-#: The configuration or the database is not right.
+#: Exit code for a faulty configuration or database.
 BAD_INPUT = 2
 
 
@@ -59,20 +57,20 @@ def add_parser(groups: typing.Any) -> None:
         formatter_class=raw, parents=[common]).set_defaults(
             action='lease_db_sync')
     downgrade = commands.add_parser(
-        'downgrade', help='take the tables back to an older version',
+        'downgrade', help='downgrade the tables to an older version',
         description=DOWNGRADE, formatter_class=raw, parents=[common])
     downgrade.add_argument('version', metavar='VERSION')
     downgrade.set_defaults(action='lease_db_downgrade')
     commands.add_parser(
-        'version', help='show which version the tables have',
+        'version', help='show the version of the tables',
         parents=[common]).set_defaults(action='lease_db_version')
     quota = commands.add_parser(
-        'quota', help='show or change what a project may have',
+        'quota', help='show or change the quota of a project',
         description=QUOTA, formatter_class=raw, parents=[common])
     quota.add_argument('project', metavar='PROJECT_ID')
     for name in ('leases', 'nodes'):
         quota.add_argument(f'--{name}', type=_limit, metavar='N|default',
-                           help=f'most {name} that are not over')
+                           help=f'limit of {name}, final states not counted')
     quota.set_defaults(action='lease_db_quota')
 
 
@@ -88,7 +86,7 @@ _limit.__name__ = 'whole number from -1, or default'
 def run(action: str, options: Mapping[str, typing.Any]) -> int:
     """Run one of the commands; return its exit code.
 
-    The database is loaded here: who manages hosts needs none.
+    SQLAlchemy is imported here, since other commands do not need it.
     """
     try:
         from oslo_config import cfg
@@ -112,7 +110,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
         database = session.Database(conf)
         urls.connect_once(database)
         with urls.database_errors():
-            return int(globals()[f'_{action}'](database, conf, **given))
+            return COMMANDS[action](database, conf, **given)
     except InputError as exc:
         print(f'secondary-scheduler: {exc}', file=sys.stderr)
         return BAD_INPUT
@@ -171,3 +169,13 @@ def _lease_db_quota(database: typing.Any, conf: typing.Any, project: str,
         print(f'{name}: {used} of '
               f'{"unlimited" if limit == quotas.UNLIMITED else limit}')
     return 0
+
+
+#: The function of each action; called with a database, the configuration and
+#: the options of the command.
+COMMANDS: Mapping[str, Callable[..., int]] = {
+    'lease_db_sync': _lease_db_sync,
+    'lease_db_downgrade': _lease_db_downgrade,
+    'lease_db_version': _lease_db_version,
+    'lease_db_quota': _lease_db_quota,
+}

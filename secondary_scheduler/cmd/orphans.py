@@ -1,9 +1,10 @@
-"""Places of secondaries that are held for nobody.
+"""Orphaned allocations of secondaries in Placement.
 
-Where Nova is cut off at the end of a live migration, or an instance is
-deleted within one, what the migration held on its source stays in Placement.
-``nova-manage placement audit`` looks for resource classes of Nova's own, so
-that of such an allocation it removes the anchor on the compute node alone.
+If Nova is interrupted at the end of a live migration, or an instance is
+deleted within one, the migration's allocation on the source host remains.
+``nova-manage placement audit`` only handles Nova's own resource classes: it
+removes the part on the compute node's provider, and leaves the secondary
+provider's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,47 +15,48 @@ from openstack import exceptions
 
 from secondary_scheduler.cmd.providers import Providers
 
-#: States of a migration that Nova works on no more.
+#: Final states of a migration.
 ENDED = frozenset({'confirmed', 'reverted', 'error', 'failed', 'completed',
                    'cancelled', 'done'})
 
 
-class Incomplete(Exception):
-    """Nova does not tell all of its instances and migrations now."""
+class CellDown(Exception):
+    """A cell of Nova does not answer, so its instances are unknown."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Orphan:
-    """A consumer on a host that Nova has no use for.
+    """A consumer without an instance or an operation in progress.
 
-    ``resident`` is the instance that runs there and has no allocation but
-    this one, if there is such an instance: then the place is not free.
+    ``resident`` is the instance on the host that has no other allocation
+    there, if there is one: then the resources are in use.
     """
 
     host: str
     consumer: str
-    what: str
+    description: str
     resident: str | None = None
 
 
-def find(providers: Providers, compute: typing.Any) -> Iterator[Orphan]:
+def find_orphans(providers: Providers, compute: typing.Any
+                 ) -> Iterator[Orphan]:
     """Yield the orphans of all hosts.
 
-    Placement is asked first: what holds a place then is known to Nova when
-    that is asked, unless it has ended in between.
+    Placement is read before Nova: each consumer found there is known to Nova
+    afterwards, unless it has ended in between.
 
     :param compute: the SDK's proxy for Nova.
-    :raises Incomplete: if a cell does not answer.
+    :raises CellDown: if a cell does not answer.
     """
     held = {consumer: child.host for child in providers.children()
             for consumer in providers.consumers(child)}
     servers = {server.id: server.status for server in compute.servers(
         details=False, all_projects=True)}
-    # Since 2.69 Nova lists what is in such a cell, with this state alone.
+    # From 2.69 on Nova lists instances of such a cell, with this state.
     if 'UNKNOWN' in servers.values():
-        raise Incomplete('A cell of Nova does not answer, so nobody can tell '
-                         'what holds a place for nobody: try again when '
-                         '"openstack server list --all" shows no UNKNOWN.')
+        raise CellDown('A cell of Nova does not answer, so orphaned '
+                       'allocations cannot be determined: try again when '
+                       '"openstack server list --all" shows no UNKNOWN.')
     unknown = held.keys() - servers.keys()
     moves = _migrations(compute, unknown)
     for consumer in sorted(unknown, key=lambda one: (held[one], one)):
@@ -73,9 +75,9 @@ def find(providers: Providers, compute: typing.Any) -> Iterator[Orphan]:
 
 def _migrations(compute: typing.Any, wanted: Iterable[str]
                 ) -> Mapping[str, typing.Any]:
-    """Return those of some migrations that Nova shows, by UUID.
+    """Return the wanted migrations that Nova has, by UUID.
 
-    It lists the newest first, and the list is read no further than needed.
+    Nova lists the newest first; the list is read only as far as needed.
     """
     missing, found = set(wanted), {}
     listed = iter(compute.migrations() if missing else ())

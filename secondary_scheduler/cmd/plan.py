@@ -16,55 +16,60 @@ from secondary_scheduler.reading.fields import DocumentError
 from secondary_scheduler.reading.values import InputError, parse_whole
 
 DESCRIPTION = """\
-Decide on a model of a cloud and check plans for it, both in JSON files. No
-cloud is asked and nothing is changed, so that a decision can be looked into,
-repeated, and compared with that of other tools. "secondary-scheduler plan
-decide --help" describes what a model holds.
+Make and check plans for a model of a cloud; both are JSON files. No cloud is
+used or changed, so that a decision can be examined, repeated, and compared
+with that of other tools. "secondary-scheduler plan decide --help" describes
+the content of a model.
 """
 
 DECIDE = """\
-Print the plan that an algorithm makes for a model: by default the one that
-ends the violations in it, with "--request return" the one that brings back
-what was preempted and lets waiting leases run. The same model gives the same
-plan, since the search is bounded by work units, not by time; a unit is one
-placement that is examined. When they are used up the plan says "truncated",
-and ends what violations are left by means that need no search.
+Print the plan that an algorithm makes for a model. By default it ends the
+violations in the model; with "--request return" it returns preempted instances
+and starts waiting leases. The same model gives the same plan, since the search
+is bounded by work units, not by time. A unit is one examined assignment of an
+instance to a host. When the units are used up the plan says "truncated", and
+the remaining violations are ended by means that need no search.
 
 A model has the lists "hosts" (each with its name, the capacity secondaries
 may hold, and the usage by everything else in percent), "instances" (name,
 host, lease, state, demand, usage, priority, group), "leases", "policies"
 (as in the configuration: "cpu <= 90% for 10s", but with all the resources
-below), "items" and "in_flight". An item is what several hosts share, say a
-switch: its name, its hosts, the part of it that the whole of one host is, its
-usage by everything else, and its policies. A policy "in aggregate:NAME"
-instead of "on" binds the hosts of the aggregate together. A policy that
-fails in the model is taken to be violated since this moment, unless the host
-gives its counters. A field that is not known or wrong is an error that names
-it; nothing is ignored.
+below), "items" and "in_flight". An item is shared by several hosts, for
+example a switch. It has a name, its hosts, the share of it that the full
+capacity of one host takes, the usage by everything else, and its policies. A
+policy "in aggregate:NAME" instead of "on" applies to the hosts of the
+aggregate together. A policy that fails in the model counts as violated from
+now on, unless the host gives its counters. An unknown or wrong field is an
+error that names it; nothing is ignored.
 
 Resources are cpu, mem, net_in, net_out, disk_in, disk_out and pressure, in
-percent, and slots and cores, which are counted. The usage of an instance is
-in percent of the host on which it was measured, and an amount that it takes
-along to a host of another size. What 100 % are a host's capacity says: cpus,
-mem (MiB; by default memory_mb), net_in, net_out, disk_in and disk_out (MB/s).
-Hosts are alike in what none of them says.
+percent, and slots and cores, which are counted. The usage of an instance is in
+percent of the host on which it was measured; the amount stays the same on a
+host of another size. A host's capacity defines 100 %: cpus, mem (MiB; by
+default memory_mb), net_in, net_out, disk_in and disk_out (MB/s). A capacity
+that no host gives is equal on all hosts.
 """
 
 CHECK = """\
-Replay a plan on a model, step by step and by rules that share nothing with
-the algorithms: whether each operation is possible, each host has room for
-what arrives at each instant, also if operations take longer than expected,
-deadlines are kept, and no lease is split. The exit code is 0 if the plan is
-good, 1 if it is not (the first fault is printed), and 2 if a file cannot be
-read as what it should be.
+Replay a plan on a model step by step, by rules that share no code with the
+algorithms. Checked are:
+
+  - each operation is possible,
+  - each host has room for arriving instances at each instant, also if
+    operations take longer than expected,
+  - deadlines are kept,
+  - no lease is split.
+
+The exit code is 0 if the plan is good, 1 if it is not (the first fault is
+printed), and 2 if a file is not a model or a plan.
 """
 
-#: A file that cannot be read, or no algorithm of that name.
+#: Exit code for an unreadable file or an unknown algorithm.
 BAD_INPUT = 2
 
 
 def algorithms() -> Mapping[str, typing.Any]:
-    """Return the decision drivers that are installed, by name."""
+    """Return the installed decision drivers, by name."""
     found = stevedore.ExtensionManager(base.NAMESPACE)
     return {one.name: one.plugin for one in found}
 
@@ -88,7 +93,7 @@ def add_parser(groups: typing.Any) -> None:
                         help='work units (default %(default)s)')
     decide.add_argument('--request', choices=('preempt', 'return'),
                         default='preempt',
-                        help='what is asked for (default %(default)s)')
+                        help='purpose of the plan (default %(default)s)')
     decide.set_defaults(action='plan_decide')
     check = plans.add_parser('check', help='find the faults of a plan',
                              description=CHECK, formatter_class=raw)
@@ -106,12 +111,12 @@ _units.__name__ = 'whole number from 0'
 
 def plan_decide(model: str, algorithm: str, budget: int,
                 request: base.RequestKind) -> int:
-    """Print the plan of an algorithm."""
+    """Print the plan that an algorithm makes for a model."""
     drivers = algorithms()
     if algorithm not in drivers:
         raise InputError(f'there is no algorithm {algorithm}; there are: '
                          + ', '.join(sorted(drivers)))
-    cluster = _read(model, documents.read_model)
+    cluster = _read_file(model, documents.read_model)
     plan: Plan = drivers[algorithm]().decide(
         cluster, base.DecisionRequest(request), base.Budget(budget))
     print(json.dumps(documents.write_plan(plan), indent=2))
@@ -119,9 +124,9 @@ def plan_decide(model: str, algorithm: str, budget: int,
 
 
 def plan_check(model: str, plan: str) -> int:
-    """Say whether a plan is good."""
-    cluster = _read(model, documents.read_model)
-    faults = checker.check(cluster, _read(plan, documents.read_plan))
+    """Print the first fault of a plan, or that it is good."""
+    cluster = _read_file(model, documents.read_model)
+    faults = checker.check(cluster, _read_file(plan, documents.read_plan))
     if faults:
         print(faults[0])
         return 1
@@ -132,7 +137,7 @@ def plan_check(model: str, plan: str) -> int:
 Document = typing.TypeVar('Document')
 
 
-def _read(path: str, reader: Callable[[str], Document]) -> Document:
+def _read_file(path: str, reader: Callable[[str], Document]) -> Document:
     text = files.read_document(path)
     try:
         return reader(text)

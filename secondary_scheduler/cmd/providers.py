@@ -1,6 +1,6 @@
-"""The secondary child providers in Placement (DESIGN.md decision 2).
+"""Secondary child providers in Placement (see reference/decisions, 2).
 
-The operator makes them once; the agents only move ``reserved``.
+The operator makes them once; agents change only ``reserved``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,11 +24,11 @@ _ALLOCATIONS: answers.Shape = {'allocations': dict}
 
 
 class PlacementError(Exception):
-    """Placement refused something; the text says what to do next."""
+    """Placement has refused a request; the text names the remedy."""
 
 
 class ProviderConflict(PlacementError):
-    """Somebody changed the provider meanwhile (claims and agents do)."""
+    """The provider has changed meanwhile, by a claim or an agent."""
 
 
 _conflicts_retried = tenacity.retry(
@@ -50,29 +50,29 @@ class ChildProvider:
 
     @property
     def closed(self) -> bool:
-        """Whether an operator closed it."""
+        """Whether an operator has closed it."""
         return vocabulary.CLOSED_TRAIT in self.traits
 
     @property
     def switched_off(self) -> bool:
-        """Whether Watcher closed it, because its scope is switched off."""
+        """Whether Watcher has closed it, since its scope is off."""
         return vocabulary.SWITCHED_OFF_TRAIT in self.traits
 
     @property
     def total(self) -> dict[str, int]:
-        """The host's static maximum."""
+        """Static maximum of the host, by resource class."""
         return {name: int(one['total'])
                 for name, one in self.inventories.items()}
 
     @property
     def allowed(self) -> dict[str, int]:
-        """What may be claimed in all."""
+        """Amounts that may be claimed in total, by resource class."""
         return {name: int(one['total']) - int(one['reserved'])
                 for name, one in self.inventories.items()}
 
 
 class Providers:
-    """Reads and writes the providers through a keystoneauth adapter."""
+    """Access to the providers through a keystoneauth adapter."""
 
     def __init__(self, adapter: typing.Any) -> None:
         self._adapter = adapter
@@ -88,7 +88,7 @@ class Providers:
                  if not one.get('parent_provider_uuid')]
         if not roots:
             raise PlacementError(
-                f'Placement knows no compute node {host!r}. "openstack '
+                f'Placement has no compute node {host!r}. "openstack '
                 'hypervisor list" shows the names to use; a new host '
                 'appears when its nova-compute has started.')
         return str(roots[0])
@@ -106,10 +106,10 @@ class Providers:
                 yield child
 
     def without_shared_cpus(self) -> Iterator[str]:
-        """Yield the hosts with secondaries that have dedicated CPUs only.
+        """Yield the enabled hosts that have dedicated CPUs only.
 
         The libvirt driver reports ``cpu_dedicated_set`` as PCPU and
-        ``cpu_shared_set`` as VCPU, which is missing where it is not set.
+        ``cpu_shared_set`` as VCPU, which is missing if it is not set.
         """
         for child in self.children():
             inventories = self._call(
@@ -126,7 +126,7 @@ class Providers:
             host, vocabulary.child_provider_uuid(self.root(host)))
 
     def default_totals(self, host: str) -> dict[str, int]:
-        """Return what the host has by its root inventory, without ratios."""
+        """Return the host's totals by its root inventory, without ratios."""
         inventories = self._call(
             'GET', f'/resource_providers/{self.root(host)}/inventories',
             shape=_INVENTORIES)['inventories']
@@ -147,13 +147,12 @@ class Providers:
                ratio: float | None = None) -> ChildProvider:
         """Make a host's provider, or change its totals.
 
-        What is new is reserved as a whole, until the agent opens it; of what
-        was there no more is allowed than before.
+        A new inventory is completely reserved until the agent opens it. Of
+        an existing one, no more is allowed than before.
 
         :param totals: amounts by class; a class with 0 is left out, since
-            Placement refuses a total of 0.
-        :param ratio: how many times its total may be claimed, None for as
-            before.
+            Placement rejects a total of 0.
+        :param ratio: allocation ratio of all classes; None keeps it.
         """
         for name in vocabulary.RESOURCE_CLASSES:
             self._call('PUT', f'/resource_classes/{name}')
@@ -191,7 +190,7 @@ class Providers:
         """
         child = self._need(
             host, vocabulary.child_provider_uuid(self.root(host)))
-        # The mark first: an agent that comes in between then closes it too.
+        # The trait first: an agent that writes in between then closes it too.
         self._mark(child, closed=True)
         child = self._need(host, child.uuid)
         self._put_inventories(child, {
@@ -200,9 +199,9 @@ class Providers:
         return self._need(host, child.uuid)
 
     def delete(self, child: ChildProvider) -> None:
-        """Remove a provider that nobody uses.
+        """Remove an unused provider.
 
-        :raises PlacementError: if somebody does.
+        :raises PlacementError: if it is in use.
         """
         try:
             self._call('DELETE', f'/resource_providers/{child.uuid}')
@@ -211,15 +210,15 @@ class Providers:
                 f'{child.host} still holds secondary instances.') from None
 
     def consumers(self, child: ChildProvider) -> list[str]:
-        """Return the UUIDs of what holds something on a provider."""
+        """Return the UUIDs of the consumers of a provider."""
         return list(self._call(
             'GET', f'/resource_providers/{child.uuid}/allocations',
             missing={'allocations': {}}, shape=_ALLOCATIONS)['allocations'])
 
     def release(self, consumer: str) -> None:
-        """Remove all that a consumer holds, on whatever provider.
+        """Remove all allocations of a consumer, on all providers.
 
-        :raises Conflict: if it has changed meanwhile.
+        :raises ProviderConflict: if it has changed meanwhile.
         """
         url = f'/allocations/{consumer}'
         held = self._call('GET', url, shape=_ALLOCATIONS)
@@ -278,15 +277,16 @@ class Providers:
               body: Mapping[str, typing.Any] | None = None,
               missing: typing.Any = None, shape: answers.Shape = _ANY
               ) -> typing.Any:
-        """Return the answer's body, ``missing`` (if given) for a 404."""
+        """Return the body of the answer; ``missing``, if given, for a 404."""
         answer = self._adapter.request(
             url, method, microversion=MICROVERSION, raise_exc=False,
             **({} if body is None else {'json': body}))
         if answer.status_code == 404 and missing is not None:
             return missing
         if answer.status_code == 409:
-            raise ProviderConflict(f'Placement: {method} {url} met changes by '
-                                   'others again and again. Try once more.')
+            raise ProviderConflict(
+                f'Placement: {method} {url} has repeatedly met concurrent '
+                'changes. Try once more.')
         if answer.status_code in (401, 403):
             raise PlacementError(
                 f'Placement refuses {method} {url}: this needs the role '

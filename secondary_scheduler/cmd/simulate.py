@@ -1,26 +1,26 @@
-"""``secondary-scheduler simulate``: experiments by name, on no cloud."""
+"""``secondary-scheduler simulate``: experiments in the simulator."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import gc
 import sys
 import typing
 
+from secondary_scheduler.cmd.arguments import whole_number
 from secondary_scheduler.reading import values
 
 DESCRIPTION = """\
-Run an experiment in a simulator that drives the code by which agents and
-Watcher decide, and compare what comes out with published figures and with an
-oracle. No cloud is asked. "secondary-scheduler simulate list" names the
-experiments.
+Run an experiment in a simulator that uses the decision code of agents and
+Watcher, and compare the results with published figures and with an oracle. No
+cloud is used. "secondary-scheduler simulate list" names the experiments.
 """
 
 RUN = """\
 Run an experiment and print its figures: measured (the mean of the runs),
 published, and those of an oracle that starts everything at once, never moves
 anything and knows the load of each instant. The same seed gives the same
-figures. A published value that is missed is no error: the exit code is 0, and
-2 only for input that is not right.
+figures. A deviation from a published value is no error: the exit code is 0,
+and 2 for invalid input.
 
   secondary-scheduler simulate run hlt
   secondary-scheduler simulate run hlt --set profile=thesis --runs 1
@@ -29,17 +29,18 @@ figures. A published value that is missed is no error: the exit code is 0, and
 
 "--set profile=NAME" chooses thesis (its algorithms and constants), ours (the
 default) or oracle; "--set algorithm=oracle" is the same as the last. Any other
-"--set KEY=VALUE" changes one knob of the profile; a wrong key prints them all.
+"--set KEY=VALUE" changes one parameter of the profile; an unknown key prints
+all of them.
 The experiments haizea-* compare profiles of leases with each other; there
 "--set KEY=VALUE" changes an option of [secondary_leases] in all of them, and
-the oracle's column has what Haizea itself or an independent simulation gave.
+the oracle's column has the figures of Haizea or of an independent simulation.
 """
 
 SWF = """\
 Run a trace of jobs in the Standard Workload Format (.swf or .swf.gz, as in the
-Parallel Workloads Archive) as leases on a site of nodes that are alike, each
-processor being one node, and print what comes out. Reservations are injected
-from files in Haizea's Lease Workload Format.
+Parallel Workloads Archive) as leases on a site of equal nodes, one for each
+processor, and print the figures. Reservations are injected from files in
+Haizea's Lease Workload Format.
 
   secondary-scheduler simulate swf 30days.swf
   secondary-scheduler simulate swf 30days.swf --profile novm-nosr
@@ -52,7 +53,7 @@ suspended), novm-sr (jobs that can, the default), vm-predeploy (jobs in VMs).
 "--set KEY=VALUE" changes one of its options.
 """
 
-#: The experiment, the option or the file is not right.
+#: Exit code for an invalid experiment, option or file.
 BAD_INPUT = 2
 
 
@@ -69,11 +70,11 @@ def add_parser(groups: typing.Any) -> None:
                               description=RUN, formatter_class=raw)
     run.add_argument('name', metavar='NAME')
     run.add_argument('--set', action='append', default=[], dest='changes',
-                     metavar='KEY=VALUE', help='profile, or a knob of it')
-    run.add_argument('--seed', type=_from(0), default=1, metavar='N',
+                     metavar='KEY=VALUE', help='profile, or a parameter of it')
+    run.add_argument('--seed', type=whole_number(0), default=1, metavar='N',
                      help='of the first run; the others count on from it '
                           '(default %(default)s)')
-    run.add_argument('--runs', type=_from(1, 10_000), metavar='N',
+    run.add_argument('--runs', type=whole_number(1, 10_000), metavar='N',
                      help='number of runs (default: the experiment\'s)')
     run.add_argument('--quick', action='store_true',
                      help='a smaller experiment, for a first look')
@@ -82,7 +83,7 @@ def add_parser(groups: typing.Any) -> None:
     run.add_argument('--plot', metavar='DIR',
                      help='also draw plots into this directory')
     run.add_argument('--events', metavar='FILE',
-                     help='also write what happened, as JSON lines')
+                     help='also write an event log, as JSON lines')
     run.add_argument('--leases', metavar='FILE.csv',
                      help='also write a table of the leases of all runs; '
                           'for the experiments haizea-*')
@@ -99,10 +100,10 @@ def add_parser(groups: typing.Any) -> None:
     swf.add_argument('--reservations', action='append', default=[],
                      metavar='LWF', help='leases to inject (text or XML); '
                      'may be given more than once')
-    swf.add_argument('--nodes', type=_from(1, 10**6), metavar='N',
+    swf.add_argument('--nodes', type=whole_number(1, 10**6), metavar='N',
                      help='nodes of the site (default: MaxProcs, or else '
                      'MaxNodes, of the trace\'s header, or else 144)')
-    swf.add_argument('--memory', type=_from(1, 10**12), default=1024,
+    swf.add_argument('--memory', type=whole_number(1, 10**12), default=1024,
                      metavar='MB',
                      help='memory of a node (default %(default)s)')
     swf.add_argument('--profile', default='novm-sr', metavar='NAME|FILE',
@@ -116,21 +117,13 @@ def add_parser(groups: typing.Any) -> None:
     swf.set_defaults(action='simulate_swf')
 
 
-def _from(least: int, most: int = values.MOST) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        return values.parse_whole(text, least, most)
-
-    number.__name__ = f'whole number from {least} to {most}'
-    return number
-
-
 COMMANDS = frozenset({'simulate_list', 'simulate_run', 'simulate_swf'})
 
 
 def run(action: str, options: Mapping[str, typing.Any]) -> int:
     """Run one of the commands; return its exit code.
 
-    The simulator is loaded here: who manages hosts needs no NumPy.
+    The simulator is imported here, since other commands need no NumPy.
     """
     try:
         from secondary_scheduler.simulation import console
@@ -141,8 +134,9 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
         print(f'secondary-scheduler: the simulator needs {exc.name}: pip '
               'install "secondary_scheduler[simulator]"', file=sys.stderr)
         return BAD_INPUT
-    # Decisions make many small objects, few of them in circles, beside the
-    # many of the world that stay: looking for circles took a tenth of a run.
+    # Decisions create many small objects, few of them in reference cycles,
+    # beside the many permanent ones of the simulated world. With the default
+    # thresholds the garbage collector took a tenth of a run.
     gc.set_threshold(50_000, 20, 50)
     try:
         module = lease_console if action == 'simulate_swf' else console

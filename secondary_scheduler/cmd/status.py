@@ -1,8 +1,9 @@
-"""``secondary-scheduler-status upgrade check``: is everything in place?
+"""``secondary-scheduler-status upgrade check``: checks of an installation.
 
 Reads nova.conf (``--config-file``) for the policies and the scheduler's
 settings, and the cloud (OS_* variables or clouds.yaml) for flavors and
-providers.
+providers. All configuration files are searched for deprecated names of our
+options; ``--config-file`` may be repeated for those of other services.
 """
 
 from collections.abc import Callable
@@ -13,10 +14,11 @@ import openstack
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from secondary_scheduler.cmd import console, manage, providers
+from secondary_scheduler import conf as project_options
+from secondary_scheduler.cmd import console, flavors, providers
 from secondary_scheduler.conf import policy
 from secondary_scheduler.policies import language
-from secondary_scheduler.reading.options import load_options
+from secondary_scheduler.reading.options import load_options, read_settings
 from secondary_scheduler.reading.values import InputError
 
 FILTER = 'SecondaryPolicyFilter'
@@ -26,7 +28,7 @@ WEIGHERS = 'secondary_scheduler.nova.weights.all_weighers'
 _Result = upgradecheck.Result
 _Code = upgradecheck.Code
 
-#: Nova's own options, so that this runs where Nova is not installed.
+#: Copies of Nova's options, so that Nova need not be installed.
 _SCHEDULER_OPTS = [
     cfg.MultiStrOpt('available_filters', default=[]),
     cfg.ListOpt('enabled_filters', default=[]),
@@ -39,8 +41,24 @@ def _connect() -> typing.Any:
     return openstack.connect(app_name='secondary-scheduler-status')
 
 
+def deprecated_names() -> dict[tuple[str, str], str]:
+    """Return the new name of each deprecated option, with its group.
+
+    :returns: {(group, deprecated name): new name}, with "_" for "-".
+    """
+    return {
+        (old.group or group.name, _normalize(old.name or option.name)):
+            f'[{group.name}] {option.name}'
+        for group, options in project_options.list_opts()
+        for option in options for old in option.deprecated_opts}
+
+
+def _normalize(name: str) -> str:
+    return name.replace('-', '_')
+
+
 class Checks(upgradecheck.UpgradeCommands):
-    """Each returns a result that says what to do."""
+    """Checks; each returns a result, with a remedy unless it is good."""
 
     def __init__(self, conf: cfg.ConfigOpts,
                  connect: Callable[[], typing.Any] = _connect) -> None:
@@ -48,7 +66,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._connect = connect
 
     def policies(self) -> _Result:
-        """Check that the policies can be read, and that there is one."""
+        """Check that the policies are valid, and that there is one."""
         texts = self._conf.secondary_scheduler.policy
         try:
             language.parse_all(texts)
@@ -63,7 +81,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _Result(_Code.SUCCESS)
 
     def filters(self) -> _Result:
-        """Check that nova-scheduler knows and uses the filter."""
+        """Check that nova-scheduler uses the filter."""
         options = self._conf.filter_scheduler
         missing = []
         if FILTERS not in options.available_filters:
@@ -73,13 +91,14 @@ class Checks(upgradecheck.UpgradeCommands):
             missing.append(f'{FILTER} in enabled_filters')
         if missing:
             return _Result(_Code.FAILURE, (
-                'Secondaries would be admitted whatever the agents say. Add '
+                'Secondaries would be admitted without regard to reports of '
+                'agents. Add '
                 'to [filter_scheduler] of nova-scheduler: '
                 + '; '.join(missing)))
         return _Result(_Code.SUCCESS)
 
     def weighers(self) -> _Result:
-        """Check that secondaries do not push primaries around."""
+        """Check that secondaries do not influence weights of primaries."""
         options = self._conf.filter_scheduler
         if WEIGHERS not in options.weight_classes:
             return _Result(_Code.FAILURE, (
@@ -93,10 +112,24 @@ class Checks(upgradecheck.UpgradeCommands):
                 'Set it to true.'))
         return _Result(_Code.SUCCESS)
 
+    def option_names(self) -> _Result:
+        """Check that the files set no option by a deprecated name."""
+        renamed = deprecated_names()
+        found = [
+            f'{one.path}, line {one.line}: [{one.section}] {one.name} is now '
+            + renamed[one.section, _normalize(one.name)]
+            for one in read_settings(self._conf)
+            if (one.section, _normalize(one.name)) in renamed]
+        if found:
+            return _Result(_Code.WARNING, (
+                'Options have new names; the old ones will be removed in a '
+                'later release. ' + '; '.join(found) + '.'))
+        return _Result(_Code.SUCCESS)
+
     def flavors(self) -> _Result:
-        """Check that no flavor is half a secondary."""
+        """Check that no flavor is ill-formed."""
         def check(cloud: typing.Any) -> _Result:
-            faults = manage.flavor_faults(cloud.compute.flavors(
+            faults = flavors.flavor_faults(cloud.compute.flavors(
                 details=True, is_public=None, get_extra_specs=True))
             if faults:
                 return _Result(_Code.FAILURE, (
@@ -106,7 +139,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return self._ask(check)
 
     def providers(self) -> _Result:
-        """Check that a host takes secondaries."""
+        """Check that at least one host is enabled."""
         def check(cloud: typing.Any) -> _Result:
             if not any(providers.Providers(cloud.placement).children()):
                 return _Result(_Code.WARNING, (
@@ -123,11 +156,11 @@ class Checks(upgradecheck.UpgradeCommands):
             if hosts:
                 return _Result(_Code.WARNING, (
                     '[compute] cpu_dedicated_set is set and cpu_shared_set '
-                    'is not on ' + ', '.join(hosts) + '. Nova gives '
-                    'secondaries no CPU set there; the agent keeps them off '
-                    'the CPUs that primaries have for themselves, from a '
-                    'moment after each start on. And nova-compute does not '
-                    'start again while a secondary is there. Set both.'))
+                    'is not on ' + ', '.join(hosts) + '. There Nova gives '
+                    'secondaries no CPU set; the agent keeps them off the '
+                    'dedicated CPUs of primaries, but only from shortly after '
+                    'each start. And nova-compute does not restart while a '
+                    'secondary is on the host. Set both.'))
             return _Result(_Code.SUCCESS)
         return self._ask(check)
 
@@ -136,7 +169,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return check(self._connect())
         except Exception as exc:
             return _Result(_Code.WARNING, (
-                'Not checked, since the cloud cannot be asked '
+                'Not checked, since the cloud cannot be reached '
                 f'({str(exc)[:200]}). Set the OS_* variables of an admin '
                 'account, or OS_CLOUD.'))
 
@@ -144,6 +177,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Policies', policies),
         ('Filter', filters),
         ('Weighers', weighers),
+        ('Option names', option_names),
         ('Flavors', flavors),
         ('Resource providers', providers),
         ('Dedicated CPUs', dedicated_cpus),
@@ -153,7 +187,7 @@ class Checks(upgradecheck.UpgradeCommands):
 @console.command
 def main(arguments: list[str] | None = None,
          connect: Callable[[], typing.Any] = _connect) -> int:
-    """Run the checks; 0 is good, 1 a warning, 2 a failure."""
+    """Run the checks; return 0 (success), 1 (warning) or 2 (failure)."""
     conf = cfg.ConfigOpts()
     policy.register_opts(conf)
     conf.register_opts(_SCHEDULER_OPTS, group='filter_scheduler')
@@ -164,7 +198,7 @@ def main(arguments: list[str] | None = None,
     except InputError as exc:
         print(f'secondary-scheduler-status: {exc}', file=sys.stderr)
         return 2
-    # Where it looks for --json.
+    # oslo.upgradecheck looks for --json in its global variable.
     upgradecheck.CONF = conf
     return int(upgradecheck.run(conf))
 

@@ -8,7 +8,9 @@ failing later.
 import argparse
 from collections.abc import Iterator, Sequence
 import contextlib
+import dataclasses
 import pathlib
+import re
 import typing
 
 from oslo_config import cfg, iniparser, types
@@ -21,6 +23,7 @@ from secondary_scheduler.reading.values import (
 )
 
 _SECTION_OR_OPTION = 'expected "[SECTION]", "OPTION = VALUE" or a comment'
+_SEPARATOR = re.compile('[:=]')
 
 
 def load_options(conf: cfg.ConfigOpts, arguments: Sequence[str],
@@ -81,6 +84,39 @@ def check_file(path: str) -> None:
                          f'{_SECTION_OR_OPTION}') from None
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A line of a configuration file that sets an option."""
+
+    path: str
+    line: int
+    section: str
+    name: str
+    value: str
+
+
+def read_settings(conf: cfg.ConfigOpts) -> Iterator[Setting]:
+    """Yield the settings in the files that were read, in their order.
+
+    :raises InputError: if a file cannot be read any more.
+    """
+    paths = [*(conf.config_file or ()), *(
+        str(path) for folder in conf.config_dir or ()
+        for path in sorted(pathlib.Path(folder).glob('*.conf')))]
+    for path in paths:
+        section = 'DEFAULT'
+        for number, line in enumerate(
+                files.read_plain(path).splitlines(), 1):
+            if line.startswith('['):
+                section = line.rstrip()[1:-1]
+                continue
+            name, equals, value = _SEPARATOR.sub('=', line, 1).partition('=')
+            # A line that begins with white space continues a value.
+            if equals and not line[0].isspace():
+                yield Setting(path, number, section, name.strip(),
+                              value.strip())
+
+
 def check_values(conf: cfg.ConfigOpts) -> None:
     """Read the values of all options that are registered.
 
@@ -123,20 +159,9 @@ def _place(conf: cfg.ConfigOpts, group: str, names: set[str], within: str
            ) -> tuple[str, str]:
     """Return where an option is set last, and to what; '' if nowhere."""
     found = '', ''
-    paths = [*(conf.config_file or ()), *(
-        str(path) for folder in conf.config_dir or ()
-        for path in sorted(pathlib.Path(folder).glob('*.conf')))]
-    for path in paths:
-        section = ''
-        for number, line in enumerate(
-                files.read_plain(path).splitlines(), 1):
-            if line.startswith('['):
-                section = line.rstrip()[1:-1]
-                continue
-            name, equals, value = line.replace(':', '=', 1).partition('=')
-            if equals and section == group and name.strip() in names and (
-                    within in value):
-                found = f'{path}, line {number}: ', value.strip()
+    for one in read_settings(conf):
+        if one.section == group and one.name in names and within in one.value:
+            found = f'{one.path}, line {one.line}: ', one.value
     return found
 
 

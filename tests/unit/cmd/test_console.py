@@ -1,4 +1,4 @@
-"""How commands end when something is amiss with their output."""
+"""Tests of output and exit codes common to all commands."""
 
 import io
 import os
@@ -23,14 +23,14 @@ class ConsoleTest(unittest.TestCase):
                     lambda: print('\ud800 \u591c') or 0)())
                 self.assertIn(b'\\ud800', out.getvalue())
 
-    def test_interrupt(self):
+    def test_interrupt_ends_with_code_130(self):
         def interrupted():
             raise KeyboardInterrupt
 
         self.assertEqual(130, console.command(interrupted)())
 
-    def test_closed_output(self):
-        """As with "head": no traceback, also not at the end."""
+    def test_closed_output_gives_no_traceback(self):
+        """Close the output early, like "head"."""
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c',
              'import sys; from secondary_scheduler.cmd import console; '
@@ -39,7 +39,7 @@ class ConsoleTest(unittest.TestCase):
             cwd=ROOT)
         self.assertEqual((1, ''), (done.returncode, done.stderr))
 
-    def test_full_disk(self):
+    def test_full_disk_is_an_error_without_traceback(self):
         with open('/dev/full', 'w') as full:
             done = subprocess.run(
                 [sys.executable, '-W', 'ignore', '-m',
@@ -50,12 +50,12 @@ class ConsoleTest(unittest.TestCase):
         self.assertNotIn('Traceback', done.stderr)
 
     def closed(self):
-        """Return a pipe that nothing reads."""
+        """Return the writing end of a pipe without a reader."""
         reading, writing = os.pipe()
         os.close(reading)
         self.addCleanup(os.close, writing)
         return writing
 
-    def test_no_output(self):
+    def test_command_runs_without_standard_streams(self):
         with mock.patch('sys.stdout', None), mock.patch('sys.stderr', None):
             self.assertEqual(3, console.command(lambda: 3)())

@@ -1,4 +1,4 @@
-"""Damaged files through the commands: no traceback is ever printed."""
+"""Fuzz tests of the commands: damaged files give no traceback."""
 
 import contextlib
 import io
@@ -20,14 +20,14 @@ from tests.unit.reading.test_fuzz import (
     MODEL,
     PLAN,
     TEXT,
-    Base,
+    FileCase,
     damaged,
 )
 from tests.unit.simulation.test_workloads import JOBS, XML
 
 
-class CommandsTest(Base):
-    """Whatever a file holds: exit code 0, 1 or 2, and no traceback."""
+class CommandsTest(FileCase):
+    """Exit code 0, 1 or 2 and no traceback for any content of a file."""
 
     def command(self, main, *arguments, **named):
         out, err = io.BytesIO(), io.BytesIO()

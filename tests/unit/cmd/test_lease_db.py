@@ -1,4 +1,4 @@
-"""``secondary-scheduler lease-db``."""
+"""Tests of ``secondary-scheduler lease-db``."""
 
 import contextlib
 import io
@@ -18,8 +18,8 @@ class LeaseDbTest(unittest.TestCase):
         self.file = pathlib.Path(directory.name, 'lease.conf')
         self.url = f'sqlite:///{directory.name}/leases.sqlite'
 
-    def run_it(self, *arguments):
-        """Run a command; return its exit code and all it says."""
+    def run_command(self, *arguments):
+        """Run a command; return its exit code and its output."""
         self.file.write_text('[secondary_lease_api]\nquota_nodes = 7\n'
                              f'database_url = {self.url}\n')
         out = io.StringIO()
@@ -28,46 +28,46 @@ class LeaseDbTest(unittest.TestCase):
                                 str(self.file)])
         return code, out.getvalue()
 
-    def test_sync_and_version(self):
+    def test_sync_makes_tables_and_version_shows_theirs(self):
         self.assertEqual(
             (1, 'There are no tables: run "secondary-scheduler lease-db '
-                'sync".\n'), self.run_it('version'))
+                'sync".\n'), self.run_command('version'))
         self.assertEqual(
             (0, 'The tables have version 0007 now, before there were none.'
-                '\n'), self.run_it('sync'))
+                '\n'), self.run_command('sync'))
         self.assertEqual((0, 'The tables have version 0007.\n'),
-                         self.run_it('sync'))
-        self.assertEqual((0, '0007\n'), self.run_it('version'))
+                         self.run_command('sync'))
+        self.assertEqual((0, '0007\n'), self.run_command('version'))
 
-    def test_downgrade(self):
-        self.run_it('sync')
+    def test_downgrade_accepts_older_versions_only(self):
+        self.run_command('sync')
         self.assertEqual(
             (0, 'The tables have version 0001 now, before 0007.\n'),
-            self.run_it('downgrade', '0001'))
-        self.assertEqual((0, '0001\n'), self.run_it('version'))
+            self.run_command('downgrade', '0001'))
+        self.assertEqual((0, '0001\n'), self.run_command('version'))
         for version in ('0007', '0000'):
-            code, text = self.run_it('downgrade', version)
+            code, text = self.run_command('downgrade', version)
             self.assertEqual(2, code)
             self.assertIn('have version 0001', text)
 
-    def test_quota(self):
-        self.run_it('sync')
+    def test_quota_is_shown_and_changed(self):
+        self.run_command('sync')
         self.assertEqual((0, 'leases: 0 of 100\nnodes: 0 of 7\n'),
-                         self.run_it('quota', 'p1'))
+                         self.run_command('quota', 'p1'))
         self.assertEqual(
             (0, 'leases: 0 of 3\nnodes: 0 of unlimited\n'),
-            self.run_it('quota', 'p1', '--leases', '3', '--nodes=-1'))
+            self.run_command('quota', 'p1', '--leases', '3', '--nodes=-1'))
         self.assertEqual(
             (0, 'leases: 0 of 3\nnodes: 0 of 7\n'),
-            self.run_it('quota', 'p1', '--nodes', 'default'))
+            self.run_command('quota', 'p1', '--nodes', 'default'))
         with self.assertRaises(SystemExit):
-            self.run_it('quota', 'p1', '--nodes=-2')
+            self.run_command('quota', 'p1', '--nodes=-2')
 
-    def test_what_is_wrong_is_said(self):
+    def test_faulty_database_url_is_named(self):
         for self.url in ('sqlite:////nowhere/leases.sqlite', 'nonsense',
                          'oracle9://x/y'):
             with self.subTest(self.url):
-                code, text = self.run_it('sync')
+                code, text = self.run_command('sync')
                 self.assertEqual(2, code, text)
                 self.assertIn('database_url', text)
         self.assertEqual(2, manage.main(

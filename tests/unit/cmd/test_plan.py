@@ -1,4 +1,4 @@
-"""Deciding and checking on files, without any cloud."""
+"""Tests of ``secondary-scheduler plan``: decide and check on files."""
 
 import configparser
 import contextlib
@@ -7,6 +7,7 @@ import functools
 import importlib
 import io
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -23,7 +24,7 @@ SETUP = pathlib.Path(__file__).parents[3] / 'setup.cfg'
 
 
 def drivers():
-    """Return what setup.cfg installs as decisions."""
+    """Return the decision drivers in setup.cfg, by name."""
     config = configparser.ConfigParser()
     config.read(SETUP)
     lines = config['entry_points'][base.NAMESPACE].strip().splitlines()
@@ -54,7 +55,7 @@ class PlanTest(unittest.TestCase):
         path.write_text(json.dumps(document))
         return str(path)
 
-    def run_it(self, code, *arguments):
+    def run_plan(self, code, *arguments):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), \
                 contextlib.redirect_stderr(err):
@@ -63,10 +64,10 @@ class PlanTest(unittest.TestCase):
         return out.getvalue() if code < 2 else err.getvalue()
 
     def decided(self, *more, algorithm='guided'):
-        return json.loads(self.run_it(
+        return json.loads(self.run_plan(
             0, 'decide', self.model, '--algorithm', algorithm, *more))
 
-    def test_every_algorithm_decides_and_passes(self):
+    def test_plans_of_every_algorithm_pass_the_check(self):
         self.assertEqual({'guided', 'priority', 'provisioning'},
                          set(drivers()))
         for name, driver in drivers().items():
@@ -75,10 +76,10 @@ class PlanTest(unittest.TestCase):
                 made = self.decided('--request', request, algorithm=name)
                 again = self.decided('--request', request, algorithm=name)
                 self.assertEqual(made, again)
-                self.assertIn('good', self.run_it(
+                self.assertIn('good', self.run_plan(
                     0, 'check', self.model, self.write('p.json', made)))
 
-    def test_every_resource_of_the_language(self):
+    def test_violation_of_every_resource_is_relieved(self):
         for resource in language.MODELLED:
             counted = resource in language.STATIC
             most = 1 if counted else 90
@@ -99,17 +100,17 @@ class PlanTest(unittest.TestCase):
             for algorithm in 'guided', 'priority':
                 with self.subTest(resource=resource, algorithm=algorithm):
                     model = self.write('m', world)
-                    made = self.run_it(0, 'decide', model, '--algorithm',
-                                       algorithm)
+                    made = self.run_plan(0, 'decide', model, '--algorithm',
+                                         algorithm)
                     self.assertEqual(
                         [('migrate', 'free')],
                         [(one['kind'], one['to']) for one in json.loads(
                             made)['operations']])
                     pathlib.Path(self.folder / 'p').write_text(made)
-                    self.run_it(0, 'check', model, str(self.folder / 'p'))
+                    self.run_plan(0, 'check', model, str(self.folder / 'p'))
 
     def sized(self, *hosts, instances):
-        """Write a model of hosts (CPUs, percent used by others)."""
+        """Write a model of hosts: (CPUs, percent used by primaries)."""
         return self.write('sizes.json', {
             'schema': 1, 'policies': ['cpu <= 90% for 60s'],
             'hosts': [{'name': f'n{cpus}', 'usage': {'cpu': used},
@@ -120,27 +121,27 @@ class PlanTest(unittest.TestCase):
                            'usage': {'cpu': used}}
                           for host, used in instances.items()]})
 
-    def test_hosts_of_64_and_4_cpus(self):
+    def test_usage_is_converted_between_hosts_of_different_size(self):
         # 8 % of 64 CPUs are 128 % of 4; 45 % of 4 are 2.8 % of 64.
         for hosts, instances, kind, good in (
                 (((64, 85), (4, 10)), {'n64': 8}, ('suspend', None), False),
                 (((4, 60), (64, 50)), {'n4': 45}, ('migrate', 'n64'), True)):
             model = self.sized(*hosts, instances=instances)
             for algorithm in 'guided', 'priority':
-                made = self.run_it(0, 'decide', model, '--algorithm',
-                                   algorithm)
+                made = self.run_plan(0, 'decide', model, '--algorithm',
+                                     algorithm)
                 one, = json.loads(made)['operations']
                 self.assertEqual(kind, (one['kind'], one['to']))
                 pathlib.Path(self.folder / 'p').write_text(made)
-                self.run_it(0, 'check', model, str(self.folder / 'p'))
+                self.run_plan(0, 'check', model, str(self.folder / 'p'))
             one |= {'kind': 'migrate', 'to': f'n{hosts[1][0]}'}
-            text = self.run_it(0 if good else 1, 'check', model, self.write(
+            text = self.run_plan(0 if good else 1, 'check', model, self.write(
                 'moves', {'schema': 1, 'operations': [one]}))
             self.assertIn('The plan is good' if good else (
                 'leaves 3.2 CPUs on host n4, of which instances from hosts '
                 'of another size use 5.12 CPUs'), text)
 
-    def test_strict_limits_on_hosts_of_64_and_4_cpus(self):
+    def test_strict_limits_on_hosts_of_different_size(self):
         strict = functools.partial(
             guided.GuidedDecision, LoadLimits(0.0, 0.0, 0.0),
             profile=violations.CostProfile(preempts=False))
@@ -149,16 +150,16 @@ class PlanTest(unittest.TestCase):
             for hosts, instances, target in (
                     (((4, 60), (64, 50)), {'n4': 45}, ['n64']),
                     (((64, 85), (4, 10)), {'n64': 8}, [])):
-                made = json.loads(self.run_it(
+                made = json.loads(self.run_plan(
                     0, 'decide', self.sized(*hosts, instances=instances),
                     '--algorithm', 'strict'))
                 self.assertEqual(
                     target, [one['to'] for one in made['operations']])
 
-    def test_given_models(self):
-        folder = SETUP.parent.parent / 'shared' / 'inputs'
+    def test_models_of_an_external_folder(self):
+        folder = pathlib.Path(os.environ.get('SECONDARY_TEST_INPUTS', '/-'))
         if not folder.is_dir():
-            self.skipTest(f'no input files in {folder}')
+            self.skipTest('SECONDARY_TEST_INPUTS names no folder')
         for name, kinds in (
                 ('B17-satisfied', []), ('B17-hotspot', ['migrate'] * 8),
                 ('B17-three-hosts', ['migrate']),
@@ -167,51 +168,51 @@ class PlanTest(unittest.TestCase):
                 ('B18-group-of-four', ['suspend']),
                 ('N06-model', ['migrate'])):
             with self.subTest(name):
-                made = self.run_it(0, 'decide', str(folder / f'{name}.json'),
-                                   '--algorithm', 'guided')
+                model = str(folder / f'{name}.json')
+                made = self.run_plan(0, 'decide', model, '--algorithm',
+                                     'guided')
                 self.assertEqual(kinds, [one['kind'] for one in json.loads(
                     made)['operations']])
                 pathlib.Path(self.folder / 'p').write_text(made)
-                self.run_it(0, 'check', str(folder / f'{name}.json'),
-                            str(self.folder / 'p'))
+                self.run_plan(0, 'check', model, str(self.folder / 'p'))
 
-    def test_budget(self):
+    def test_exhausted_budget_truncates_the_plan(self):
         self.assertFalse(self.decided()['truncated'])
         self.assertTrue(self.decided('--budget', '1')['truncated'])
 
-    def test_a_fault_in_words(self):
+    def test_first_fault_is_printed_in_words(self):
         made = self.decided()
         bad = copy.deepcopy(made)
         bad['operations'][0]['instance'] = 'VM99'
-        text = self.run_it(1, 'check', self.model, self.write('p', bad))
+        text = self.run_plan(1, 'check', self.model, self.write('p', bad))
         self.assertEqual(1, text.count('\n'))
         self.assertIn('the instance is unknown', text)
 
-    def test_unknown_algorithm(self):
-        text = self.run_it(2, 'decide', self.model, '--algorithm', 'magic')
+    def test_unknown_algorithm_names_the_known_ones(self):
+        text = self.run_plan(2, 'decide', self.model, '--algorithm', 'magic')
         self.assertIn('no algorithm magic', text)
         self.assertIn('guided, priority, provisioning', text)
 
-    def test_bad_input(self):
-        self.assertIn('No such file', self.run_it(
+    def test_bad_input_is_explained(self):
+        self.assertIn('No such file', self.run_plan(
             2, 'decide', '/nowhere/x.json', '--algorithm', 'guided'))
-        self.assertIn('hosts: is missing', self.run_it(
+        self.assertIn('hosts: is missing', self.run_plan(
             2, 'decide', self.write('x', {'schema': 1, 'instances': []}),
             '--algorithm', 'guided'))
-        self.assertIn('operations: is missing', self.run_it(
+        self.assertIn('operations: is missing', self.run_plan(
             2, 'check', self.model, self.write('p', {'schema': 1})))
         path = self.folder / 'latin'
         path.write_bytes(b'{"\xe4": 1}')
-        self.assertIn('UTF-8', self.run_it(2, 'check', str(path), str(path)))
+        self.assertIn('UTF-8', self.run_plan(2, 'check', str(path), str(path)))
 
-    def test_standard_input(self):
+    def test_model_is_read_from_standard_input(self):
         text = pathlib.Path(self.model).read_text()
         with mock.patch('sys.stdin', io.TextIOWrapper(
                 io.BufferedReader(io.BytesIO(text.encode())))):
-            self.assertTrue(json.loads(self.run_it(
+            self.assertTrue(json.loads(self.run_plan(
                 0, 'decide', '-', '--algorithm', 'priority'))['operations'])
 
-    def test_arguments(self):
+    def test_bad_arguments_end_with_code_2(self):
         for arguments in (('decide',), ('check', self.model), (
                 'decide', self.model, '--algorithm', 'guided', '--budget',
                 '-1'), ()):
@@ -220,7 +221,7 @@ class PlanTest(unittest.TestCase):
                 manage.main(('plan', *arguments))
             self.assertEqual(2, ended.exception.code)
 
-    def test_help(self):
+    def test_help_describes_models_and_plans(self):
         for arguments in ((), ('decide',), ('check',)):
             out = io.StringIO()
             with self.assertRaises(SystemExit) as ended, \
@@ -232,6 +233,6 @@ class PlanTest(unittest.TestCase):
 
 class InstalledTest(unittest.TestCase):
 
-    def test_the_namespace_is_asked(self):
+    def test_algorithms_are_the_installed_drivers(self):
         from secondary_scheduler.cmd import plan
         self.assertIn('priority', plan.algorithms())

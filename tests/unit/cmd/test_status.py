@@ -1,4 +1,4 @@
-"""The status check, from a file as an operator has it."""
+"""Tests of ``secondary-scheduler-status upgrade check``."""
 
 import contextlib
 import io
@@ -53,40 +53,73 @@ class StatusTest(unittest.TestCase):
         self.assertGreaterEqual(worst, int(code))
         self.assertIn(words, results[check][1])
 
-    def test_all_is_well(self):
+    def test_all_checks_succeed(self):
         code, results = self.check()
         self.assertEqual(0, code, results)
-        self.assertEqual(6, len(results))
+        self.assertEqual(7, len(results))
 
-    def test_policies(self):
+    def test_faulty_or_missing_policies_are_reported(self):
         self.found('Policies', upgradecheck.Code.FAILURE, 'column 8',
                    GOOD.replace('90%', 'lots'))
         self.found('Policies', upgradecheck.Code.WARNING, 'no policy',
                    GOOD.replace('policy =', 'other ='))
 
-    def test_filter(self):
+    def test_missing_filter_is_a_failure(self):
         self.found('Filter', upgradecheck.Code.FAILURE, 'enabled_filters',
                    GOOD.replace(',SecondaryPolicyFilter', ''))
         self.found('Filter', upgradecheck.Code.FAILURE, 'available_filters',
                    GOOD.replace('secondary_scheduler.nova.filters', 'x'))
 
-    def test_weighers(self):
+    def test_missing_weighers_are_a_failure(self):
         self.found('Weighers', upgradecheck.Code.FAILURE, 'weight_classes',
                    GOOD.replace('weight_classes', 'x'))
         self.found('Weighers', upgradecheck.Code.WARNING, 'true',
                    GOOD + 'track_instance_changes = false\n')
 
-    def test_flavors(self):
+    def test_deprecated_option_names_are_listed(self):
+        for text, words in (
+                ('[secondary_watcher]\nfloored_bound = 9\n',
+                 'line 9: [secondary_watcher] floored_bound is now '
+                 '[secondary_watcher] floor_time_limit.'),
+                ('[secondary_watcher]\nagents-first: true\n',
+                 'agents-first is now [secondary_watcher] '
+                 'leave_dynamic_policies_to_agents.')):
+            with self.subTest(text):
+                self.found('Option names', upgradecheck.Code.WARNING, words,
+                           GOOD + text)
+
+    def test_only_set_options_of_ours_count_as_deprecated(self):
+        for text in ('[secondary_watcher]\n#floored_bound = 9\n',
+                     '[secondary_watcher]\nfloor_time_limit = 9\n',
+                     '[other]\nfloored_bound = 9\n',
+                     '[other]\nvalue = a\n floored_bound = 9\n'):
+            with self.subTest(text):
+                code, results = self.check(GOOD + text)
+                self.assertEqual(0, code, results)
+
+    def test_every_deprecated_name_is_listed(self):
+        renamed = status.deprecated_names()
+        self.assertLessEqual({('secondary_watcher', 'floored_bound'),
+                              ('secondary_watcher', 'agents_first')},
+                             renamed.keys())
+        text = ''.join(f'[{group}]\n{name} = 1\n'
+                       for group, name in renamed)
+        _, results = self.check(GOOD + text)
+        details = results['Option names'][1]
+        for (group, name), new in renamed.items():
+            self.assertIn(f'[{group}] {name} is now {new}', details)
+
+    def test_ill_formed_flavor_is_a_failure(self):
         self.cloud.compute.add('half',
                                extra_specs={vocabulary.MARKER: 'true'})
         self.found('Flavors', upgradecheck.Code.FAILURE, 'half')
 
-    def test_providers(self):
+    def test_missing_providers_are_a_warning(self):
         self.cloud.placement.providers.popitem()
         self.found('Resource providers', upgradecheck.Code.WARNING,
                    'host enable')
 
-    def test_dedicated_cpus_without_shared_ones(self):
+    def test_hosts_with_dedicated_cpus_only_are_named(self):
         for name, inventories, named in (
                 ('pinned.example', {'PCPU': (8, 0)}, True),
                 ('both.example', {'PCPU': (8, 0), 'VCPU': (8, 0)}, False),
@@ -101,12 +134,12 @@ class StatusTest(unittest.TestCase):
             self.assertEqual(named, name in details)
             self.assertEqual(upgradecheck.Code.WARNING, code)
 
-    def test_dedicated_cpus_of_a_host_without_secondaries(self):
+    def test_dedicated_cpus_of_hosts_not_enabled_do_not_count(self):
         self.cloud.placement.add('other.example', PCPU=(8, 0))
         code, results = self.check()
         self.assertEqual(0, code, results)
 
-    def test_no_cloud(self):
+    def test_checks_that_need_an_unreachable_cloud_are_warnings(self):
         def connect():
             raise OSError('no route')
         for check in ('Flavors', 'Resource providers', 'Dedicated CPUs'):

@@ -1,4 +1,4 @@
-"""Sections with keystoneauth's options, as deployment tools write them."""
+"""Tests of sections with options of keystoneauth, as written by tools."""
 
 import pathlib
 import tempfile
@@ -67,7 +67,7 @@ password = secret
 region_name = RegionOne
 '''
 
-#: [placement] of nova.conf up to Queens, carried along ever since.
+#: [placement] of nova.conf up to Queens, still found in old installations.
 QUEENS = '''
 auth_plugin = password
 auth_url = http://keystone:5000/v3/
@@ -156,17 +156,17 @@ class Http:
         return answer
 
 
-class Placement(unittest.TestCase):
-    """The adapter with which the agent keeps its inventory."""
+class PlacementTest(unittest.TestCase):
+    """Tests of the adapter with which the agent updates its inventory."""
 
     def adapter(self, section: str, others: str = ''):
         conf = read(self, section, others=others)
         agent_conf.register_placement_opts(conf)
         return inventory.placement_adapter(conf)
 
-    def where(self, section: str, http: Http | None = None,
+    def placement_url(self, section: str, http: Http | None = None,
               others: str = '') -> str:
-        """Return the URL at which an adapter asks Placement."""
+        """Return the URL to which an adapter sends its requests."""
         adapter, http = self.adapter(section, others), http or Http()
         adapter.session.session = http
         adapter.get('/resource_providers')
@@ -184,10 +184,11 @@ class Placement(unittest.TestCase):
                 ('Queens', QUEENS, 'internal'),
                 ('least', LEAST, 'internal')):
             with self.subTest(name):
-                self.assertEqual(PLACEMENT[interface], self.where(section))
+                self.assertEqual(PLACEMENT[interface],
+                                 self.placement_url(section))
                 self.assertIn('"password": "secret"', self.login)
 
-    def test_every_way_to_name_an_interface(self):
+    def test_all_forms_of_interface_options_are_understood(self):
         for text, interface in (
                 ('interface = admin', 'admin'),
                 ('os_interface = admin', 'admin'),
@@ -197,45 +198,45 @@ class Placement(unittest.TestCase):
                 ('valid_interfaces = admin,public', 'admin'),
                 ('valid_interfaces =', 'internal'),
                 ('interface =', 'internal'),
-                # The newer option wins, as everywhere.
+                # The newer option takes precedence.
                 ('interface = public\nvalid_interfaces = admin', 'admin'),
                 ('valid_interfaces = admin\ninterface = public', 'admin')):
             with self.subTest(text):
                 self.assertEqual(PLACEMENT[interface],
-                                 self.where(LEAST + text))
+                                 self.placement_url(LEAST + text))
 
-    def test_next_interface_is_taken_where_the_first_is_not(self):
+    def test_second_interface_is_used_if_first_is_missing(self):
         self.assertEqual(PLACEMENT['public'],
-                         self.where(LEAST, Http('public')))
-        self.assertEqual(PLACEMENT['admin'], self.where(
+                         self.placement_url(LEAST, Http('public')))
+        self.assertEqual(PLACEMENT['admin'], self.placement_url(
             LEAST + 'valid_interfaces = internal,admin', Http('admin')))
 
     def test_wrong_interface_is_named(self):
         with self.assertRaisesRegex(exceptions.EndpointNotFound, 'sideways'):
-            self.where(LEAST + 'interface = sideways')
+            self.placement_url(LEAST + 'interface = sideways')
 
     def test_endpoint_override_wins_over_the_catalog(self):
-        self.assertEqual('http://elsewhere', self.where(
+        self.assertEqual('http://elsewhere', self.placement_url(
             DEVSTACK + 'endpoint_override = http://elsewhere', Http()))
 
-    def test_region_decides_and_an_empty_one_does_not(self):
+    def test_region_selects_endpoint_and_empty_region_does_not(self):
         two = Http(regions=('RegionTwo',))
         for text in ('region_name = RegionOne', 'os_region_name = RegionOne'):
             with self.subTest(text), \
                     self.assertRaises(exceptions.EndpointNotFound):
-                self.where(LEAST + text, two)
+                self.placement_url(LEAST + text, two)
         for text in ('region_name =', 'os_region_name = RegionTwo'):
             with self.subTest(text):
-                self.where(LEAST + text, Http(regions=('RegionTwo',)))
+                self.placement_url(LEAST + text, Http(regions=('RegionTwo',)))
 
     def test_credentials_may_stand_in_another_section(self):
         for name in ('keystone_authtoken', 'service_user'):
             with self.subTest(name):
-                self.assertEqual(PLACEMENT['admin'], self.where(
+                self.assertEqual(PLACEMENT['admin'], self.placement_url(
                     f'auth_section = {name}\ninterface = admin',
                     others=f'[{name}]\n{LEAST}'))
 
-    def test_certificates(self):
+    def test_certificates_of_the_section_are_used(self):
         for text, verify, cert in (
                 ('', True, None),
                 ('cafile =', True, None),
@@ -245,17 +246,17 @@ class Placement(unittest.TestCase):
                 ('certfile = /a.crt\nkeyfile = /a.key', True,
                  ('/a.crt', '/a.key'))):
             with self.subTest(text):
-                self.where(LEAST + text)
+                self.placement_url(LEAST + text)
                 for one in self.options:
                     self.assertEqual((verify, cert),
                                      (one['verify'], one.get('cert')))
 
-    def test_no_request_lasts_for_ever(self):
+    def test_requests_have_a_timeout(self):
         self.assertEqual(30, self.adapter(LEAST).session.timeout)
         self.assertEqual(
             7, self.adapter(LEAST + 'timeout = 7').session.timeout)
 
-    def test_section_without_credentials_says_so(self):
+    def test_section_without_credentials_is_an_error(self):
         for section, said in (
                 ('', 'no auth_type'),
                 ('auth_url = http://keystone\npassword = x', 'no auth_type'),
@@ -265,14 +266,14 @@ class Placement(unittest.TestCase):
                 self.adapter(section)
 
 
-class Identity(unittest.TestCase):
-    """The URL at which the lease service finds Keystone."""
+class IdentityTest(unittest.TestCase):
+    """Tests of the URL at which the lease service finds Keystone."""
 
     def url(self, section: str, others: str = '') -> str:
         self.conf = read(self, section, 'keystone_authtoken', others)
         return keystone.identity_url(self.conf)
 
-    def test_every_form_of_a_url(self):
+    def test_all_forms_of_urls_are_understood(self):
         for url in ('http://keystone/identity', 'http://keystone/identity/',
                     'http://keystone/identity/v3',
                     'http://keystone/identity/v3/',
@@ -287,21 +288,21 @@ class Identity(unittest.TestCase):
         self.assertEqual('http://keystone:5000/v3', self.url(
             'auth_section = service_user', f'[service_user]\n{KOLLA_IDS}'))
 
-    def test_section_without_url_says_so(self):
+    def test_section_without_url_is_an_error(self):
         with self.assertRaisesRegex(exceptions.ClientException, 'auth_url'):
             self.url('')
 
-    def test_its_certificates_count(self):
+    def test_session_has_certificates_of_the_section(self):
         self.url(MIDDLEWARE.format(url='https://keystone'))
         made = keystone.make_session(self.conf, None, 10)
         self.assertEqual(('/opt/stack/data/ca-bundle.pem', 10),
                          (made.verify, made.timeout))
 
 
-class Foreign(unittest.TestCase):
-    """Sections whose options Watcher has registered."""
+class ForeignSectionTest(unittest.TestCase):
+    """Tests of sections whose options Watcher has registered."""
 
-    def test_interfaces(self):
+    def test_interfaces_of_foreign_sections(self):
         for valid, one, expected in (
                 (None, 'public', ['public']),
                 (None, 'internalURL', ['internal']),

@@ -1,4 +1,4 @@
-"""Damaged files through every reader: right values, or what is wrong."""
+"""Fuzz tests of all readers: valid values, or an error that names a fault."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ from tests.unit import fuzzing
 from tests.unit.decisions import worked_example
 from tests.unit.simulation.test_workloads import JOBS, XML
 
-#: These take longer than what other fuzz tests call.
+#: Settings of tests that take longer than other fuzz tests.
 FEWER = hypothesis.settings(
     max_examples=max(200, hypothesis.settings().max_examples // 10))
 
@@ -62,7 +62,7 @@ WORDS = ('\0', '\ud800', '\r', '\r\n', '\t', '\ufeff', ';', '"', '<', '>',
 
 
 def packed(data):
-    """Return data as it is, compressed, cut off, or with a byte changed."""
+    """Return a strategy for data as it is, compressed or damaged."""
     whole = gzip.compress(data, mtime=0)
     return st.one_of(
         st.sampled_from([data, whole, whole + whole, whole + b'garbage',
@@ -77,12 +77,13 @@ def packed(data):
 
 
 def damaged(text):
-    """Return bytes of a text that was spoilt."""
+    """Return a strategy for the bytes of a text with damages."""
     return fuzzing.spoilt(text, WORDS).map(
         lambda one: one.encode('utf-8', 'surrogatepass')).flatmap(packed)
 
 
-class Base(unittest.TestCase):
+class FileCase(unittest.TestCase):
+    """Test case with a file; errors name the file."""
 
     def setUp(self):
         super().setUp()
@@ -91,21 +92,21 @@ class Base(unittest.TestCase):
         self.path = pathlib.Path(folder.name, 'file')
 
     def read(self, data, *readers):
-        """Let readers read a file; each reads it, or says what is wrong."""
+        """Call readers on a file; an error names the file."""
         self.path.write_bytes(data)
         for reader in readers:
             try:
                 reader(self.path)
             except InputError as exc:
-                self.says(str(exc))
+                self.check_message(str(exc))
 
-    def says(self, text):
+    def check_message(self, text):
         self.assertIn(str(self.path), text)
         text.encode('utf-8')
         self.assertLess(len(text), 2000)
 
 
-class ReadersTest(Base):
+class ReadersTest(FileCase):
 
     @fuzzing.fuzzed
     @given(damaged(HEADER + JOBS))
@@ -153,7 +154,7 @@ class ReadersTest(Base):
         self.path.write_bytes(data)
         with mock.patch.dict(os.environ, {
                 'OS_CLIENT_CONFIG_FILE': str(self.path)}):
-            self.assertTrue(clouds.explain('my', ValueError('x')))
+            self.assertTrue(clouds.explain_error('my', ValueError('x')))
 
     @FEWER
     @given(damaged(RULES))
@@ -209,9 +210,9 @@ class ReadersTest(Base):
                        now=now)
 
 
-class FilesTest(Base):
+class FilesTest(FileCase):
 
-    def test_more_members_and_garbage(self):
+    def test_gzip_members_are_joined_and_garbage_is_an_error(self):
         whole = gzip.compress(b'a\n')
         for data, lines in ((whole + whole, ['a\n', 'a\n']),
                             (whole + b'\0' * 9, ['a\n']), (b'', [])):
@@ -221,7 +222,7 @@ class FilesTest(Base):
         self.read(whole + b'garbage', lambda path: list(
             files.read_lines(path)), files.read_document)
 
-    def test_too_large(self):
+    def test_too_large_files_are_refused(self):
         self.path.write_bytes(gzip.compress(b'\0' * (1 << 20)))
         with self.assertRaisesRegex(InputError, 'line 1: expected at most'):
             list(files.read_lines(self.path))
@@ -233,12 +234,12 @@ class FilesTest(Base):
             self.path.write_bytes(b'a\nb\nc\n')
             list(files.read_lines(self.path))
 
-    def test_no_file(self):
+    def test_missing_file_is_an_input_error(self):
         for path in (self.path, self.path.parent, 'a\0b'):
             with self.subTest(path), self.assertRaises(InputError):
                 list(files.read_lines(path))
 
-    def test_encodings(self):
+    def test_encodings_are_recognized(self):
         for encoding in ('utf-8', 'utf-8-sig', 'utf-16', 'utf-32'):
             self.path.write_bytes('é;\r\n1'.encode(encoding))
             with self.subTest(encoding):
