@@ -98,7 +98,7 @@ def floor_ms(rig: rigs.Rig, count: int, stopped: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     with rigs.service() as primary, rig.agent(
             f'cpu <= {THRESHOLD}% for 3s on host:{rigs.HOST}',
-            own=['calm_after = 600']) as agent:
+            own=['floor_lift_delay = 600']) as agent:
         agent.wait_control(count)
         with _stopped_libvirtd() if stopped else contextlib.nullcontext():
             primary.ask(100)

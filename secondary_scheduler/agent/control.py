@@ -17,7 +17,7 @@ from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.policy_source import HostPolicies
 from secondary_scheduler.agent.restraint import Restraint
-from secondary_scheduler.agent.sensors.cpu import CpuUsage, Meter
+from secondary_scheduler.agent.sensors.cpu import CpuMeter, CpuUsage
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Control:
     """The control loop's state; ``step`` is called every period."""
 
     def __init__(self, policies: Callable[[], HostPolicies],
-                 guests: Callable[[], Sequence[Secondary]], meter: Meter,
+                 guests: Callable[[], Sequence[Secondary]], meter: CpuMeter,
                  actuator: Actuator, controller: Controller, floors: Floors,
                  options: Callable[[], ControlOptions]) -> None:
         self._policies = policies

@@ -56,7 +56,7 @@ class Peak(Forecast):
         return max(uses)
 
 
-def load(conf: cfg.ConfigOpts) -> Forecast:
+def load_forecast(conf: cfg.ConfigOpts) -> Forecast:
     """Return the forecast that the configuration names.
 
     :raises ValueError: if there is none of that name.

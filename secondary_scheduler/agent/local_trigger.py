@@ -26,9 +26,9 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.policy_source import HostPolicies
-from secondary_scheduler.agent.sensors.base import Gauges
-from secondary_scheduler.agent.sensors.cpu import Meter
+from secondary_scheduler.agent.sensors.cpu import CpuMeter
 from secondary_scheduler.model.reports import PolicyReport, PolicyState
 from secondary_scheduler.policies import language, triggers
 
@@ -40,13 +40,13 @@ class TriggerOptions:
     """What a check reads from the configuration.
 
     ``set_point_margin`` and ``useful_share`` in percent of the host,
-    ``calm_after`` in seconds, ``sensitivity`` in checks by timelimit; it
+    ``floor_lift_delay`` in seconds, ``sensitivity`` in checks by timelimit; it
     ``adapts`` to how long failures last.
     """
 
     set_point_margin: float
     useful_share: float
-    calm_after: float
+    floor_lift_delay: float
     kill: bool
     sensitivity: Mapping[str, str]
     adapts: bool
@@ -56,7 +56,7 @@ class TriggerOptions:
         """Return the options as they are now."""
         shared, own = conf.secondary_scheduler, conf.secondary_agent
         return cls(shared.set_point_margin, shared.useful_share,
-                   own.calm_after, own.last_resort == 'kill',
+                   own.floor_lift_delay, own.last_resort == 'kill',
                    shared.trigger_sensitivity,
                    shared.trigger_sensitivity_adapts)
 
@@ -91,7 +91,7 @@ class LocalTrigger:
     """
 
     def __init__(self, policies: Callable[[], HostPolicies],
-                 guests: Callable[[], Sequence[Secondary]], meter: Meter,
+                 guests: Callable[[], Sequence[Secondary]], meter: CpuMeter,
                  gauges: Gauges, floors: Floors,
                  floor: Callable[[Secondary], object],
                  kill: Callable[[Secondary, str], bool],
@@ -262,7 +262,7 @@ class LocalTrigger:
                        // max(options.useful_share, 0.1))
         now = self._clock()
         self._room.append((now, room - (len(guests) - len(floored))))
-        start = now - options.calm_after
+        start = now - options.floor_lift_delay
         # Keep one entry from before: the window must be covered.
         while len(self._room) > 1 and self._room[1][0] <= start:
             self._room.pop(0)

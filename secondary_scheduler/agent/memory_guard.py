@@ -137,11 +137,11 @@ class Look:
 class GuardOptions:
     """What the guard reads from the configuration.
 
-    ``calm_after`` in seconds; ``headroom`` returns, of a host's memory, what
-    is to be kept free, both in bytes.
+    ``floor_lift_delay`` is in seconds.  ``headroom`` returns, of a host's
+    memory, the part to keep free, both in bytes.
     """
 
-    calm_after: float
+    floor_lift_delay: float
     kill: bool
     headroom: Callable[[int], int]
 
@@ -149,7 +149,7 @@ class GuardOptions:
     def read(cls, conf: cfg.ConfigOpts) -> 'GuardOptions':
         """Return the options as they are now."""
         own = conf.secondary_agent
-        return cls(own.calm_after, own.memory_last_resort == 'kill',
+        return cls(own.floor_lift_delay, own.memory_last_resort == 'kill',
                    lambda total: headroom(conf, total))
 
 
@@ -215,7 +215,7 @@ class MemoryGuard:
         if seen is None:
             return LOOK_S
         if seen.level is Level.CALM:
-            self._relax(guests, options.calm_after)
+            self._relax(guests, options.floor_lift_delay)
         else:
             self._calm_since = None
             self._press(guests, seen.level)
@@ -288,12 +288,12 @@ class MemoryGuard:
                 self._floors.add(guest.uuid, Reason.MEMORY)
                 self._floor(guest)
 
-    def _relax(self, guests: Sequence[Secondary], calm_after: float) -> None:
+    def _relax(self, guests: Sequence[Secondary], delay: float) -> None:
         """Undo what was done, when it has been calm for long enough."""
         now = self._clock()
         if self._calm_since is None:
             self._calm_since = now
-        if now - self._calm_since < calm_after:
+        if now - self._calm_since < delay:
             return
         self._pressed.clear()
         for guest in guests:

@@ -24,7 +24,7 @@ _COUNTERS = {'violations': 'Policies whose global trigger fired',
 Status = Mapping[str, typing.Any]
 
 
-def families(status: Status) -> Iterator[core.Metric]:
+def metric_families(status: Status) -> Iterator[core.Metric]:
     """Yield the metrics of a status (``Reporter.status``).
 
     What is not known is left out.
@@ -160,10 +160,11 @@ class Collector(registry.Collector):
 
     def collect(self) -> Iterator[core.Metric]:
         """Yield the metrics as they are now."""
-        yield from families(self._status())
+        yield from metric_families(self._status())
 
 
-def serve(address: str, port: int, status: Callable[[], Status]) -> None:
+def serve_metrics(address: str, port: int, status: Callable[[], Status]
+                  ) -> None:
     """Answer Prometheus on a thread of its own.
 
     :raises OSError: if nobody can listen there.

@@ -18,12 +18,11 @@ from oslo_config import cfg
 from secondary_scheduler.agent.controller import Controller, Load
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors
+from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.policy_source import HostPolicies
-from secondary_scheduler.agent.sensors.base import Gauges
-from secondary_scheduler.agent.sensors.cpu import Reading
+from secondary_scheduler.agent.sensors.base import Reading
 from secondary_scheduler.agent.throttles import IoLimits, Throttles
-
-RESOURCES = ('net_in', 'net_out', 'disk_in', 'disk_out')
+from secondary_scheduler.model import resources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +100,7 @@ class RateControl:
         """Let each loop look at its reading, and hand on what is new."""
         options, policies, guests = (
             self._options(), self._policies(), self._guests())
-        for resource in RESOURCES:
+        for resource in resources.RATES:
             set_point = policies.set_point(options.set_point_margin, resource)
             if set_point is None:
                 self._loops.pop(resource, None)

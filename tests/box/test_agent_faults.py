@@ -49,7 +49,7 @@ PERIODS_S, SAYS_S, LOOK_S = 1.0, 2.0, 0.05
 #: In which the floor has come: before the policy is invalid.
 FLOORS_S = layout.TIMELIMIT
 #: In which all are up again after a burst: an agent waits for some calm
-#: seconds (option ``calm_after``), and what it measures first is a burst.
+#: seconds (option ``floor_lift_delay``), and what it measures first is a burst.
 LIFTS_S = 60
 #: The floor of a vCPU, quota and period in microseconds.
 FLOOR = (1000, 100_000)
@@ -564,7 +564,7 @@ class Operations:
         else:
             self.done[kind] = self.done.get(kind, 0) + 1
 
-    def bring_back(self, fleet):
+    def return_leases(self, fleet):
         """Have all run again, whatever they were left at."""
         def all_run():
             for uuid, seen in fleet.look().items():
@@ -603,7 +603,7 @@ def test_owners_insist_every_second(stage, owner, cloud, hosts):
         over.set()
         for loop in loops:
             loop.join()
-    operations.bring_back(stage.fleet)
+    operations.return_leases(stage.fleet)
     print(f'operations: {operations.done}')
     stage.wait_in_force()
     stage.check(trial)
@@ -631,7 +631,7 @@ def test_random_operations(stage, owner, cloud, hosts):
             time.sleep(rng.uniform(0, 3))
     wait_until(lambda: doomed not in fleet.look(), 60, 'it is deleted')
     fleet.servers.pop(doomed)
-    operations.bring_back(fleet)
+    operations.return_leases(fleet)
     moved = sum(seen.host != hosts_before[uuid] for uuid, seen
                 in fleet.look().items() if uuid in hosts_before)
     print(f'operations: {operations.done}, {moved} are elsewhere; refused: '

@@ -271,7 +271,7 @@ transport_url = {account}
 host = {host}
 state_path = {hosts}/{host}/agent
 # The default of 10 s suits clouds whose guests boot less often.
-open_after = 3
+admission_delay = 3
 [placement]
 {auth}
 '''

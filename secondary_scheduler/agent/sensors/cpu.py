@@ -1,11 +1,12 @@
 """From counters to percent of the host (Boettger 3.1, 3.11)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import time
 
 from secondary_scheduler.agent.cgroups import HostCpu
 from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.sensors.base import CounterRates, Reading
 
 #: Who is older when it is measured for the first time has not just started, in
 #: seconds; and who is younger is remembered for so long.
@@ -29,31 +30,6 @@ class Arrival:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """Use of a resource over one interval, in percent of the host.
-
-    ``total`` is the whole host, ``instances`` each secondary by UUID; what is
-    None or missing there was not measured.  ``why`` it was not is said where
-    that is not for the moment only.  ``capacity`` is what 100 % is: bytes a
-    second of a link or of disks.  ``coming`` is the part of the total that is
-    not used yet, but may be at any moment.
-    """
-
-    total: float | None
-    instances: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    capacity: float | None = None
-    why: str = dataclasses.field(default='', kw_only=True)
-    coming: float = dataclasses.field(default=0.0, kw_only=True)
-
-    @property
-    def primary(self) -> float | None:
-        """Use of everything but the secondaries, None while unknown."""
-        if self.total is None:
-            return None
-        return max(0.0, self.total - sum(self.instances.values()))
-
-
-@dataclasses.dataclass(frozen=True)
 class CpuUsage(Reading):
     """CPU use; ``capacity`` is the host's in CPUs.
 
@@ -64,39 +40,7 @@ class CpuUsage(Reading):
     arrivals: Sequence[Arrival] = ()
 
 
-class Rates:
-    """Differences of counters between two rounds.
-
-    A round is a ``with`` block; what is not asked about in one is forgotten.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last: dict[object, tuple[float, int]] = {}
-        self._now: dict[object, tuple[float, int]] = {}
-
-    def __enter__(self) -> None:
-        self._now = {}
-
-    def __exit__(self, *exc: object) -> None:
-        self._last = self._now
-
-    def per_second(self, key: object, counter: int) -> float | None:
-        """Return a counter's rate, None where it is not known.
-
-        That is the first time, and after a counter went backwards.
-        """
-        now = self._clock()
-        self._now[key] = now, counter
-        if key not in self._last:
-            return None
-        then, before = self._last[key]
-        if now <= then or counter < before:
-            return None
-        return (counter - before) / (now - then)
-
-
-class Meter:
+class CpuMeter:
     """Differences of the host's and the secondaries' counters.
 
     Each consumer has its own, since an interval begins where its last one
@@ -117,7 +61,7 @@ class Meter:
         self._guest_ns = guest_ns
         self._guest_age = guest_age
         self._clock = clock
-        self._rates = Rates(clock)
+        self._rates = CounterRates(clock)
         #: When each process of the last minute was measured last.
         self._met: dict[object, float] = {}
         self._own_time = own_time

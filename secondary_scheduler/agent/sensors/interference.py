@@ -19,11 +19,12 @@ from secondary_scheduler.agent import cgroups, kernel_files
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.kernel_files import read_count
 from secondary_scheduler.agent.sensors.base import (
+    CounterRates,
+    Reading,
     Readings,
     Sensor,
     damaged_is_unknown,
 )
-from secondary_scheduler.agent.sensors.cpu import Rates, Reading
 
 #: Threads that are looked at in one read; the others have their turn next.
 _THREADS = 200
@@ -31,7 +32,7 @@ _THREADS = 200
 _LIST_S = 5.0
 
 
-class Pressure(Sensor):
+class PressureSensor(Sensor):
     """``pressure``: share of time in which the primary waited for a CPU.
 
     It is that of the control group that waited most, of the services of the
@@ -46,8 +47,8 @@ class Pressure(Sensor):
     def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                  ) -> None:
         super().__init__(conf, hierarchy)
-        self._rates = Rates()
-        self._delays = Delays(hierarchy)
+        self._rates = CounterRates()
+        self._delays = RunDelays(hierarchy)
 
     @damaged_is_unknown
     def read(self, guests: Sequence[Secondary]) -> Readings:
@@ -132,7 +133,7 @@ class _Seen(typing.NamedTuple):
     percent: float | None
 
 
-class Delays:
+class RunDelays:
     """Run delays of threads, a bounded number of them in one go."""
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
@@ -203,7 +204,7 @@ class Delays:
             ')')[2].split()[:1] == ['R']
 
 
-class Steal(Sensor):
+class StealSensor(Sensor):
     """``steal``: what a hypervisor below us gives to others.
 
     It is in percent of the CPU time of the whole machine, and 0 on one that
@@ -238,7 +239,7 @@ class Steal(Sensor):
         return {'steal': Reading(100.0 * stolen / passed)}
 
 
-class Resctrl(Sensor):
+class ResctrlSensor(Sensor):
     """``membw`` and ``llc``: memory bandwidth and last-level cache.
 
     That is what the groups that are named have of them, by the hardware's
@@ -254,7 +255,7 @@ class Resctrl(Sensor):
         super().__init__(conf, hierarchy)
         self._root = root
         self._cache = cache
-        self._rates = Rates()
+        self._rates = CounterRates()
 
     @damaged_is_unknown
     def read(self, guests: Sequence[Secondary]) -> Readings:

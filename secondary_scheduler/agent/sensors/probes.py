@@ -23,8 +23,7 @@ from oslo_config import cfg
 
 from secondary_scheduler.agent import cgroups
 from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.sensors.base import Sensor
-from secondary_scheduler.agent.sensors.cpu import Reading
+from secondary_scheduler.agent.sensors.base import Reading, Sensor
 from secondary_scheduler.policies import language
 
 #: A longer answer is none.
@@ -42,7 +41,7 @@ class ProbeError(Exception):
     """A probe that did not say a number."""
 
 
-def parse(answer: bytes) -> float:
+def parse_answer(answer: bytes) -> float:
     """Return the number in the last line of an answer that is not empty.
 
     :raises ProbeError: if there is none, or the answer is too long.
@@ -56,7 +55,7 @@ def parse(answer: bytes) -> float:
     return float(last)
 
 
-def settings(values: Sequence[str]) -> dict[str, str]:
+def parse_probe_option(values: Sequence[str]) -> dict[str, str]:
     """Read the option ``probe``: what to ask, by the names of probes.
 
     :raises ValueError: if one of them cannot be read.
@@ -80,7 +79,7 @@ def _is_address(asked: str) -> bool:
     return asked.startswith(('http://', 'https://'))
 
 
-class Probe(Sensor):
+class ProbeSensor(Sensor):
     """``probe:NAME``: what the operator's probe of that name says."""
 
     budget = 5.0    # to start a command takes some milliseconds
@@ -90,7 +89,7 @@ class Probe(Sensor):
         super().__init__(conf, hierarchy)
         self.period = conf.secondary_agent.probe_period
         self._asked = {f'{language.PROBE}:{name}': asked for name, asked in
-                       settings(conf.secondary_agent.probe).items()}
+                       parse_probe_option(conf.secondary_agent.probe).items()}
         self.resources = tuple(self._asked)
         self._pending: dict[str, futures.Future[float]] = {}
         self._lock = threading.Lock()
@@ -132,7 +131,7 @@ class Probe(Sensor):
              deadline: float) -> None:
         number, error = 0.0, None
         try:
-            number = ask(asked, deadline)
+            number = ask_probe(asked, deadline)
         except Exception as exc:
             error = exc
         with self._lock:
@@ -143,12 +142,12 @@ class Probe(Sensor):
             answer.set_exception(error)
 
 
-def ask(asked: str, deadline: float) -> float:
+def ask_probe(asked: str, deadline: float) -> float:
     """Ask a probe until a time of the monotonic clock.
 
     :raises ProbeError: if it does not say a number by then.
     """
-    return parse(_fetch(asked, deadline) if _is_address(asked)
+    return parse_answer(_fetch(asked, deadline) if _is_address(asked)
                  else _run(shlex.split(asked), deadline))
 
 
