@@ -104,9 +104,9 @@ def on_a_host(options: argparse.Namespace) -> dict:
 
 def through_periods(count: int) -> dict:
     """Run an agent on a host of files; return its memory on the way."""
-    from tests.unit.agent import test_service
+    from tests.unit.agent.base import AgentTestCase
 
-    class Loop(test_service.Base):
+    class Loop(AgentTestCase):
         """Three guests of two vCPUs, of which one comes and goes."""
 
         def runTest(self) -> None:
@@ -118,7 +118,7 @@ def through_periods(count: int) -> dict:
         agent = loop.make()
         for number in range(3):
             loop.host.guest(number)
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         seen, began, pid = [], time.process_time(), 1002
         for period in range(count):
             busy = 5 + period % 7
@@ -126,12 +126,12 @@ def through_periods(count: int) -> dict:
             agent.step()
             if not period % 20:
                 agent.check()
-                agent.reporter.build()
+                agent.reporter.build_report()
             if not period % 100:    # one ends, and is started anew
                 shutil.rmtree(loop.host.path('proc', str(pid)))
                 pid = 10_000 + period
                 loop.host.guest(2, pid=pid, started=period, listed=False)
-                agent.domains.refresh()
+                agent.parts.domains.refresh()
             if not period % max(1, count // 20):
                 seen.append(round(rss_mib(), 2))
         passed = time.process_time() - began

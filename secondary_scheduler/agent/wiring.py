@@ -13,6 +13,7 @@ from secondary_scheduler.agent import (
     cgroups,
     control,
     forecasts,
+    host_capacity,
     local_trigger,
     memory_guard,
     processes,
@@ -22,14 +23,11 @@ from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
-from secondary_scheduler.agent.domains import (
-    Domains,
-    Secondary,
-    libvirt_opener,
-)
+from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.floors import Floors
 from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.killed_instances import Killed
+from secondary_scheduler.agent.libvirt_connection import libvirt_opener
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.policy_source import HostPolicies, PolicySource
 from secondary_scheduler.agent.primary_use import RecentPrimaryUse
@@ -109,7 +107,7 @@ class LastResort:
     def floor_guest(self, guest: Secondary) -> None:
         """Write the floor, but not for emulator threads that Nova needs."""
         self._actuator.floor(
-            guest, service=not self._floors.operated(guest.uuid))
+            guest, emulator=not self._floors.operated(guest.uuid))
 
     def kill_guest(self, guest: Secondary, reason: str) -> bool:
         """Kill a secondary and record it; return False if that failed."""
@@ -171,7 +169,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
     options = conf.secondary_agent
     host = options.host
     sensors = load_sensors(conf, hierarchy)
-    memory = cgroups.HostMemory(hierarchy)
+    memory = host_capacity.HostMemory(hierarchy)
     policies = PolicySource(
         conf, host, store, memory_guard.policy(conf, host, memory.read()[0])
         if any(language.MEMORY in one.resources for one in sensors.values())
@@ -191,7 +189,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
 
     def make_meter() -> CpuMeter:
         return CpuMeter(
-            cgroups.HostCpu(hierarchy), actuator.usage_ns,
+            host_capacity.HostCpu(hierarchy), actuator.usage_ns,
             lambda guest: processes.age(guest.started, hierarchy.proc))
 
     demand = memory_guard.Demand(domains.others, hierarchy.proc)
@@ -201,7 +199,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
             language.MEMORY:
             lambda: 100.0 * demand.read() / memory.read()[0]})
     guard = memory_guard.MemoryGuard(
-        cgroups.HostMemory(hierarchy).read, demand, domains.secondaries,
+        host_capacity.HostMemory(hierarchy).read, demand, domains.secondaries,
         actuator, floors, last_resort.floor_guest, last_resort.kill_guest,
         last_resort.note_killed,
         lambda: memory_guard.GuardOptions.read(conf), hierarchy.proc)

@@ -49,7 +49,7 @@ PERIODS_S, SAYS_S, LOOK_S = 1.0, 2.0, 0.05
 #: In which the floor has come: before the policy is invalid.
 FLOORS_S = layout.TIMELIMIT
 #: In which all are up again after a burst: an agent waits for some calm
-#: seconds (option ``floor_lift_delay``), and what it measures first is a burst.
+#: seconds (``floor_lift_delay``), and what it measures first is a burst.
 LIFTS_S = 60
 #: The floor of a vCPU, quota and period in microseconds.
 FLOOR = (1000, 100_000)

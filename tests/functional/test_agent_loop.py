@@ -6,13 +6,13 @@ primary leaves, and moves the counters on.
 """
 
 from secondary_scheduler.model.reports import PolicyState
-from tests.unit.agent import test_service
+from tests.unit.agent.base import AgentTestCase
 
 FLOOR = '1000 100000'
 CPUS = 4
 
 
-class Loop(test_service.Base):
+class Loop(AgentTestCase):
     """Three hungry guests of two vCPUs each on a host of four CPUs."""
 
     def setUp(self):
@@ -29,7 +29,8 @@ class Loop(test_service.Base):
 
     def start_agent(self):
         agent = self.make()
-        agent.floors._clock = agent.trigger._clock = lambda: self.now
+        agent.parts.floors._clock = lambda: self.now
+        agent.parts.trigger._clock = lambda: self.now
         agent.step()
         return agent
 
@@ -56,9 +57,9 @@ class Loop(test_service.Base):
                            g0=guests[0], g1=guests[1], g2=guests[2])
                 used += (self.primary + sum(guests)) / 2
                 self.agent.step()
-            self.agent.gauges.measure('memory')
+            self.agent.parts.gauges.measure('memory')
             self.agent.check()
-            self.states.append(self.agent.trigger.reports[0].state)
+            self.states.append(self.agent.parts.trigger.reports[0].state)
             self.totals.append(used)
 
     def floored(self):
@@ -79,7 +80,7 @@ class Loop(test_service.Base):
         self.seconds(10)
         self.assertGreater(min(self.totals[-4:]), 86.0)
         self.assertNotIn(PolicyState.VIOLATED, self.states)
-        self.assertEqual(0, self.agent.trigger.counters['floors'])
+        self.assertEqual(0, self.agent.parts.trigger.counters['floors'])
 
     def test_a_full_host_asks_for_help_then_goes_to_the_floor(self):
         self.seconds(10)
@@ -90,7 +91,7 @@ class Loop(test_service.Base):
         self.seconds(12)
         self.assertEqual([True] * 3, self.floored())
         self.assertNotIn(PolicyState.INVALID, self.states)
-        self.assertEqual(0, self.agent.trigger.counters['invalidations'])
+        self.assertEqual(0, self.agent.parts.trigger.counters['invalidations'])
         run = longest = 0
         for total in self.totals:
             run = run + 1 if total > 90.5 else 0
@@ -130,12 +131,12 @@ class Loop(test_service.Base):
         for primary in (20.0, 88.0, 20.0):
             self.primary = primary
             self.seconds(14)
-        self.assertTrue(self.agent.trigger.counters['floors'])
+        self.assertTrue(self.agent.parts.trigger.counters['floors'])
         self.assertEqual(before, controls())
 
     def test_what_it_reports_is_what_happens(self):
         self.seconds(12)
-        report = self.agent.reporter.build()
+        report = self.agent.reporter.build_report()
         self.assertEqual(set(self.uuids), {i.uuid for i in report.instances})
         self.assertAlmostEqual(20.0, report.cpu_primary, delta=1.0)
         self.assertAlmostEqual(89.0, report.cpu_total, delta=2.0)
@@ -145,10 +146,11 @@ class Loop(test_service.Base):
             self.assertFalse(one.floored)
         self.primary = 88.0
         self.seconds(5)
-        self.assertTrue(self.agent.reporter.build().violated)
+        self.assertTrue(self.agent.reporter.build_report().violated)
         self.seconds(10)
         self.assertTrue(all(
-            one.floored for one in self.agent.reporter.build().instances))
+            one.floored
+            for one in self.agent.reporter.build_report().instances))
 
 
 class LoopOnVersion2(Loop):

@@ -19,7 +19,7 @@ from secondary_scheduler.leases.api import app
 from secondary_scheduler.leases.client import gantt
 from secondary_scheduler.plans import checker, documents
 from secondary_scheduler.reading.values import InputError
-from tests.unit.agent import test_service
+from tests.unit.agent.base import AgentTestCase
 
 INPUTS = pathlib.Path(__file__).parents[3] / 'shared/inputs'
 
@@ -238,7 +238,7 @@ class FilesTest(unittest.TestCase):
                         self.assertEqual(placement, model)
 
 
-class ReloadTest(test_service.Base):
+class ReloadTest(AgentTestCase):
     """A running agent keeps what it has, and says why."""
 
     version = 2
@@ -257,7 +257,7 @@ class ReloadTest(test_service.Base):
         running.reload()
         self.steps(running, 3, 20.0, g0=10.0)
         running.write_status()
-        return running, running._store.load('status.json')
+        return running, running.parts.store.load('status.json')
 
     def test_good_change(self):
         running, said = self.reload(

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import time
 
-from secondary_scheduler.agent.cgroups import HostCpu
 from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.host_capacity import HostCpu
 from secondary_scheduler.agent.sensors.base import CounterRates, Reading
 
 #: Who is older when it is measured for the first time has not just started, in

@@ -92,7 +92,7 @@ class PressureSensor(Sensor):
         """
         path = f'{group}/cpu.pressure'
         rate = self._rates.per_second(
-            group, stalled_us(kernel_files.read(path), path))
+            group, stalled_us(kernel_files.read_text(path), path))
         return None if rate is None else min(100.0, rate / 1e4)
 
 
@@ -177,7 +177,7 @@ class RunDelays:
                 path = f'{folder}/{self._file}'
                 with contextlib.suppress(OSError):
                     threads += kernel_files.parse_counts(
-                        kernel_files.read(path).split(), 0, path)
+                        kernel_files.read_text(path).split(), 0, path)
         self._listed, self._threads = now, threads
         alive = set(threads)
         self._seen = {thread: one for thread, one in self._seen.items()
@@ -200,7 +200,7 @@ class RunDelays:
 
     def _waits(self, thread: int) -> bool:
         """Tell whether a thread wants to run."""
-        return kernel_files.read(f'{self._proc}/{thread}/stat').rpartition(
+        return kernel_files.read_text(f'{self._proc}/{thread}/stat').rpartition(
             ')')[2].split()[:1] == ['R']
 
 
@@ -292,5 +292,5 @@ class ResctrlSensor(Sensor):
 
     def _cache_bytes(self) -> int:
         path = f'{self._cache}/size'
-        size = kernel_files.read(path).strip()
+        size = kernel_files.read_text(path).strip()
         return kernel_files.parse_count(size.removesuffix('K'), path) << 10

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import cgroups, processes
+from secondary_scheduler.agent import cgroups, host_capacity, processes
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors.base import (
     Reading,
@@ -30,7 +30,7 @@ class MemorySensor(Sensor):
     def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                  ) -> None:
         super().__init__(conf, hierarchy)
-        self._host = cgroups.HostMemory(hierarchy)
+        self._host = host_capacity.HostMemory(hierarchy)
         self._figures, self._same = '', 0
 
     @damaged_is_unknown

@@ -16,7 +16,7 @@ def secondary(n, priority=5):
 
 def make_options(**changes):
     return local_trigger.TriggerOptions(**{
-        'set_point_margin': 1.0, 'useful_share': 10.0, 'calm_after': 5.0,
+        'set_point_margin': 1.0, 'useful_share': 10.0, 'floor_lift_delay': 5.0,
         'kill': False, 'sensitivity': {'10': '4'}, 'adapts': False,
         **changes})
 
@@ -392,22 +392,3 @@ class Slots(Base):
         self.guests.pop()
         self.seconds(1)
         self.assertFalse(self.floors.floored('u1'))
-
-
-class FloorsThemselves(unittest.TestCase):
-    def test_reasons_and_operations(self):
-        now = [0.0]
-        floors = Floors(lambda: now[0])
-        floors.add('a', Reason.ENTRY)
-        now[0] = 3.0
-        floors.add('a', Reason.OPERATION)
-        floors.operate('a', 10)
-        floors.drop('a', Reason.ENTRY)
-        floors.expire(['a'])
-        self.assertTrue(floors.floored('a') and floors.operated('a'))
-        now[0] = 14.0
-        floors.expire(['a'])
-        self.assertFalse(floors.floored('a') or floors.operated('a'))
-        floors.add('a', Reason.POLICY)
-        floors.expire([])
-        self.assertFalse(floors.floored('a'))

@@ -83,10 +83,10 @@ class MetricsTest(unittest.TestCase):
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]
-        metrics.serve('127.0.0.1', port, lambda: STATUS)
+        metrics.serve_metrics('127.0.0.1', port, lambda: STATUS)
         with urllib.request.urlopen(
                 f'http://127.0.0.1:{port}/metrics', timeout=10) as answer:
             self.assertIn('secondary_agent_room_instances 3.0',
                           answer.read().decode())
         with self.assertRaises(OSError):
-            metrics.serve('127.0.0.1', port, lambda: STATUS)
+            metrics.serve_metrics('127.0.0.1', port, lambda: STATUS)

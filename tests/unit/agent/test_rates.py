@@ -1,18 +1,25 @@
+import contextlib
+import io
+import time
 import unittest
 from unittest import mock
 
 from oslo_config import cfg, fixture
 
-from secondary_scheduler.agent import rates
+from secondary_scheduler.agent import domain_xml, rates, wiring
+from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.controller import Controller
+from secondary_scheduler.agent.device_limits import NOTHING, IoLimits
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors
 from secondary_scheduler.agent.policy_source import HostPolicies
-from secondary_scheduler.agent.sensors.cpu import Reading
-from secondary_scheduler.agent.throttles import NOTHING, IoLimits
+from secondary_scheduler.agent.sensors.base import Reading
+from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.policies import language
+from tests.unit.agent import fakes
+from tests.unit.agent.base import AgentTestCase
 
 MB = 1000000
 
@@ -164,3 +171,95 @@ class TestRateControl(Case):
         self.step(60.0, u2=30.0)
         self.assertEqual({'u2'}, set(self.made.caps))
         self.throttles.forget.assert_called_with({'u2'})
+
+
+class RatesOfAgentTest(AgentTestCase):
+    """From a reading of the disks to the limits in libvirt, and back."""
+
+    def setUp(self):
+        super().setUp()
+        self.configure('disk_in <= 60% for 10s')
+        self.conf.reload_config_files()
+        self.host.libvirt = fakes.Hypervisor()
+        self.uuid = self.host.guest(0)
+        self.domain = fakes.Devices(self.uuid, 1)
+        self.domain.name = 'instance-00000000'
+        self.domain.xml = self.host.libvirt.domains[0].xml.replace(
+            '</domain>', '<devices><disk type="file"><target dev="vda"/>'
+            '</disk></devices></domain>')
+        self.domain.XMLDesc = self.describe
+        self.host.libvirt.domains[:] = [self.domain]
+
+    def describe(self, flags):
+        noted = self.domain.noted or ''
+        return self.domain.xml.replace('</metadata>', noted.replace(
+            '<limits', f'<limits xmlns="{domain_xml.LIMITS}"')
+            + '</metadata>')
+
+    def measured(self, agent, total, capacity=100e6):
+        agent.parts.gauges._readings['disk_in'].append(
+            (time.monotonic(), Reading(total, {}, capacity)))
+
+    def step(self, agent):
+        """Do what the threads do one after the other."""
+        agent.parts.rates.step()
+        for held in agent.parts.throttles._held.values():
+            while held.busy:
+                time.sleep(0.001)
+        agent.parts.domains.refresh()
+
+    def limited(self):
+        agent = self.make()
+        for _ in range(4):
+            self.measured(agent, 10.0)
+            self.step(agent)
+        return agent
+
+    def test_reading_sets_a_limit_that_status_shows(self):
+        agent = self.limited()
+        self.assertAlmostEqual(
+            0.49 * 100e6 / 1.1, self.domain.tunes['vda']['write_bytes_sec'],
+            delta=10)
+        # The cache tells whoever comes after a crash.
+        self.assertTrue(self.make().parts.domains.secondaries()[0].limited)
+        status = agent.calls.get_status()
+        self.assertEqual({self.uuid: {'disk_in': 49.0}}, status['rates'])
+        agent.write_status()
+        with mock.patch('builtins.print') as said:
+            command.status(self.conf)
+        self.assertIn('disk_in at most 49.0%', said.call_args[0][0])
+
+    def test_reload_without_the_policy_lifts_the_limit(self):
+        agent = self.limited()
+        self.configure('cpu <= 90% for 10s')
+        self.conf.reload_config_files()
+        agent.parts.policies.reload()
+        self.step(agent)
+        self.assertEqual(({}, None),
+                         (self.domain.tunes['vda'], self.domain.noted))
+        self.assertFalse(agent.parts.domains.secondaries()[0].limited)
+
+    def test_release_removes_limits_unless_libvirt_fails(self):
+        self.limited()
+        hierarchy = self.host.hierarchy()
+
+        def release():
+            with mock.patch('secondary_scheduler.agent.cgroups.Hierarchy',
+                            lambda: hierarchy), \
+                    mock.patch.object(wiring, 'libvirt_opener', lambda uri:
+                                      self.host.libvirt.connect), \
+                    contextlib.redirect_stderr(io.StringIO()) as err, \
+                    contextlib.redirect_stdout(io.StringIO()):
+                return command.release(self.conf), err.getvalue()
+
+        self.host.libvirt.error = OSError('dead')
+        code, err = release()
+        self.assertEqual(1, code)
+        self.assertIn(f'{self.uuid} keep their limits: dead', err)
+        self.host.libvirt.error = None
+        # Whatever becomes of its control groups.
+        with mock.patch.object(Actuator, 'release', return_value=False):
+            self.assertEqual(1, release()[0])
+        self.assertEqual(({}, None),
+                         (self.domain.tunes['vda'], self.domain.noted))
+        self.assertEqual((0, ''), release())

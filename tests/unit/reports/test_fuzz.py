@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from oslo_messaging.rpc import dispatcher
 
+from secondary_scheduler.agent import endpoint, service
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.reports import (
     agent_rpc,
@@ -18,7 +19,8 @@ from secondary_scheduler.reports import (
 )
 from secondary_scheduler.watcher import violations
 from tests.unit import fuzzing
-from tests.unit.agent import fakes, test_service
+from tests.unit.agent import fakes
+from tests.unit.agent.base import AgentTestCase
 from tests.unit.model.test_holds import HOLDS
 from tests.unit.model.test_reports import report
 
@@ -96,7 +98,7 @@ class Held(unittest.TestCase):
                               (True, False))
 
 
-class Calls(test_service.Base):
+class Calls(AgentTestCase):
     """Calls of an agent, as oslo.messaging hands them over."""
 
     def setUp(self):
@@ -107,7 +109,7 @@ class Calls(test_service.Base):
         self.agent.step()
         self.before = self.host.fingerprint()
         self.dispatcher = dispatcher.RPCDispatcher(
-            [agent_rpc.AgentEndpoint(self.agent)], None)
+            [agent_rpc.AgentEndpoint(self.agent.calls)], None)
 
     def call(self, method, args):
         """Return the answer, None if there is no such call."""
@@ -123,7 +125,7 @@ class Calls(test_service.Base):
         """Nothing was written, and nobody is where he was not before."""
         self.assertEqual(self.before, self.host.fingerprint())
         self.assertEqual({fakes.UUIDS[0]}, {
-            one.uuid for one in self.agent.domains.secondaries()})
+            one.uuid for one in self.agent.parts.domains.secondaries()})
 
     METHODS = ('hand_over', 'thaw_hint', 'get_status')
 
@@ -142,12 +144,12 @@ class Calls(test_service.Base):
             json.dumps(answer)
         elif method == 'thaw_hint':
             self.assertIsNone(answer)
-        self.assertFalse(self.agent.floors._until)
+        self.assertFalse(self.agent.parts.floors._until)
         self.check()
 
     @fuzzing.fuzzed
     @given(st.text(max_size=12) | st.sampled_from(
-        (*METHODS, *dir(test_service.service.Agent))),
+        (*METHODS, *dir(service.Agent), *dir(endpoint.AgentCalls))),
         st.dictionaries(st.sampled_from(('uuid', 'migrates', 'self', 'ctxt'))
                         | st.text(max_size=5), fuzzing.values, max_size=3))
     def test_any_method(self, method, args):
@@ -165,7 +167,7 @@ class Calls(test_service.Base):
         self.assertEqual('1000 100000', self.host.quota(0))
 
 
-class Descriptions(test_service.Base):
+class Descriptions(AgentTestCase):
     """What comes back to an agent that asks who its host is."""
 
     @fuzzing.fuzzed
@@ -182,4 +184,4 @@ class Descriptions(test_service.Base):
         # It names aggregates and nothing more: these are on this host anyway.
         self.assertEqual(
             ['cpu <= 90% for 10s', 'mem <= 95% for 60s on host:node1'],
-            [one.text for one in self.agent.policies.current.policies])
+            [one.text for one in self.agent.parts.policies.current.policies])

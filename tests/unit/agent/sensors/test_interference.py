@@ -4,12 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.agent import kernel_files
-from secondary_scheduler.agent.sensors import cpu, interference
-from tests.unit.agent import test_resources
-from tests.unit.agent.test_resources import secondary
+from secondary_scheduler.agent.sensors import interference
+from tests.unit.agent.sensors.cases import SensorTestCase, secondary
 
 
-class Case(test_resources.Case):
+class Case(SensorTestCase):
     """Two services, one primary guest, and one secondary (pid 101)."""
 
     def setUp(self):
@@ -23,7 +22,7 @@ class Case(test_resources.Case):
         self.groups = ['/system.slice', '/user.slice', self.primary]
         for group in (*self.groups, self.scope, threads + '/emulator'):
             os.makedirs(self.host.path(self.host.cpu(group)), exist_ok=True)
-        self.sensor = self.clocked(self.make(interference.Pressure))
+        self.sensor = self.clocked(self.make(interference.PressureSensor))
         self.sensor._delays._clock = lambda: self.now
 
     def read(self, seconds=1.0):
@@ -208,10 +207,10 @@ class Delay2(Delay):
     FILE = 'cgroup.threads'
 
 
-class Steal(test_resources.Case):
+class Steal(SensorTestCase):
     def setUp(self):
         super().setUp()
-        self.sensor = self.make(interference.Steal)
+        self.sensor = self.make(interference.StealSensor)
 
     def read(self, *times):
         self.host.write('proc/stat', 'cpu  ' + ' '.join(map(str, times))
@@ -251,13 +250,13 @@ class Steal(test_resources.Case):
             self.assertIn('/proc/stat says', found.why)
 
 
-class Resctrl(test_resources.Case):
+class Resctrl(SensorTestCase):
     def setUp(self):
         super().setUp()
         self.host.write('cache/size', '1024K\n')
         self.config(memory_bandwidth=100)
         self.sensor = self.clocked(self.make(
-            interference.Resctrl, 'resctrl', 'cache'))
+            interference.ResctrlSensor, 'resctrl', 'cache'))
         for name in ('', 'primary', 'mon_groups/secondaries'):
             self.use(name, 0, 0)
         self.host.write('resctrl/info/L3_MON/num_rmids', '9')
@@ -303,54 +302,9 @@ class Resctrl(test_resources.Case):
         self.assertIn("llc_occupancy says 'Unavailable'", found['llc'].why)
 
     def test_a_machine_without_it(self):
-        sensor = self.make(interference.Resctrl, 'nowhere')
+        sensor = self.make(interference.ResctrlSensor, 'nowhere')
         with self.assertRaises(OSError):
             sensor.read(())
 
 
-class Stuck(test_resources.Case):
-    """The host's counter of CPU time, beside what must have moved it."""
-
-    def setUp(self):
-        super().setUp()
-        self.host_s, self.guest_s, self.own = 0.0, 0.0, 0.0
-        self.meter = cpu.Meter(
-            self, lambda guest: int(self.guest_s * 1e9), lambda guest: None,
-            lambda: self.now, own_time=lambda: self.own)
-
-    def usage_ns(self):
-        return int(self.host_s * 1e9)
-
-    def capacity(self):
-        return 2.0
-
-    def sample(self, host=0.0, guest=0.0, own=0.0):
-        self.now += 0.5
-        self.host_s += host
-        self.guest_s += guest
-        self.own += own
-        return self.meter.sample([secondary(1)]).total
-
-    def test_an_idle_host(self):
-        self.sample()
-        for _ in range(1000):
-            self.assertEqual(0.0, self.sample(own=0.00009))
-
-    def test_secondaries_run_on_a_host_that_stands_still(self):
-        self.sample()
-        self.assertAlmostEqual(50.0, self.sample(host=0.5, guest=0.3))
-        self.assertIsNone(self.sample(guest=0.3))
-        self.assertIsNone(self.sample())
-        self.assertAlmostEqual(20.0, self.sample(host=0.2, guest=0.1))
-        self.assertEqual(0.0, self.sample(guest=0.01))
-
-    def test_the_agent_itself_runs_on_it(self):
-        self.sample()
-        found = [self.sample(own=0.003) for _ in range(40)]
-        self.assertEqual(0.0, found[30])
-        self.assertIsNone(found[-1])
-
-
 del Case
-
-

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondary_scheduler.agent.sensors import probes
-from tests.unit.agent import fakes, test_resources
+from tests.unit.agent import fakes
+from tests.unit.agent.sensors.cases import SensorTestCase
 
 
 def soon(seconds=10.0):
@@ -27,24 +28,24 @@ class Parse(unittest.TestCase):
                 (b'20', 20.0), (b' 0.5 \r\n\n', 0.5), (b'1e-3', 0.001),
                 (b'-3', -3.0), (b'.5\n', 0.5), (b'7.', 7.0),
                 (b'warming up\n12\n', 12.0)):
-            self.assertEqual(number, probes.parse(answer))
+            self.assertEqual(number, probes.parse_answer(answer))
 
     def test_all_else(self):
         for answer in (b'', b'\n', b'nan', b'inf', b'1_0', b'20 ms', b'0x10',
                        b'1,5', b'12\nno', '\u0661'.encode(), b'\xff\xfe',
                        b'7' + b' ' * probes._BYTES):
             with self.assertRaises(probes.ProbeError):
-                probes.parse(answer)
+                probes.parse_answer(answer)
 
     @given(st.binary())
     def test_nothing_else_is_raised(self, answer):
         with contextlib.suppress(probes.ProbeError):
-            self.assertIsInstance(probes.parse(answer), float)
+            self.assertIsInstance(probes.parse_answer(answer), float)
 
     @given(st.floats(allow_nan=False, allow_infinity=False),
            st.sampled_from(['', '\n', ' \n\n']), st.sampled_from(['', 'a\n']))
     def test_every_number_is_read_back(self, number, end, before):
-        self.assertEqual(number, probes.parse(
+        self.assertEqual(number, probes.parse_answer(
             f'{before}{number!r}{end}'.encode()))
 
 
@@ -53,45 +54,45 @@ class Settings(unittest.TestCase):
     def test_names_and_what_they_ask(self):
         self.assertEqual(
             {'p99_ms': '/bin/p99 --db "a b = c"', 'q': 'http://[::1]:9/q'},
-            probes.settings(['p99_ms = /bin/p99 --db "a b = c"',
+            probes.parse_probe_option(['p99_ms = /bin/p99 --db "a b = c"',
                              'q=http://[::1]:9/q']))
 
     def test_mistakes(self):
         for values in (['p99'], ['= a'], ['p99 ='], ['9 = a'], ['a-b = c'],
                        ['a = b', 'a = c'], ['a = "b'], ['']):
             with self.assertRaises(ValueError):
-                probes.settings(values)
+                probes.parse_probe_option(values)
 
     @given(st.text(alphabet='ab =\'"/\n'))
     def test_nothing_else_is_raised(self, text):
         with contextlib.suppress(ValueError):
-            self.assertEqual(1, len(probes.settings([text])))
+            self.assertEqual(1, len(probes.parse_probe_option([text])))
 
 
 class Command(unittest.TestCase):
 
     def ask(self, code, seconds=10.0):
-        return probes.ask(f'"{sys.executable}" -S -c "{code}"',
+        return probes.ask_probe(f'"{sys.executable}" -S -c "{code}"',
                           soon(seconds))
 
     def test_a_number(self):
         self.assertEqual(12.5, self.ask('print(12.5)'))
 
     def test_no_shell(self):
-        self.assertEqual(3.0, probes.ask('printf "%s" 3', soon()))
+        self.assertEqual(3.0, probes.ask_probe('printf "%s" 3', soon()))
         with self.assertRaisesRegex(probes.ProbeError, 'no number'):
-            probes.ask('echo $((1+1))', soon())
+            probes.ask_probe('echo $((1+1))', soon())
 
     def test_it_fails(self):
         with self.assertRaisesRegex(probes.ProbeError, 'ends with 3'):
             self.ask('print(1); raise SystemExit(3)')
         with self.assertRaisesRegex(probes.ProbeError, 'No such file'):
-            probes.ask('/nowhere/at/all', soon())
+            probes.ask_probe('/nowhere/at/all', soon())
 
     def test_it_never_stops_talking(self):
         begun = time.monotonic()
         with self.assertRaisesRegex(probes.ProbeError, 'more than 4096'):
-            probes.ask('yes 1', soon(60))
+            probes.ask_probe('yes 1', soon(60))
         self.assertLess(time.monotonic() - begun, 30)
 
     def test_it_hangs_and_goes_with_its_children(self):
@@ -171,7 +172,7 @@ class Service(unittest.TestCase):
 
     def test_a_number(self):
         self.say(b'17.25\n')
-        self.assertEqual(17.25, probes.ask(self.address, soon()))
+        self.assertEqual(17.25, probes.ask_probe(self.address, soon()))
         self.assertEqual(['/p99'], self.asked)
 
     def test_what_is_no_number(self):
@@ -185,12 +186,12 @@ class Service(unittest.TestCase):
             self.say(text, status, **headers)
             with self.subTest(status=status, text=text[:9]), (
                     self.assertRaisesRegex(probes.ProbeError, error)):
-                probes.ask(self.address, soon())
+                probes.ask_probe(self.address, soon())
 
     def test_it_does_not_answer(self):
         self.answer = lambda handler: self.end.wait(60)
         with self.assertRaisesRegex(probes.ProbeError, 'in time'):
-            probes.ask(self.address, soon(0.3))
+            probes.ask_probe(self.address, soon(0.3))
 
     def test_it_says_a_byte_now_and_then(self):
         def answer(handler):
@@ -203,25 +204,25 @@ class Service(unittest.TestCase):
         self.answer = answer
         begun = time.monotonic()
         with self.assertRaisesRegex(probes.ProbeError, 'in time'):
-            probes.ask(self.address, soon(0.5))
+            probes.ask_probe(self.address, soon(0.5))
         self.assertLess(time.monotonic() - begun, 30)
 
     def test_nobody_is_there(self):
         with self.assertRaisesRegex(probes.ProbeError, 'refused'):
-            probes.ask('http://127.0.0.1:1/', soon())
+            probes.ask_probe('http://127.0.0.1:1/', soon())
 
     def test_addresses_that_are_none(self):
         for address in ('http://', 'http://[::1/', 'http://a:b/',
                         'http://127.0.0.1:1/a b'):
             with self.assertRaises(probes.ProbeError):
-                probes.ask(address, soon(1))
+                probes.ask_probe(address, soon(1))
 
 
-class Driver(test_resources.Case):
+class Driver(SensorTestCase):
 
     def sensor(self, *values):
         self.config(probe=list(values), probe_period=0.5)
-        return self.make(probes.Probe)
+        return self.make(probes.ProbeSensor)
 
     def test_each_by_its_name(self):
         sensor = self.sensor('a = echo 20', 'b = echo 0.5', 'c = false',
