@@ -35,7 +35,7 @@ import layout
 import secondaries
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher.history import ACTION_PREFIX, AuditHistory
 from secondary_scheduler.watcher.settings import CONF
 import seed
 from shell import BoxError, say
@@ -69,7 +69,7 @@ class Operator:
             strategy_id=self.strategy.id, auto_trigger=False, force=True,
             parameters={'request': 'drain'})
         self.audit.create()
-        self.history = histories.AuditHistory(CONF)
+        self.history = AuditHistory(CONF)
         self.seen: set[learning.Observed] = set()
         self.failed: collections.Counter[str] = collections.Counter()
 
@@ -108,7 +108,7 @@ class Operator:
             places = {source, hosts[member]} - {None}
             objects.Action(
                 self.context, uuid=own, action_plan_id=plan.id,
-                action_type=histories.PREFIX + kind,
+                action_type=ACTION_PREFIX + kind,
                 parents=sorted({last[at] for at in places & last.keys()}),
                 input_parameters=parameters, state='PENDING').create()
             last.update(dict.fromkeys(places, own))

@@ -1,7 +1,9 @@
-"""Watcher's side: what changes the cloud (DESIGN.md decision 8).
+"""Plug-ins of Watcher, the only part that changes the cloud.
 
-Reports of the agents reach the *collector*; violations, merged in a *window*,
-become audits, created by the one leader; the *strategy* asks a decision
-driver for a plan on the collector's snapshot; the *planner* turns it into a
-graph of *actions*, which call Nova.
+1. The *collector* keeps the agents' reports and a snapshot of the cloud.
+2. The leader merges violations in a *window* and creates audits for them.
+3. The *strategy* asks a decision driver for a plan.
+4. The *planner* stores it as a graph of *actions*, which call Nova.
+
+See reference/decisions, 8.
 """

@@ -1,8 +1,7 @@
-"""Policies that bind the hosts of an aggregate together.
+"""Policies on all hosts of an aggregate together.
 
-No agent sees more than its host.  So what the agents report is counted to
-notice that a policy fails, as it is for one host; what Nova knows bounds what
-a decision may bring there.
+An agent sees only its host.  So a violation is detected by adding up the
+reports of agents.  Decisions are bounded by the instances that Nova knows.
 """
 
 from collections import defaultdict
@@ -11,23 +10,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model.cluster import Cluster, HostPolicy, Item
 from secondary_scheduler.policies import language
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.scope import HostPlace
 
 
 def members(policy: language.Policy,
-            places: Mapping[str, scopes.HostPlace]) -> frozenset[str]:
-    """Return the hosts that a policy binds."""
+            places: Mapping[str, HostPlace]) -> frozenset[str]:
+    """Return the hosts to which a policy applies."""
     return frozenset(name for name, place in places.items()
                      if policy.applies_to(name, place.aggregates))
 
 
 def exceeded(policies: Iterable[language.Policy],
-             places: Mapping[str, scopes.HostPlace],
+             places: Mapping[str, HostPlace],
              running: Callable[[Iterable[str]], Collection[str]],
              ) -> dict[str, frozenset[str]]:
-    """Return the hosts that break a policy together, by its text.
+    """Return the policies exceeded by reports: hosts, by the policy's text.
 
-    ``running`` returns who runs on some hosts, as their agents report it.
+    :param running: returns the instances that run on given hosts, as their
+        agents report them.
     """
     bound = {policy: members(policy, places)
              for policy in policies if policy.total}
@@ -36,14 +36,17 @@ def exceeded(policies: Iterable[language.Policy],
 
 
 def items(policies: Iterable[language.Policy], cluster: Cluster,
-          places: Mapping[str, scopes.HostPlace], inside: Collection[str],
+          places: Mapping[str, HostPlace], inside: Collection[str],
           broken: Collection[str]) -> dict[str, Item]:
-    """Return what the hosts inside a scope share, by name.
+    """Return the items that the hosts of a scope share, by name.
 
-    What runs on a policy's hosts outside is nobody's to give away here: it
-    leaves less for those inside.  A policy is violated if Nova and the agents
-    (``broken``, by text) agree on it: a list of Nova's may be old, and knows
-    instances that run no more.
+    Instances on a policy's hosts outside the scope reduce its threshold for
+    the hosts inside.  A policy is violated if both Nova's facts and the
+    agents' reports exceed it: Nova's list may be old, and contains instances
+    that no longer run.
+
+    :param inside: hosts of the scope.
+    :param broken: texts of the policies that reports exceed.
     """
     hosts: dict[str, tuple[str, ...]] = {}
     found: dict[str, list[HostPolicy]] = defaultdict(list)

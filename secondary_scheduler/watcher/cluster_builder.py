@@ -1,211 +1,40 @@
-"""What Nova and Placement said, as values, and the cluster made of it."""
+"""Cluster model of a decision, from Nova's facts and agents' reports."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-import dataclasses
-import datetime
-from typing import Any
-
-from oslo_utils import timeutils
 
 from secondary_scheduler.estimation.durations import (
     DurationInput,
     DurationModel,
 )
-from secondary_scheduler.model import cluster, reports, units, vocabulary
+from secondary_scheduler.model import cluster, reports, units
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.cloud_snapshot import (
+    ORIGIN,
+    CloudSnapshot,
+    NovaServer,
+)
 from secondary_scheduler.watcher.locks import Begun, Locks
+from secondary_scheduler.watcher.scope import ResolvedScope
 
-#: Server metadata: set while an instance is down because we put it down,
-#: ``<reason>@<UTC time>``; and the host from which we moved it.
-PREEMPTED = 'secondary:preempted'
-ORIGIN = 'secondary:origin'
-
-_STATES = {
-    'ACTIVE': cluster.InstanceState.ACTIVE,
-    'SUSPENDED': cluster.InstanceState.SUSPENDED,
-    'SHUTOFF': cluster.InstanceState.STOPPED,
-    'SHELVED': cluster.InstanceState.SHELVED,
-    'SHELVED_OFFLOADED': cluster.InstanceState.SHELVED,
-}
-#: Part of its cap from which an instance counts as held by it.
+#: Part of its limit from which an instance counts as held by it.
 _HELD = 0.8
 #: Seconds that an operation which should have ended is expected to take yet.
 _LEAST_S = 1.0
-_BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
-         'REVERT_RESIZE', 'PASSWORD')
-
-
-#: Server metadata: which node of its lease a server is.
-NODE = 'secondary:node'
-#: And when it has to give way (UTC), if that was told it.
-NOTICE = 'secondary:preempt_at'
-
-
-def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the lease (UUID) and the node that a server says to be."""
-    lease, node = metadata.get(vocabulary.LEASE_METADATA), metadata.get(NODE)
-    if lease is None or node is None or not node.isdecimal():
-        return None
-    return lease, int(node)
-
-
-@dataclasses.dataclass(frozen=True)
-class NovaServer:
-    """One secondary as Nova knows it; ``status`` in the API's capitals."""
-
-    uuid: str
-    project: str
-    host: str | None
-    status: str
-    task_state: str | None
-    vcpus: int
-    memory_mb: int
-    disk_gb: int
-    mark: vocabulary.SecondaryMark
-    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    updated: datetime.datetime | None = None
-    name: str = ''
-    user: str = ''
-    flavor: str = ''
-    fault: str = ''
-
-    @classmethod
-    def from_sdk(cls, server: Any) -> 'NovaServer | None':
-        """Read an openstacksdk server; None if it is not a secondary.
-
-        The flavor embedded in the server counts (microversion 2.47 and
-        later), since the flavor of that name may have changed.
-        """
-        flavor = server.flavor
-        mark = vocabulary.read_mark((flavor and flavor.extra_specs) or {})
-        if mark is None:
-            return None
-        return cls(
-            uuid=server.id, project=server.project_id,
-            host=server.compute_host or None, status=server.status,
-            task_state=server.task_state or None,
-            vcpus=int(flavor.vcpus or 0), memory_mb=int(flavor.ram or 0),
-            disk_gb=vocabulary.claimed_disk_gb(flavor.disk, flavor.ephemeral,
-                                               flavor.swap),
-            mark=mark, metadata=dict(server.metadata or {}),
-            hints=dict(server.scheduler_hints or {}),
-            updated=(timeutils.parse_isotime(server.updated_at)
-                     if server.updated_at else None),
-            name=server.name or '', user=server.user_id or '',
-            flavor=flavor.original_name or '',
-            fault=str((server.fault or {}).get('message') or ''))
-
-    def _label(self, metadata_key: str, hint: str) -> str | None:
-        value = self.metadata.get(metadata_key) or self.hints.get(hint)
-        if isinstance(value, list | tuple):
-            value = value[0] if value else None
-        return str(value) if value else None
-
-    @property
-    def lease(self) -> str:
-        """Lease id: a label counts within its project only (risks F20)."""
-        label = self._label(vocabulary.LEASE_METADATA, vocabulary.LEASE_HINT)
-        return f'{self.project}:{label}' if label else self.uuid
-
-    @property
-    def priority(self) -> int:
-        """The flavor's priority, lowered if the owner wants that."""
-        wish = self._label(vocabulary.PRIORITY_METADATA,
-                           vocabulary.PRIORITY_HINT)
-        if wish is None:
-            return self.mark.priority
-        return vocabulary.lowered_priority(self.mark, wish)
-
-    @property
-    def state(self) -> cluster.InstanceState:
-        """Its state in the cluster model; an operation under way is BUSY."""
-        if self.task_state is not None or self.status in _BUSY:
-            return cluster.InstanceState.BUSY
-        return _STATES.get(self.status, cluster.InstanceState.OTHER)
-
-    @property
-    def preempted(self) -> bool:
-        """Whether it is down because we took it down."""
-        return self.state in cluster.DOWN and PREEMPTED in self.metadata
-
-    @property
-    def fallen(self) -> bool:
-        """Whether it is in error since we took it down or brought it up.
-
-        It cannot come up until somebody reboots or deletes it.
-        """
-        return (self.status == 'ERROR' and self.task_state is None
-                and PREEMPTED in self.metadata)
-
-    @property
-    def unchanged_s(self) -> float:
-        """Seconds since Nova has changed it, 0 if that is not known.
-
-        For one that is preempted that is how long it has waited.  The time in
-        its mark would be an owner's to change.
-        """
-        return max(0.0, timeutils.delta_seconds(
-            self.updated, timeutils.utcnow(with_timezone=True))
-            ) if self.updated else 0.0
-
-
-@dataclasses.dataclass(frozen=True)
-class ComputeHost:
-    """One compute service and its child provider's inventory.
-
-    ``root`` is the UUID of the compute node, which is its root provider;
-    ``total`` is empty when the host has no child provider of ours, ``used``
-    is what all consumers hold there, whether we know them or not;
-    ``switched_off`` tells that we have closed it, because its scope is off,
-    ``disabled`` that an operator has: nothing is brought to such a host.
-    """
-
-    name: str
-    root: str | None
-    up: bool
-    place: scopes.HostPlace = scopes.HostPlace()
-    total: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    used: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    switched_off: bool = False
-    disabled: bool = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether Placement admits no further secondary."""
-        return all(self.reserved.get(name, 0) >= amount
-                   for name, amount in self.total.items())
-
-
-@dataclasses.dataclass(frozen=True)
-class CloudSnapshot:
-    """What Nova and Placement said; times in s of a monotonic clock."""
-
-    hosts: Mapping[str, ComputeHost] = dataclasses.field(default_factory=dict)
-    servers: Mapping[str, NovaServer] = dataclasses.field(default_factory=dict)
-    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    hosts_time: float | None = None
-    servers_time: float | None = None
-
-    @property
-    def places(self) -> dict[str, scopes.HostPlace]:
-        """Where each host belongs, for scopes."""
-        return {name: host.place for name, host in self.hosts.items()}
 
 
 def host_policies(report: reports.HostReport,
                   relief: bool) -> tuple[cluster.HostPolicy, ...]:
-    """Return a report's policies; ``relief`` treats cpu as violated.
+    """Return a report's policies for decisions, without signals.
 
-    So does a signal that tells of harm.  Nobody knows which instance has
-    which part in it, so none can be foreseen to end it: CPU, of which all
-    that share something with the primary use some, stands for it.  The least
-    that ends such a violation leaves, and if the agent sees the harm go on,
-    it is reported again.
+    A violated signal counts as a violation of CPU.  A signal cannot be
+    attributed to an instance, so no decision can predict its effect on one.
+    CPU is used as a proxy: every instance that harms a primary uses some.
+    The decision moves the least that satisfies the CPU policy; if the harm
+    goes on, the agent reports it again.
+
+    :param relief: whether the CPU policies count as violated anyway.
     """
     violated = {p.policy for p in report.violated}
     relief = relief or any(language.is_signal(p.resource)
@@ -221,11 +50,11 @@ def host_policies(report: reports.HostReport,
 
 def _demand(seen: reports.InstanceReport, report: reports.HostReport,
             share: float) -> float | None:
-    """Return what CPU a decision counts for an instance, in CPUs.
+    """Return the CPU use that decisions assume for an instance, in CPUs.
 
-    Its agent can squeeze it to its ``share`` of the host, in percent, so it
-    never counts with more; and of one that uses all that the agent allows
-    nobody knows what it wants.
+    It is at most ``share`` percent of the host, to which the agent can limit
+    the instance.  An instance that uses all that its limit allows counts with
+    ``share``, since its demand is unknown.
     """
     if seen.cpu is None:
         return None
@@ -238,7 +67,7 @@ def _demand(seen: reports.InstanceReport, report: reports.HostReport,
 def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
     """Return the memory that an instance writes to.
 
-    At the floor that is next to nothing.
+    An instance at the floor writes next to nothing.
     """
     if (seen is None or seen.dirty_1s_mb is None or seen.dirty_5s_mb is None
             or seen.floored):
@@ -253,7 +82,7 @@ def _primary_usage(report: reports.HostReport | None) -> dict[str, float]:
 
 
 def _capacities(report: reports.HostReport | None) -> dict[str, float]:
-    """Return what a host has of the resources that are used."""
+    """Return a host's capacities of measured resources other than CPU."""
     return {} if report is None else {
         resource: size for resource in units.UNITS if resource != 'cpu'
         and (size := report.capacity(resource)) is not None}
@@ -261,11 +90,11 @@ def _capacities(report: reports.HostReport | None) -> dict[str, float]:
 
 def _expected_usage(server: NovaServer, seen: reports.InstanceReport | None,
                     report: reports.HostReport | None) -> dict[str, float]:
-    """Return an instance's use, as it is expected of one that is down.
+    """Return the use of resources that decisions assume for an instance.
 
-    It takes its memory as soon as it runs, whatever it had before.  Of a
-    resource of which the host does not know how much it has, a percentage
-    says nothing on another host: such a use is unknown.
+    An instance that is down is expected to use all its memory as soon as it
+    runs.  Use is reported in percent of the host; without the host's capacity
+    it is unknown, since the percentage means nothing on another host.
     """
     if report is None:
         return {}
@@ -277,27 +106,34 @@ def _expected_usage(server: NovaServer, seen: reports.InstanceReport | None,
             if (size := report.capacity(resource)) is not None}
 
 
-def _is_stuck(server: NovaServer, locks: Locks) -> bool:
-    """Tell whether nothing that can wait is to be tried with it yet."""
-    if server.state is cluster.InstanceState.ACTIVE:
-        return server.uuid in locks.preempt_failed_instances
-    return server.fallen or (server.preempted
-                             and server.uuid in locks.return_failed_instances)
+def _has_failed_to_return(server: NovaServer, locks: Locks) -> bool:
+    """Return whether a server is down and its return is in back-off."""
+    return server.state is not cluster.InstanceState.ACTIVE and (
+        server.fallen or (server.preempted
+                          and server.uuid in locks.return_failed_instances))
 
 
-def build(snapshot: CloudSnapshot, scope: scopes.ResolvedScope,
-          fresh: Mapping[str, reports.HostReport], locks: Locks,
-          durations: DurationModel, relief: Collection[str],
-          policies_hash: str | None, share: float) -> cluster.Cluster:
-    """Put Nova's facts and the agents' reports together.
+def build_cluster(
+        snapshot: CloudSnapshot, scope: ResolvedScope,
+        fresh: Mapping[str, reports.HostReport], locks: Locks,
+        durations: DurationModel, relief: Collection[str],
+        policies_hash: str | None, share: float) -> cluster.Cluster:
+    """Build the cluster model from Nova's facts and the agents' reports.
 
-    A host outside the scope, or whose agent is silent, closed, or follows
-    other policies than ``policies_hash`` (None: not compared) is not usable.
-    What a report says of an instance counts only where Nova has it on that
-    host (risks.md F21).  What others than a host's instances hold there, a
-    live migration to it or one that left its claim, is nobody's to give away
-    and counts as reserved.  ``share`` is what an instance is to have at least
-    where it stays, in percent.
+    A host is not usable
+
+    * outside the scope, or without inventory,
+    * if it is down, disabled or switched off,
+    * if its agent is silent, closed, or has other policies.
+
+    A report counts for an instance only if Nova places it on that host (see
+    reference/decisions, 7).  Claims on a host by others than its instances
+    count as reserved, such as a live migration to it or a claim left behind.
+
+    :param fresh: fresh reports by host.
+    :param relief: hosts with instances at the floor for too long.
+    :param policies_hash: expected policies; None if they are not compared.
+    :param share: least useful share of an instance, percent of the host.
     """
     seen = {(name, i.uuid): i
             for name, report in fresh.items() for i in report.instances}
@@ -321,9 +157,11 @@ def build(snapshot: CloudSnapshot, scope: scopes.ResolvedScope,
             preempted=server.preempted,
             blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),
-            resting=uuid in locks.cooling_down_instances,
-            pinned=uuid in locks.migration_failed_instances,
-            stuck=_is_stuck(server, locks),
+            cooling_down=uuid in locks.cooling_down_instances,
+            migration_failed=uuid in locks.migration_failed_instances,
+            return_failed=_has_failed_to_return(server, locks),
+            preempt_failed=(state is cluster.InstanceState.ACTIVE
+                            and uuid in locks.preempt_failed_instances),
             anti_affinity=snapshot.groups.get(uuid),
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))
@@ -362,11 +200,12 @@ def build(snapshot: CloudSnapshot, scope: scopes.ResolvedScope,
 
 def _waiting(servers: Mapping[str, NovaServer]
              ) -> dict[str, cluster.LeaseMembers]:
-    """Return the leases that wait to come back.
+    """Return the leases with preempted instances, which wait to return.
 
-    How many instances a lease has plays no part in its priority, as it does
-    in the thesis (R26): an owner could raise it by adding more.  So it could
-    by adding one that has been down for months: the last one counts.
+    A lease has the lowest priority of its instances, whatever its size (see
+    reference/errata, Boettger, priority).  It has the shortest waiting time
+    of its preempted instances: an owner could add one that has been down for
+    months.
     """
     members = defaultdict(list)
     for server in servers.values():
@@ -382,17 +221,17 @@ def _in_flight(begun: Iterable[Begun],
                instances: Mapping[str, cluster.Instance],
                hosts: Collection[str], durations: DurationModel,
                ) -> tuple[cluster.InFlight, ...]:
-    """Return what goes on, with what is expected to remain of it.
+    """Return the operations in flight, with their expected remaining time.
 
-    Not what Nova shows to have ended, or not to fit any more; of two on one
-    instance the first.
+    Operations that have ended or no longer fit, by Nova's facts, are left
+    out; of two on one instance only the first counts.
     """
     going = {one.instance: one for one in reversed(tuple(begun))
              if one.instance in instances
              and _goes_on(one, instances[one.instance])
              and all(host is None or host in hosts
                      for host in (one.source, one.target))}
-    lasting = durations.of_all(
+    lasting = durations.predict_all(
         [
             DurationInput(
                 one.kind,
@@ -411,7 +250,7 @@ def _in_flight(begun: Iterable[Begun],
 
 
 def _goes_on(operation: Begun, instance: cluster.Instance) -> bool:
-    """Tell whether an operation has not had its effect, but may have it."""
+    """Return whether an operation may still have its effect."""
     begins = (cluster.DOWN if operation.kind in operations.RETURNS
               else {cluster.InstanceState.ACTIVE})
     return (operation.source in (None, instance.host)

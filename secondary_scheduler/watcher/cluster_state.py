@@ -1,4 +1,4 @@
-"""What a decision engine knows: the agents' reports and Nova's facts."""
+"""Knowledge of a decision engine: agents' reports and Nova's facts."""
 
 from collections.abc import Callable, Collection, Iterator
 import contextlib
@@ -16,35 +16,40 @@ from secondary_scheduler.model import cluster, reports, resources
 from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
 from secondary_scheduler.watcher import aggregate_policies, locks, violations
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import cluster_builder as snapshots
-from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.cloud import Cloud, look_up_servers
+from secondary_scheduler.watcher.cloud_errors import CloudError
+from secondary_scheduler.watcher.cloud_snapshot import (
+    CloudSnapshot,
+    NovaServer,
+)
+from secondary_scheduler.watcher.cluster_builder import build_cluster
+from secondary_scheduler.watcher.history import AuditHistory, Switch
+from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 
 LOG = log.getLogger(__name__)
 
-#: Most servers that are looked up one by one in a refresh.
+#: Largest number of servers that a refresh looks up one by one.
 _LOOK_UPS = 20
-#: Seconds in which the plan of a batch makes its first calls.
+#: Seconds after a decision in which its plan makes its first calls.
 _FIRST_CALLS_S = 2.0
-#: Seconds for which a list of servers counts where an agent sees the same.
+#: Seconds for which a list of servers counts if an agent confirms it.
 _AGREED_S = 15.0
-#: Seconds between two looks at what hosts break together.
+#: Seconds between two evaluations of the policies of aggregates.
 _TOTALS_S = 1.0
-#: Longest time in seconds for which a refresh gives way to batches.
-_PATIENCE_S = 10.0
+#: Longest time in seconds for which a refresh waits for batches.
+_REFRESH_DELAY_S = 10.0
 
 
 class ClusterState:
-    """Holds reports and a snapshot, and makes the cluster model of them.
+    """Keeps reports and a snapshot, and builds the cluster model from them.
 
     :param connect: returns this process's ``cloud.Cloud``.
-    :param clock: monotonic seconds.
+    :param clock: returns monotonic seconds.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
-                 connect: Callable[[], clouds.Cloud],
-                 history: histories.AuditHistory,
+                 connect: Callable[[], Cloud],
+                 history: AuditHistory,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._conf: Any = conf
         self.connect = connect
@@ -54,15 +59,18 @@ class ClusterState:
             lambda: conf.secondary_scheduler.report_stale_after)
         self.window = violations.Window()
         self.arrived = threading.Event()
-        self._batches: set[str] = set()  # audits that are being decided
+        self._batches: set[str] = set()     # audits being decided
         self._acting_until = clock()
-        self.snapshot = snapshots.CloudSnapshot()
-        self._strangers: set[str] = set()   # reported, but no secondaries
+        self.snapshot = CloudSnapshot()
+        #: Reported instances that are no secondaries, by Nova.
+        self._strangers: set[str] = set()
         self._texts: tuple[str, ...] = ()
         self._parsed: tuple[language.Policy, ...] | None = ()
         self._totals_due = clock()
-        self._told: frozenset[str] = frozenset()
-        self._speakers: frozenset[str] = frozenset()
+        #: Exceeded policies of aggregates that have been logged.
+        self._logged: frozenset[str] = frozenset()
+        #: Hosts that stand for such a policy; see ``note_totals``.
+        self._delegates: frozenset[str] = frozenset()
         self.durations = learning.LearnedDurations()
         self._learned: tuple[list[learning.Observed], float | None] = (
             [], None)
@@ -71,7 +79,7 @@ class ClusterState:
     # Reports
 
     def accept(self, report: reports.HostReport) -> None:
-        """Take in a report of a host that Nova knows (risks.md F21)."""
+        """Take in a report, unless Nova does not know its host."""
         known = self.snapshot.hosts
         if known and report.host not in known:
             LOG.debug('Ignored a report of unknown host %s.', report.host)
@@ -84,29 +92,30 @@ class ClusterState:
 
     def _note(self, report: reports.HostReport) -> None:
         self.window.note(report, self.clock(),
-                         together=report.host in self._speakers)
+                         together=report.host in self._delegates)
 
     def note_totals(self) -> None:
-        """Look again, once a second, at what no single report tells.
+        """Evaluate the policies of aggregates, at most once a second.
 
-        One host speaks for all that break a policy together: the others may
-        have violations of their own, and each is dealt with apart.
+        One host with instances stands for all hosts that exceed a policy
+        together.  The others may have violations of their own, and each host
+        is handled separately.
         """
         if self.clock() < self._totals_due:
             return
         self._totals_due = self.clock() + _TOTALS_S
         exceeded = self._exceeded()
-        for text in exceeded.keys() - self._told:
+        for text in exceeded.keys() - self._logged:
             LOG.warning('Violated: %(policy)s. %(running)d run.', {
                 'policy': text,
                 'running': len(self.book.running(exceeded[text]))})
-        self._told = frozenset(exceeded)
+        self._logged = frozenset(exceeded)
         known = self.book.hosts()
-        before, self._speakers = self._speakers, frozenset(
+        before, self._delegates = self._delegates, frozenset(
             next((host for host in sorted(hosts)
                   if host in known and known[host].instances), '')
             for hosts in exceeded.values())
-        for host in (before ^ self._speakers) & known.keys():
+        for host in (before ^ self._delegates) & known.keys():
             self._note(known[host])
 
     def _exceeded(self) -> dict[str, frozenset[str]]:
@@ -120,7 +129,7 @@ class ClusterState:
         )
 
     def describe_host(self, name: str) -> dict[str, Any]:
-        """Answer an agent that asks who its host is; empty: unknown."""
+        """Return aggregates and inventory of a host; empty if unknown."""
         host = self.snapshot.hosts.get(name)
         if host is None:
             return {}
@@ -129,7 +138,7 @@ class ClusterState:
 
     @contextlib.contextmanager
     def batch(self, audit: str) -> Iterator[None]:
-        """Note that an audit is being decided, to which others give way."""
+        """Mark an audit as being decided; other requests wait meanwhile."""
         self._batches.add(audit)
         try:
             yield
@@ -141,7 +150,7 @@ class ClusterState:
     def in_batch(self) -> bool:
         """Whether a batch is being decided, or makes its first calls.
 
-        What others ask Nova meanwhile makes a busy host wait.
+        Other requests to Nova meanwhile would delay the relief of a host.
         """
         return bool(self._batches) or self.clock() < self._acting_until
 
@@ -156,11 +165,11 @@ class ClusterState:
     # Snapshot
 
     def refresh(self) -> None:
-        """Ask Nova and Placement for everything, when no batch is on.
+        """Refresh all facts from Nova and Placement, after running batches.
 
         :raises CloudError: if they do not answer; the old facts stay.
         """
-        until = self.clock() + _PATIENCE_S
+        until = self.clock() + _REFRESH_DELAY_S
         while self.in_batch and self.clock() < until:
             time.sleep(0.1)
         cloud = self.connect()
@@ -173,45 +182,46 @@ class ClusterState:
         self.refresh_servers()
 
     def refresh_hosts(self, names: Collection[str]) -> None:
-        """Ask Nova for the servers on the hosts of a decision.
+        """Refresh the servers on the hosts of a decision.
 
-        Not for those whose agent sees what the last list has there.  One
-        call a host, so that acting on a violation does not wait for a list
-        of the whole cloud; with more hosts than there are flavors that list
-        is cheaper.  What is on other hosts, where an operation may go to, is
-        as old as the last list: each action checks its instance again, and
-        Placement admits by what it knows itself.
+        * A host is left out if its agent confirms the last list.
+        * One call per host: a violation must not wait for a list of the whole
+          cloud.  That list is used if there are more hosts than flavors, since
+          it is cheaper then, and if ``names`` is empty.
+        * Servers on other hosts, possible targets, stay as of the last list:
+          each action checks its instance again, and Placement admits by its
+          own allocations.
 
-        :raises CloudError: if it does not answer.
+        :raises CloudError: if Nova does not answer.
         """
         cloud = self.connect()
         if not names:
             self.refresh_servers()
             return
-        names = [name for name in names if not self._agreed(name)]
+        names = [name for name in names if not self._is_confirmed(name)]
         if len(names) > 1 and len(names) > len(cloud.flavors()):
             self.refresh_servers()
             return
-        found: dict[str, snapshots.NovaServer] = {}
+        found: dict[str, NovaServer] = {}
         for name in names:
             found.update(cloud.servers_on(name))
-        # What has left one of these hosts is elsewhere now, or gone.
+        # Servers that left one of these hosts are elsewhere now, or deleted.
         left = {uuid for uuid, server in self.snapshot.servers.items()
                 if server.host in names} - set(found)
         if len(left) > _LOOK_UPS:
             self.refresh_servers()
             return
-        found.update(clouds.look_up(cloud, left))
+        found.update(look_up_servers(cloud, left))
         with self._lock:
             servers = {uuid: server for uuid, server
                        in self.snapshot.servers.items() if uuid not in left}
             self.snapshot = dataclasses.replace(
                 self.snapshot, servers={**servers, **found})
 
-    def _agreed(self, name: str) -> bool:
-        """Tell whether a host runs what the last list of servers has there.
+    def _is_confirmed(self, name: str) -> bool:
+        """Return whether a host's agent confirms the last list of servers.
 
-        Asking Nova once more takes longer than all else up to a decision.
+        Another request to Nova would take longer than the rest of a decision.
         """
         listed, report = self.snapshot.servers_time, self.book.get(name)
         if (listed is None or self.clock() > listed + _AGREED_S
@@ -224,24 +234,24 @@ class ClusterState:
                 and set(there.values()) <= {cluster.InstanceState.ACTIVE})
 
     def refresh_servers(self) -> None:
-        """Ask Nova for all servers of secondaries.
+        """Refresh all servers of secondaries.
 
-        :raises CloudError: if it does not answer.
+        :raises CloudError: if Nova does not answer.
         """
         cloud, now = self.connect(), self.clock()
         servers = cloud.servers()
         reported = {i.uuid for report in self.book.hosts().values()
                     for i in report.instances}
         unknown = sorted(reported - set(servers) - self._strangers)[:_LOOK_UPS]
-        extra = clouds.look_up(cloud, unknown)
+        extra = look_up_servers(cloud, unknown)
         servers.update(extra)
         with self._lock:
             self._strangers |= set(unknown) - set(extra)
             self.snapshot = dataclasses.replace(
                 self.snapshot, servers=servers, servers_time=now)
 
-    def learn(self) -> None:
-        """Fit the estimates of durations to the last operations."""
+    def learn_durations(self) -> None:
+        """Fit the durations of operations to the last ones observed."""
         rates = [report.migration_mb_s for report in self.book.hosts().values()
                  if (report.migration_mb_s or 0) >= 1]  # else no rate at all
         learned = (self.history.observed(),
@@ -261,7 +271,7 @@ class ClusterState:
             LOG.info('Live migrations copy %.0f MiB/s.', bandwidth)
 
     def note_switched(self, name: str, off: bool) -> None:
-        """Note that a host was switched off or on, until the next look."""
+        """Note that a host was switched off or on, until the next refresh."""
         with self._lock:
             host = self.snapshot.hosts.get(name)
             if host is None:
@@ -272,22 +282,25 @@ class ClusterState:
             self.snapshot = dataclasses.replace(
                 self.snapshot, hosts={**self.snapshot.hosts, name: changed})
 
-    def switched_on(self, switches: list[histories.Switch],
+    def switched_on(self, switches: list[Switch],
                     ) -> frozenset[str]:
         """Return the hosts on which the feature is switched on."""
         return frozenset().union(*(
-            scopes.resolve(s.scope, self.snapshot.places).hosts
+            resolve_scope(s.scope, self.snapshot.places).hosts
             for s in switches if s.on))
 
     # The cluster
 
     def relief_due(self) -> dict[str, float]:
-        """Return hosts with instances too long at the floor, since when."""
+        """Return hosts with instances at the floor for too long.
+
+        :returns: times (of ``clock``) since when, by host.
+        """
         return self.window.relief(
             self._conf.secondary_watcher.floor_time_limit, self.clock())
 
     def _policies(self) -> tuple[language.Policy, ...] | None:
-        """Return the policies, None if one cannot be read."""
+        """Return the configured policies, None if one cannot be parsed."""
         texts = tuple(self._conf.secondary_scheduler.policy)
         if texts != self._texts:
             try:
@@ -299,7 +312,7 @@ class ClusterState:
             self._texts = texts
         return self._parsed
 
-    def cluster(self, scope: scopes.ResolvedScope,
+    def cluster(self, scope: ResolvedScope,
                 held: locks.Locks) -> cluster.Cluster:
         """Build the cluster for a decision.
 
@@ -309,7 +322,7 @@ class ClusterState:
         limit = self._conf.secondary_watcher.snapshot_stale_after
         if (snapshot.hosts_time is None
                 or self.clock() - snapshot.hosts_time > limit):
-            raise clouds.CloudError('What is known of the hosts is too old')
+            raise CloudError('The facts about hosts are too old')
         fresh = self.book.hosts()
         policies = self._policies()
         expected = (language.fingerprint(policies) if policies
@@ -318,7 +331,7 @@ class ClusterState:
             if expected not in (None, report.policies_hash):
                 LOG.warning('The agent on %s follows other policies than '
                             'this service: the host is closed.', name)
-        found = snapshots.build(
+        found = build_cluster(
             snapshot, scope, fresh, held, self.durations,
             relief=self.relief_due(), policies_hash=expected,
             share=self._conf.secondary_scheduler.useful_share)
@@ -328,9 +341,10 @@ class ClusterState:
 
 
 def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:
-    """Return a report that asks for no help where its agent needs none.
+    """Return a report without violations that its agent can handle alone.
 
-    It does where a policy has become invalid: it was not held.
+    It cannot restore a policy of a static resource.  It has failed to restore
+    an invalid policy in time.
     """
     return dataclasses.replace(report, policies=tuple(
         dataclasses.replace(one, state=reports.PolicyState.FAILING)

@@ -1,4 +1,4 @@
-"""The goal of our audits, and what an action plan says it achieves."""
+"""Goal of our audits, and the efficacy of their action plans."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -25,10 +25,11 @@ from secondary_scheduler.plans.operations import (
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """What a plan does to a cluster; ``asked`` are the audit's hosts.
+    """Effect of a plan on a cluster.
 
-    One whose use of CPU is not known, such as who comes back, counts with
-    ``share`` (percent of the host), as in the decision.
+    :param asked: hosts that the audit names.
+    :param share: percent of the host assumed for an instance of unknown CPU
+        use, such as a returning one; as in the decision.
     """
 
     cluster: Cluster
@@ -37,7 +38,7 @@ class Effect:
     share: float
 
     def on(self, *kinds: OperationKind) -> list[Instance]:
-        """Return the instances of the operations of some kinds."""
+        """Return the instances with an operation of some kinds."""
         return [self.cluster.instances[operation.instance]
                 for operation in self.plan.operations
                 if operation.kind in kinds]
@@ -51,10 +52,10 @@ class Effect:
 
     @functools.cached_property
     def cpu_usage(self) -> list[float]:
-        """CPU use of hosts when the plan has been carried out, in percent.
+        """CPU use of hosts after the plan, in percent.
 
-        Of those that the audit and the plan are about and whose use is known;
-        instances count with what a decision counts.
+        Contains the hosts named by the audit or the plan whose use is known.
+        Instances count with the use that decisions assume.
         """
         names, moved = set[str | None](self.asked), dict[str, str | None]()
         for operation in self.plan.operations:
@@ -82,7 +83,7 @@ class Effect:
 
 
 class Indicator(indicators.IndicatorSpecification):
-    """A number that is zero or more, and how it is found out."""
+    """A number of at least zero, and its calculation."""
 
     def __init__(self, name: str, description: str,
                  measure: Callable[[Effect], float],
@@ -160,7 +161,7 @@ INDICATORS = (
 
 
 class SecondaryEfficacy(efficacy_base.EfficacySpecification):
-    """What a solution says of itself."""
+    """Efficacy of a solution."""
 
     def get_indicators_specifications(self) -> tuple[Indicator, ...]:
         """Return the indicators a solution must give."""
@@ -181,11 +182,11 @@ class SecondaryEfficacy(efficacy_base.EfficacySpecification):
 
 
 class Displayed:
-    """What goal and strategy are called where an operator sees them."""
+    """Display name that goal and strategy share."""
 
     @classmethod
     def get_display_name(cls) -> str:
-        """Name shown to the operator."""
+        """Return the name shown to operators."""
         return str(_('Secondary workloads'))
 
     @classmethod
@@ -197,16 +198,16 @@ class Displayed:
 class SecondaryWorkloadsGoal(Displayed, base.Goal):
     """Run secondary (preemptible) instances on idle capacity.
 
-    Secondaries give way in time when primaries need the hosts, and come back
-    afterwards without losing work.
+    Secondaries are preempted in time when primaries need the hosts.  They
+    return afterwards; suspended and migrated ones lose no work.
     """
 
     @classmethod
     def get_name(cls) -> str:
-        """Name of the goal and of its entry point."""
+        """Return the name of the goal and of its entry point."""
         return vocabulary.GOAL
 
     @classmethod
     def get_efficacy_specification(cls) -> SecondaryEfficacy:
-        """Indicators of this goal."""
+        """Return the indicators of this goal."""
         return SecondaryEfficacy()

@@ -1,10 +1,10 @@
-"""Signs of life of the actions that this process works on.
+"""Heartbeat of the actions that this process carries out.
 
-A worker of the applier may end in the middle of a plan: it is killed, or a
-SIGHUP to its parent replaces it.  Watcher gives such a plan up only when the
-whole applier starts again on the same host; until then nobody may touch its
-instances and hosts.  So that others can tell, an action that goes on for long
-renews the time of its last change.
+A worker of the applier may end in the middle of a plan, by a kill or by a
+SIGHUP to its parent.  Watcher cancels such a plan only when the whole applier
+starts again on the same host, and until then its instances and hosts stay
+locked.  So each running action renews its ``updated_at``; the leader cancels
+plans without a heartbeat (``AuditManager.cancel_silent_plans``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,12 +18,12 @@ from watcher import objects
 
 LOG = log.getLogger(__name__)
 
-#: Seconds between two signs of an action.
+#: Seconds between two heartbeats of an action.
 PERIOD_S = 15.0
 
 
-def beat(actions: Iterable[str]) -> None:
-    """Renew actions; nothing else changes, so nobody is notified."""
+def renew_actions(actions: Iterable[str]) -> None:
+    """Set ``updated_at`` of actions, without a notification."""
     for action in actions:
         try:
             objects.Action.dbapi.update_action(
@@ -34,7 +34,7 @@ def beat(actions: Iterable[str]) -> None:
 
 
 class Heartbeat:
-    """One thread that renews all actions that are held, each ``period`` s."""
+    """A thread that renews all held actions every ``period`` seconds."""
 
     def __init__(self, period: float = PERIOD_S) -> None:
         self._period = period
@@ -43,8 +43,8 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def of(self, action: str) -> Iterator[None]:
-        """Hold an action (its UUID) while the block runs."""
+    def hold(self, action: str) -> Iterator[None]:
+        """Renew an action (UUID) while the block runs."""
         with self._lock:
             self._held.add(action)
             if self._thread is None:
@@ -62,4 +62,4 @@ class Heartbeat:
             time.sleep(self._period)
             with self._lock:
                 held = sorted(self._held)
-            beat(held)
+            renew_actions(held)

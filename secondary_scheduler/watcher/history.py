@@ -1,86 +1,81 @@
-"""What Watcher's database says of our audits and actions.
+"""Queries of Watcher's database about our audits, plans and actions.
 
-Everything that must outlive an audit, a decision engine or its leader is read
-from there instead of being kept in memory: which scopes are switched on, which
-audit is in flight, which instances and hosts are locked or in their back-off,
-and how many instances were preempted lately. All engines see the same.
+State that must outlive an audit, a decision engine or its leader is read from
+that database and not kept in memory, so all engines see the same:
+
+* scopes that are switched on, and audits in flight,
+* locked instances and hosts, and back-off after failures,
+* recent preemptions, for the circuit breaker.
+
+``audits`` has the operations that write to it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import datetime
-import re
 from typing import Any
-import uuid
 
 from oslo_config import cfg
-from oslo_log import log
 from oslo_utils import timeutils
 from watcher import objects
 from watcher.common import context
-from watcher.decision_engine import rpcapi
 
 from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
-from secondary_scheduler.watcher import per_process, stages
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher.duration_record import DurationRecord
 from secondary_scheduler.watcher.locks import Begun, Locks
+from secondary_scheduler.watcher.scope import ScopeRules
 
-LOG = log.getLogger(__name__)
-
-PREFIX = 'secondary_'
-#: What decisions reckon with; leases are also booted and deleted, say.
-DECIDED = tuple(PREFIX + kind for kind in operations.OperationKind)
-PREEMPTING = tuple(PREFIX + kind for kind in operations.PREEMPTIONS)
-MIGRATING = PREFIX + operations.OperationKind.MIGRATE
-RETURNING = tuple(PREFIX + kind for kind in operations.RETURNS)
-#: The request of operations that the schedule of leases orders.
-LEASES = 'leases'
-_UNFINISHED = ('PENDING', 'ONGOING')
+#: Prefix of our action types in Watcher.
+ACTION_PREFIX = 'secondary_'
+#: Action types that decisions plan; the lease engine has more, such as boot.
+_DECIDED = tuple(ACTION_PREFIX + kind for kind in operations.OperationKind)
+_PREEMPTING = tuple(ACTION_PREFIX + kind for kind in operations.PREEMPTIONS)
+_MIGRATING = ACTION_PREFIX + operations.OperationKind.MIGRATE
+_RETURNING = tuple(ACTION_PREFIX + kind for kind in operations.RETURNS)
+#: Request of an operation that the lease engine orders.
+LEASE_REQUEST = 'leases'
+#: States of plans and actions that are planned or carried out.
+UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
-#: Seconds a plan that Watcher is about to launch holds its locks.
+#: Seconds for which a plan that Watcher is about to launch holds locks.
 _LAUNCH_GRACE = 30
-#: Seconds after the last sign of life of a plan (see ``heartbeat``) in which
-#: its applier may be about to begin the next action.
-_SILENT = 90
-#: No plan takes longer; what an older one has left unfinished holds nothing.
+#: Longest duration (s) of a plan; unfinished actions that are older hold no
+#: locks.
 _LONGEST = 6600
-#: Seconds at most until what has failed again and again is tried again; for
-#: how long a failure counts, and how many do.
-_LONGEST_WAIT = 3600
-_REMEMBERED = 8 * _LONGEST_WAIT
+#: Longest back-off (s) after repeated failures.
+_LONGEST_BACKOFF = 3600
+#: Age (s) at which a failure no longer counts, and number of failures read.
+_REMEMBERED = 8 * _LONGEST_BACKOFF
 _FAILURES = 500
-#: What plans are cancelled by us for.
+#: Status messages of the plans that we cancel; ``GIVEN_UP`` is a prefix.
 DROPPED = 'Dropped: another plan works on the same instances or hosts'
-_GIVEN_UP = 'Given up'
-#: How long Watcher takes to bring its database in line with the goals and
-#: strategies that are installed.
+GIVEN_UP = 'Given up'
+#: Longest time that Watcher takes at its start to synchronize its database
+#: with the installed goals and strategies.
 _SYNC = datetime.timedelta(seconds=30)
-#: Succeeded actions that estimates are made of, and what they say.
+#: Number of succeeded actions from which durations are learned.
 _OBSERVED = 300
-_TOOK = re.compile(r'Took (\d+\.\d+) s until (\S+)'
-                   r'(?: for (\d+) MiB(?:, (\d+\.\d+) MiB written in 1 s, '
-                   r'(\d+\.\d+) in 5 s)?)?')
 
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
     """A CONTINUOUS audit of our goal: the feature's switch on its scope.
 
-    PENDING, ONGOING and FAILED (by an accident, it will be revived) mean on,
-    SUSPENDED means paused, CANCELLED and SUCCEEDED (ended) mean off.
+    * On: PENDING, ONGOING, and FAILED (by an exception; it is revived).
+    * Paused: SUSPENDED, and ``orphaned``.
+    * Off: CANCELLED, and SUCCEEDED (its end time has passed).
 
-    Where it has ``leases``, those are run on its scope.
+    ``orphaned``: Watcher itself cancelled the audit, as it does at its start
+    when a package brings another goal or strategy.  No operator asked for it.
 
-    When a package brings another goal or strategy, Watcher cancels all their
-    audits as it starts.  Such an ``orphaned`` switch tells nothing of what
-    its operator wants and counts as paused.
+    ``leases``: whether the lease engine runs leases on its scope.
     """
 
     uuid: str
-    scope: scopes.ScopeRules
+    scope: ScopeRules
     state: str
     begun: bool = True
     orphaned: bool = False
@@ -101,11 +96,14 @@ class Switch:
 
 @dataclasses.dataclass(frozen=True)
 class OneShotAudit:
-    """A ONESHOT audit of ours; ``age`` in seconds.
+    """A ONESHOT audit of our goal.
 
-    ``hosts`` are those it does something for: none if it is a dry run.
-    ``failed`` tells that its plan was dropped or given up, or that an action
-    of it has failed or was skipped: it has not done what it was for.
+    * ``age``: seconds since its creation.
+    * ``adopted``: a decision engine has begun to run it.
+    * ``switch``: the CONTINUOUS audit for which the leader created it.
+    * ``hosts``: hosts that it handles; none if it is a dry run.
+    * ``failed``: an action failed or was skipped, or its plan was dropped or
+      given up.
     """
 
     uuid: str
@@ -118,25 +116,16 @@ class OneShotAudit:
     failed: bool = False
 
 
-def _age(moment: datetime.datetime | None) -> float:
-    """Return the seconds since a time of the database (UTC)."""
+def age_of(moment: datetime.datetime | None) -> float:
+    """Return the seconds since a time in the database (UTC)."""
     if moment is None:
         return 0.0
     return (timeutils.utcnow() - timeutils.normalize_time(moment)
             ).total_seconds()
 
 
-def took(seconds: float, memory_mb: int,
-         dirty: Sequence[float] | None) -> str:
-    """Return what an action that ends now says of its duration."""
-    now = datetime.datetime.now(datetime.UTC)
-    return (f'Took {seconds:.2f} s until {now:%Y-%m-%dT%H:%M:%S.%f%z} '
-            f'for {memory_mb} MiB'
-            + ('' if dirty is None else
-               ', {:.1f} MiB written in 1 s, {:.1f} in 5 s'.format(*dirty)))
-
-
 def _is_orphaned(audit: Any) -> bool:
+    """Return whether Watcher cancelled an audit as it synchronized."""
     made = max(audit.goal.created_at, audit.strategy.created_at)
     return bool(
         audit.state == 'CANCELLED' and audit.created_at < made
@@ -147,13 +136,15 @@ def _since(seconds: float) -> datetime.datetime:
     return timeutils.utcnow() - datetime.timedelta(seconds=seconds)
 
 
-def _stuck(failed: Sequence[Any], kinds: Collection[str],
-           backoff: float) -> frozenset[str]:
-    """Return who is not to be tried again yet with operations of some kinds.
+def _in_backoff(failed: Sequence[Any], kinds: Collection[str],
+                backoff: float) -> frozenset[str]:
+    """Return the instances in back-off for operations of some kinds.
 
-    ``failed`` has the last one first.  The wait doubles with each plan in
-    which one on the lease has failed: so attempts become rare (Boettger R37),
-    whichever member it is that fails.
+    The back-off doubles with each plan in which an operation on the same
+    lease failed, whichever member it was: ``backoff`` times 2, 4, 8 ...,
+    counted from the last failure on the instance, up to one hour.
+
+    :param failed: failed actions, the latest first.
     """
     plans: dict[str, set[int]] = defaultdict(set)
     last: dict[str, tuple[str, float]] = {}
@@ -162,10 +153,10 @@ def _stuck(failed: Sequence[Any], kinds: Collection[str],
             uuid = action.input_parameters['resource_id']
             lease = action.input_parameters.get('lease', uuid)
             plans[lease].add(action.action_plan_id)
-            last.setdefault(uuid, (lease, _age(action.updated_at)))
+            last.setdefault(uuid, (lease, age_of(action.updated_at)))
     return frozenset(
         uuid for uuid, (lease, age) in last.items()
-        if age < min(_LONGEST_WAIT, backoff * 2 ** len(plans[lease])))
+        if age < min(_LONGEST_BACKOFF, backoff * 2 ** len(plans[lease])))
 
 
 def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
@@ -174,11 +165,10 @@ def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
 
 
 class AuditHistory:
-    """Queries, and the creation of audits."""
+    """Reads our audits, plans and actions; never writes them."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf: Any = conf
-        self._engine_api = per_process.PerProcess(rpcapi.DecisionEngineAPI)
 
     @staticmethod
     def _context() -> Any:
@@ -201,8 +191,8 @@ class AuditHistory:
                     'goal_name': vocabulary.GOAL,
                     'audit_type': 'CONTINUOUS'})]
 
-    def children(self, seconds: float) -> list[OneShotAudit]:
-        """Return the ONESHOT audits of ours of the last seconds."""
+    def one_shot_audits(self, seconds: float) -> list[OneShotAudit]:
+        """Return the ONESHOT audits of our goal of the last seconds."""
         found = []
         failed = {action.action_plan.audit_id for action in self._actions(
             state__in=('FAILED', 'SKIPPED'), created_at__gt=_since(seconds))}
@@ -211,13 +201,13 @@ class AuditHistory:
                 self._context(), filters={
                     'strategy_name': vocabulary.STRATEGY, 'state': 'CANCELLED',
                     'created_at__gt': _since(seconds)})
-            if (plan.status_message or '').startswith((DROPPED, _GIVEN_UP)))
+            if (plan.status_message or '').startswith((DROPPED, GIVEN_UP)))
         for audit in objects.Audit.list(self._context(), filters={
                 'goal_name': vocabulary.GOAL, 'audit_type': 'ONESHOT',
                 'created_at__gt': _since(seconds)}):
             parameters = audit.parameters or {}
             found.append(OneShotAudit(
-                audit.uuid, audit.state, _age(audit.created_at),
+                audit.uuid, audit.state, age_of(audit.created_at),
                 audit.hostname is not None,
                 parameters.get('request', 'auto'), parameters.get('switch'),
                 frozenset(audit.auto_trigger and parameters.get('hosts')
@@ -226,123 +216,36 @@ class AuditHistory:
         return found
 
     def has_plan(self, audit_uuid: str) -> bool:
-        """Tell whether an audit has led to an action plan already."""
+        """Return whether an audit has an action plan."""
         return bool(objects.ActionPlan.list(
             self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
 
     def has_actions(self, audit_uuid: str) -> bool:
-        """Tell whether an audit has led to anything to do."""
+        """Return whether an audit has an action."""
         return bool(objects.Action.list(
             self._context(), limit=1, filters={'audit_uuid': audit_uuid}))
 
-    def submit(self, request: str, hosts: Iterable[str],
-               switch: Switch | None, batch: str) -> str:
-        """Create a ONESHOT audit and have a decision engine run it.
-
-        :returns: the audit's UUID.
-        """
-        ctx = self._context()
-        strategy = objects.Strategy.get_by_name(ctx, vocabulary.STRATEGY)
-        parameters: dict[str, Any] = {
-            'request': request, 'hosts': sorted(hosts), 'batch': batch,
-            'switch': switch and switch.uuid}
-        if switch and switch.decision:
-            parameters['decision'] = switch.decision
-        audit = objects.Audit(
-            ctx, uuid=str(uuid.uuid4()), name=f'secondary-{request}-{batch}',
-            audit_type=objects.audit.AuditType.ONESHOT.value,
-            state=objects.audit.State.PENDING,
-            goal_id=strategy.goal_id, strategy_id=strategy.id,
-            scope=list(switch.scope or ()) if switch else [],
-            auto_trigger=True, force=True,
-            parameters=parameters)
-        audit.create()
-        stages.mark(batch, stages.AUDIT_CREATED)
-        LOG.info('Audit %(audit)s (%(request)s) on %(hosts)s, batch '
-                 '%(batch)s.', {'audit': audit.uuid, 'request': request,
-                                'hosts': ', '.join(sorted(hosts)),
-                                'batch': batch})
-        self._engine_api().trigger_audit(ctx, audit.uuid)
-        return str(audit.uuid)
-
-    def trigger_again(self, child: OneShotAudit) -> None:
-        """Have an audit run whose trigger was lost with its engine."""
-        LOG.warning('Audit %s was never begun, triggering it again.',
-                    child.uuid)
-        self._engine_api().trigger_audit(self._context(), child.uuid)
-
-    def _set_state(self, audit_uuid: str, **changes: Any) -> None:
-        # Saving it sends a notification with its goal.
-        audit = objects.Audit.get_by_uuid(self._context(), audit_uuid,
-                                          eager=True)
-        for name, value in changes.items():
-            setattr(audit, name, value)
-        audit.save()
-
-    def abandon(self, child: OneShotAudit) -> None:
-        """Cancel an audit whose engine has died."""
-        LOG.warning('Audit %s is %s for %.0f s, cancelling it.',
-                    child.uuid, child.state, child.age)
-        self._set_state(child.uuid, state=objects.audit.State.CANCELLED)
-
-    def revive(self, switch: Switch) -> None:
-        """Set a failed switch going again.
-
-        Watcher sets a CONTINUOUS audit FAILED for ever when one run of it
-        meets an exception, e.g. because the database was away.
-        """
-        LOG.warning('Audit %s had failed, setting it going again.',
-                    switch.uuid)
-        self._set_state(switch.uuid, hostname=None,
-                        state=objects.audit.State.PENDING)
-
     # Plans and actions
-
-    def give_up_silent_plans(self) -> None:
-        """Cancel plans whose applier has died, with their actions.
-
-        An applier does so too when it starts again, but not with one that
-        only its worker has left.  One that lives all the same, cut off from
-        the database, finds its plan cancelled and begins no more of it.
-        """
-        for plan in objects.ActionPlan.list(self._context(), eager=True,
-                                            filters={
-                'strategy_name': vocabulary.STRATEGY,
-                'state__in': _UNFINISHED}):
-            actions = objects.Action.list(self._context(), eager=True,
-                                          filters={'action_plan_id': plan.id})
-            silent = min(_age(one.updated_at or one.created_at)
-                         for one in (plan, *actions))
-            if silent < _SILENT:
-                continue
-            why = (f'{_GIVEN_UP}: its applier has been silent for '
-                   f'{silent:.0f} s')
-            LOG.warning('Plan %(plan)s: %(why)s.',
-                        {'plan': plan.uuid, 'why': why})
-            unfinished = [one for one in actions if one.state in _UNFINISHED]
-            for one in (plan, *unfinished):
-                one.state, one.status_message = 'CANCELLED', why
-                one.save()
 
     def _actions(self, **filters: Any) -> list[Any]:
         return [action for action in objects.Action.list(
                     self._context(), filters=filters, eager=True)
-                if (action.action_type or '').startswith(PREFIX)]
+                if (action.action_type or '').startswith(ACTION_PREFIX)]
 
     def _failed(self) -> list[Any]:
-        """Return the last actions that have failed, in a bounded number."""
+        """Return the latest failed actions, at most ``_FAILURES``."""
         return [action for action in objects.Action.list(
                     self._context(), limit=_FAILURES, sort_key='id',
                     sort_dir='desc', filters={
                         'state': 'FAILED',
                         'updated_at__gt': _since(_REMEMBERED)})
-                if (action.action_type or '').startswith(PREFIX)]
+                if (action.action_type or '').startswith(ACTION_PREFIX)]
 
     def _triggered(self, seconds: float) -> set[int]:
-        """Return the plans of the last seconds that Watcher launches.
+        """Return the plans of the last seconds that Watcher launches itself.
 
-        That is where the audit has auto_trigger; any other plan is a dry
-        run until an operator launches it.
+        Watcher launches a plan if its audit has auto_trigger.  Any other plan
+        is a dry run until an operator launches it.
         """
         return {plan.id for plan in objects.ActionPlan.list(
                     self._context(), eager=True, filters={
@@ -352,24 +255,28 @@ class AuditHistory:
                 if plan.audit.auto_trigger}
 
     def locks(self) -> Locks:
-        """Return what is operated on now or was a moment ago.
+        """Return the instances and hosts that decisions must not touch.
 
-        An unfinished action holds its locks until its plan is given up, by
-        its applier when that starts again or by ``give_up_silent_plans``; one
-        of a plan that Watcher is about to launch, for a moment.  A failed one
-        has relieved no host, so none rests: the next decision finds another
-        way, without what has just failed.  Who should have come up is stuck
-        for a time that grows with each failure.
+        An unfinished action locks its instance and hosts
+
+        * while its plan is unfinished: a plan of a dead applier is cancelled
+          by that applier at its next start, or by ``cancel_silent_plans``;
+        * for ``_LAUNCH_GRACE`` seconds if Watcher is about to launch its plan.
+
+        A succeeded action starts a cool-down of its instance and hosts.  A
+        failed action does not, since it has relieved no host; the next
+        decision excludes the operation that failed.  Repeated failures to
+        preempt or return start an exponential back-off.
         """
         backoff = self._conf.secondary_watcher.backoff
         triggered = self._triggered(_LAUNCH_GRACE)
         held = [
             action for action in self._actions(
-                state__in=_UNFINISHED, created_at__gt=_since(_LONGEST))
-            if action.action_plan.state in _UNFINISHED
+                state__in=UNFINISHED, created_at__gt=_since(_LONGEST))
+            if action.action_plan.state in UNFINISHED
             or action.action_plan_id in triggered]
         busy = [action.input_parameters for action in held]
-        resting = [action.input_parameters for action in self._actions(
+        cooling_down = [action.input_parameters for action in self._actions(
             state='SUCCEEDED', updated_at__gt=_since(backoff))]
         failed = self._failed()
         just_now = [(action.action_type, action.input_parameters[
@@ -378,23 +285,23 @@ class AuditHistory:
         return Locks(
             frozenset(p['resource_id'] for p in busy),
             frozenset().union(*map(_hosts_of, busy)),
-            frozenset(p['resource_id'] for p in resting),
-            frozenset().union(*map(_hosts_of, resting)),
-            frozenset(uuid for kind, uuid in just_now if kind in PREEMPTING),
-            frozenset(uuid for kind, uuid in just_now if kind == MIGRATING),
-            _stuck(failed, RETURNING, backoff),
-            _stuck(failed, PREEMPTING, backoff),
-            tuple(Begun(action.action_type.removeprefix(PREFIX),
+            frozenset(p['resource_id'] for p in cooling_down),
+            frozenset().union(*map(_hosts_of, cooling_down)),
+            frozenset(uuid for kind, uuid in just_now if kind in _PREEMPTING),
+            frozenset(uuid for kind, uuid in just_now if kind == _MIGRATING),
+            _in_backoff(failed, _RETURNING, backoff),
+            _in_backoff(failed, _PREEMPTING, backoff),
+            tuple(Begun(action.action_type.removeprefix(ACTION_PREFIX),
                         action.input_parameters['resource_id'],
                         action.input_parameters.get('source'),
                         action.input_parameters.get('target'),
-                        _age(action.created_at))
+                        age_of(action.created_at))
                   for action in held
-                  if action.action_plan.state in _UNFINISHED
-                  and action.action_type in DECIDED))
+                  if action.action_plan.state in UNFINISHED
+                  and action.action_type in _DECIDED))
 
     def observed(self) -> list[learning.Observed]:
-        """Return the last operations that have succeeded, oldest first.
+        """Return the last succeeded operations, the oldest first.
 
         ``begin`` and ``end`` are seconds since the epoch.
         """
@@ -402,47 +309,46 @@ class AuditHistory:
         for action in objects.Action.list(
                 self._context(), limit=_OBSERVED, sort_key='id',
                 sort_dir='desc', filters={'state': 'SUCCEEDED'}):
-            said = _TOOK.fullmatch(action.status_message or '')
-            if not said or action.action_type not in DECIDED:
-                continue
-            try:
-                end = datetime.datetime.fromisoformat(said[2]).timestamp()
-            except ValueError:      # somebody else has written there
+            record = DurationRecord.from_message(action.status_message)
+            if record is None or action.action_type not in _DECIDED:
                 continue
             parameters = action.input_parameters or {}
             found.append(
                 learning.Observed(
                     durations.DurationInput(
-                        action.action_type.removeprefix(PREFIX),
+                        action.action_type.removeprefix(ACTION_PREFIX),
                         parameters.get('source'),
                         parameters.get('target'),
-                        int(said[3] or 0),
-                        cluster.DirtyMemory(
-                            float(said[4] or 0), float(said[5] or 0)
-                        ),
+                        record.memory_mb or 0,
+                        record.dirty or cluster.CLEAN,
                     ),
-                    end - float(said[1]),
-                    end,
+                    record.end - record.seconds,
+                    record.end,
                 )
             )
         return found[::-1]
 
     def preempted_lately(self) -> set[str]:
-        """Return the instances preempted within the breaker's period.
+        """Return the instances preempted within ``breaker_period``.
 
-        Draining, which an operator asks for, does not count, nor what cannot
-        come back as a whole, nor what nobody has launched.
+        These do not count:
+
+        * drains, which an operator asks for;
+        * suspends of leases that cannot return as a whole (request
+          ``return``);
+        * operations that the lease engine orders;
+        * operations of plans that were not launched.
         """
         period = self._conf.secondary_watcher.breaker_period
         triggered = self._triggered(period)
         return {
             action.input_parameters['resource_id']
             for action in self._actions(
-                state__in=_UNFINISHED + _FINISHED,
+                state__in=UNFINISHED + _FINISHED,
                 created_at__gt=_since(period))
-            if action.action_type in PREEMPTING
+            if action.action_type in _PREEMPTING
             and (action.state != 'PENDING'
-                 or action.action_plan.state in _UNFINISHED
+                 or action.action_plan.state in UNFINISHED
                  or action.action_plan_id in triggered)
             and action.input_parameters.get('request') not in (
-                'drain', 'return', LEASES)}
+                'drain', 'return', LEASE_REQUEST)}

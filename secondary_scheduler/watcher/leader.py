@@ -1,8 +1,8 @@
-"""One leader among the decision engines, and a lock for claiming plans.
+"""Leader election among decision engines, and the lock for claiming plans.
 
-A tooz lock rather than Watcher's own leader (ServiceMonitoringBase): that one
-goes by heart-beats of 60 s judged after 90 s, so after a crash nobody leads
-for a minute, and two engines may both believe to lead.
+Both are tooz locks.  Watcher's own election (ServiceMonitoringBase) is not
+used: its heartbeats of 60 s are judged after 90 s.  After a crash there would
+be no leader for a minute, and two engines may both believe to be the leader.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,10 @@ PLANS = b'secondary-plans'
 
 
 class Coordination:
-    """Talks to the coordination service; never raises but where it says."""
+    """Client of the coordination service.
+
+    Only ``claiming`` raises exceptions.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -44,7 +47,7 @@ class Coordination:
         return self._coordinator
 
     def _forget(self) -> None:
-        """Drop a connection that failed; the next use makes another."""
+        """Drop a failed connection; the next use opens another one."""
         coordinator, self._coordinator = self._coordinator, None
         self._leading = None
         if coordinator is not None:
@@ -52,7 +55,10 @@ class Coordination:
                 coordinator.stop()
 
     def am_i_leader(self) -> bool:
-        """Lead if nobody does; without the service nobody leads."""
+        """Return whether this process leads; acquire a free leadership.
+
+        Without the coordination service there is no leader.
+        """
         with self._mutex:
             try:
                 if self._leading is None:
@@ -76,13 +82,13 @@ class Coordination:
         try:
             return bool(lock.is_still_owner())
         except NotImplementedError:
-            return True     # tooz: this driver's locks cannot be asked
+            return True     # not implemented by this tooz driver
 
     @contextlib.contextmanager
     def claiming(self, timeout: int = 10) -> Iterator[None]:
         """Hold the lock under which plans are claimed.
 
-        :raises RuntimeError: if the lock cannot be had in ``timeout`` s.
+        :raises RuntimeError: if it is not acquired within ``timeout`` s.
         """
         try:
             with self._mutex:
@@ -100,7 +106,7 @@ class Coordination:
             lock.release()
 
     def stop(self) -> None:
-        """Give up leadership and leave."""
+        """Release leadership and disconnect."""
         with self._mutex:
             if self._leading is not None:
                 with contextlib.suppress(Exception):
@@ -108,6 +114,6 @@ class Coordination:
             self._forget()
 
 
-#: The coordination service as seen by this process.
+#: The connection of this process to the coordination service.
 shared = per_process.PerProcess(
     lambda: Coordination(CONF.secondary_watcher.coordination_url))

@@ -1,11 +1,14 @@
-"""What decisions must leave alone, and what goes on there."""
+"""Instances and hosts that decisions must not touch, and why."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Begun:
-    """An operation of a plan that is not finished; ``age`` in seconds."""
+    """An unfinished operation of a launched plan.
+
+    ``age`` is the time since the operation was planned, in seconds.
+    """
 
     kind: str
     instance: str
@@ -16,13 +19,32 @@ class Begun:
 
 @dataclasses.dataclass(frozen=True)
 class Locks:
-    """What must be left alone: operated on now, or in its back-off.
+    """Instances and hosts that decisions must not touch, by reason.
 
-    Who rests, after an operation that has succeeded, does so for dynamic
-    policies only.  Pinned instances may be operated on, but not migrated.
-    Stuck ones could not be brought up and stubborn ones not be taken down, so
-    that nothing which can wait tries it again yet.  ``begun`` are the
-    operations of plans that an applier carries out or will.
+    Instances:
+
+    * ``busy_instances``: an operation of a plan is unfinished.
+    * ``cooling_down_instances``: an operation succeeded within the last
+      ``backoff`` seconds.  Applies to dynamic policies only.
+    * ``failed_instances``: a preemption failed within the last ``backoff``
+      seconds.
+    * ``migration_failed_instances``: a live migration failed within the last
+      ``backoff`` seconds.  They may be suspended but not migrated.
+    * ``return_failed_instances``: a return failed.  Not retried until the end
+      of an exponential back-off.
+    * ``preempt_failed_instances``: a preemption failed.  Until the end of an
+      exponential back-off, no operation that can wait touches them.
+
+    Hosts:
+
+    * ``busy_hosts``: source or target of an unfinished operation.
+    * ``cooling_down_hosts``: source or target of an operation that succeeded
+      within the last ``backoff`` seconds.
+
+    Neither kind of host is a target.  Violations of dynamic policies there
+    are left to the agent; those of static policies are not.
+
+    ``begun`` are the unfinished operations of launched plans.
     """
 
     busy_instances: frozenset[str] = frozenset()
@@ -37,11 +59,11 @@ class Locks:
 
     @property
     def instances(self) -> frozenset[str]:
-        """Instances no decision may touch now."""
+        """Instances that are busy, cooling down, or failed to preempt."""
         return (self.busy_instances | self.cooling_down_instances
                 | self.failed_instances)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Hosts no decision may touch now."""
+        """Hosts that are busy or cooling down."""
         return self.busy_hosts | self.cooling_down_hosts

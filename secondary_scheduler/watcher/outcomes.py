@@ -5,33 +5,33 @@ import textwrap
 
 from secondary_scheduler.leases.engine.values import Nature
 
-#: Watcher keeps 255 characters, its own words included; MariaDB refuses more,
-#: which ends the plan.
+#: Longest message.  Watcher's column has 255 characters, for its own text too;
+#: MariaDB rejects more, which fails the plan.
 _LONGEST = 200
 _FAILED = re.compile(r'\bfailed \((' + '|'.join(Nature) + r')\): (.*)',
                      re.DOTALL)
 
 
-def shortened(message: str) -> str:
-    """Return a message that fits into the column of the database."""
+def shorten_message(message: str) -> str:
+    """Shorten a message to the column of the database."""
     return textwrap.shorten(message, _LONGEST, placeholder=' ...')
 
 
-def failed(kind: str, uuid: str, nature: Nature, why: str) -> str:
+def format_failure(kind: str, uuid: str, nature: Nature, why: str) -> str:
     """Return the message of an action that failed.
 
     :param kind: of the operation.
     :param uuid: of the instance, or of the lease.
-    :param why: in the words of the service that refused.
+    :param why: the reason as the service gave it.
     """
-    return shortened(f'{kind} of {uuid} failed ({nature}): {why}')
+    return shorten_message(f'{kind} of {uuid} failed ({nature}): {why}')
 
 
-def failure(message: str | None) -> tuple[Nature, str]:
-    """Return the nature and the reason that the message of an action gives.
+def parse_failure(message: str | None) -> tuple[Nature, str]:
+    """Return the nature and the reason in the message of an action.
 
-    An action that another program has ended, or that was skipped, gives no
-    nature: the operation may succeed the next time.
+    The nature is TRANSIENT if the message has none, as for a skipped action
+    or one that another program set to FAILED.
     """
     said = _FAILED.search(message or '')
     if said is None:

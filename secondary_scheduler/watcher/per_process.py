@@ -1,8 +1,8 @@
-"""Objects that must not be shared with a forked child.
+"""Values that must not be shared with a forked child.
 
 Decision engine and applier construct their plug-ins in a parent process that
 then forks the worker (oslo.service on native threads): threads, sockets and
-locks made before the fork are dead or shared afterwards.
+locks made before the fork are unusable or shared afterwards.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar('T')
 
 
 class PerProcess(Generic[T]):
-    """Makes its value at first use, anew in each process."""
+    """Creates its value at first use, once in each process."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""The planner: a plan's dependency graph as Watcher actions with parents."""
+"""Planner: the dependency graph of a plan as Watcher actions."""
 
 from typing import Any
 
@@ -8,23 +8,24 @@ from watcher import objects
 from watcher.common import utils
 from watcher.decision_engine.planner import weight
 
-from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import leader, stages
+from secondary_scheduler.watcher.history import DROPPED, AuditHistory
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
 
 class SecondaryPlanner(weight.WeightPlanner):
-    """Actions start when those they wait for have ended, and no later.
+    """Creates actions whose parents are the operations they wait for.
 
-    Watcher's planners order by the type of action and know no others than
-    their own; this one follows ``operation_id`` and ``after``.  A strategy
-    names its planner, so other strategies keep theirs.
+    Watcher's planners order actions by type, and reject unknown types.  This
+    one follows ``operation_id`` and ``after``.  A strategy names its planner,
+    so other strategies keep theirs.
 
-    Claiming is done here, under a lock that all decision engines share: a
-    plan that touches what another plan works on is dropped, since the cloud
-    has changed under it; the next audit decides anew.
+    Claiming: under a lock that all decision engines share, the planner checks
+    that no unfinished plan works on an instance or host of the new plan, and
+    creates its actions.  Otherwise the new plan is dropped, since the cloud
+    is changing; the next audit decides again.
     """
 
     @classmethod
@@ -33,18 +34,21 @@ class SecondaryPlanner(weight.WeightPlanner):
         return []
 
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
-        """Create the action plan and its actions in Watcher's database."""
+        """Create the action plan and its actions in Watcher's database.
+
+        :raises RuntimeError: if the lock for claiming is not acquired.
+        """
         if not solution.actions:
-            last = self._last_if_empty(context, audit_id)
+            last = self._last_empty_plan(context, audit_id)
             if last is not None:
-                return self._say_again(context, last, solution)
+                return self._update_plan(context, last, solution)
             return self._create(context, audit_id, solution, [])
         with leader.shared().claiming():
             actions = solution.actions
-            taken = self._taken(actions)
-            if taken:
+            claimed = self._claimed_by_others(actions)
+            if claimed:
                 LOG.warning('The plan is dropped: another one works on %s.',
-                            ', '.join(sorted(taken)))
+                            ', '.join(sorted(claimed)))
                 actions = []
             plan = self._create(context, audit_id, solution, actions)
         batch = solution.actions[0]['input_parameters'].get('batch')
@@ -53,8 +57,8 @@ class SecondaryPlanner(weight.WeightPlanner):
         return plan
 
     @staticmethod
-    def _taken(actions: list[dict[str, Any]]) -> set[str]:
-        locks = histories.AuditHistory(CONF).locks()
+    def _claimed_by_others(actions: list[dict[str, Any]]) -> set[str]:
+        locks = AuditHistory(CONF).locks()
         touched: set[str] = set()
         for action in actions:
             parameters = action['input_parameters']
@@ -64,13 +68,13 @@ class SecondaryPlanner(weight.WeightPlanner):
         return touched & (locks.busy_instances | locks.busy_hosts)
 
     @staticmethod
-    def _last_if_empty(context: Any, audit_id: int) -> Any:
-        """Return an audit's last plan if there was nothing to do, or None.
+    def _last_empty_plan(context: Any, audit_id: int) -> Any:
+        """Return an audit's last plan if it is empty, else None.
 
-        A CONTINUOUS audit finds nothing to do thousands of times a day; one
-        plan for each time that something has been done before is enough.
+        A CONTINUOUS audit finds nothing to do thousands of times a day.  Its
+        consecutive empty results share one plan.
         """
-        # Saving it sends a notification with its audit.
+        # Eager: saving it sends a notification, which contains its audit.
         for plan in objects.ActionPlan.list(
                 context, limit=1, sort_key='id', sort_dir='desc', eager=True,
                 filters={'audit_id': audit_id}):
@@ -80,8 +84,8 @@ class SecondaryPlanner(weight.WeightPlanner):
                 return plan
         return None
 
-    def _say_again(self, context: Any, plan: Any, solution: Any) -> Any:
-        """Let an empty plan say what is so now."""
+    def _update_plan(self, context: Any, plan: Any, solution: Any) -> Any:
+        """Give an empty plan the efficacy of a new, empty solution."""
         for one in objects.EfficacyIndicator.list(
                 context, filters={'action_plan_id': plan.id}):
             one.destroy()
@@ -102,7 +106,7 @@ class SecondaryPlanner(weight.WeightPlanner):
             plan.save()
         elif not actions:
             plan.state = objects.action_plan.State.CANCELLED
-            plan.status_message = histories.DROPPED
+            plan.status_message = DROPPED
             plan.save()
         uuids = {action['input_parameters']['operation_id']:
                  utils.generate_uuid() for action in actions}

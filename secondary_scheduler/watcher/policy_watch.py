@@ -1,4 +1,4 @@
-"""The leader's thread: violations into audits, and what a switch means."""
+"""Thread of the leader: creates audits for violations, follows switches."""
 
 import threading
 import time
@@ -10,43 +10,44 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from secondary_scheduler.model import cluster
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import cluster_builder as snapshots
-from secondary_scheduler.watcher import cluster_state, leader, stages
-from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher import audits, cluster_state, leader, stages
+from secondary_scheduler.watcher.cloud_errors import CloudError
+from secondary_scheduler.watcher.cloud_snapshot import PREEMPTED, ComputeHost
+from secondary_scheduler.watcher.history import OneShotAudit, Switch
+from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 
 LOG = log.getLogger(__name__)
 
-_TICK = 1.0             # s between two looks when nothing arrives
-_PENDING_TICK = 0.2     # s while a window is open
-_BLOCKED_PAUSE = 0.5    # s until a batch that may not leave is tried again
+_TICK = 1.0             # s between two passes when no report arrives
+_PENDING_TICK = 0.2     # s between two passes while violations wait
+_BLOCKED_PAUSE = 0.5    # s until a batch without an audit is retried
 _CHORES = 5.0           # s between two rounds of chores
 _LOST_AFTER = 10.0      # s after which an audit's trigger counts as lost
 _IN_FLIGHT = ('PENDING', 'ONGOING')
 _IN_VAIN = ('FAILED', 'CANCELLED')
 
 
-class Watch:
+class PolicyWatch:
     """Creates audits while this decision engine leads.
 
-    All it must remember beyond a few seconds is in Watcher's database, so
-    that another engine can go on where this one ended.
+    State that must outlive a few seconds is in Watcher's database, so the next
+    leader continues where this one ended.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, seen: cluster_state.ClusterState,
+    def __init__(self, conf: cfg.ConfigOpts, state: cluster_state.ClusterState,
                  coordination: leader.Coordination) -> None:
         self._conf: Any = conf
-        self._seen = seen
-        self._history = seen.history
+        self._state = state
+        self._history = state.history
+        self._audits = audits.AuditManager()
         self._coordination = coordination
-        self._began = seen.clock()
+        self._began = state.clock()
         self._blocked_until = 0.0
         self._next_chores = 0.0
         self._triggered_again: set[str] = set()
         self._warned: set[str] = set()
         self._fallen: frozenset[str] = frozenset()
-        self._ended: frozenset[tuple[str, str]] = frozenset()
+        self._marked: frozenset[tuple[str, str]] = frozenset()
 
     def start(self) -> None:
         """Run for the rest of the process's life."""
@@ -56,99 +57,99 @@ class Watch:
     def _run(self) -> None:
         pending = False
         while True:
-            self._seen.arrived.wait(_PENDING_TICK if pending else _TICK)
-            self._seen.arrived.clear()
+            self._state.arrived.wait(_PENDING_TICK if pending else _TICK)
+            self._state.arrived.clear()
             try:
                 pending = self.tick()
             except Exception:
-                LOG.exception('Watching over secondaries met a problem.')
+                LOG.exception('A pass of the policy watch failed.')
                 time.sleep(_TICK)
 
     def tick(self) -> bool:
-        """Do what is due now; tell whether violations are waiting."""
-        window, now = self._seen.window, self._seen.clock()
-        window.forget(self._seen.book.hosts())
-        self._seen.note_totals()
-        for host, since in self._seen.relief_due().items():
+        """Run one pass; return whether violations are waiting."""
+        window, now = self._state.window, self._state.clock()
+        window.forget(self._state.book.hosts())
+        self._state.note_totals()
+        for host, since in self._state.relief_due().items():
             window.note_relief(host, now, time.time() - (now - since))
         if not self._coordination.am_i_leader():
             return False
-        if now >= self._blocked_until and self._knows(now):
+        if now >= self._blocked_until and self._has_heard_all(now):
             hosts = window.due(
                 self._conf.secondary_watcher.collect_window, now)
-            if hosts and not self._send(hosts, now):
+            if hosts and not self._submit_audits(hosts, now):
                 self._blocked_until = now + _BLOCKED_PAUSE
         if now >= self._next_chores:
             self._next_chores = now + _CHORES
             self._chores()
         return window.waiting
 
-    def _knows(self, now: float) -> bool:
-        """Tell whether every host has had the time to report to us.
+    def _has_heard_all(self, now: float) -> bool:
+        """Return whether every host has had the time to report.
 
-        An engine that has just begun takes those it has not heard of for
-        closed, and would suspend where there is room to migrate.
+        To an engine that has just started, hosts without a report are closed.
+        It would suspend instances that could be migrated there.
         """
         stale_after = self._conf.secondary_scheduler.report_stale_after
-        return bool(now >= self._began + stale_after or self._seen.complete)
+        return bool(now >= self._began + stale_after or self._state.complete)
 
     # Violations
 
-    def _send(self, hosts: tuple[str, ...], now: float) -> bool:
+    def _submit_audits(self, hosts: tuple[str, ...], now: float) -> bool:
         """Create an audit for each switched-on scope with due hosts."""
         options = self._conf.secondary_watcher
-        children = [c for c in self._history.children(
-                        max(60.0, options.backoff, options.audit_timeout))
-                    if c.request == 'preempt']
-        covered = {host for c in children for host in c.hosts
+        preempts = [
+            audit for audit in self._history.one_shot_audits(
+                max(60.0, options.backoff, options.audit_timeout))
+            if audit.request == 'preempt']
+        covered = {host for c in preempts for host in c.hosts
                    if host in hosts and c.age < options.backoff
                    and not c.failed and c.state not in _IN_VAIN
-                   and self._still_counts(c, host, now)}
+                   and self._covers(c, host, now)}
         left = set(hosts) - covered - self._history.locks().hosts
         sent = False
         for switch in self._history.switches():
             if not switch.on:
                 continue
             mine = left & self._resolve(switch).hosts
-            own = [c for c in children if c.switch == switch.uuid]
+            own = [c for c in preempts if c.switch == switch.uuid]
             if not mine or any(c.state in _IN_FLIGHT for c in own):
                 continue
             if (sum(c.age < 60 for c in own) >= options.audits_per_minute):
                 LOG.warning('Violations on %s wait: %d audits in the last '
                             'minute.', ', '.join(sorted(mine)), len(own))
                 continue
-            batch = self._seen.window.take(mine, now)
+            batch = self._state.window.take(mine, now)
             stages.mark(batch.id, stages.REPORT, batch.reported)
             stages.mark(batch.id, stages.WINDOW)
-            self._history.submit('preempt', batch.hosts, switch, batch.id)
+            self._audits.submit_audit('preempt', batch.hosts, switch, batch.id)
             left -= mine
             sent = True
         return sent
 
-    def _still_counts(self, child: histories.OneShotAudit, host: str,
-                      now: float) -> bool:
-        """Tell whether an audit is a reason to wait with another one.
+    def _covers(self, audit: OneShotAudit, host: str, now: float) -> bool:
+        """Return whether a recent audit covers the host's present violation.
 
-        One that found nothing to do, since the host held its policies again,
-        says nothing of the next violation.
+        An audit that found nothing to do, since the host had recovered, does
+        not cover a violation that began after it.
         """
-        return (self._seen.window.began(host) <= now - child.age
-                or child.state in _IN_FLIGHT
-                or self._history.has_actions(child.uuid))
+        return (self._state.window.began(host) <= now - audit.age
+                or audit.state in _IN_FLIGHT
+                or self._history.has_actions(audit.uuid))
 
-    def _resolve(self, switch: histories.Switch) -> scopes.ResolvedScope:
-        return scopes.resolve(switch.scope, self._seen.snapshot.places)
+    def _resolve(self, switch: Switch) -> ResolvedScope:
+        return resolve_scope(switch.scope, self._state.snapshot.places)
 
     # Chores
 
     def _chores(self) -> None:
         switches = self._history.switches()
-        children = self._history.children(3600)
-        self._look_after_audits(children)
-        self._history.give_up_silent_plans()
+        one_shots = self._history.one_shot_audits(3600)
+        self._look_after_audits(one_shots)
+        self._audits.cancel_silent_plans()
         for switch in switches:
             if switch.state == 'FAILED':
-                self._history.revive(switch)
+                self._audits.revive_switch(switch)
             elif switch.orphaned and switch.uuid not in self._warned:
                 self._warned.add(switch.uuid)
                 LOG.warning(
@@ -157,39 +158,39 @@ class Watch:
                     'new CONTINUOUS audit is created on its scope, agents '
                     'hold the policies there and nothing is moved.',
                     switch.uuid)
-        self._close_what_is_off(switches, children)
-        self._forget_old_marks()
+        self._close_what_is_off(switches, one_shots)
+        self._remove_old_marks()
         self._mark_killed_instances()
         self._log_instances_in_error()
 
-    def _look_after_audits(
-        self, children: list[histories.OneShotAudit]) -> None:
-        """See to audits whose trigger or engine was lost."""
-        for child in children:
-            if child.state not in _IN_FLIGHT:
+    def _look_after_audits(self, one_shots: list[OneShotAudit]) -> None:
+        """Retrigger or cancel audits whose trigger or engine was lost."""
+        for audit in one_shots:
+            if audit.state not in _IN_FLIGHT:
                 continue
-            if child.age > self._conf.secondary_watcher.audit_timeout:
-                self._history.abandon(child)
-            elif (not child.adopted and child.age > _LOST_AFTER
-                    and child.uuid not in self._triggered_again):
-                self._triggered_again.add(child.uuid)
-                self._history.trigger_again(child)
-        self._triggered_again &= {c.uuid for c in children}
+            if audit.age > self._conf.secondary_watcher.audit_timeout:
+                self._audits.cancel_audit(audit)
+            elif (not audit.adopted and audit.age > _LOST_AFTER
+                    and audit.uuid not in self._triggered_again):
+                self._triggered_again.add(audit.uuid)
+                self._audits.retrigger_audit(audit)
+        self._triggered_again &= {c.uuid for c in one_shots}
 
-    def _close_what_is_off(self, switches: list[histories.Switch],
-                           children: list[histories.OneShotAudit]) -> None:
-        """Close and drain hosts whose switch was cancelled (decision 8).
+    def _close_what_is_off(self, switches: list[Switch],
+                           one_shots: list[OneShotAudit]) -> None:
+        """Close and drain hosts whose switch was cancelled.
 
-        Hosts that another switch holds, on or paused, are not closed; those
-        that one holds on are opened again, however they came to be closed.
-        So neither the order of switches nor their age matters.
+        Hosts in the scope of another switch that is on or paused are not
+        closed.  Hosts in the scope of a switch that is on are opened,
+        whichever switch closed them.  So neither the order of switches nor
+        their age matters (see reference/decisions, 8).
         """
         held: frozenset[str] = frozenset().union(*(
             self._resolve(s).hosts for s in switches
             if s.begun and not s.off))
-        self._open(self._seen.switched_on(switches))
+        self._open(self._state.switched_on(switches))
         locks = self._history.locks()
-        drained = {host for c in children for host in c.hosts
+        drained = {host for c in one_shots for host in c.hosts
                    if c.request == 'drain' and (
                        c.state in _IN_FLIGHT
                        or c.age < self._conf.secondary_watcher.backoff)}
@@ -199,50 +200,50 @@ class Watch:
             hosts = self._resolve(switch).hosts - held
             self._close(hosts)
             running = {
-                s.host for s in self._seen.snapshot.servers.values()
+                s.host for s in self._state.snapshot.servers.values()
                 if s.host in hosts and s.uuid not in locks.instances
                 and s.state is cluster.InstanceState.ACTIVE}
             due = {h for h in running if h} - drained
             if due:
                 drained |= due
-                self._history.submit('drain', due, switch,
-                                     str(uuid.uuid4()))
+                self._audits.submit_audit('drain', due, switch,
+                                          str(uuid.uuid4()))
 
     def _close(self, hosts: frozenset[str]) -> None:
-        known = self._seen.snapshot.hosts
+        known = self._state.snapshot.hosts
         for name in sorted(hosts & known.keys()):
             host = known[name]
             if host.total and not (host.switched_off and host.closed):
                 self._switch(host, off=True)
 
     def _open(self, hosts: frozenset[str]) -> None:
-        known = self._seen.snapshot.hosts
+        known = self._state.snapshot.hosts
         for name in sorted(hosts & known.keys()):
             if known[name].switched_off:
                 self._switch(known[name], off=False)
 
-    def _switch(self, host: snapshots.ComputeHost, off: bool) -> None:
+    def _switch(self, host: ComputeHost, off: bool) -> None:
         if host.root is None:
             return
-        cloud, word = self._seen.connect(), 'off' if off else 'on'
+        cloud, word = self._state.connect(), 'off' if off else 'on'
         try:
             if off:
                 cloud.close_admission(host.root)
             else:
                 cloud.open_admission(host.root)
-        except clouds.CloudError as exc:
+        except CloudError as exc:
             LOG.warning('Cannot switch secondaries %(word)s on %(host)s: '
                         '%(why)s', {'word': word, 'host': host.name,
                                     'why': exc})
             return
-        self._seen.note_switched(host.name, off)
+        self._state.note_switched(host.name, off)
         LOG.info('Secondaries on %(host)s are switched %(word)s.',
                  {'host': host.name, 'word': word})
 
     def _log_instances_in_error(self) -> None:
-        """Say, once, which instances keep their leases down."""
+        """Log, once each, the instances in ERROR that keep a lease down."""
         fallen = {server.uuid: server.lease
-                  for server in self._seen.snapshot.servers.values()
+                  for server in self._state.snapshot.servers.values()
                   if server.fallen}
         for one in sorted(fallen.keys() - self._fallen):
             LOG.warning(
@@ -253,47 +254,49 @@ class Watch:
         self._fallen = frozenset(fallen)
 
     def _mark_killed_instances(self) -> None:
-        """Mark the instances that their hosts have ended: they are to return.
+        """Mark instances that their host's agent killed as preempted.
 
-        Once each, so that an owner who takes the mark away has the last word.
-        A host speaks for the instances that Nova has on it, and no others.
+        Each kill is marked once, so that an owner's removal of the mark is
+        not overridden.  A report counts only for instances that Nova places
+        on that host.
         """
-        servers = self._seen.snapshot.servers
-        told = {(host, one): why
-                for host, report in self._seen.book.hosts().items()
-                for one, why in report.killed.items() if one in servers}
-        ended = self._ended & told.keys()
-        for host, one in sorted(told.keys() - ended):
+        servers = self._state.snapshot.servers
+        killed = {(host, one): why
+                  for host, report in self._state.book.hosts().items()
+                  for one, why in report.killed.items() if one in servers}
+        marked = self._marked & killed.keys()
+        for host, one in sorted(killed.keys() - marked):
             try:
-                now = self._seen.connect().server(one)
+                now = self._state.connect().server(one)
                 if now is None or (now.host, now.status, now.task_state) != (
                         host, 'SHUTOFF', None):
                     continue
-                if snapshots.PREEMPTED not in now.metadata:
-                    self._seen.connect().set_metadata(
-                        one, snapshots.PREEMPTED,
+                if PREEMPTED not in now.metadata:
+                    self._state.connect().set_metadata(
+                        one, PREEMPTED,
                         f'killed@{timeutils.utcnow():%Y-%m-%dT%H:%M:%SZ}')
                     LOG.warning(
-                        'Instance %(uuid)s was ended by its host %(host)s '
+                        'Instance %(uuid)s was killed by its host %(host)s '
                         '(%(why)s) and is started again when there is room.',
-                        {'uuid': one, 'host': host, 'why': told[host, one]})
-                ended |= {(host, one)}
-            except clouds.CloudError as exc:
-                LOG.debug('%s is not marked yet: %s', one, exc)
-        self._ended = ended
+                        {'uuid': one, 'host': host, 'why': killed[host, one]})
+                marked |= {(host, one)}
+            except CloudError as exc:
+                LOG.debug('Instance %s is not marked yet: %s', one, exc)
+        self._marked = marked
 
-    def _forget_old_marks(self) -> None:
-        """Unmark instances that we put down and their owner woke."""
+    def _remove_old_marks(self) -> None:
+        """Remove the mark of preempted instances that their owner started."""
         locked = self._history.locks().instances
-        for server in self._seen.snapshot.servers.values():
-            if (snapshots.PREEMPTED not in server.metadata
+        for server in self._state.snapshot.servers.values():
+            if (PREEMPTED not in server.metadata
                     or server.state is not cluster.InstanceState.ACTIVE
                     or server.uuid in locked):
                 continue
             try:
-                now = self._seen.connect().server(server.uuid)
+                now = self._state.connect().server(server.uuid)
                 if now and now.state is cluster.InstanceState.ACTIVE:
-                    self._seen.connect().delete_metadata(
-                        server.uuid, snapshots.PREEMPTED)
-            except clouds.CloudError as exc:
-                LOG.debug('The mark of %s stays: %s', server.uuid, exc)
+                    self._state.connect().delete_metadata(
+                        server.uuid, PREEMPTED)
+            except CloudError as exc:
+                LOG.debug('The mark of instance %s stays: %s',
+                          server.uuid, exc)

@@ -1,4 +1,4 @@
-"""One thread that looks at all servers that actions wait for."""
+"""Polling of servers by one thread, for all waiting actions."""
 
 from collections.abc import Callable
 import threading
@@ -6,36 +6,36 @@ import time
 
 from oslo_log import log
 
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import cluster_builder
+from secondary_scheduler.watcher.cloud import Cloud, look_up_servers
+from secondary_scheduler.watcher.cloud_snapshot import NovaServer
 
 LOG = log.getLogger(__name__)
 
-#: Up to so many servers are asked for one by one, more by one list query.
+#: Largest number of servers that are requested one by one; more are listed.
 _SINGLY = 4
-#: Who has waited long is looked at less often: an answer is late by at most
-#: this part of the wait.  (A migration of minutes would cost Nova's API
-#: hundreds of requests, while the cloud is busiest.)
+#: Largest delay of an answer, as part of the wait: long operations are polled
+#: less often.  A migration of minutes would otherwise cost Nova's API hundreds
+#: of requests, when the cloud is busiest.
 _LATENESS = 0.05
 
-Predicate = Callable[[cluster_builder.NovaServer], bool]
+Predicate = Callable[[NovaServer], bool]
 
 
 class Gone(Exception):
-    """The server does not exist any more, or is no secondary now."""
+    """The server no longer exists, or is not a secondary any more."""
 
 
 class _Waiter:
     def __init__(self, uuid: str, done: Predicate) -> None:
         self.uuid = uuid
         self.done = done
-        self.server: cluster_builder.NovaServer | None = None
+        self.server: NovaServer | None = None
         self.gone = False
         self.event = threading.Event()
         self.began = self.due = time.monotonic()
 
-    def looked(self, interval: float) -> None:
-        """Say when to look again."""
+    def reschedule(self, interval: float) -> None:
+        """Set the time of the next poll."""
         now = time.monotonic()
         self.due = now + max(interval, _LATENESS * (now - self.began))
 
@@ -44,10 +44,10 @@ class Poller:
     """Waits for servers on behalf of any number of threads.
 
     :param connect: returns the ``cloud.Cloud``.
-    :param interval: returns the least seconds between two looks.
+    :param interval: returns the least seconds between two polls.
     """
 
-    def __init__(self, connect: Callable[[], clouds.Cloud],
+    def __init__(self, connect: Callable[[], Cloud],
                  interval: Callable[[], float]) -> None:
         self._connect = connect
         self._interval = interval
@@ -56,10 +56,10 @@ class Poller:
         self._thread: threading.Thread | None = None
 
     def wait(self, uuid: str, done: Predicate,
-             timeout: float) -> cluster_builder.NovaServer:
+             timeout: float) -> NovaServer:
         """Return the server as soon as ``done(server)``.
 
-        Answers that Nova fails to give meanwhile only take time.
+        Errors of Nova meanwhile are retried.
 
         :raises Gone: if it was deleted.
         :raises TimeoutError: if it is not done in time.
@@ -91,20 +91,20 @@ class Poller:
                        if not w.event.is_set() and w.due <= now]
             try:
                 if due:
-                    self._look(due)
+                    self._poll(due)
             except Exception as exc:
-                LOG.warning('Cannot look at servers now: %s', exc)
+                LOG.warning('Cannot poll servers now: %s', exc)
             interval = self._interval()
             for waiter in due:
-                waiter.looked(interval)
+                waiter.reschedule(interval)
             time.sleep(interval)
 
-    def _look(self, waiters: list[_Waiter]) -> None:
+    def _poll(self, waiters: list[_Waiter]) -> None:
         cloud = self._connect()
         uuids = {w.uuid for w in waiters}
         servers = cloud.servers() if len(uuids) > _SINGLY else {}
-        # One that a list does not show may be new, or gone: ask for it.
-        servers.update(clouds.look_up(cloud, sorted(uuids - set(servers))))
+        # A server that is not listed may be new, or deleted: request it.
+        servers.update(look_up_servers(cloud, sorted(uuids - set(servers))))
         for waiter in waiters:
             server = servers.get(waiter.uuid)
             waiter.server, waiter.gone = server, server is None

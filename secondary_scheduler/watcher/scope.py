@@ -1,8 +1,9 @@
-"""Which hosts and instances an audit's scope means.
+"""Hosts and instances in the scope of an audit.
 
-The same ``compute`` scope as of Watcher's own strategies (host_aggregates,
-availability_zones, exclude), resolved on the collector's snapshot, because
-Watcher's resolver works on its own model and asks Nova each time.
+The syntax is the ``compute`` scope of Watcher's own strategies
+(host_aggregates, availability_zones, exclude).  It is resolved on the
+collector's snapshot: Watcher's resolver uses its own model, and sends requests
+to Nova each time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ ScopeRules = Sequence[Mapping[str, Any]] | None
 
 @dataclasses.dataclass(frozen=True)
 class HostPlace:
-    """Where a host belongs: its aggregates (id and name) and its zone."""
+    """Aggregates (ids and names) and availability zone of a host."""
 
     aggregate_ids: frozenset[int] = frozenset()
     aggregates: frozenset[str] = frozenset()
@@ -25,14 +26,14 @@ class HostPlace:
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedScope:
-    """Hosts in a scope, and what is excluded there."""
+    """Hosts in a scope, and the excluded instances and projects."""
 
     hosts: frozenset[str]
     excluded_instances: frozenset[str] = frozenset()
     excluded_projects: frozenset[str] = frozenset()
 
     def excludes(self, uuid: str, project: str) -> bool:
-        """Tell whether an instance must be left alone."""
+        """Return whether an instance is excluded."""
         return (uuid in self.excluded_instances
                 or project in self.excluded_projects)
 
@@ -54,9 +55,9 @@ def _in_zones(place: HostPlace,
     return any(item.get('name') in ('*', place.zone) for item in wanted)
 
 
-def resolve(scope: ScopeRules,
+def resolve_scope(scope: ScopeRules,
             places: Mapping[str, HostPlace]) -> ResolvedScope:
-    """Resolve an audit's scope; an empty one means every host."""
+    """Resolve an audit's scope; an empty one contains every host."""
     rules = next((part['compute'] for part in scope or ()
                   if part.get('compute')), ())
     including = [r for r in rules
@@ -82,8 +83,8 @@ def resolve(scope: ScopeRules,
 
 
 class SecondaryScope(base.BaseScope):
-    """What Watcher asks a collector for; our model is not scoped here."""
+    """Scope handler that Watcher requires; it does not change the model."""
 
     def get_scoped_model(self, cluster_model: Any) -> Any:
-        """Return the model as it is."""
+        """Return the model unchanged."""
         return cluster_model

@@ -1,4 +1,4 @@
-"""Watcher's configuration with our options registered."""
+"""Watcher's configuration, with our options registered."""
 
 from typing import Any
 

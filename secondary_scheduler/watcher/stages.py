@@ -1,7 +1,7 @@
-"""Time stamps of the way from a violation to the first call of Nova.
+"""Time stamps from a violation to the first call of Nova.
 
-Each stage is one log line of a fixed form, so that a reader of the logs of
-decision engine and applier can put them together by the batch:
+Each stage is one log line of a fixed form.  The batch joins the lines in the
+logs of decision engine and applier:
 ``secondary-stage batch=<id> stage=<name> t=<seconds since the epoch>``.
 """
 
@@ -33,7 +33,7 @@ def mark(batch: str, stage: str, at: float | None = None) -> None:
 
 
 def mark_first_call(batch: str) -> None:
-    """Log the first call of Nova of a batch; later calls say nothing."""
+    """Log the first call of Nova of a batch, not the later ones."""
     with _lock:
         if batch in _first_calls:
             return

@@ -1,4 +1,4 @@
-"""The strategy: from the collector's snapshot to a solution's actions."""
+"""Strategy: from the state of the cluster to the actions of a solution."""
 
 from collections import Counter
 import dataclasses
@@ -18,32 +18,29 @@ from secondary_scheduler.leases import drivers
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import lease_order, vocabulary
 from secondary_scheduler.plans import checker, operations
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import (
-    cluster_collector,
-    cluster_state,
-    goal,
-    stages,
-)
-from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import scope as scopes
+from secondary_scheduler.watcher import cluster_collector, goal, stages
+from secondary_scheduler.watcher.cloud_errors import CloudError
+from secondary_scheduler.watcher.cluster_state import ClusterState
+from secondary_scheduler.watcher.history import ACTION_PREFIX, AuditHistory
+from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
 #: The driver that decides unless an audit names another.
 DECISION = 'guided'
-#: What an audit's request means, in the order in which it is tried.
+#: Kinds of decisions for each request, in the order in which they are tried.
 KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
     'auto': ('preempt', 'return'), 'preempt': ('preempt',),
     'return': ('return',), 'drain': ('drain',)}
 
 
 def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
-    """Return the plan with at most ``allowed`` instances preempted.
+    """Return the plan with at most ``allowed`` preemptions.
 
-    Whole leases are left out, the last ones decided first, with everything
-    that waits for what they would have freed.
+    Leases are counted in the order of the plan.  A lease with more preemptions
+    than are left is dropped as a whole, as are the leases whose operations
+    wait for one of its operations.
     """
     by_lease: dict[str, int] = {}
     for operation in plan.operations:
@@ -62,7 +59,7 @@ def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
         more = {o.id for o in plan.operations if set(o.after) & gone} - gone
         if not more:
             break
-        # What waits for a dropped one goes with all of its lease.
+        # An operation that waits for a dropped one drops its whole lease.
         leases = {o.lease for o in plan.operations if o.id in more}
         gone |= more | {o.id for o in plan.operations if o.lease in leases}
     return dataclasses.replace(plan, operations=tuple(
@@ -70,7 +67,7 @@ def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
 
 
 def breaker_limit(options: Any, secondaries: int) -> int:
-    """Return how many preemptions a period may have on a scope."""
+    """Return the number of preemptions that a period may have on a scope."""
     return max(int(options.breaker_minimum),
                int(secondaries * options.breaker_percent / 100))
 
@@ -78,7 +75,7 @@ def breaker_limit(options: Any, secondaries: int) -> int:
 def load_decision(name: str, limits: room.LoadLimits,
                   lasting: durations.DurationModel,
                   order: lease_order.QueueOrder) -> decisions.Decision:
-    """Return the decision driver of that name."""
+    """Return a decision driver by its name."""
     loaded: Any = driver.DriverManager(
         decisions.NAMESPACE, name, invoke_on_load=True,
         invoke_kwds={'limits': limits, 'durations': lasting,
@@ -87,12 +84,12 @@ def load_decision(name: str, limits: room.LoadLimits,
 
 
 class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
-    """Let secondaries give way to primaries, and bring them back.
+    """Preempt secondaries in favour of primaries, and return them later.
 
-    A CONTINUOUS audit with this strategy switches the feature on on its
-    scope; violations are turned into ONESHOT audits by the leader.  It never
-    touches Watcher's compute model, whose copy costs seconds at 1,000 hosts
-    (risks.md F13).
+    A CONTINUOUS audit with this strategy switches the feature on for its
+    scope.  The leader creates ONESHOT audits for violations.  Watcher's
+    compute model is not used: a copy of it takes seconds at 1,000 hosts (see
+    reference/decisions, 8).
     """
 
     def __init__(self, config: Any, osc: Any = None) -> None:
@@ -101,7 +98,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
 
     @classmethod
     def get_name(cls) -> str:
-        """Name of the strategy and of its entry point."""
+        """Return the name of the strategy and of its entry point."""
         return vocabulary.STRATEGY
 
     @classmethod
@@ -116,7 +113,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
 
     @classmethod
     def get_schema(cls) -> dict[str, Any]:
-        """Parameters of an audit."""
+        """Return the JSON schema of an audit's parameters."""
         return {
             '$schema': 'http://json-schema.org/draft-04/schema#',
             'type': 'object',
@@ -154,15 +151,15 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                     'type': ['string', 'null']},
             }}
 
-    # The flow
+    # Execution
 
     @property
-    def observer(self) -> cluster_state.ClusterState:
-        """What this decision engine knows."""
-        seen: cluster_state.ClusterState = (
+    def cluster_state(self) -> ClusterState:
+        """State of the cluster, as this decision engine knows it."""
+        state: ClusterState = (
             self.collector_manager.get_cluster_model_collector(
-                cluster_collector.NAME, osc=self.osc).observer)
-        return seen
+                cluster_collector.NAME, osc=self.osc).cluster_state)
+        return state
 
     def pre_execute(self) -> None:
         """Do nothing: no Watcher model, hence no check of one."""
@@ -171,56 +168,58 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         """Do nothing: the indicators are set with the plan."""
 
     def do_execute(self, audit: Any = None) -> None:
-        """Fill the solution; on a problem leave it empty.
+        """Fill the solution; leave it empty after an error.
 
-        A problem must not fail a CONTINUOUS audit: Watcher would never run
-        it again, and it is the switch.
+        An exception must not fail a CONTINUOUS audit, which is the switch:
+        Watcher would never run it again.  It does fail a ONESHOT audit.
         """
         self._set_indicators(model.Cluster({}, {}), operations.Plan())
         if audit.audit_type != 'CONTINUOUS':
-            with self.observer.batch(audit.uuid):
+            with self.cluster_state.batch(audit.uuid):
                 self._solve(audit)
             return
         try:
-            if not self._gives_way(audit):
+            if not self._must_wait(audit):
                 self._solve(audit)
-        except clouds.CloudError as exc:
+        except CloudError as exc:
             LOG.warning('No decision on secondaries: %s', exc)
         except Exception as exc:
             LOG.exception('No decision on secondaries: %s', exc)
 
-    def _gives_way(self, audit: Any) -> bool:
-        """Tell whether a round is to leave things to a batch (R34)."""
-        gives = audit.audit_type == 'CONTINUOUS' and self.observer.in_batch
-        if gives:
-            LOG.info('A batch is being handled; the next round looks.')
-        return bool(gives)
+    def _must_wait(self, audit: Any) -> bool:
+        """Return whether a CONTINUOUS audit must wait for a batch."""
+        waits = (audit.audit_type == 'CONTINUOUS'
+                 and self.cluster_state.in_batch)
+        if waits:
+            LOG.info('A batch is being handled; this audit runs again in its '
+                     'next interval.')
+        return bool(waits)
 
     def _solve(self, audit: Any) -> None:
         parameters = self.input_parameters
         batch = parameters.get('batch') or f'{audit.uuid}-{time.time():.0f}'
         stages.mark(batch, stages.STRATEGY)
-        seen = self.observer
-        history = seen.history
+        state = self.cluster_state
+        history = state.history
         if audit.audit_type == 'ONESHOT' and history.has_plan(audit.uuid):
-            LOG.info('Audit %s was run before.', audit.uuid)
+            LOG.info('Audit %s has a plan already.', audit.uuid)
             return
         switches = history.switches()
         request = parameters.get('request') or 'auto'
         switch = parameters.get('switch')
         if switch and request != 'drain' and not any(
                 s.on for s in switches if s.uuid == switch):
-            LOG.info('The switch %s is off, nothing is done.', switch)
+            LOG.info('The switch %s is off, so nothing is done.', switch)
             return
         hosts = parameters.get('hosts')
-        seen.refresh_hosts(hosts or ())
-        scope = scopes.resolve(self.audit_scope, seen.snapshot.places)
-        on = seen.switched_on(switches)
-        cluster = seen.cluster(scope, history.locks())
-        # Targets: inside this scope; what is drained may go further.
+        state.refresh_hosts(hosts or ())
+        scope = resolve_scope(self.audit_scope, state.snapshot.places)
+        on = state.switched_on(switches)
+        cluster = state.cluster(scope, history.locks())
+        # Targets are inside this scope; drained instances may leave it.
         targets = on if request == 'drain' else on & scope.hosts
         cluster = self._open_only(cluster, targets)
-        if not hosts and request != 'drain':   # never drain what is unnamed
+        if not hosts and request != 'drain':    # a drain names its hosts
             hosts = scope.hosts
         asked = tuple(sorted(set(hosts or ()) & scope.hosts))
         kind, plan = self._decide(cluster, request, asked)
@@ -228,15 +227,16 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         if kind == 'preempt':
             plan = self._breaker(history, cluster, scope, plan)
         for place in plan.unresolved:
-            LOG.warning('Not everything could leave %s.' if request == 'drain'
+            LOG.warning('Not all instances could leave %s.'
+                        if request == 'drain'
                         else 'The violation on %s is left to its agent.'
                         if place in cluster.hosts
-                        else 'What binds %s together stays violated.', place)
+                        else 'The policy of %s stays violated.', place)
         faults = checker.check(cluster, plan, self._limits.lanes)
         if faults:
             LOG.error('The plan is not carried out: %s', '; '.join(faults))
             return
-        if self._gives_way(audit):      # it may have begun meanwhile
+        if self._must_wait(audit):      # a batch may have begun meanwhile
             return
         self._add_actions(plan, kind, batch)
         self._set_indicators(cluster, plan, asked)
@@ -257,7 +257,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
 
     @functools.cached_property
     def _limits(self) -> room.LoadLimits:
-        """The limits of this audit, whatever is configured meanwhile."""
+        """Limits of this audit, unaffected by a later reload of options."""
         options = CONF.secondary_scheduler
         return room.LoadLimits(
             minimum_share=options.minimum_share,
@@ -267,10 +267,10 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
 
     def _decide(self, cluster: model.Cluster, request: str,
                 asked: tuple[str, ...]) -> tuple[str, operations.Plan]:
-        """Return a plan and for what it is, the first that there is."""
+        """Return the first plan that is not empty, and its kind."""
         decision = load_decision(
             self.input_parameters.get('decision') or DECISION, self._limits,
-            self.observer.durations, drivers.load(
+            self.cluster_state.durations, drivers.load(
                 'order', CONF.secondary_leases.order, CONF.secondary_leases))
         units = CONF.secondary_watcher.decision_budget
         kind, plan, unresolved = request, operations.Plan(), set[str]()
@@ -280,28 +280,28 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 decisions.Budget(units))
             unresolved.update(plan.unresolved)
             if plan:
-                self._tell(kind, cluster, plan)
+                self._log_decision(kind, cluster, plan)
                 break
-        # A return does not end what could not be preempted.
+        # A return does not resolve the violations that a preemption left.
         return kind, dataclasses.replace(
             plan, unresolved=tuple(sorted(unresolved)))
 
     @staticmethod
-    def _tell(kind: str, cluster: model.Cluster,
-              plan: operations.Plan) -> None:
+    def _log_decision(kind: str, cluster: model.Cluster,
+                      plan: operations.Plan) -> None:
         count = Counter(str(one.kind) for one in plan.operations)
         closed = sorted(name for name in cluster.hosts
                         if not cluster.is_open(name))
-        LOG.info('Decision %(kind)s: %(what)s; hosts that take nobody at the '
-                 'moment: %(closed)s.', {
-                     'kind': kind, 'what': ', '.join(
+        LOG.info('Decision %(kind)s: %(plan)s; hosts that take no instance at '
+                 'the moment: %(closed)s.', {
+                     'kind': kind, 'plan': ', '.join(
                          f'{number} x {one}' for one, number in count.items()),
                      'closed': textwrap.shorten(' '.join(closed), 200)
                      or 'none'})
 
     @staticmethod
-    def _breaker(history: histories.AuditHistory, cluster: model.Cluster,
-                 scope: scopes.ResolvedScope,
+    def _breaker(history: AuditHistory, cluster: model.Cluster,
+                 scope: ResolvedScope,
                  plan: operations.Plan) -> operations.Plan:
         if not any(o.kind in operations.PREEMPTIONS
                    for o in plan.operations):
@@ -323,7 +323,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             LOG.error(
                 'Circuit breaker: %(lately)d preemptions in the last '
                 '%(period)d s of at most %(limit)d; %(left)d operations are '
-                'left out and the agents protect alone.', {
+                'left out, and only the agents protect primaries.', {
                     'lately': lately, 'period': options.breaker_period,
                     'limit': limit, 'left': len(left)})
         return kept
@@ -341,7 +341,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                 'batch': batch}
             # Watcher's Action object takes no parameter that is None.
             self.solution.add_action(
-                action_type=histories.PREFIX + operation.kind.value,
+                action_type=ACTION_PREFIX + operation.kind.value,
                 resource_id=operation.instance,
                 input_parameters={name: value for name, value
                                   in parameters.items()

@@ -1,7 +1,7 @@
-"""From reports to batches of violated hosts: the collect window.
+"""Collect window: merges violations of hosts into batches.
 
-Pure bookkeeping: the caller passes the time (seconds of any one clock), and
-decides whether a batch may leave.
+Pure bookkeeping: the caller passes the time (seconds of one clock), and
+decides whether an audit may be created for a batch.
 """
 
 from collections.abc import Collection
@@ -16,8 +16,8 @@ from secondary_scheduler.model import reports
 class Batch:
     """Violated hosts that one audit handles.
 
-    ``reported`` is when the first of them was reported, by its agent's clock
-    (s since the epoch).
+    ``reported`` is the time of the first report, by its agent's clock (s
+    since the epoch).
     """
 
     id: str
@@ -32,11 +32,11 @@ class _Pending:
 
 
 class Window:
-    """Violations that have not been handed on yet (Boettger 3.7).
+    """Violations without an audit yet (Boettger 2012, section 3.7).
 
-    The first violation after a quiet time is due at once; those that follow
-    wait until ``length`` seconds after the first of them. A host that holds
-    its policies again before that is dropped.
+    * The first violation after a quiet time is due at once.
+    * Later violations are due ``length`` seconds after the first of them.
+    * A host that recovers before that is dropped.
     """
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class Window:
 
     def note(self, report: reports.HostReport, now: float,
              together: bool = False) -> None:
-        """Take in a report: violations, and who is at the floor.
+        """Take in a report: violations, and instances at the floor.
 
-        ``together`` tells that the host has a part in one that only several
-        reports together show.
+        :param together: whether the host stands for a violated policy of an
+            aggregate, which no single report shows.
         """
         with self._lock:
             before = self._floored.get(report.host, {})
@@ -71,17 +71,17 @@ class Window:
                     self._pending.pop(report.host, None)
 
     def began(self, host: str) -> float:
-        """Return since when a host violates, minus infinity if it does not.
+        """Return the begin of a host's violation, minus infinity if none.
 
-        A host that held its policies in between has begun anew.
+        A host that recovered in between has a new violation.
         """
         with self._lock:
             return self._began.get(host, float('-inf'))
 
     def relief(self, bound: float, now: float) -> dict[str, float]:
-        """Return hosts with an instance floored longer than the bound.
+        """Return hosts with an instance at the floor for longer than a bound.
 
-        The value is the time since when.
+        :returns: times since when, by host.
         """
         with self._lock:
             return {host: min(floored.values())
@@ -105,11 +105,11 @@ class Window:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are violations that have not left."""
+        """Whether there are violations without an audit."""
         return bool(self._pending)
 
     def due(self, length: float, now: float) -> tuple[str, ...]:
-        """Return the hosts whose window has ended, or nothing."""
+        """Return all violated hosts if the window has ended, else none."""
         with self._lock:
             if not self._pending:
                 return ()
@@ -121,7 +121,7 @@ class Window:
             return tuple(sorted(self._pending))
 
     def take(self, hosts: Collection[str], now: float) -> Batch:
-        """Make the batch that leaves now; its hosts are pending no more."""
+        """Return a batch of hosts, which are no longer pending."""
         with self._lock:
             reported = [self._pending.pop(host).reported
                         for host in hosts if host in self._pending]

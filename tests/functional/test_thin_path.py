@@ -18,13 +18,15 @@ from secondary_scheduler.plans import checker
 from secondary_scheduler.policies import language, triggers
 from secondary_scheduler.watcher import (
     actions,
-    cluster_builder,
+    cloud_connections,
+    cloud_snapshot,
     cluster_state,
     goal,
     leader,
     planner,
     policy_watch,
     poller,
+    secondary_action,
     settings,
     strategy,
 )
@@ -62,19 +64,19 @@ class ThinPath(fakes.WatcherTestCase):
             clock=lambda: time.monotonic() + self.passed)
         self.patch(strategy.SecondaryWorkloads, 'get_goal',
                    return_value=goal.SecondaryWorkloadsGoal({}))
-        self.patch(strategy.SecondaryWorkloads, 'observer', self.seen)
+        self.patch(strategy.SecondaryWorkloads, 'cluster_state', self.seen)
         self.coordination = leader.Coordination(
             'file://' + tempfile.mkdtemp())
         self.addCleanup(self.coordination.stop)
         self.patch(leader, 'shared', lambda: self.coordination)
         self.patch(planner.leader, 'shared', lambda: self.coordination)
-        self.patch(actions.clouds, 'shared', lambda: self.cloud)
+        self.patch(cloud_connections, 'shared', lambda: self.cloud)
         self.agents = mock.Mock()
-        self.patch(actions, '_agents', lambda: self.agents)
+        self.patch(secondary_action, '_agents', lambda: self.agents)
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
-        self.patch(actions, '_poller', lambda: waiting)
+        self.patch(secondary_action, '_poller', lambda: waiting)
         self.switch = self.audit(1)
-        self.watch = policy_watch.Watch(
+        self.watch = policy_watch.PolicyWatch(
             settings.CONF, self.seen, self.coordination)
         self.report_all(h1=20.0)
         self.seen.refresh()
@@ -177,7 +179,7 @@ class ThinPath(fakes.WatcherTestCase):
         for number in (2, 4):
             server = self.cloud.known[fakes.uid(number)]
             self.assertEqual('SUSPENDED', server.status)
-            self.assertIn(cluster_builder.PREEMPTED, server.metadata)
+            self.assertIn(cloud_snapshot.PREEMPTED, server.metadata)
         self.assertEqual({'SUCCEEDED'}, {a.state for a in rows})
         self.assertEqual({('h1', fakes.uid(n)) for n in (2, 4, 6)}, {
             call.args[:2]
@@ -204,8 +206,8 @@ class ThinPath(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(n) for n in (2, 4, 6)}, self.on('h1'))
         for server in self.cloud.known.values():
             self.assertEqual('ACTIVE', server.status)
-            self.assertNotIn(cluster_builder.PREEMPTED, server.metadata)
-            self.assertNotIn(cluster_builder.ORIGIN, server.metadata)
+            self.assertNotIn(cloud_snapshot.PREEMPTED, server.metadata)
+            self.assertNotIn(cloud_snapshot.ORIGIN, server.metadata)
         # And then there is nothing more to do.
         self.assertEqual([], self.decide(self.switch))
 

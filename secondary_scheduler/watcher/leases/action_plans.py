@@ -1,9 +1,8 @@
-"""What Watcher's database says of the operations on servers of leases."""
+"""Action plans in Watcher for operations on servers of leases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import datetime
-import re
 from typing import Any
 
 from oslo_log import log
@@ -12,32 +11,36 @@ from watcher import objects
 from watcher.applier import rpcapi
 from watcher.common import context, utils
 
+from secondary_scheduler.estimation.learning import Point
 from secondary_scheduler.leases.engine.values import (
     Copy,
     Failure,
     LeaseNode,
     LeaseOperation,
     OperationRequest,
-    Took,
 )
-from secondary_scheduler.watcher import history as histories
 from secondary_scheduler.watcher import leader, outcomes, per_process, stages
+from secondary_scheduler.watcher.duration_record import DurationRecord
+from secondary_scheduler.watcher.history import (
+    ACTION_PREFIX,
+    LEASE_REQUEST,
+    AuditHistory,
+)
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which a failure counts, and how many operations are looked at.
+#: Seconds for which ended operations count, and the most that are read.
 _REMEMBERED_S, _LATEST = 3600, 500
-#: What clocks of appliers may differ by, and a transaction take to be seen.
+#: Most by which clocks of appliers differ and transactions are delayed.
 _OVERLAP = datetime.timedelta(seconds=60)
-#: Operations of one plan: Watcher's applier has a thread for each of a few.
+#: Operations of one plan, at most: the applier's threads are few.
 _TOGETHER = 8
 _UNFINISHED = ('PENDING', 'ONGOING')
-_KINDS = {histories.PREFIX + kind.value: kind for kind in LeaseOperation}
-_TOOK = re.compile(r'Took (\d+\.\d+) s .* for (\d+) MiB')
+_KINDS = {ACTION_PREFIX + kind.value: kind for kind in LeaseOperation}
 
 
 def _updated(action: Any) -> datetime.datetime:
-    """Return when an action was changed last, in UTC."""
+    """Return the time of an action's last change, in UTC."""
     found: datetime.datetime = timeutils.normalize_time(action.updated_at)
     return found
 
@@ -49,18 +52,18 @@ def _seconds(moment: datetime.datetime) -> float:
 
 
 def _copy(action: Any) -> Copy:
-    """Return which copy of an image is asked for, or booted from.
+    """Return the copy of an image that an action fetches or boots from.
 
-    The image is '' if a server boots from none.
+    The image is '' if a server boots without one.
     """
-    said = action.input_parameters
-    if 'build' in said:
-        return said['target'], said['build'].get('image', '')
-    return said['host'], said['image']
+    parameters = action.input_parameters
+    if 'build' in parameters:
+        return parameters['target'], parameters['build'].get('image', '')
+    return parameters['host'], parameters['image']
 
 
-def place(action: Any) -> LeaseNode | None:
-    """Return which server of which lease an action is about."""
+def node_of(action: Any) -> LeaseNode | None:
+    """Return the node of a lease on whose server an action works."""
     lease, _, node = (action.input_parameters or {}).get(
         'place', '').partition(':')
     return (lease, int(node)) if node else None
@@ -68,23 +71,23 @@ def place(action: Any) -> LeaseNode | None:
 
 @dataclasses.dataclass
 class Ended:
-    """What has become of operations lately; see ``values.Sight``."""
+    """Operations that have ended recently; see ``values.CloudState``."""
 
     failures: dict[tuple[LeaseNode, LeaseOperation], Failure] = (
         dataclasses.field(default_factory=dict)
     )
-    took: list[Took] = dataclasses.field(default_factory=list)
+    took: list[Point] = dataclasses.field(default_factory=list)
     asked: dict[Copy, float] = dataclasses.field(default_factory=dict)
     used: set[Copy] = dataclasses.field(default_factory=set)
 
 
-class LeaseHistory:
-    """Reads actions on servers of leases, and has such carried out."""
+class LeaseActionPlans:
+    """Creates action plans for operations of leases, and reads outcomes."""
 
-    def __init__(self, history: histories.AuditHistory) -> None:
+    def __init__(self, history: AuditHistory) -> None:
         self._history = history
         self._applier = per_process.PerProcess(rpcapi.ApplierAPI)
-        #: What has ended and is remembered, by its row.
+        #: Actions that have ended recently, by id.
         self._ended: dict[int, Any] = {}
 
     @staticmethod
@@ -96,16 +99,17 @@ class LeaseHistory:
         return [action for action in objects.Action.list(
                     self._context(), limit=_LATEST, sort_key='id',
                     sort_dir='desc', filters=filters, eager=eager)
-                if action.action_type in _KINDS and place(action)]
+                if action.action_type in _KINDS and node_of(action)]
 
-    def pending(self) -> tuple[frozenset[LeaseNode], dict[Copy, float]]:
-        """Return where an operation on a server has not ended.
+    def find_pending(self) -> tuple[frozenset[LeaseNode], dict[Copy, float]]:
+        """Return the nodes with an unfinished operation.
 
-        And which copies of images are about to be asked for, since when.
+        And the copies of images whose requests are unfinished, with the time
+        of the request.
         """
         places, asked = set(), {}
         for action in self._actions(eager=True, state__in=_UNFINISHED):
-            where = place(action)
+            where = node_of(action)
             if where is None or (
                     action.action_plan.state not in _UNFINISHED):
                 continue
@@ -115,39 +119,40 @@ class LeaseHistory:
                 places.add(where)
         return frozenset(places), asked
 
-    def ended(self) -> Ended:
-        """Return what has failed since it has succeeded, and what took how
-        long, the oldest first.
+    def find_ended(self) -> Ended:
+        """Return failures since the last success, and durations.
+
+        Durations are in the order of the actions' ids.
         """
         found = Ended()
         failures = found.failures
-        self._look_for_ended()
+        self._read_ended()
         for _, action in sorted(self._ended.items()):
-            kind, where = _KINDS[action.action_type], place(action)
+            kind, where = _KINDS[action.action_type], node_of(action)
             assert where is not None
             if action.state == 'SUCCEEDED':
                 failures.pop((where, kind), None)
-                said = _TOOK.match(action.status_message or '')
-                if said:
+                record = DurationRecord.from_message(action.status_message)
+                if record is not None and record.memory_mb is not None:
                     found.took.append(
-                        Took(kind, int(said[2]), float(said[1])))
+                        Point(kind, 1, record.seconds, record.memory_mb))
                 if kind is LeaseOperation.CACHE_IMAGE:
                     found.asked[_copy(action)] = _seconds(action.updated_at)
                 elif kind is LeaseOperation.BOOT and _copy(action)[1]:
                     found.used.add(_copy(action))
                 continue
             before = failures.get((where, kind))
-            nature, why = outcomes.failure(action.status_message)
+            nature, why = outcomes.parse_failure(action.status_message)
             failures[where, kind] = Failure(
                 1 + (before.count if before else 0),
                 _seconds(action.updated_at),
                 action.input_parameters.get('target'), why, nature)
         return found
 
-    def _look_for_ended(self) -> None:
-        """Read what has ended since the last look, and forget the oldest.
+    def _read_ended(self) -> None:
+        """Read actions that have ended since the last call; forget old ones.
 
-        A pass every other second cannot read all of an hour anew.
+        Passes are too frequent to read all actions of an hour each time.
         """
         since = timeutils.utcnow() - datetime.timedelta(seconds=_REMEMBERED_S)
         kept = {row: action for row, action in self._ended.items()
@@ -158,12 +163,13 @@ class LeaseHistory:
                 state__in=('SUCCEEDED', 'FAILED', 'SKIPPED'),
                 updated_at__gt=max(since, newest - _OVERLAP))}
 
-    def order(self, orders: Sequence[OperationRequest], switch: str) -> None:
-        """Have operations carried out, as plans of the switch's audit.
+    def create_plans(self, orders: Sequence[OperationRequest], switch: str
+                     ) -> None:
+        """Create and launch plans for operations, in the switch's audit.
 
-        They are not an audit's of their own: what is due on a second cannot
-        wait for one.  Whoever is worked on by another plan is left out, and
-        ordered again if that is still needed then.
+        An audit of their own would delay operations that are due on a
+        second.  Servers on which another plan works are left out; a later
+        pass orders the operation again if it is still due.
         """
         ctx = self._context()
         audit = objects.Audit.get_by_uuid(ctx, switch, eager=True)
@@ -180,50 +186,52 @@ class LeaseHistory:
         plan = objects.ActionPlan(
             ctx, uuid=utils.generate_uuid(), audit_id=audit.id,
             strategy_id=audit.strategy_id, global_efficacy=[],
-            # As one that an operator has started: the audit's next run
-            # cancels those that nobody has.
+            # As if an operator had started it: the audit's next run cancels
+            # plans that were not started.
             state=objects.action_plan.State.PENDING)
         plan.create()
         for number, one in enumerate(orders):
             own = utils.generate_uuid()
             objects.Action(
                 ctx, uuid=own, action_plan_id=plan.id, parents=[],
-                action_type=histories.PREFIX + one.kind.value,
-                input_parameters=parameters(one, number, plan.uuid, own)
+                action_type=ACTION_PREFIX + one.kind.value,
+                input_parameters=action_parameters(one, number, plan.uuid, own)
                 ).create()
         stages.mark(plan.uuid, stages.PLAN_CREATED)
         return str(plan.uuid)
 
 
-def parameters(order: OperationRequest, number: int, batch: str, own: str
-               ) -> dict[str, Any]:
-    """Return an action's parameters; Watcher takes none that are None."""
+def action_parameters(order: OperationRequest, number: int, batch: str,
+                      own: str) -> dict[str, Any]:
+    """Return the parameters of an action; Watcher accepts no None."""
     lease, node = order.place
     found = {
         'resource_id': order.server or lease, 'operation_id': number,
         'lease': f'{order.project}:{lease}', 'place': f'{lease}:{node}',
-        'request': histories.LEASES, 'batch': batch, 'action': own,
+        'request': LEASE_REQUEST, 'batch': batch, 'action': own,
         'not_before': order.at, 'not_after': order.until,
         'expected': round(order.expected, 2)}
     if order.kind is LeaseOperation.CACHE_IMAGE and order.build is not None:
-        # What is the target of an operation would be left alone for a while.
+        # Not ``target``: the target of an operation cools down afterwards.
         found |= {'host': order.host, 'image': order.build.image,
                   'trust': order.build.trust}
     elif order.build is not None:
-        of = order.build
-        found |= {'node': node, 'project': of.project, 'target': order.host,
-                  'trust': of.trust, 'build': _said({
-                      'name': of.name, 'flavor': of.flavor, 'image': of.image,
-                      'network': of.network, 'key_name': of.key_name})}
+        build = order.build
+        found |= {
+            'node': node, 'project': build.project, 'target': order.host,
+            'trust': build.trust, 'build': _without_none({
+                'name': build.name, 'flavor': build.flavor,
+                'image': build.image, 'network': build.network,
+                'key_name': build.key_name})}
     else:
         found['source'] = order.host
         if order.kind is LeaseOperation.RESUME:
             found['target'] = order.host
     if order.text:
         found['text'] = order.text
-    return _said(found)
+    return _without_none(found)
 
 
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items()
             if value is not None}

@@ -1,4 +1,4 @@
-"""The actions that make servers of leases, and delete them."""
+"""Actions that create, notify and delete servers of leases."""
 
 import time
 from typing import Any
@@ -7,50 +7,57 @@ from oslo_log import log
 
 from secondary_scheduler.leases.engine.values import LeaseOperation, Nature
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher import actions, cluster_builder, poller
-from secondary_scheduler.watcher import cloud as clouds
+from secondary_scheduler.watcher import cloud_connections, poller
+from secondary_scheduler.watcher.cloud import Cloud
+from secondary_scheduler.watcher.cloud_errors import CloudError, NotFound
+from secondary_scheduler.watcher.cloud_snapshot import NODE, NOTICE, NovaServer
 from secondary_scheduler.watcher.leases import server_requests
+from secondary_scheduler.watcher.secondary_action import (
+    SecondaryAction,
+    wait_for,
+)
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-#: Seconds until a host that refused is asked again, and for how long it is.
-_PAUSE_S, _INSIST_S = 1.0, 20.0
+#: Seconds between attempts to boot on a host without room, and seconds after
+#: which there is no further attempt.
+_RETRY_S, _RETRY_FOR_S = 1.0, 20.0
 
 
-class _LeaseAction(actions.SecondaryAction):
-    """What concerns the server of a node, whether or not there is one."""
+class _LeaseAction(SecondaryAction):
+    """Action for a node of a lease, whether or not its server exists."""
 
     def pre_condition(self) -> None:
-        """Wait until its time has come."""
+        """Wait until its time has come; skip it when that has passed."""
         self._await_turn()
 
     def revert(self) -> None:
-        """Do nothing: the schedule sees to what is left."""
+        """Do nothing: the engine reconciles the server with the schedule."""
 
 
 class _ServerAction(_LeaseAction):
-    """What is done to a server, which has to be a secondary."""
+    """Action on a server of a lease, which has to be a secondary."""
 
     def pre_condition(self) -> None:
-        """Wait until its time has come; nothing is done to a primary.
+        """Wait until its time has come; skip it for a primary.
 
         :raises ActionSkipped: saying why.
         :raises ActionExecutionFailure: if Nova cannot be asked.
         """
         super().pre_condition()
         try:
-            server = clouds.shared().server(self.uuid)
-        except clouds.NotFound:
+            server = cloud_connections.shared().server(self.uuid)
+        except NotFound:
             return
-        except clouds.CloudError as exc:
+        except CloudError as exc:
             self._fail(str(exc), exc.nature)
         if server is None:
             self._skip('the instance is not a secondary')
 
 
 class Boot(_LeaseAction):
-    """Make the server of a lease's node on its host, unless there is one."""
+    """Create the server of a lease's node on its host, unless it exists."""
 
     KIND = LeaseOperation.BOOT    # type: ignore[assignment]
 
@@ -65,9 +72,9 @@ class Boot(_LeaseAction):
                              'build']
         return found
 
-    def _operate(self, cloud: clouds.Cloud) -> cluster_builder.NovaServer:
-        """Try for a while: an agent may close its host for a moment."""
-        until = time.time() + _INSIST_S
+    def _operate(self, cloud: Cloud) -> NovaServer:
+        """Retry for a while: an agent may close its host for a moment."""
+        until = time.time() + _RETRY_FOR_S
         while True:
             server = self._attempt(cloud)
             if server.status != 'ERROR':
@@ -76,44 +83,44 @@ class Boot(_LeaseAction):
             self._remove(cloud, server.uuid)
             if why.nature is not Nature.CAPACITY or time.time() > until:
                 raise why
-            LOG.info('%(target)s does not take lease %(lease)s yet: %(why)s',
+            LOG.info('%(target)s has no room for lease %(lease)s yet: %(why)s',
                      {'target': self.target, 'lease': self.uuid, 'why': why})
-            time.sleep(_PAUSE_S)
+            time.sleep(_RETRY_S)
 
-    def _attempt(self, cloud: clouds.Cloud) -> cluster_builder.NovaServer:
+    def _attempt(self, cloud: Cloud) -> NovaServer:
         parameters = self.input_parameters
         node = parameters['node']
         there = cloud.labelled(parameters['project'], self.uuid, node)
         if there:
             uuid = there[0].uuid
         else:
-            uuid = clouds.as_owner(parameters.get('trust')).create(
+            uuid = cloud_connections.as_owner(parameters.get('trust')).create(
                 {**parameters['build'],
-                 **server_requests.stored(self.uuid, node)},
+                 **server_requests.read_server_request(self.uuid, node)},
                 {vocabulary.LEASE_METADATA: self.uuid,
-                 cluster_builder.NODE: str(node)},
+                 NODE: str(node)},
                 {vocabulary.LEASE_HINT: self.uuid,
                  vocabulary.HOST_HINT: str(self.target)})
-        return actions.wait_for(
+        return wait_for(
             uuid, lambda server: (server.task_state is None
                                   and server.status != 'BUILD'),
             CONF.secondary_watcher.operation_timeout)
 
     def _vanished(self, exc: Exception) -> bool:
-        """Fail: no server runs where one was to be made.
+        """Fail: the server does not run.
 
-        Either it is made of something that does not exist, or it was deleted
+        Either it needs a resource that does not exist, or it was deleted
         before it ran.
         """
-        if isinstance(exc, clouds.NotFound):
+        if isinstance(exc, NotFound):
             self._fail(str(exc), exc.nature)
         self._fail(f'server {exc} was deleted while it booted')
 
-    def _remove(self, cloud: clouds.Cloud, uuid: str) -> None:
+    def _remove(self, cloud: Cloud, uuid: str) -> None:
         cloud.delete(uuid)
         try:
-            actions.wait_for(uuid, lambda server: False,
-                             CONF.secondary_watcher.operation_timeout)
+            wait_for(uuid, lambda server: False,
+                     CONF.secondary_watcher.operation_timeout)
         except poller.Gone:
             pass
 
@@ -123,15 +130,15 @@ class Delete(_ServerAction):
 
     KIND = LeaseOperation.DELETE  # type: ignore[assignment]
 
-    def _operate(self, cloud: clouds.Cloud) -> cluster_builder.NovaServer:
-        """Delete it, and wait until it is gone, which ends in ``Gone``."""
+    def _operate(self, cloud: Cloud) -> NovaServer:
+        """Delete the server, and wait until ``Gone`` is raised."""
         cloud.delete(self.uuid)
-        return actions.wait_for(self.uuid, lambda server: False,
-                                CONF.secondary_watcher.operation_timeout)
+        return wait_for(self.uuid, lambda server: False,
+                        CONF.secondary_watcher.operation_timeout)
 
 
 class NoticeAction(_ServerAction):
-    """Tell a server of a lease, by its metadata, when it has to give way."""
+    """Notify a server of a lease of its preemption, by its metadata."""
 
     KIND = LeaseOperation.NOTICE  # type: ignore[assignment]
 
@@ -146,17 +153,17 @@ class NoticeAction(_ServerAction):
     def execute(self) -> bool:
         """Set the metadata item.
 
-        :raises ActionExecutionFailure: if Nova does not.
+        :raises ActionExecutionFailure: if Nova cannot set it.
         """
         try:
-            clouds.shared().set_metadata(
+            cloud_connections.shared().set_metadata(
                 self.uuid,
-                cluster_builder.NOTICE,
+                NOTICE,
                 self.input_parameters['text'],
             )
-        except clouds.NotFound:
+        except NotFound:
             return True
-        except clouds.CloudError as exc:
+        except CloudError as exc:
             self._fail(str(exc), exc.nature)
         return True
 
@@ -176,15 +183,15 @@ class CacheImage(_LeaseAction):
         return found
 
     def execute(self) -> bool:
-        """Ask Nova, for an image that the lease's owner may use.
+        """Ask Nova to fetch an image, if the lease's owner may use it.
 
         :raises ActionExecutionFailure: if Nova or Glance does not answer.
         """
         parameters = self.input_parameters
         try:
-            image = clouds.as_owner(parameters.get('trust')).image(
+            image = cloud_connections.as_owner(parameters.get('trust')).image(
                 parameters['image'])
-            clouds.shared().cache_image(parameters['host'], image)
-        except clouds.CloudError as exc:
+            cloud_connections.shared().cache_image(parameters['host'], image)
+        except CloudError as exc:
             self._fail(str(exc), exc.nature)
         return True

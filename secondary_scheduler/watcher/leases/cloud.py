@@ -1,4 +1,4 @@
-"""The cloud on which leases run: what is seen, and what has it changed."""
+"""The cloud on which leases run, through Nova, Placement and Watcher."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -14,53 +14,60 @@ from secondary_scheduler.leases.engine.values import (
     OperationRequest,
 )
 from secondary_scheduler.model import cluster, vocabulary
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import cluster_builder as snapshots
-from secondary_scheduler.watcher import cluster_state as observers
-from secondary_scheduler.watcher import history as histories
-from secondary_scheduler.watcher import scope as scopes
-from secondary_scheduler.watcher.leases.action_plans import LeaseHistory
+from secondary_scheduler.watcher.cloud import look_up_servers
+from secondary_scheduler.watcher.cloud_errors import CloudError
+from secondary_scheduler.watcher.cloud_snapshot import (
+    NOTICE,
+    ComputeHost,
+    NovaServer,
+    node_of,
+)
+from secondary_scheduler.watcher.cluster_state import ClusterState
+from secondary_scheduler.watcher.history import Switch
+from secondary_scheduler.watcher.leases.action_plans import LeaseActionPlans
+from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 
-#: What Nova still shows for a moment, and holds nothing.
+#: States of servers that Nova shows for a moment after their deletion.
 _GONE = ('DELETED', 'SOFT_DELETED')
 
 
 class LeaseCloud:
-    """``lease_engine.values.Cloud`` through Nova, Placement and Watcher.
+    """Implements ``leases.engine.values.LeaseCloud``.
 
-    Leases run on the hosts of the ``switches`` that are on and say so.
+    ``switches`` are the audits on whose scopes leases run.
     """
 
-    def __init__(self, seen: observers.ClusterState, history: LeaseHistory
+    def __init__(self, seen: ClusterState, plans: LeaseActionPlans
                  ) -> None:
         self._seen = seen
-        self._history = history
-        self.switches: list[histories.Switch] = []
+        self._plans = plans
+        self.switches: list[Switch] = []
         self._pending: frozenset[LeaseNode] = frozenset()
 
-    def look(self, known: Collection[str]) -> CloudState:
-        """Return what there is now.
+    def observe_state(self, known: Collection[str]) -> CloudState:
+        """Return the present state.
 
         :raises CloudDown: if Nova or Placement does not answer.
         """
         seen = self._seen
         if seen.snapshot.hosts_time is None:
-            raise CloudDown('the collector has not looked at the cloud yet')
-        # Before the servers: what ends in between is seen with the next look.
-        pending, asked = self._history.pending()
-        ended = self._history.ended()
+            raise CloudDown('the collector has not read the cloud yet')
+        # Read before the servers, so that the state of a server is never
+        # older than the end of an operation on it.
+        pending, asked = self._plans.find_pending()
+        ended = self._plans.find_ended()
         try:
             if known or pending or self._pending:
                 seen.refresh_servers()
             self._pending = pending
             servers = dict(seen.snapshot.servers)
             cloud = seen.connect()
-            servers |= clouds.look_up(cloud, sorted(
+            servers |= look_up_servers(cloud, sorted(
                 set(known) - servers.keys()))
             sizes = cloud.sizes()
-        except clouds.CloudError as exc:
+        except CloudError as exc:
             raise CloudDown(str(exc)) from exc
-        resolved = [scopes.resolve(one.scope, seen.snapshot.places)
+        resolved = [resolve_scope(one.scope, seen.snapshot.places)
                     for one in self.switches]
         hosts = self._hosts(resolved)
         if not hosts:
@@ -73,7 +80,7 @@ class LeaseCloud:
             {**ended.asked, **asked}, frozenset(ended.used))
 
     def _hosts(
-        self, resolved: Sequence[scopes.ResolvedScope]
+        self, resolved: Sequence[ResolvedScope]
     ) -> dict[str, LeaseHost]:
         inside: frozenset[str] = frozenset().union(*(
             one.hosts for one in resolved))
@@ -86,36 +93,36 @@ class LeaseCloud:
             and not (host.disabled or host.switched_off)}
 
     def forget_flavors(self) -> None:
-        """Ask for all secondary flavors anew with the next look."""
+        """Read all secondary flavors again with the next observation."""
         self._seen.connect().forget_flavors()
 
-    def order(self, orders: Sequence[OperationRequest]) -> None:
+    def order_operations(self, orders: Sequence[OperationRequest]) -> None:
         """Have operations carried out.
 
-        :raises CloudDown: if that cannot be asked for.
+        :raises CloudDown: if Watcher does not take them.
         """
         try:
-            self._history.order(orders, self.switches[0].uuid)
+            self._plans.create_plans(orders, self.switches[0].uuid)
         except (RuntimeError, watcher_exception.WatcherException) as exc:
             raise CloudDown(str(exc)) from exc
 
 
-def _amounts(host: snapshots.ComputeHost, of: Any
+def _amounts(host: ComputeHost, of: Any
              ) -> tuple[int, int, int, int]:
     return tuple(       # type: ignore[return-value]
         int(of.get(name, 0)) for name in vocabulary.RESOURCE_CLASSES)
 
 
-def _server(one: snapshots.NovaServer, resolved: Sequence[scopes.ResolvedScope]
+def _server(one: NovaServer, resolved: Sequence[ResolvedScope]
             ) -> LeaseServer:
-    """Return a server; who is excluded from a scope is left alone."""
+    """Return a server; one excluded from a scope is not suspendable."""
     policy = one.mark.preempt_policy
-    lease, node = snapshots.node_of(one.metadata) or ('', None)
+    lease, node = node_of(one.metadata) or ('', None)
     return LeaseServer(
         one.uuid, one.project, one.host, one.status,
         (one.vcpus, one.memory_mb, one.disk_gb, 1), lease, node,
         busy=one.state is cluster.InstanceState.BUSY, preempted=one.preempted,
-        notice=one.metadata.get(snapshots.NOTICE, ''),
+        notice=one.metadata.get(NOTICE, ''),
         suspendable=policy is vocabulary.PreemptPolicy.SUSPEND and not any(
             scope.excludes(one.uuid, one.project) for scope in resolved),
         name=one.name, user=one.user, flavor=one.flavor, fault=one.fault)

@@ -1,4 +1,4 @@
-"""The leader's thread that runs leases, where an audit says so."""
+"""Thread of the leader that runs the lease engine."""
 
 import threading
 import time
@@ -13,16 +13,16 @@ from secondary_scheduler.leases.engine.values import Postponed
 from secondary_scheduler.model import holds
 from secondary_scheduler.reports import hold_messages
 from secondary_scheduler.watcher import cluster_state, leader
-from secondary_scheduler.watcher import history as histories
+from secondary_scheduler.watcher.history import Switch
 
 LOG = log.getLogger(__name__)
 
 
 class LeaseRunner:
-    """Does a pass every few seconds while this decision engine leads.
+    """Runs a pass of the engine every few seconds while this process leads.
 
-    What it needs beyond that is loaded when the first audit wants leases:
-    the extra ``lease-engine`` brings it.
+    The engine is imported when the first audit enables leases, since its
+    requirements come with the extra ``lease-engine``.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, seen: cluster_state.ClusterState,
@@ -30,7 +30,7 @@ class LeaseRunner:
         self._conf: Any = conf
         self._seen = seen
         self._coordination = coordination
-        self._made: tuple[Any, Any] | None = None
+        self._parts: tuple[Any, Any] | None = None
         self._trouble = ''
         self._sender = hold_messages.HoldSender(conf)
         self._incarnation = uuidutils.generate_uuid()
@@ -38,7 +38,7 @@ class LeaseRunner:
         self._held = False
 
     def start(self) -> None:
-        """Run for the rest of the process's life."""
+        """Start the thread; it runs as long as the process."""
         threading.Thread(target=self._run, daemon=True,
                          name='secondary-leases').start()
 
@@ -51,49 +51,45 @@ class LeaseRunner:
             time.sleep(max(0.1, left))
 
     def tick(self) -> None:
-        """Do a pass, if leases are to be run and it is ours to run them."""
+        """Run a pass if an audit enables leases and this process leads."""
         try:
             switches = [one for one in self._seen.history.switches()
                         if one.on and one.leases]
             if switches and self._coordination.am_i_leader():
                 self._pass(switches)
-            elif self._made is not None:
-                # Whoever goes on with them will have changed much.
-                self._made[0].forget()
+            elif self._parts is not None:
+                # Another engine changes leases from now on.
+                self._parts[0].drop_state()
             self._trouble = ''
         except (Postponed, db_exception.DBConnectionError) as exc:
-            # What a database says goes on with where to read about it.
+            # Lines after the first one tell where to read about the error.
             trouble = str(exc).partition('\n')[0]
             if trouble != self._trouble:
                 LOG.warning('Leases wait: %s', trouble)
             self._trouble = trouble
         except Exception:
-            LOG.exception('Running leases met a problem.')
+            LOG.exception('A pass of the lease engine failed.')
 
-    def _pass(self, switches: list[histories.Switch]) -> None:
-        if self._made is None:
-            self._made = self._make()
-        engine, cloud = self._made
+    def _pass(self, switches: list[Switch]) -> None:
+        if self._parts is None:
+            self._parts = self._build()
+        engine, cloud = self._parts
         cloud.switches = switches
-        engine.run()
-        self._tell(engine.holds)
+        engine.run_pass()
+        self._send_holds(engine.holds)
 
-    def _tell(self, hosts: dict[str, holds.Hold]) -> None:
-        """Let schedulers know what is held; once if nothing is any more."""
+    def _send_holds(self, hosts: dict[str, holds.Hold]) -> None:
+        """Send the holds to schedulers; when there are none left, once."""
         if hosts or self._held:
             self._seq += 1
             self._sender.send(holds.Holds(self._incarnation, self._seq,
                                           time.time(), hosts))
         self._held = bool(hosts)
 
-    def _make(self) -> tuple[Any, Any]:
-        from secondary_scheduler.leases.engine import making
-        from secondary_scheduler.watcher.leases import (
-            action_plans,
-        )
-        from secondary_scheduler.watcher.leases import (
-            cloud as lease_cloud,
-        )
+    def _build(self) -> tuple[Any, Any]:
+        from secondary_scheduler.leases.engine.engine import build_engine
+        from secondary_scheduler.watcher.leases import action_plans
+        from secondary_scheduler.watcher.leases import cloud as lease_cloud
         cloud = lease_cloud.LeaseCloud(
-            self._seen, action_plans.LeaseHistory(self._seen.history))
-        return making.engine(self._conf, cloud), cloud
+            self._seen, action_plans.LeaseActionPlans(self._seen.history))
+        return build_engine(self._conf, cloud), cloud

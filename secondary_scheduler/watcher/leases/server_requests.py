@@ -1,7 +1,7 @@
 """Properties of a lease's server that only the database of leases has.
 
-User data may be a secret, and parameters of Watcher's actions are kept in
-Watcher's database, and shown.
+User data may be secret.  It is no parameter of an action, since Watcher stores
+and shows those.
 """
 
 from typing import Any
@@ -10,25 +10,25 @@ from oslo_db import exception as db_exception
 
 from secondary_scheduler.leases.api.db import errors, requests
 from secondary_scheduler.leases.api.db.session import Database
-from secondary_scheduler.watcher import cloud as clouds
 from secondary_scheduler.watcher import per_process
+from secondary_scheduler.watcher.cloud_errors import CloudError, Refused
 from secondary_scheduler.watcher.settings import CONF
 
 _database = per_process.PerProcess(lambda: Database(CONF))
 
 
-def stored(lease: str, node: int) -> dict[str, Any]:
-    """Return the properties that are in the database of leases only.
+def read_server_request(lease: str, node: int) -> dict[str, Any]:
+    """Return the properties of a node's server from the database of leases.
 
-    :raises Refused: if it has none of that node.
-    :raises CloudError: if it does not answer.
+    :raises Refused: if the database does not know the node.
+    :raises CloudError: if the database does not answer.
     """
     try:
         return requests.server_request(_database(), lease, node)
     except errors.UnknownLease as exc:
-        raise clouds.Refused(str(exc)) from exc
+        raise Refused(str(exc)) from exc
     except db_exception.DBError as exc:
-        # What a database says goes on with where to read about it.
-        raise clouds.CloudError(
+        # Lines after the first one tell where to read about the error.
+        raise CloudError(
             'the database of leases ([secondary_lease_api] database_url) '
             'does not answer: ' + str(exc).partition('\n')[0]) from exc

@@ -13,8 +13,9 @@ from watcher.tests.local_fixtures import conf_fixture, db
 
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
-    cloud,
-    cluster_builder,
+    audits,
+    cloud_errors,
+    cloud_snapshot,
     history,
     scope,
     settings,
@@ -37,7 +38,7 @@ def server(number, host='h1', status='ACTIVE', **changes):
             priority=changes.pop('priority', 5)),
         'metadata': {}, 'hints': {}}
     values.update(changes)
-    return cluster_builder.NovaServer(**values)
+    return cloud_snapshot.NovaServer(**values)
 
 
 def host(name, **changes):
@@ -47,7 +48,7 @@ def host(name, **changes):
                                  'nova'),
         'total': TOTAL, 'reserved': dict.fromkeys(TOTAL, 0)}
     values.update(changes)
-    return cluster_builder.ComputeHost(**values)
+    return cloud_snapshot.ComputeHost(**values)
 
 
 def report(name, servers=(), primary=10.0, violated=False, seq=1,
@@ -93,7 +94,7 @@ class FakeCloud:
 
     def _check(self):
         if self.down:
-            raise cloud.CloudError('nova is away')
+            raise cloud_errors.CloudError('nova is away')
 
     def servers(self):
         self._check()
@@ -109,7 +110,7 @@ class FakeCloud:
     def server(self, key):
         self._check()
         if key not in self.known:
-            raise cloud.NotFound(key)
+            raise cloud_errors.NotFound(key)
         return self.known[key]
 
     def hosts(self):
@@ -184,7 +185,7 @@ class WatcherTestCase(TestCase):
                 lambda context, thing, *rest, related=related, **more:
                 getattr(thing, related))
             self.addCleanup(patcher.stop)
-        patcher = mock.patch.object(history.rpcapi, 'DecisionEngineAPI')
+        patcher = mock.patch.object(audits.rpcapi, 'DecisionEngineAPI')
         self.engine = patcher.start().return_value
         self.addCleanup(patcher.stop)
         settings.CONF.set_override('policy', [], 'secondary_scheduler')
@@ -199,6 +200,7 @@ class WatcherTestCase(TestCase):
             display_name='s', goal_id=self.goal.id, parameters_spec={})
         self.strategy.create()
         self.history = history.AuditHistory(settings.CONF)
+        self.audit_manager = audits.AuditManager()
 
     def audit(self, number, audit_type='CONTINUOUS', state='ONGOING',
               **values):

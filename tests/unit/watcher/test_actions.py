@@ -11,10 +11,13 @@ from watcher.common import exception
 from secondary_scheduler.reports import agent_rpc
 from secondary_scheduler.watcher import (
     actions,
-    cloud,
-    cluster_builder,
+    cloud_connections,
+    cloud_errors,
+    cloud_snapshot,
     poller,
+    secondary_action,
     settings,
+    stages,
 )
 from tests.unit.watcher import fakes
 
@@ -28,8 +31,9 @@ class ActionCase(fakes.WatcherTestCase):
         self.agents = mock.Mock()
         self.agents.hand_over.return_value = {'ok': True}
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
-        for target, value in ((actions.clouds, 'shared'),
-                              (actions, '_agents'), (actions, '_poller')):
+        for target, value in ((cloud_connections, 'shared'),
+                              (secondary_action, '_agents'),
+                              (secondary_action, '_poller')):
             patcher = mock.patch.object(target, value, {
                 'shared': lambda: self.cloud,
                 '_agents': lambda: self.agents,
@@ -74,7 +78,7 @@ class OperationsTest(ActionCase):
     def test_suspend_marks_first(self):
         server = self.run_action(actions.Suspend)
         self.assertEqual('SUSPENDED', server.status)
-        self.assertRegex(server.metadata[cluster_builder.PREEMPTED],
+        self.assertRegex(server.metadata[cloud_snapshot.PREEMPTED],
                          r'^preempt@\d{4}-.*Z$')
         self.assertEqual(['set', 'suspend'],
                          [c[0] for c in self.cloud.calls])
@@ -134,7 +138,7 @@ class OperationsTest(ActionCase):
 
     def test_resume_unmarks_last(self):
         self.cloud.change(1, status='SUSPENDED',
-                          metadata={cluster_builder.PREEMPTED: 'x'})
+                          metadata={cloud_snapshot.PREEMPTED: 'x'})
         server = self.run_action(actions.Resume, target='h1')
         self.assertEqual(('ACTIVE', {}), (server.status, server.metadata))
         self.assertEqual(['resume', 'delete'],
@@ -144,10 +148,10 @@ class OperationsTest(ActionCase):
 
     def test_migrate_there_and_back(self):
         server = self.run_action(actions.Migrate, target='h2')
-        self.assertEqual(('h2', {cluster_builder.ORIGIN: 'h1'}),
+        self.assertEqual(('h2', {cloud_snapshot.ORIGIN: 'h1'}),
                          (server.host, server.metadata))
         server = self.run_action(actions.Migrate, source='h2', target='h3')
-        self.assertEqual({cluster_builder.ORIGIN: 'h1'}, server.metadata)
+        self.assertEqual({cloud_snapshot.ORIGIN: 'h1'}, server.metadata)
         server = self.run_action(actions.Migrate, source='h3', target='h1')
         self.assertEqual({}, server.metadata)
 
@@ -169,7 +173,7 @@ class OperationsTest(ActionCase):
             1, status='SHELVED')
         self.cloud.during['shelve_offload'] = lambda: None
         self.assert_fails(actions.Shelve, 'SHELVED on h1')
-        self.assertIn(cluster_builder.PREEMPTED,
+        self.assertIn(cloud_snapshot.PREEMPTED,
                       self.cloud.known[ONE].metadata)
 
     def test_waits_until_nova_has_ended(self):
@@ -182,13 +186,13 @@ class OperationsTest(ActionCase):
 
     def test_shows_signs_of_life(self):
         heart, seen = mock.MagicMock(), []
-        inside = heart.of.return_value.__exit__
+        inside = heart.hold.return_value.__exit__
         self.cloud.during['suspend'] = lambda: (
             seen.append(inside.called),
             self.cloud.change(1, status='SUSPENDED'))
-        with mock.patch.object(actions, '_heartbeat', lambda: heart):
+        with mock.patch.object(secondary_action, '_heartbeat', lambda: heart):
             self.run_action(actions.Suspend, action=fakes.uid(9))
-        heart.of.assert_called_once_with(fakes.uid(9))
+        heart.hold.assert_called_once_with(fakes.uid(9))
         self.assertEqual([False], seen)
         self.assertTrue(inside.called)
 
@@ -208,12 +212,12 @@ class OperationsTest(ActionCase):
 
     def test_one_that_fails_is_let_run_again(self):
         with mock.patch.object(self.cloud, 'live_migrate',
-                               side_effect=cloud.CloudError('no')):
+                               side_effect=cloud_errors.CloudError('no')):
             self.assert_fails(actions.Migrate, 'no', target='h2')
         self.agents.thaw_hint.assert_called_once_with('h1', ONE)
 
     def test_first_call_is_logged_once_a_batch(self):
-        with self.assertLogs(actions.stages.LOG.logger, 'INFO') as logs:
+        with self.assertLogs(stages.LOG.logger, 'INFO') as logs:
             self.run_action(actions.Suspend, batch='only')
             self.run_action(actions.Resume, batch='only')
         self.assertEqual(1, len([line for line in logs.output if
@@ -239,7 +243,7 @@ class PreconditionTest(ActionCase):
 
     def test_messages_fit_watchers_column(self):
         with mock.patch.object(self.cloud, 'act', side_effect=(
-                actions.clouds.CloudError('long ' * 100))):
+                cloud_errors.CloudError('long ' * 100))):
             with self.assertRaises(
                     exception.ActionExecutionFailure) as caught:
                 self.make(actions.Suspend).execute()
@@ -284,7 +288,7 @@ class PreconditionTest(ActionCase):
 
 class FailureTest(ActionCase):
     def conflict(self):
-        raise cloud.Conflict('409')
+        raise cloud_errors.Conflict('409')
 
     def test_deleted_meanwhile(self):
         def delete():
@@ -307,7 +311,7 @@ class FailureTest(ActionCase):
     def test_somebody_did_it_first(self):
         def done():
             self.cloud.change(1, status='SUSPENDED')
-            raise cloud.Conflict('409')
+            raise cloud_errors.Conflict('409')
         self.cloud.during['suspend'] = done
         self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
 
@@ -322,7 +326,7 @@ class FailureTest(ActionCase):
     def test_migration_that_takes_too_long_is_aborted(self):
         settings.CONF.set_override('operation_timeout', 10,
                                    'secondary_watcher')
-        with mock.patch.object(actions.poller.threading.Event, 'wait',
+        with mock.patch.object(poller.threading.Event, 'wait',
                                return_value=False):
             self.cloud.during['migrate'] = lambda: self.cloud.change(
                 1, task_state='migrating')
@@ -332,11 +336,11 @@ class FailureTest(ActionCase):
 
     def test_nova_away(self):
         def away():
-            raise cloud.CloudError('503')
+            raise cloud_errors.CloudError('503')
         self.cloud.during['suspend'] = away
         self.assert_fails(actions.Suspend, '503')
         # Nova may have begun: the mark stays so that it is not forgotten.
-        self.assertIn(cluster_builder.PREEMPTED,
+        self.assertIn(cloud_snapshot.PREEMPTED,
                       self.cloud.known[ONE].metadata)
 
     def test_abort(self):
@@ -344,7 +348,7 @@ class FailureTest(ActionCase):
         self.assertTrue(self.make(actions.Migrate).check_abort())
         self.assertFalse(self.make(actions.Suspend).abort())
         with mock.patch.object(self.cloud, 'abort_migration',
-                               side_effect=cloud.CloudError('no')):
+                               side_effect=cloud_errors.CloudError('no')):
             self.assertFalse(self.make(actions.Migrate).abort())
 
     def test_revert(self):
@@ -407,5 +411,5 @@ class PollerTest(TestCase):
             self.assertEqual(1000, waiter.due)
             for waited, later in (1, 0.3), (20, 1), (600, 30):
                 now.return_value = 1000.0 + waited
-                waiter.looked(interval=0.3)
+                waiter.reschedule(interval=0.3)
                 self.assertAlmostEqual(1000 + waited + later, waiter.due)

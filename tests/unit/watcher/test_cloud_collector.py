@@ -12,7 +12,12 @@ from openstack.compute.v2 import _proxy
 
 from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import cluster, vocabulary
-from secondary_scheduler.watcher import cloud, cluster_collector
+from secondary_scheduler.watcher import (
+    cloud,
+    cloud_connections,
+    cloud_errors,
+    cluster_collector,
+)
 from tests.unit.watcher import fakes
 
 
@@ -85,7 +90,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual(2, self.compute.flavors.call_count)
         self.compute.flavors.side_effect = sdk_exceptions.HttpException()
         with mock.patch.object(cloud.time, 'monotonic', return_value=9e9):
-            self.assertRaises(cloud.CloudError, self.cloud.servers)
+            self.assertRaises(cloud_errors.CloudError, self.cloud.servers)
 
     def test_servers_on_a_host_take_one_call(self):
         def answer(number, **extra_specs):
@@ -115,39 +120,41 @@ class CloudTest(fakes.TestCase):
                  ['internal']),
                 ({}, None)):
             for name in ('interface', 'valid_interfaces'):
-                cloud.CONF.set_override(name, options.get(name), 'nova')
-                self.addCleanup(cloud.CONF.clear_override, name, 'nova')
+                conf = cloud_connections.CONF
+                conf.set_override(name, options.get(name), 'nova')
+                self.addCleanup(conf.clear_override, name, 'nova')
             with self.subTest(options), mock.patch.object(
-                    cloud, 'loading'), mock.patch.object(
-                    cloud.connection, 'Connection') as connection:
-                cloud._of_owner.cache_clear()
-                self.addCleanup(cloud._of_owner.cache_clear)
-                cloud._of_owner(None)
+                    cloud_connections, 'loading'), mock.patch.object(
+                    cloud_connections.connection, 'Connection') as connection:
+                cloud_connections._connect_by_trust.cache_clear()
+                self.addCleanup(cloud_connections._connect_by_trust.cache_clear)
+                cloud_connections._connect_by_trust(None)
                 self.assertEqual(expected,
                                  connection.call_args.kwargs['interface'])
 
     def test_errors(self):
         for raised, expected in (
-                (sdk_exceptions.NotFoundException(), cloud.NotFound),
-                (sdk_exceptions.ConflictException(), cloud.Conflict),
-                (sdk_exceptions.HttpException(), cloud.CloudError),
-                (ksa_exceptions.ConnectFailure(), cloud.CloudError)):
+                (sdk_exceptions.NotFoundException(), cloud_errors.NotFound),
+                (sdk_exceptions.ConflictException(), cloud_errors.Conflict),
+                (sdk_exceptions.HttpException(), cloud_errors.CloudError),
+                (ksa_exceptions.ConnectFailure(), cloud_errors.CloudError)):
             self.compute.get_server.side_effect = raised
             self.assertRaises(expected, self.cloud.server, fakes.uid(1))
 
     def test_garbage_is_no_answer(self):
         self.compute.get_server.return_value = thing(id=fakes.uid(1))
-        self.assertRaises(cloud.CloudError, self.cloud.server, fakes.uid(1))
+        self.assertRaises(cloud_errors.CloudError, self.cloud.server,
+                          fakes.uid(1))
         self.compute.hypervisors.return_value = []
         for garbage in ({}, [], None, {'resource_providers': [{}]}):
             self.placement.get.side_effect = [response(garbage)]
-            self.assertRaises(cloud.CloudError, self.cloud.hosts)
+            self.assertRaises(cloud_errors.CloudError, self.cloud.hosts)
 
     def test_look_up(self):
         self.compute.get_server.side_effect = [
             fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={}),
             sdk_exceptions.NotFoundException()]
-        self.assertEqual({fakes.uid(1)}, set(cloud.look_up(
+        self.assertEqual({fakes.uid(1)}, set(cloud.look_up_servers(
             self.cloud, [fakes.uid(i) for i in (1, 2, 3)])))
 
     def test_an_image_is_fetched_by_an_aggregate_of_the_hosts_own(self):
@@ -315,8 +322,9 @@ class CloudTest(fakes.TestCase):
 
     def test_a_server_that_nova_refuses(self):
         self.named()
-        for status, expected in ((404, cloud.NotFound), (409, cloud.Conflict),
-                                 (400, cloud.CloudError)):
+        for status, expected in ((404, cloud_errors.NotFound),
+                                 (409, cloud_errors.Conflict),
+                                 (400, cloud_errors.CloudError)):
             self.compute.post.return_value = response({}, status)
             with self.assertRaises(expected):
                 self.cloud.create({'name': 'x', 'flavor': 'f'}, {}, {})
@@ -366,14 +374,15 @@ class CloudTest(fakes.TestCase):
             self.assertEqual(4, placement.inventories[
                 vocabulary.SLOT]['reserved'])
             placement.conflicts = 99
-            self.assertRaises(cloud.Conflict, self.cloud.open_admission,
+            self.assertRaises(cloud_errors.Conflict, self.cloud.open_admission,
                               fakes.uid(100))
 
     def test_connection(self):
-        with mock.patch.object(cloud.clients, 'OpenStackClients'), \
-                mock.patch.object(cloud.clients,
+        with mock.patch.object(
+                cloud_connections.clients, 'OpenStackClients'), \
+                mock.patch.object(cloud_connections.clients,
                                   'get_sdk_connection') as made:
-            self.assertIsInstance(cloud._connect(), cloud.Cloud)
+            self.assertIsInstance(cloud_connections._connect(), cloud.Cloud)
         self.assertEqual('watcher_clients_auth', made.call_args[0][0])
 
 
@@ -390,14 +399,15 @@ class CollectorTest(fakes.WatcherTestCase):
         self.assertIs(self.collector,
                       cluster_collector.SecondaryCollector({}, mock.Mock()))
         self.report_messages.ReportListener.assert_not_called()
-        self.policy_watch.Watch.assert_not_called()
+        self.policy_watch.PolicyWatch.assert_not_called()
 
     def test_starts_once_in_each_process(self):
-        with mock.patch.object(self.collector.observer, 'refresh'):
+        with mock.patch.object(self.collector.cluster_state, 'refresh'):
             self.collector.synchronize()
             self.collector.synchronize()
         self.report_messages.ReportListener.assert_called_once()
-        for started in (self.policy_watch.Watch, self.runner.LeaseRunner):
+        for started in (self.policy_watch.PolicyWatch,
+                        self.runner.LeaseRunner):
             started.return_value.start.assert_called_once_with()
         server = self.report_messages.ReportListener.call_args[0][2]
         self.assertIn(str(os.getpid()), server)
@@ -408,29 +418,29 @@ class CollectorTest(fakes.WatcherTestCase):
         self.assertEqual(2, self.report_messages.ReportListener.call_count)
 
     def test_a_cloud_that_is_away_is_no_error(self):
-        with mock.patch.object(self.collector.observer, 'refresh',
-                               side_effect=cloud.CloudError('away')):
+        with mock.patch.object(self.collector.cluster_state, 'refresh',
+                               side_effect=cloud_errors.CloudError('away')):
             self.collector.synchronize()
         self.assertFalse(self.collector.cluster_data_model.stale)
 
     def test_a_database_that_is_away_is_no_error(self):
-        observer = self.collector.observer
+        observer = self.collector.cluster_state
         with mock.patch.object(observer, 'refresh'), mock.patch.object(
                 observer.history, 'observed', side_effect=OSError('away')):
             self.collector.synchronize()
         self.assertEqual({}, observer.durations.lines)
 
     def test_durations_are_learned(self):
-        observer = self.collector.observer
+        observer = self.collector.cluster_state
         seen = [learning.Observed(durations.DurationInput('suspend', 'h1'),
                                   10.0 * n, 10.0 * n + 4) for n in range(9)]
         with mock.patch.object(observer, 'refresh'), mock.patch.object(
                 observer.history, 'observed', return_value=seen):
             self.collector.synchronize()
-        self.assertEqual(4.0, observer.durations.of('suspend'))
+        self.assertEqual(4.0, observer.durations.predict('suspend'))
 
     def test_how_fast_migrations_copy_is_the_hosts_median(self):
-        observer = self.collector.observer
+        observer = self.collector.cluster_state
         for name, rate in (('h1', 50.0), ('h2', None), ('h3', 200.0),
                            ('h4', 80.0)):
             observer.book.accept(fakes.report(name, time=time.time(),
@@ -442,8 +452,8 @@ class CollectorTest(fakes.WatcherTestCase):
         self.assertEqual(80.0, observer.durations.bandwidth_mb_s)
         # 800 MiB, half as much in each round, until 3.6 may be left.
         self.assertAlmostEqual(
-            (800 - 3.125) / 80, observer.durations.of_all([job])[0]
-            - observer.durations.of('migrate'))
+            (800 - 3.125) / 80, observer.durations.predict_all([job])[0]
+            - observer.durations.predict('migrate'))
 
     def test_plug_in(self):
         self.assertEqual([], self.collector.notification_endpoints)

@@ -25,10 +25,10 @@ class HeartbeatTest(TestCase):
 
     def test_what_is_held_is_renewed(self):
         heart = heartbeat.Heartbeat(0.01)
-        with heart.of('a'), heart.of('b'):
+        with heart.hold('a'), heart.hold('b'):
             self.wait('a', 'b')
         self.update.reset_mock()
-        with heart.of('c'):
+        with heart.hold('c'):
             self.wait('c')
             # One round may have begun before a and b were let go.
             self.update.reset_mock()
@@ -38,7 +38,7 @@ class HeartbeatTest(TestCase):
     def test_a_database_that_is_away_for_a_while(self):
         self.update.side_effect = [OSError, OSError, *[None] * 10000]
         with (self.assertLogs(heartbeat.__name__, 'WARNING') as logs,
-              heartbeat.Heartbeat(0.01).of('a')):
+              heartbeat.Heartbeat(0.01).hold('a')):
             end = time.monotonic() + 10
             while self.update.call_count < 3:
                 self.assertLess(time.monotonic(), end)

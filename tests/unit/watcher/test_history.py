@@ -59,7 +59,8 @@ class HistoryTest(fakes.WatcherTestCase):
         self.audit(1, scope=[{'compute': []}],
                    parameters={'decision': 'other'})
         switch = self.history.switches()[0]
-        uuid = self.history.submit('preempt', ['h2', 'h1'], switch, 'b1')
+        uuid = self.audit_manager.submit_audit(
+            'preempt', ['h2', 'h1'], switch, 'b1')
         audit = objects.Audit.get_by_uuid(self.context, uuid)
         self.assertEqual(
             ('ONESHOT', 'PENDING', True, True, [{'compute': []}]),
@@ -70,20 +71,21 @@ class HistoryTest(fakes.WatcherTestCase):
             'decision': 'other',
             'switch': fakes.uid(1)}, audit.parameters)
         self.assertEqual(uuid, self.engine.trigger_audit.call_args[0][1])
-        child, = self.history.children(60)
+        child, = self.history.one_shot_audits(60)
         self.assertEqual(('preempt', fakes.uid(1), frozenset({'h1', 'h2'}),
                           False), (child.request, child.switch, child.hosts,
                                    child.adopted))
         self.assertLess(child.age, 30)
-        self.history.trigger_again(child)
+        self.audit_manager.retrigger_audit(child)
         self.assertEqual(2, self.engine.trigger_audit.call_count)
-        self.history.abandon(child)
-        self.assertEqual('CANCELLED', self.history.children(60)[0].state)
+        self.audit_manager.cancel_audit(child)
+        self.assertEqual('CANCELLED',
+                         self.history.one_shot_audits(60)[0].state)
 
     def test_a_batch_has_one_audit(self):
-        self.history.submit('preempt', ['h1'], None, 'b1')
+        self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
         with self.assertRaises(Exception) as caught:
-            self.history.submit('preempt', ['h1'], None, 'b1')
+            self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
         self.assertEqual('AuditAlreadyExists',
                          type(caught.exception).__name__)
 
@@ -95,11 +97,11 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(1): True, fakes.uid(2): False,
                           fakes.uid(3): True},
                          {c.uuid: c.failed
-                          for c in self.history.children(60)})
+                          for c in self.history.one_shot_audits(60)})
 
     def test_revive(self):
         self.audit(1, state='FAILED', hostname='dead')
-        self.history.revive(self.history.switches()[0])
+        self.audit_manager.revive_switch(self.history.switches()[0])
         audit, = self.audits('CONTINUOUS')
         self.assertEqual(('PENDING', None), (audit.state, audit.hostname))
 
@@ -227,10 +229,10 @@ class HistoryTest(fakes.WatcherTestCase):
         timeutils.set_time_override(now + datetime.timedelta(seconds=31))
         locks = self.history.locks()
         self.assertEqual({fakes.uid(1)}, locks.instances)
-        self.history.give_up_silent_plans()
+        self.audit_manager.cancel_silent_plans()
         self.assertEqual({'h1'}, self.history.locks().hosts)
         timeutils.set_time_override(now + datetime.timedelta(seconds=91))
-        self.history.give_up_silent_plans()
+        self.audit_manager.cancel_silent_plans()
         self.assertEqual(frozenset(), self.history.locks().hosts)
 
     def state(self, thing):
@@ -249,8 +251,8 @@ class HistoryTest(fakes.WatcherTestCase):
         self.addCleanup(timeutils.clear_time_override)
         timeutils.set_time_override(
             timeutils.utcnow() + datetime.timedelta(seconds=100))
-        heartbeat.beat([worked_on.uuid])
-        self.history.give_up_silent_plans()
+        heartbeat.renew_actions([worked_on.uuid])
+        self.audit_manager.cancel_silent_plans()
         self.assertEqual(
             ['CANCELLED', 'ONGOING', 'RECOMMENDED', 'CANCELLED'],
             [self.state(plan) for plan in (dead, alive, other, unbegun)])
@@ -309,7 +311,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.action(plan, instance=1)
         self.assertEqual((set(), set(), set()), self.counted())
         self.assertEqual([frozenset()],
-                         [c.hosts for c in self.history.children(60)])
+                         [c.hosts for c in self.history.one_shot_audits(60)])
         for state in ('CANCELLED', 'SUPERSEDED'):   # nobody wanted it
             plan.state = state
             plan.save()

@@ -18,8 +18,8 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
-    cloud,
-    cluster_builder,
+    cloud_errors,
+    cloud_snapshot,
     cluster_state,
     goal,
     leader,
@@ -92,7 +92,7 @@ class StrategyTest(fakes.WatcherTestCase):
         ran = strategy.SecondaryWorkloads({})
         ran.audit_scope = audit.scope
         ran.input_parameters.update(parameters)
-        with mock.patch.object(strategy.SecondaryWorkloads, 'observer',
+        with mock.patch.object(strategy.SecondaryWorkloads, 'cluster_state',
                                self.seen):
             solution = ran.execute(audit)
         self.assertEqual('secondary', ran.planner)
@@ -162,15 +162,15 @@ class StrategyTest(fakes.WatcherTestCase):
             return manager
         with mock.patch.object(strategy.driver, 'DriverManager', load):
             self.oneshot(hosts=['h1'])
-        self.assertEqual(7.0, loaded[-1].durations.of('suspend'))
+        self.assertEqual(7.0, loaded[-1].durations.predict('suspend'))
 
     def test_the_log_says_why_nobody_moves(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         with self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
             self.oneshot(hosts=['h1'])
-        self.assertIn('Decision preempt: 3 x suspend; hosts that take nobody '
-                      'at the moment: h1 h2.', '\n'.join(logs.output))
+        self.assertIn('Decision preempt: 3 x suspend; hosts that take no '
+                      'instance at the moment: h1 h2.', '\n'.join(logs.output))
 
     def test_servers_are_asked_for_right_before(self):
         self.audit(1)
@@ -202,7 +202,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(3, len(self.run_audit(audit).actions))
         for i in (1, 2, 3):
             self.cloud.change(i, status='SUSPENDED',
-                              metadata={cluster_builder.PREEMPTED: 'x'})
+                              metadata={cloud_snapshot.PREEMPTED: 'x'})
         self.report('h1', 10.0)
         solution = self.run_audit(audit)
         self.assertEqual([('resume', 'h1')] * 3, self.kinds(solution))
@@ -215,7 +215,7 @@ class StrategyTest(fakes.WatcherTestCase):
         for number, priority, hours in ((1, 5, 0), (2, 4, 3), (3, 3, 1)):
             self.cloud.change(
                 number, status='SUSPENDED',
-                metadata={cluster_builder.PREEMPTED: 'x',
+                metadata={cloud_snapshot.PREEMPTED: 'x',
                           vocabulary.PRIORITY_METADATA: str(priority)},
                 updated=now - datetime.timedelta(hours=hours))
         self.report('h1', 75.0)
@@ -241,10 +241,10 @@ class StrategyTest(fakes.WatcherTestCase):
                 marks = self.cloud.known[fakes.uid(number)].metadata
                 self.cloud.change(
                     number, status=self.cloud.GOALS[kind],
-                    metadata={**marks, cluster_builder.PREEMPTED: 'x'}
+                    metadata={**marks, cloud_snapshot.PREEMPTED: 'x'}
                     if kind == 'suspend' else {
                         name: value for name, value in marks.items()
-                        if name != cluster_builder.PREEMPTED})
+                        if name != cloud_snapshot.PREEMPTED})
             action.save()
         return failed
 
@@ -281,7 +281,7 @@ class StrategyTest(fakes.WatcherTestCase):
                 number,
                 status=status,
                 metadata={
-                    cluster_builder.PREEMPTED: 'x',
+                    cloud_snapshot.PREEMPTED: 'x',
                     vocabulary.LEASE_METADATA: 'l',
                 },
             )
@@ -382,7 +382,7 @@ class StrategyTest(fakes.WatcherTestCase):
         audit = self.audit(1)
         self.cloud.down = True
         self.assertEqual([], self.run_audit(audit).actions)
-        self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
+        self.assertRaises(cloud_errors.CloudError, self.oneshot, hosts=['h1'])
 
     def test_a_round_gives_way_to_a_batch(self):
         switch = self.audit(1)
@@ -437,7 +437,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 95.0, violated=True)
         self.now += 16      # it is long ago that Nova was asked
         self.cloud.down = True
-        self.assertRaises(cloud.CloudError, self.oneshot, hosts=['h1'])
+        self.assertRaises(cloud_errors.CloudError, self.oneshot, hosts=['h1'])
         self.cloud.down = False
         self.assertEqual(3, len(self.run_audit(switch).actions))
 
@@ -446,7 +446,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 10.0)
         for i in (1, 2, 3):
             self.cloud.change(i, status='SUSPENDED',
-                              metadata={cluster_builder.PREEMPTED: 'x'})
+                              metadata={cloud_snapshot.PREEMPTED: 'x'})
         self.action(self.plan(audit), 'resume', 1, source='h9')
         self.assertEqual([('resume', 'h1')] * 2,
                          self.kinds(self.run_audit(audit)))
@@ -487,7 +487,7 @@ class StrategyTest(fakes.WatcherTestCase):
         ran._collector_manager = mock.Mock()
         self.assertIs(
             ran._collector_manager.get_cluster_model_collector
-            .return_value.observer, ran.observer)
+            .return_value.cluster_state, ran.cluster_state)
 
 
 class PlannerTest(fakes.WatcherTestCase):
@@ -577,7 +577,7 @@ class PlannerTest(fakes.WatcherTestCase):
         self.assertEqual('CANCELLED', plan.state)
         self.assertIn('Dropped', plan.status_message)
         self.assertEqual({}, self.actions(plan))
-        child, = (c for c in self.history.children(60)
+        child, = (c for c in self.history.one_shot_audits(60)
                   if c.uuid == self.one.uuid)
         self.assertTrue(child.failed)
 

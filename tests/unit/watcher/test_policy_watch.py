@@ -10,8 +10,8 @@ from watcher.decision_engine import sync
 
 from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import (
-    cloud,
-    cluster_builder,
+    cloud_errors,
+    cloud_snapshot,
     cluster_state,
     history,
     policy_watch,
@@ -33,7 +33,8 @@ class Case(fakes.WatcherTestCase):
             clock=lambda: self.now)
         self.leading = mock.Mock()
         self.leading.am_i_leader.return_value = True
-        self.watch = policy_watch.Watch(settings.CONF, self.seen, self.leading)
+        self.watch = policy_watch.PolicyWatch(
+            settings.CONF, self.seen, self.leading)
         self.now = 1000.0       # each host has had the time to report
         self.seq = 0
 
@@ -75,22 +76,22 @@ class ObserverTest(Case):
     def test_a_failed_refresh_keeps_what_is_known(self):
         self.seen.refresh()
         self.cloud.down = True
-        self.assertRaises(cloud.CloudError, self.seen.refresh)
+        self.assertRaises(cloud_errors.CloudError, self.seen.refresh)
         self.assertEqual({'h1', 'h2'}, set(self.seen.snapshot.hosts))
 
     def test_no_cluster_of_old_facts(self):
         everywhere = scope.ResolvedScope(frozenset({'h1', 'h2'}))
         locks = self.history.locks()
-        self.assertRaises(cloud.CloudError, self.seen.cluster, everywhere,
-                          locks)
+        self.assertRaises(cloud_errors.CloudError, self.seen.cluster,
+                          everywhere, locks)
         self.seen.refresh()
         self.report('h1')
         found = self.seen.cluster(everywhere, locks)
         self.assertTrue(found.hosts['h1'].usable)
         self.assertFalse(found.hosts['h2'].usable)
         self.now += 121
-        self.assertRaises(cloud.CloudError, self.seen.cluster, everywhere,
-                          locks)
+        self.assertRaises(cloud_errors.CloudError, self.seen.cluster,
+                          everywhere, locks)
 
     def test_other_policies_close_a_host(self):
         self.seen.refresh()
@@ -328,7 +329,8 @@ class ViolationsTest(Case):
 
     def test_a_new_engine_hears_every_host_first(self):
         self.audit(1)
-        self.watch = policy_watch.Watch(settings.CONF, self.seen, self.leading)
+        self.watch = policy_watch.PolicyWatch(
+            settings.CONF, self.seen, self.leading)
         self.report('h1', violated=True)
         self.assertTrue(self.tick())
         self.assertEqual([], self.audits())
@@ -338,7 +340,8 @@ class ViolationsTest(Case):
 
     def test_a_new_engine_waits_for_no_dead_agent(self):
         self.audit(1)
-        self.watch = policy_watch.Watch(settings.CONF, self.seen, self.leading)
+        self.watch = policy_watch.PolicyWatch(
+            settings.CONF, self.seen, self.leading)
         self.report('h1', violated=True)
         self.tick(14)
         self.assertEqual([], self.audits())
@@ -384,7 +387,8 @@ class ViolationsTest(Case):
         )
         other.refresh()
         self.seen = other
-        self.watch = policy_watch.Watch(settings.CONF, other, self.leading)
+        self.watch = policy_watch.PolicyWatch(
+            settings.CONF, other, self.leading)
         self.report('h1', violated=True)
         self.tick(4)
         self.assertEqual(1, len(self.preempts()))
@@ -632,7 +636,7 @@ class ChoresTest(Case):
     def test_closing_fails(self):
         self.audit(1, state='CANCELLED')
         with mock.patch.object(self.cloud, 'close_admission',
-                               side_effect=cloud.CloudError('no')):
+                               side_effect=cloud_errors.CloudError('no')):
             self.tick()
         self.assertEqual(1, len(self.audits()))
         self.assertFalse(self.seen.snapshot.hosts['h1'].switched_off)
@@ -640,24 +644,24 @@ class ChoresTest(Case):
         self.assertTrue(self.seen.snapshot.hosts['h1'].switched_off)
 
     def test_marks_of_woken_instances_go(self):
-        mark = {cluster_builder.PREEMPTED: 'x'}
+        mark = {cloud_snapshot.PREEMPTED: 'x'}
         self.cloud.change(1, metadata=mark)
         self.cloud.change(2, metadata=mark)
         self.seen.refresh()
         self.cloud.change(2, status='SUSPENDED')
         self.tick()
-        self.assertEqual([('delete', fakes.uid(1), cluster_builder.PREEMPTED)],
+        self.assertEqual([('delete', fakes.uid(1), cloud_snapshot.PREEMPTED)],
                          self.cloud.calls)
 
     def test_marks_of_instances_under_way_stay(self):
-        self.cloud.change(1, metadata={cluster_builder.PREEMPTED: 'x'})
+        self.cloud.change(1, metadata={cloud_snapshot.PREEMPTED: 'x'})
         self.seen.refresh()
         self.action(self.plan(self.audit(1)))
         self.tick()
         self.assertEqual([], self.cloud.calls)
 
     def test_marks_stay_while_nova_is_away(self):
-        self.cloud.change(1, metadata={cluster_builder.PREEMPTED: 'x'})
+        self.cloud.change(1, metadata={cloud_snapshot.PREEMPTED: 'x'})
         self.seen.refresh()
         self.cloud.down = True
         self.tick()
@@ -674,7 +678,7 @@ class ChoresTest(Case):
 
         self.cloud.change(1, status='ERROR')
         self.assertEqual([], told())
-        mark = {cluster_builder.PREEMPTED: 'x', vocabulary.LEASE_METADATA: 'l'}
+        mark = {cloud_snapshot.PREEMPTED: 'x', vocabulary.LEASE_METADATA: 'l'}
         self.cloud.change(1, metadata=mark)
         line, = told()
         self.assertIn(f'{fakes.uid(1)} was preempted and is in ERROR now, '
@@ -695,7 +699,7 @@ class ChoresTest(Case):
         return [call[:3] for call in calls]
 
     def test_who_was_ended_by_its_host_waits_to_return(self):
-        marked = [('set', fakes.uid(1), cluster_builder.PREEMPTED)]
+        marked = [('set', fakes.uid(1), cloud_snapshot.PREEMPTED)]
         self.seen.refresh()
         self.assertEqual([], self.ended())  # Nova has not seen it end
         self.cloud.change(1, status='SHUTOFF', task_state='powering-on')
@@ -715,7 +719,7 @@ class ChoresTest(Case):
 
     def test_who_is_marked_is_not_marked_again(self):
         self.cloud.change(1, status='SHUTOFF',
-                          metadata={cluster_builder.PREEMPTED: 'x'})
+                          metadata={cloud_snapshot.PREEMPTED: 'x'})
         self.seen.refresh()
         self.assertEqual([], self.ended())
 

@@ -8,7 +8,7 @@ from unittest import TestCase, mock
 
 from openstack.compute.v2 import flavor, server
 
-from secondary_scheduler.cmd import manage
+from secondary_scheduler.cmd import flavors
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.priority import PriorityDecision
@@ -25,6 +25,7 @@ from secondary_scheduler.model import (
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher import (
     cloud,
+    cloud_snapshot,
     cluster_builder,
     goal,
     leader,
@@ -44,13 +45,13 @@ class ScopeTest(TestCase):
         'h3': scope.HostPlace(zone='z2')}
 
     def resolve(self, *rules):
-        return scope.resolve([{'compute': list(rules)}], self.places)
+        return scope.resolve_scope([{'compute': list(rules)}], self.places)
 
     def test_empty_scope_means_all(self):
         self.assertEqual({'h1', 'h2', 'h3'},
-                         scope.resolve([], self.places).hosts)
+                         scope.resolve_scope([], self.places).hosts)
         self.assertEqual({'h1', 'h2', 'h3'},
-                         scope.resolve(None, self.places).hosts)
+                         scope.resolve_scope(None, self.places).hosts)
 
     def test_aggregates_and_zones(self):
         for rules, hosts in (
@@ -83,7 +84,7 @@ class ScopeTest(TestCase):
 
 class ServerTest(TestCase):
     def read(self, **changes):
-        return cluster_builder.NovaServer.from_sdk(
+        return cloud_snapshot.NovaServer.from_sdk(
             fakes.sdk_server(1, **changes))
 
     def test_only_marked_flavors_are_secondaries(self):
@@ -147,9 +148,9 @@ class SwapTest(TestCase):
             sizes = cloud.Cloud.sizes(mock.Mock(
                 _secondary_flavors=lambda found=found: (found,)))
             with self.subTest(swap):
-                self.assertEqual({}, manage.flavor_faults([found]))
+                self.assertEqual({}, flavors.flavor_faults([found]))
                 self.assertEqual(
-                    gigabytes, cluster_builder.NovaServer.from_sdk(one).disk_gb
+                    gigabytes, cloud_snapshot.NovaServer.from_sdk(one).disk_gb
                 )
                 self.assertEqual((4, 8192, gigabytes), sizes['sec'])
 
@@ -160,8 +161,8 @@ class BuildTest(TestCase):
         arguments = {'locks': locks.Locks(), 'durations': Durations(),
                      'relief': (), 'policies_hash': None, 'share': 6.0,
                      **changes}
-        return cluster_builder.build(
-            cluster_builder.CloudSnapshot({h.name: h for h in hosts},
+        return cluster_builder.build_cluster(
+            cloud_snapshot.CloudSnapshot({h.name: h for h in hosts},
                                           {s.uuid: s for s in servers}),
             scope.ResolvedScope(frozenset(inside)),
             {r.host: r for r in fresh}, **arguments)
@@ -342,7 +343,7 @@ class BuildTest(TestCase):
                     hours=hours), hints={vocabulary.LEASE_HINT: values.pop(
                         'lease', str(number))}, **values)
         now = datetime.datetime.now(datetime.UTC)
-        mark = {cluster_builder.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        mark = {cloud_snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
         found = self.build([
             down(1, 3, metadata=mark), down(2, 5),
             down(3, 2, lease='l', priority=7, metadata=mark),
@@ -360,10 +361,10 @@ class BuildTest(TestCase):
     def test_marks(self):
         found = self.build([
             fakes.server(1, status='SUSPENDED',
-                         metadata={cluster_builder.PREEMPTED: 'x'}),
-            fakes.server(2, metadata={cluster_builder.PREEMPTED: 'x'}),
-            fakes.server(3, metadata={cluster_builder.ORIGIN: 'h2'}),
-            fakes.server(4, metadata={cluster_builder.ORIGIN: 'nowhere'}),
+                         metadata={cloud_snapshot.PREEMPTED: 'x'}),
+            fakes.server(2, metadata={cloud_snapshot.PREEMPTED: 'x'}),
+            fakes.server(3, metadata={cloud_snapshot.ORIGIN: 'h2'}),
+            fakes.server(4, metadata={cloud_snapshot.ORIGIN: 'nowhere'}),
             fakes.server(5, host=None, status='SHELVED_OFFLOADED')],
             [fakes.host('h1'), fakes.host('h2')],
             locks=locks.Locks(
@@ -388,7 +389,7 @@ class BuildTest(TestCase):
                                          for h in ('h1', 'h2')])
 
     def test_failed_return_or_preemption_is_marked(self):
-        mark = {cluster_builder.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
+        mark = {cloud_snapshot.PREEMPTED: 'preempt@2000-01-01T00:00:00Z'}
         uuids = frozenset(map(fakes.uid, range(9)))
         for returns, preemptions, expected in (
                 ((), (), [4]), (uuids, (), [1, 4]), ((), uuids, [3, 4])):

@@ -2,8 +2,11 @@
 
 from unittest import mock
 
-from secondary_scheduler.watcher import cloud as clouds
-from secondary_scheduler.watcher import workflow
+from secondary_scheduler.watcher import (
+    cloud_connections,
+    cloud_errors,
+    workflow,
+)
 from tests.unit.watcher import fakes
 
 
@@ -14,7 +17,7 @@ class SecondaryEngineTest(fakes.TestCase):
         super().setUp()
         self.cloud = mock.Mock()
         self.enterContext(mock.patch.object(
-            clouds, 'shared', return_value=self.cloud))
+            cloud_connections, 'shared', return_value=self.cloud))
         self.stock = self.enterContext(mock.patch.object(
             workflow.default.DefaultWorkFlowEngine, 'execute',
             return_value='flow'))
@@ -31,5 +34,5 @@ class SecondaryEngineTest(fakes.TestCase):
         self.stock.assert_called_once_with(['action'])
 
     def test_without_nova_the_plan_is_tried_all_the_same(self):
-        self.cloud.open_session.side_effect = clouds.CloudError('down')
+        self.cloud.open_session.side_effect = cloud_errors.CloudError('down')
         self.assertEqual('flow', self.engine.execute(['action']))

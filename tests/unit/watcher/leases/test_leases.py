@@ -20,14 +20,16 @@ from secondary_scheduler.leases.engine.values import (
 from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.watcher import (
     actions,
-    cloud,
-    cluster_builder,
+    cloud_connections,
+    cloud_errors,
+    cloud_snapshot,
     cluster_state,
     history,
     leader,
     outcomes,
     planner,
     poller,
+    secondary_action,
     settings,
 )
 from secondary_scheduler.watcher.leases import (
@@ -77,7 +79,7 @@ class LeaseNova(fakes.FakeCloud):
     def labelled(self, project, lease, node):
         return [one for one in self.known.values()
                 if one.project == project
-                and cluster_builder.node_of(one.metadata) == (lease, node)]
+                and cloud_snapshot.node_of(one.metadata) == (lease, node)]
 
     def create(self, build, metadata, hints):
         self.calls.append(('create', build['name']))
@@ -111,13 +113,13 @@ class Case(fakes.WatcherTestCase):
         super().setUp()
         self.cloud = LeaseNova(
             [fakes.server(1)], [fakes.host('h1'), fakes.host('h2')])
-        self.patch(cloud, 'shared', lambda: self.cloud)
-        self.patch(cloud, 'as_owner', self.as_owner)
+        self.patch(cloud_connections, 'shared', lambda: self.cloud)
+        self.patch(cloud_connections, 'as_owner', self.as_owner)
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
-        self.patch(actions, '_poller', lambda: waiting)
+        self.patch(secondary_action, '_poller', lambda: waiting)
         self.agents = mock.Mock()
         self.agents.hand_over.return_value = {}
-        self.patch(actions, '_agents', lambda: self.agents)
+        self.patch(secondary_action, '_agents', lambda: self.agents)
         self.patch(lease_actions, '_PAUSE_S', 0.0)
         self.patch(server_requests, 'stored', self.stored)
         self.trusts = []
@@ -146,7 +148,8 @@ class ActionsTest(Case):
 
     def make(self, kind, **parameters):
         made = kind(mock.Mock(), mock.Mock())
-        made.input_parameters = {'request': history.LEASES, **parameters}
+        made.input_parameters = {'request': history.LEASE_REQUEST,
+                                 **parameters}
         return made
 
     def boot(self, **parameters):
@@ -175,14 +178,14 @@ class ActionsTest(Case):
 
     def test_a_request_that_cannot_be_read_fails_the_boot(self):
         self.patch(server_requests, 'stored', mock.Mock(
-            side_effect=cloud.Refused('no such node')))
+            side_effect=cloud_errors.Refused('no such node')))
         with self.assertRaisesRegex(exception.ActionExecutionFailure,
                                     'no such node'):
             self.boot()
         self.assertEqual([], self.cloud.labelled('p1', LEASE, 0))
 
     def test_a_boot_insists_for_a_while(self):
-        self.cloud.faults = [cloud.NoRoom('No valid host')] * 2
+        self.cloud.faults = [cloud_errors.NoRoom('No valid host')] * 2
         created = []
         self.cloud.create = lambda build, metadata, hints, make=(
             self.cloud.create): created.append(1) or make(
@@ -193,7 +196,7 @@ class ActionsTest(Case):
 
     def test_and_leaves_nothing_when_it_gives_up(self):
         self.patch(lease_actions, '_INSIST_S', -1.0)
-        self.cloud.faults = [cloud.NoRoom('No valid host')]
+        self.cloud.faults = [cloud_errors.NoRoom('No valid host')]
         self.assert_fails(Nature.CAPACITY, 'No valid host')
         self.assertEqual([], self.cloud.labelled('p1', LEASE, 0))
 
@@ -205,17 +208,20 @@ class ActionsTest(Case):
 
     def test_failed_boot_says_whether_another_attempt_can_succeed(self):
         for problem, nature in (
-                (cloud.NotFound('No Image found for guest'),
+                (cloud_errors.NotFound('No Image found for guest'),
                  Nature.PERMANENT),
-                (cloud.Refused('403, Quota exceeded'), Nature.PERMANENT),
-                (cloud.CloudError('503, Neutron is away'), Nature.TRANSIENT),
-                (cloud.Untrusted('404, no such trust'), Nature.LOST_RIGHT)):
+                (cloud_errors.Refused('403, Quota exceeded'),
+                 Nature.PERMANENT),
+                (cloud_errors.CloudError('503, Neutron is away'),
+                 Nature.TRANSIENT),
+                (cloud_errors.Untrusted('404, no such trust'),
+                 Nature.LOST_RIGHT)):
             with self.subTest(nature), mock.patch.object(
                     self.cloud, 'create', side_effect=problem):
                 self.assert_fails(nature, str(problem))
 
     def test_permanent_fault_is_not_tried_again_at_once(self):
-        self.cloud.faults = [cloud.Refused('no such image')]
+        self.cloud.faults = [cloud_errors.Refused('no such image')]
         self.assert_fails(Nature.PERMANENT, 'no such image')
         self.assertEqual(1, sum(one[0] == 'create'
                                 for one in self.cloud.calls))
@@ -249,7 +255,7 @@ class ActionsTest(Case):
         self.assertTrue(made.execute())
         self.assertEqual(
             '2027-01-31T08:00:00Z',
-            self.cloud.known[fakes.uid(1)].metadata[cluster_builder.NOTICE])
+            self.cloud.known[fakes.uid(1)].metadata[cloud_snapshot.NOTICE])
 
     def test_the_schedule_suspends_without_a_mark(self):
         made = self.make(actions.Suspend, resource_id=fakes.uid(1))
@@ -279,7 +285,8 @@ class ActionsTest(Case):
         self.assertTrue(made.execute())
         self.assertEqual(['trust'], self.trusts)
         self.assertEqual([('cache', 'h2', 'id of debian')], self.cloud.calls)
-        self.cloud.image = mock.Mock(side_effect=cloud.NotFound('no image'))
+        self.cloud.image = mock.Mock(
+            side_effect=cloud_errors.NotFound('no image'))
         with self.assertRaisesRegex(exception.ActionExecutionFailure,
                                     'no image'):
             made.execute()
@@ -454,7 +461,7 @@ class CloudTest(Case):
     def test_what_is_seen(self):
         self.cloud.known[fakes.uid(2)] = fakes.server(
             2, status='SUSPENDED', metadata={
-                vocabulary.LEASE_METADATA: LEASE, cluster_builder.NODE: '1'})
+                vocabulary.LEASE_METADATA: LEASE, cloud_snapshot.NODE: '1'})
         self.cloud.places['h2'] = fakes.host('h2', disabled=True)
         self.seen.refresh()
         cloud_state = self.found.look(())

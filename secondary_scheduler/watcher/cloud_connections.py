@@ -1,0 +1,63 @@
+"""Connections to the cloud: one of Watcher's own, and one for each trust.
+
+One session per process, from [watcher_clients_auth]: Watcher itself opens a
+new one, with a new token, for each audit and each action.
+"""
+
+import functools
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from keystoneauth1 import loading
+from openstack import connection
+from watcher.common import clients
+
+from secondary_scheduler.conf import keystone
+from secondary_scheduler.watcher import cloud_errors, per_process
+from secondary_scheduler.watcher.cloud import Cloud
+from secondary_scheduler.watcher.settings import CONF
+
+_AUTH = 'watcher_clients_auth'
+
+
+def _connect() -> Cloud:
+    with cloud_errors.translated_errors():
+        return Cloud(clients.get_sdk_connection(
+            _AUTH, session=clients.OpenStackClients().session))
+
+
+@functools.lru_cache(maxsize=64)
+def _connect_by_trust(trust: str | None) -> Cloud:
+    """Return a cloud with all services, by a trust of a lease's owner."""
+    # A token by a trust takes its project from the trust.
+    auth = loading.load_auth_from_conf_options(CONF, _AUTH, **({
+        'trust_id': trust, 'project_id': None, 'project_name': None,
+        'project_domain_id': None, 'project_domain_name': None}
+        if trust else {}))
+    session = loading.load_session_from_conf_options(CONF, _AUTH, auth=auth)
+    # Watcher's own connections offer only the services that it names.
+    return Cloud(connection.Connection(
+        session=session, region_name=keystone.region(CONF.nova),
+        interface=keystone.interfaces(CONF.nova) or None))
+
+
+def as_owner(trust: str | None) -> Cloud:
+    """Return the cloud with the rights of a trust's owner.
+
+    :param trust: id of the trust; None for Watcher's own account.
+    :raises Untrusted: if the trust, or one of its roles, no longer exists.
+    """
+    try:
+        with cloud_errors.translated_errors():
+            cloud = _connect_by_trust(trust)
+            cloud.open_session()
+            return cloud
+    except cloud_errors.CloudError as exc:
+        if isinstance(exc.__cause__, ksa_exceptions.Unauthorized
+                      | ksa_exceptions.Forbidden | ksa_exceptions.NotFound):
+            _connect_by_trust.cache_clear()
+            raise cloud_errors.Untrusted(str(exc)) from exc
+        raise
+
+
+#: The cloud of this process; no request is made before its first use.
+shared = per_process.PerProcess(_connect)

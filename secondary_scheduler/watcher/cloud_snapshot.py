@@ -1,0 +1,192 @@
+"""Servers and hosts as Nova and Placement report them."""
+
+from collections.abc import Mapping
+import dataclasses
+import datetime
+from typing import Any
+
+from oslo_utils import timeutils
+
+from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.watcher.scope import HostPlace
+
+#: Server metadata of a preempted instance: ``<reason>@<UTC time>``.
+PREEMPTED = 'secondary:preempted'
+#: Server metadata: the host from which the instance was first moved away.
+ORIGIN = 'secondary:origin'
+#: Server metadata: the node number of a server within its lease.
+NODE = 'secondary:node'
+#: Server metadata: the time (UTC) of an announced preemption.
+NOTICE = 'secondary:preempt_at'
+
+_STATES = {
+    'ACTIVE': cluster.InstanceState.ACTIVE,
+    'SUSPENDED': cluster.InstanceState.SUSPENDED,
+    'SHUTOFF': cluster.InstanceState.STOPPED,
+    'SHELVED': cluster.InstanceState.SHELVED,
+    'SHELVED_OFFLOADED': cluster.InstanceState.SHELVED,
+}
+_BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
+         'REVERT_RESIZE', 'PASSWORD')
+
+
+def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the lease (UUID) and node number in a server's metadata."""
+    lease, node = metadata.get(vocabulary.LEASE_METADATA), metadata.get(NODE)
+    if lease is None or node is None or not node.isdecimal():
+        return None
+    return lease, int(node)
+
+
+@dataclasses.dataclass(frozen=True)
+class NovaServer:
+    """A secondary as Nova reports it; ``status`` in the API's capitals."""
+
+    uuid: str
+    project: str
+    host: str | None
+    status: str
+    task_state: str | None
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    mark: vocabulary.SecondaryMark
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    updated: datetime.datetime | None = None
+    name: str = ''
+    user: str = ''
+    flavor: str = ''
+    fault: str = ''
+
+    @classmethod
+    def from_sdk(cls, server: Any) -> 'NovaServer | None':
+        """Read an openstacksdk server; None if it is not a secondary.
+
+        The flavor embedded in the server counts (microversion 2.47 and
+        later), since the flavor of that name may have changed.
+        """
+        flavor = server.flavor
+        mark = vocabulary.read_mark((flavor and flavor.extra_specs) or {})
+        if mark is None:
+            return None
+        return cls(
+            uuid=server.id, project=server.project_id,
+            host=server.compute_host or None, status=server.status,
+            task_state=server.task_state or None,
+            vcpus=int(flavor.vcpus or 0), memory_mb=int(flavor.ram or 0),
+            disk_gb=vocabulary.claimed_disk_gb(flavor.disk, flavor.ephemeral,
+                                               flavor.swap),
+            mark=mark, metadata=dict(server.metadata or {}),
+            hints=dict(server.scheduler_hints or {}),
+            updated=(timeutils.parse_isotime(server.updated_at)
+                     if server.updated_at else None),
+            name=server.name or '', user=server.user_id or '',
+            flavor=flavor.original_name or '',
+            fault=str((server.fault or {}).get('message') or ''))
+
+    def _label(self, metadata_key: str, hint: str) -> str | None:
+        value = self.metadata.get(metadata_key) or self.hints.get(hint)
+        if isinstance(value, list | tuple):
+            value = value[0] if value else None
+        return str(value) if value else None
+
+    @property
+    def lease(self) -> str:
+        """Id of the lease; without a label the instance is its own lease.
+
+        The project is part of the id: a tenant cannot join the lease of
+        another project.
+        """
+        label = self._label(vocabulary.LEASE_METADATA, vocabulary.LEASE_HINT)
+        return f'{self.project}:{label}' if label else self.uuid
+
+    @property
+    def priority(self) -> int:
+        """Priority of the flavor, lowered if the owner asks for that."""
+        wish = self._label(vocabulary.PRIORITY_METADATA,
+                           vocabulary.PRIORITY_HINT)
+        if wish is None:
+            return self.mark.priority
+        return vocabulary.lowered_priority(self.mark, wish)
+
+    @property
+    def state(self) -> cluster.InstanceState:
+        """State in the cluster model; BUSY during an operation."""
+        if self.task_state is not None or self.status in _BUSY:
+            return cluster.InstanceState.BUSY
+        return _STATES.get(self.status, cluster.InstanceState.OTHER)
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it is down and has the mark of a preempted instance."""
+        return self.state in cluster.DOWN and PREEMPTED in self.metadata
+
+    @property
+    def fallen(self) -> bool:
+        """Whether it is in ERROR since its preemption or its return.
+
+        It cannot return until it is rebooted or deleted by hand.
+        """
+        return (self.status == 'ERROR' and self.task_state is None
+                and PREEMPTED in self.metadata)
+
+    @property
+    def unchanged_s(self) -> float:
+        """Seconds since Nova changed it last, 0 if that is unknown.
+
+        For a preempted instance this is its waiting time.  The time in its
+        mark is not used: the owner could change it.
+        """
+        return max(0.0, timeutils.delta_seconds(
+            self.updated, timeutils.utcnow(with_timezone=True))
+            ) if self.updated else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeHost:
+    """A compute service and the inventory of its child provider.
+
+    * ``root``: UUID of the compute node, which is its root provider.
+    * ``total``: inventory; empty if the host has no child provider of ours.
+    * ``used``: usage by all consumers, known to us or not.
+    * ``switched_off``: closed by us, because its scope is switched off.
+    * ``disabled``: closed by an operator.
+
+    Nothing is moved to a host that is switched off or disabled.
+    """
+
+    name: str
+    root: str | None
+    up: bool
+    place: HostPlace = HostPlace()
+    total: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    used: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    switched_off: bool = False
+    disabled: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether Placement admits no further secondary."""
+        return all(self.reserved.get(name, 0) >= amount
+                   for name, amount in self.total.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class CloudSnapshot:
+    """Hosts, servers and anti-affinity groups at some moments.
+
+    ``hosts_time`` and ``servers_time`` are seconds of a monotonic clock.
+    """
+
+    hosts: Mapping[str, ComputeHost] = dataclasses.field(default_factory=dict)
+    servers: Mapping[str, NovaServer] = dataclasses.field(default_factory=dict)
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hosts_time: float | None = None
+    servers_time: float | None = None
+
+    @property
+    def places(self) -> dict[str, HostPlace]:
+        """Aggregates and zone of each host, for scopes."""
+        return {name: host.place for name, host in self.hosts.items()}
