@@ -22,7 +22,7 @@ class OpenApiReference(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
-        described = openapi.document(resources.TABLE, '')
+        described = openapi.describe_service(resources.TABLE, '')
         text = '\n'.join(_page(described))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
