@@ -238,11 +238,11 @@ def accuracy(one: Observed, command: float, rate: float, hosts: int
     model = OperationTimes(command=command, suspend_rate=rate, shared=(
         one.where == 'shared'))
     memory = [one.memory_mb]
-    alone = model.transfer([np.array([1])], memory, rate)
+    alone = model.transfer_time([np.array([1])], memory, rate)
     # Commands to hosts side by side are given side by side here.
     vms = np.full(hosts if one.where == 'shared' else 1, one.crowd)
     return ([seconds / alone for seconds in one.each],
-            one.whole / model.transfer([vms], memory, rate))
+            one.whole / model.transfer_time([vms], memory, rate))
 
 
 def table(seen: Sequence[Observed], hosts: int

@@ -16,15 +16,21 @@ import typing
 import numpy as np
 
 from benchmarks import forms
+from secondary_scheduler.leases.scheduling.admission import (
+    AdmissionControl,
+)
 from secondary_scheduler.leases.scheduling.lease import (
     Kind,
     Lease,
     NodeSet,
     Terms,
 )
-from secondary_scheduler.leases.scheduling.planned_starts import Promises
+from secondary_scheduler.leases.scheduling.planned_starts import (
+    PlannedStarts,
+)
 from secondary_scheduler.leases.scheduling.planner import Settings
 from secondary_scheduler.leases.scheduling.pricing import Constant
+from secondary_scheduler.leases.scheduling.queue import QueuedLease
 from secondary_scheduler.leases.scheduling.scheduler import Scheduler
 from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.model.lease_states import LeaseState
@@ -51,33 +57,39 @@ GOALS = {Kind.RESERVATION: {'median': 5.0, 'p99': 20.0},
          Kind.DEADLINE: {'median': 1000.0, 'p99': 5000.0}}
 
 
-class Counted(Promises):
-    """Counts the leases with deadlines that are planned anew."""
+class Counted(PlannedStarts):
+    """Counts the leases with deadlines that are re-planned."""
 
-    withdrawn = 0
+    requeued = 0
 
-    def withdraw(self, lease: Lease) -> None:
-        self.withdrawn += lease.terms.kind is Kind.DEADLINE
-        super().withdraw(lease)
+    def requeue(self, lease: Lease) -> QueuedLease:
+        self.requeued += lease.terms.kind is Kind.DEADLINE
+        return super().requeue(lease)
+
+
+class Answers(AdmissionControl):
+    """Plans the start of best-effort leases with a highest rate."""
+
+    def _accept(self, lease: Lease) -> bool:
+        if lease.terms.kind is Kind.BEST_EFFORT and lease.terms.max_rate:
+            return self._planner.find_earliest_booking(
+                lease.work, self._state.now) is not None
+        return super()._accept(lease)
 
 
 class Asked(Scheduler):
-    """A scheduler that tells when best-effort leases could begin."""
+    """A scheduler that answers requests, and counts re-planned leases."""
 
     def __init__(self, site: Site) -> None:
         settings = Settings(pricing=Constant(1.0))
         super().__init__(site, settings)
-        self._promises = self.counted = Counted(
-            settings, self._holdings, self._planner)
-
-    def _accept(self, lease: Lease) -> bool:
-        if lease.terms.kind is Kind.BEST_EFFORT and lease.terms.max_rate:
-            return self._planner.earliest(lease.work, self.now) is not None
-        return super()._accept(lease)
+        self.counted = Counted(settings, self._state, self._planner)
+        self._admission = Answers(
+            settings, self._state, self._planner, self.counted)
 
     def of(self, kind: Kind) -> dict[str, int]:
         """Return leases of a kind, and the slots they hold."""
-        bookings = [one.booking for one in self._holdings.staying.values()
+        bookings = [one.booking for one in self._state.booked.values()
                     if one.terms.kind is kind]
         return {'leases': len(bookings),
                 'slots': sum(len(one.slot.hosts) for one in bookings if one)}
@@ -147,11 +159,11 @@ def answers(scheduler: Asked, requests: Requests, kind: Kind, number: int
     gc.collect()
     while len(spent) < number:
         lease = requests.draw(kind, asked=True)
-        scheduler.counted.withdrawn = 0
+        scheduler.counted.requeued = 0
         begun, cpu = time.perf_counter(), time.process_time()
         scheduler.submit(lease)
         took = time.perf_counter() - begun, time.process_time() - cpu
-        anew = scheduler.counted.withdrawn
+        anew = scheduler.counted.requeued
         if kind is not Kind.DEADLINE or anew:
             spent.append(took)
             accepted += lease.state is LeaseState.REJECTED_BY_USER

@@ -1,21 +1,21 @@
-"""The policies that an operator chooses by name, found by stevedore."""
+"""Loading of lease policies by name (stevedore)."""
 
 import typing
 
 from stevedore import driver, exception, extension
 
-#: Where drivers are registered, each kind of policy in one of its own.
+#: Prefix of the namespaces, one for each kind of policy.
 NAMESPACE = 'secondary_scheduler.lease_policies'
 
 
 class DriverError(Exception):
-    """There is no such policy."""
+    """No policy has this name."""
 
 
 def load(kind: str, name: str, options: typing.Any) -> typing.Any:
-    """Return a policy of a kind by its name, made with these options.
+    """Return the policy of a kind with a name, created with options.
 
-    :raises DriverError: if there is none.
+    :raises DriverError: if there is no such policy.
     """
     namespace = f'{NAMESPACE}.{kind}'
     try:

@@ -24,9 +24,10 @@ def from_options(options: typing.Any) -> Settings:
     return Settings(
         reservations=reservations[options.backfilling],
         suspension=options.suspension,
-        worthwhile=options.worthwhile,
+        minimum_run_factor=options.minimum_run_factor,
         slack=options.slack_threshold,
-        rearranging=tuple(options.rearranging),
+        deadline_replanning_orders=tuple(
+            options.deadline_replanning_orders),
         preparation=preparation,
         order=load('order', options.order, options),
         admission=load('admission', options.admission, options),
@@ -36,8 +37,8 @@ def from_options(options: typing.Any) -> Settings:
         durations=OperationTimes(
             suspend_rate=options.suspend_rate,
             resume_rate=options.resume_rate,
-            shared=options.exclusion == 'global',
-            command=options.enactment_overhead,
+            shared=options.suspend_serialization == 'global',
+            command=options.command_latency,
             shutdown=options.shutdown_time,
             margin=options.suspend_margin,
             migration_rate=migration_rates[options.migration]))

@@ -1,66 +1,65 @@
-"""In which order leases that wait are served.
+"""Queue orders, loaded as stevedore drivers.
 
-Each is a driver that an operator chooses by name (stevedore namespace
-``secondary_scheduler.lease_policies.order``).  A lease's rank never changes
-while it waits, so a queue once in order stays so.
+Namespace ``secondary_scheduler.lease_policies.order``.  The rank of a lease
+does not change while it waits, so a sorted queue stays sorted.
 """
 
 import typing
 
 
 class QueueOrder(typing.Protocol):
-    """The order of a queue."""
+    """Policy that ranks waiting leases."""
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return a lease's rank, the lowest being served first.
+        """Return the rank of a lease; the lowest is served first.
 
-        ``since`` is when it began to wait, in seconds of any clock.
+        :param since: start of its wait, in seconds of any clock
         """
 
 
 class FirstCome:
-    """Who waits longest is served first."""
+    """The lease that has waited longest first."""
 
     def __init__(self, options: typing.Any = None) -> None:
-        """Take no notice of options."""
+        """Ignore options."""
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return since when it waits."""
+        """Return the start of the wait, then the negated priority."""
         return since, -priority
 
 
 class Priority(FirstCome):
-    """The highest priority first, among equals who waits longest.
+    """The highest priority first; among equals, the longest wait.
 
-    Boettger R26 and R27.
+    Boettger 2012, section 4.4.2.
     """
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return the priority, then since when it waits."""
+        """Return the negated priority, then the start of the wait."""
         return -priority, since
 
 
-#: What Boettger's scheduler does.
+#: The default order.
 PRIORITY: QueueOrder = Priority()
 
 
 class Aged:
-    """As Priority, which grows by so many points for each hour of waiting.
+    """As Priority; a priority grows by some points per hour of waiting.
 
-    Without that the lowest may wait for ever (Boettger 3.5).
+    This avoids starvation of leases with the lowest priority.
     """
 
     def __init__(self, points: float) -> None:
         self._points = points
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return what the priority was at the clock's zero, and since when.
+        """Return the negated priority at time 0, then the start of the wait.
 
-        All grow at the same rate, so that does not change their order.
+        All priorities grow at the same rate, so their order is fixed.
         """
         return self._points * since / 3600 - priority, since
 
 
 def aged(options: typing.Any) -> QueueOrder:
-    """Let priorities grow by ``ageing`` points an hour."""
+    """Return the order in which priorities grow by ``ageing`` an hour."""
     return Aged(options.ageing)

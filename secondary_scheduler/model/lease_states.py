@@ -1,14 +1,13 @@
-"""The life of a lease: its states, and what may follow on which.
+"""Lease states and their legal transitions.
 
-Haizea's machine (2.5 of its specification, where the displaced rows of the
-thesis's Table 3.1 are put right).
+Sotomayor 2010, section 3.2.3, table 3.1 (see reference/errata).
 """
 
 import enum
 
 
 class LeaseState(enum.StrEnum):
-    """Where a lease is in its life."""
+    """State of a lease."""
 
     NEW = 'new'
     PENDING = 'pending'
@@ -26,9 +25,10 @@ class LeaseState(enum.StrEnum):
     MIGRATING = 'migrating'
     RESUMING = 'resuming'
     RESUMED_READY = 'resumed-ready'
-    #: Shown by the engine, which alone observes servers, in place of ACTIVE:
-    #: not all of them have run yet, and not all of them run any more; and in
-    #: place of a final state: they are not gone yet.
+    #: Reported only by the engine, which observes servers.  STARTING and
+    #: INTERRUPTED in place of ACTIVE: some servers have not run yet, or do
+    #: not run any more.  ENDING in place of a final state: some servers are
+    #: not deleted yet.
     STARTING = 'starting'
     INTERRUPTED = 'interrupted'
     ENDING = 'ending'
@@ -37,7 +37,7 @@ class LeaseState(enum.StrEnum):
     FAILED = 'failed'
 
 
-#: States that nothing follows on.
+#: States without a successor.
 FINAL = frozenset(
     {
         LeaseState.REJECTED,
@@ -49,7 +49,7 @@ FINAL = frozenset(
 )
 #: The lease waits for hosts.
 QUEUED = frozenset({LeaseState.QUEUED, LeaseState.SUSPENDED_QUEUED})
-#: Hosts are promised to the lease, and it does not hold them yet.
+#: The lease has a booking that has not begun.
 AHEAD = frozenset(
     {
         LeaseState.SCHEDULED,
@@ -59,10 +59,10 @@ AHEAD = frozenset(
         LeaseState.MIGRATING,
     }
 )
-#: It holds hosts, and its memory is there.
+#: The lease holds hosts, and its memory is on them.
 HOLDING = frozenset(
     {LeaseState.RESUMING, LeaseState.RESUMED_READY, LeaseState.ACTIVE})
-#: Its image is still to be sent to its hosts.
+#: Its image has not arrived on its hosts.
 COMING = frozenset({LeaseState.SCHEDULED, LeaseState.PREPARING})
 #: Its memory is on a disk.
 SAVED = frozenset({LeaseState.SUSPENDED_PENDING, LeaseState.SUSPENDED_QUEUED,
@@ -86,11 +86,11 @@ _FOLLOWS: dict[LeaseState, tuple[LeaseState, ...]] = {
     _S.RESUMING: (_S.RESUMED_READY,),
     _S.RESUMED_READY: (_S.ACTIVE,),
 }
-#: Nothing has been promised to the lease yet, so nothing can fail.
+#: The lease is not accepted yet, so it cannot fail.
 _FREE = frozenset({_S.NEW, _S.PENDING})
-#: What may follow on each state.  A consumer may cancel whatever is not over,
-#: and from its first promise on a lease may fail; one that was promised hosts
-#: is queued while others are looked for.
+#: Successors of each state.  Every lease but a new or final one can be
+#: cancelled; every accepted one can fail.  A lease that loses its booking is
+#: queued or pending until it is booked again.
 FOLLOWS: dict[LeaseState, frozenset[LeaseState]] = {
     state: frozenset(
         _FOLLOWS.get(state, ())
@@ -102,13 +102,13 @@ FOLLOWS: dict[LeaseState, frozenset[LeaseState]] = {
 
 
 class IllegalTransitionError(Exception):
-    """A lease was to go where its state does not lead."""
+    """The state may not follow the present one."""
 
 
 def check(lease: str, before: LeaseState, after: LeaseState) -> None:
     """Raise IllegalTransitionError unless ``after`` may follow."""
     if after not in FOLLOWS[before]:
         raise IllegalTransitionError(
-            f'lease {lease} cannot become {after}: it is {before}, on which '
-            + (', '.join(sorted(FOLLOWS[before])) or 'nothing')
-            + ' may follow')
+            f'lease {lease} cannot become {after}: it is {before}, which '
+            'may be followed by '
+            + (', '.join(sorted(FOLLOWS[before])) or 'nothing'))

@@ -226,8 +226,8 @@ database_url = {lease_db}
 [secondary_leases]
 # Guests of 128 MB, on hosts with a third of a CPU each.
 boot_time = 20
-order_lead = 6
-enactment_overhead = 1.5
+action_plan_lead_time = 6
+command_latency = 1.5
 suspend_margin = 0.5
 shutdown_time = 5
 migration = no

@@ -1,1 +1,1 @@
-"""Leases: what users ask for, and when and where they get it (Haizea)."""
+"""Pure lease scheduler, after Haizea (Sotomayor 2010)."""

@@ -1,7 +1,8 @@
-"""Who loads or saves memory where and when: one at a time (Haizea 4.8).
+"""Schedule of the disks to which memory is saved, one operation at a time.
 
-On each host, or on the whole site where memory is kept in one place, such
-operations exclude each other, since they share a disk or a link (AMB-7).
+Operations that load or save memory exclude each other on each host, or on the
+whole site if memory is saved to one storage (Sotomayor 2010, section 7.1; see
+reference/errata).
 """
 
 import bisect
@@ -17,7 +18,10 @@ from secondary_scheduler.leases.scheduling.types import Ints
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DiskOperation:
-    """Loading or saving in [start, end), on disks in ascending order."""
+    """Loading or saving of memory in [start, end).
+
+    ``disks`` are indices in ascending order.
+    """
 
     start: int
     end: int
@@ -34,25 +38,25 @@ class Disks:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        # In the order of their ends, and what is longest ever.
+        # Ordered by end; with the longest duration so far.
         self._operations: list[DiskOperation] = []
         self._longest = 0
 
     def operation(self, hosts: Ints, start: int, end: int) -> DiskOperation:
-        """Return what it takes to load or save what is on some hosts.
+        """Return an operation on the disks of some hosts.
 
-        These are indices in ascending order.
+        :param hosts: indices in ascending order
         """
         return DiskOperation(start, end, hosts if self._number > 1
                              else np.zeros(1, dtype=np.int64))
 
     def take(self, operation: DiskOperation) -> None:
-        """Enter an operation."""
+        """Add an operation."""
         self._longest = max(self._longest, operation.end - operation.start)
         bisect.insort(self._operations, operation, key=_end)
 
     def give(self, operation: DiskOperation) -> None:
-        """Remove an operation, if it is not past and forgotten."""
+        """Remove an operation, unless it is already forgotten."""
         for index in range(bisect.bisect_left(
                 self._operations, operation.end, key=_end),
                 len(self._operations)):
@@ -63,29 +67,35 @@ class Disks:
                 return
 
     def advance(self, now: int) -> None:
-        """Forget what is past."""
+        """Forget past operations."""
         past = bisect.bisect_right(self._operations, now, key=_end)
         del self._operations[:past]
 
-    def quiet_from(self, hosts: Ints, start: int, length: int) -> int:
-        """Return from when on nobody else loads or saves there."""
-        while busy := [one.end for one in self._in_the_way(
+    def idle_from(self, hosts: Ints, start: int, length: int) -> int:
+        """Return the first time, from ``start`` on, with idle disks.
+
+        :param length: seconds for which the disks must be idle
+        """
+        while busy := [one.end for one in self._overlapping(
                 self.operation(hosts, start, start + length))]:
             start = max(busy)
         return start
 
-    def quiet_until(self, hosts: Ints, end: int, length: int,
-                    but: DiskOperation | None = None) -> int:
-        """Return the last time by which somebody can have saved there.
+    def idle_until(self, hosts: Ints, end: int, length: int,
+                   ignored: DiskOperation | None = None) -> int:
+        """Return the last end, by ``end``, of an operation on idle disks.
 
-        ``but`` is in nobody's way.
+        :param length: duration of the operation
+        :param ignored: an operation that does not count
         """
-        while busy := [one.start for one in self._in_the_way(
-                self.operation(hosts, end - length, end)) if one is not but]:
+        while busy := [
+                one.start for one in self._overlapping(
+                    self.operation(hosts, end - length, end))
+                if one is not ignored]:
             end = min(busy)
         return end
 
-    def _in_the_way(self, wanted: DiskOperation) -> Iterator[DiskOperation]:
+    def _overlapping(self, wanted: DiskOperation) -> Iterator[DiskOperation]:
         first = bisect.bisect_right(self._operations, wanted.start, key=_end)
         lowest, highest = wanted.span
         for index in range(first, len(self._operations)):
@@ -94,13 +104,13 @@ class Disks:
                 return
             if (other.start < wanted.end and other.span[0] <= highest
                     and other.span[1] >= lowest
-                    and _meet(other.disks, wanted.disks)):
+                    and _intersect(other.disks, wanted.disks)):
                 yield other
 
 
 @compiled
-def _meet(some: Ints, others: Ints) -> bool:
-    """Tell whether two ascending lists have something in common."""
+def _intersect(some: Ints, others: Ints) -> bool:
+    """Return whether two ascending lists have a common element."""
     one = other = 0
     while one < len(some) and other < len(others):
         if some[one] == others[other]:

@@ -1,8 +1,8 @@
-"""How long it takes to save, load and move memory, and to shut down.
+"""Durations of saving, loading and moving memory, and of shutdown.
 
-Haizea's model (equations 7.1 and 7.2): operations on one host, or on the whole
-site where the memory is kept in one place, do not overlap, since they share a
-disk or a link.
+Sotomayor 2010, section 7.1 (equations 7.1 and 7.2): operations on one host do
+not overlap, or on the whole site if memory is saved to one storage, since they
+share a disk or a link.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,14 @@ from secondary_scheduler.leases.scheduling.types import Ints
 
 @dataclasses.dataclass(frozen=True)
 class OperationTimes:
-    """Rates in MB/s, times in s.
+    """Rates (MB/s) and durations (s) of operations.
 
-    ``shared`` tells that memory is kept in one place for the whole site;
-    ``command`` is what each command takes before it has an effect;
-    ``migration_rate`` is how quickly saved memory moves to another host, 0 at
-    once, None not at all.  ``margin`` is the share by which suspensions are
-    planned longer than the model says, so that few take longer than that.
+    * ``shared``: memory is saved to one storage of the whole site.
+    * ``command``: latency of each command to suspend or resume.
+    * ``shutdown``: time to shut down the VMs of a lease.
+    * ``migration_rate``: rate at which saved memory moves to another host; 0:
+      instantly, None: it cannot move.
+    * ``margin``: share by which planned suspensions exceed the model.
     """
 
     suspend_rate: float = 50.0
@@ -33,31 +34,31 @@ class OperationTimes:
     migration_rate: float | None = 100.0
     margin: float = 0.0
 
-    def suspend(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
-        """Return how long it takes to save a lease that is so placed.
+    def suspend_time(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
+        """Return the planned seconds to suspend a placed lease.
 
-        ``vms`` holds, for each node set, how many are on each host, and
-        ``memory`` how many MB each of them has.
+        :param vms: for each node set the number of VMs on each host
+        :param memory: for each node set the memory of a VM, in MB
         """
-        return math.ceil(self.transfer(vms, memory, self.suspend_rate)
+        return math.ceil(self.transfer_time(vms, memory, self.suspend_rate)
                          * (1 + self.margin))
 
-    def resume(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
-        """Return how long it takes to load a lease that is to be so placed."""
-        return math.ceil(self.transfer(vms, memory, self.resume_rate))
+    def resume_time(self, vms: Sequence[Ints], memory: Sequence[int]) -> int:
+        """Return the seconds to resume a lease on the given hosts."""
+        return math.ceil(self.transfer_time(vms, memory, self.resume_rate))
 
-    def transfer(self, vms: Sequence[Ints], memory: Sequence[int],
-                 rate: float) -> float:
-        """Return the seconds of eq. 7.2 for this placement."""
+    def transfer_time(self, vms: Sequence[Ints], memory: Sequence[int],
+                      rate: float) -> float:
+        """Return the seconds of equation 7.2 for a placement."""
         megabytes = sum(count * size for count, size
                         in zip(vms, memory, strict=True))
         number = sum(int(count.sum()) for count in vms)
         most = np.sum(megabytes) if self.shared else np.max(megabytes)
         return number * self.command + float(most) / rate
 
-    def overheads(self, numbers: Sequence[int], memory: Sequence[int]
-                  ) -> tuple[int, int]:
-        """Return the least that loading and saving takes, wherever VMs are."""
+    def minimum_overheads(self, numbers: Sequence[int], memory: Sequence[int]
+                          ) -> tuple[int, int]:
+        """Return the least seconds to load and to save, for any placement."""
         seconds = self._least(numbers, memory, self.suspend_rate)
         return (math.ceil(self._least(numbers, memory, self.resume_rate)),
                 math.ceil(seconds * (1 + self.margin)))
@@ -68,12 +69,12 @@ class OperationTimes:
                 if self.shared else max(memory))
         return sum(numbers) * self.command + most / rate
 
-    def migration(self, before: Sequence[Ints], after: Sequence[Ints],
-                  memory: Sequence[int]) -> int | None:
-        """Return how long saved memory takes to its new hosts.
+    def migration_time(self, before: Sequence[Ints], after: Sequence[Ints],
+                       memory: Sequence[int]) -> int | None:
+        """Return the seconds to move saved memory to its new hosts.
 
-        Moves run side by side, as far as no host takes part in two of them.
-        None if what has to move cannot.
+        Moves run in parallel, but each host takes part in one at a time.
+        None if memory has to move but cannot.
         """
         moving = [(np.maximum(old - new, 0), np.maximum(new - old, 0), size)
                   for old, new, size in zip(before, after, memory,
@@ -87,8 +88,9 @@ class OperationTimes:
         busy = sum((out + into) * size for out, into, size in moving)
         return math.ceil(float(np.max(busy)) / self.migration_rate)
 
-    def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
-        """Return the least that it takes to move a VM from where all are."""
+    def first_move_time(self, before: Sequence[Ints], memory: Sequence[int]
+                        ) -> int:
+        """Return the seconds to move the largest VM to another host."""
         if not self.migration_rate:
             return 0
         return math.ceil(max(memory) / self.migration_rate)

@@ -1,4 +1,4 @@
-"""What a consumer is promised, which follows from the terms (Haizea 2.3)."""
+"""Lease types (Sotomayor 2010, section 3.2.1)."""
 
 import enum
 
@@ -14,9 +14,9 @@ class LeaseKind(enum.StrEnum):
 
 def derive(duration: int, start: int | None, deadline: int | None,
            immediate: bool) -> LeaseKind:
-    """Return the kind of a lease; times in whole seconds.
+    """Derive the type of a lease from its terms, in whole seconds.
 
-    A start is exact if the deadline leaves no choice, or if there is none.
+    A start is exact without a deadline, or if the deadline leaves no slack.
     """
     if immediate:
         return LeaseKind.IMMEDIATE

@@ -1,4 +1,4 @@
-"""What a lease asks for, and what has become of it."""
+"""Leases: terms, bookings, remaining work and state."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -16,17 +16,19 @@ from secondary_scheduler.model.lease_states import LeaseState
 
 
 class TermsError(ValueError):
-    """Terms that no provider could meet."""
+    """Terms that cannot be met, not even by an empty site."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeSet:
-    """VMs that are alike.
+    """Identical VMs of a lease.
 
-    ``need`` is what each takes, in the order of the site's resources;
-    ``attributes`` is what its host must have.  ``instances`` tells, by their
-    indices, of which resources it takes several instances, and how much of
-    each (Haizea 2.1); what it needs of others it takes of one instance.
+    ``need`` is the amount of each resource per VM, in the site's order;
+    ``attributes`` are required of the host.
+
+    ``instances`` maps indices of resources to the amounts that a VM takes of
+    different units of the resource (Sotomayor 2010, section 3.1).  Other
+    resources are taken of a single unit.
     """
 
     number: int
@@ -36,20 +38,20 @@ class NodeSet:
         default_factory=dict)
 
     def parts(self, index: int) -> tuple[int, ...]:
-        """Return what a VM takes of different instances of a resource."""
+        """Return the amounts a VM takes of different units of a resource."""
         return self.instances.get(index, (self.need[index],))
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What a consumer asks for (Haizea 2.2); times in whole seconds.
+    """Terms of a lease (Sotomayor 2010, section 3.2); times in whole seconds.
 
-    ``start`` is no earlier than which it is to start, and ``deadline`` by
-    when all of ``duration`` is to be delivered; a start is exact if the
-    deadline leaves no choice, or if there is none.  ``max_rate`` is the most
-    that is paid for a node and a second (None: whatever is asked).  The
-    higher the ``priority`` the sooner it is served, where that counts.  With
-    a duration of NEVER it lasts until its owner ends it.
+    * ``duration``: NEVER lasts until the owner ends the lease.
+    * ``start``: earliest start; exact without a deadline, or if the deadline
+      leaves no slack.
+    * ``deadline``: all of ``duration`` is delivered by then.
+    * ``max_rate``: highest rate accepted, per node and second; None: any.
+    * ``priority``: the highest is served first, if the queue's order uses it.
     """
 
     nodes: tuple[NodeSet, ...]
@@ -86,26 +88,27 @@ class Terms:
 
     @functools.cached_property
     def kind(self) -> Kind:
-        """The type of lease, derived from the terms (Haizea 2.3)."""
+        """The type of the lease, derived from the terms."""
         return kinds.derive(self.duration, self.start, self.deadline,
                             self.immediate)
 
     @functools.cached_property
     def numbers(self) -> tuple[int, ...]:
-        """How many VMs each node set has."""
+        """The number of VMs of each node set."""
         return tuple(one.number for one in self.nodes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Booking:
-    """A stretch of time in which a lease holds hosts.
+    """Hosts booked by a lease during [begin, end); its VMs run in [up, down).
 
-    They are held in [begin, end); its VMs run in [up, down).  Before that
-    their memory is loaded, if it was saved; after that it is saved if the
-    stay ``saves``, else they are shut down.  ``vms``, one array of shape
-    (hosts,) for each node set, tells how many are where, and ``save_s`` how
-    long saving them takes there; ``operations`` are those in which memory is
-    loaded and saved.  A stay that ``loses`` ends without its work being kept.
+    Saved memory is loaded before ``up``.  After ``down`` memory is saved if
+    ``saves``, else the VMs are shut down.  With ``loses``, the VMs are stopped
+    without saving their state, and the work is lost.
+
+    ``vms`` has, for each node set, the number of VMs on each host, shape
+    (hosts,).  ``save_s`` is how long saving them takes there; ``operations``
+    are the disk operations that load and save memory.
     """
 
     begin: int
@@ -121,19 +124,19 @@ class Booking:
 
     @property
     def on(self) -> Ints:
-        """How many VMs are on each host."""
+        """The number of VMs on each host."""
         every: Ints = np.sum(self.vms, axis=0)
         return every
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RemainingWork:
-    """What is left to do of a lease, and what has to be done for it.
+    """The part of a lease that has not been delivered.
 
-    ``remaining``, ``load_s`` and ``save_s`` in seconds: of running, and the
-    least that loading and saving its memory takes.  ``home`` is where the
-    memory is, from ``since`` on; None if there is none to load.  ``lease`` is
-    the lease's number.
+    ``lease`` is the lease's number.  ``remaining`` is the time left to run;
+    ``load_s`` and ``save_s`` are the least times to load and save its memory
+    (seconds).  ``home`` is the placement of the saved memory, from ``since``
+    on; None if there is none.
     """
 
     lease: int
@@ -147,13 +150,12 @@ class RemainingWork:
 
 @dataclasses.dataclass(eq=False)
 class Lease:
-    """A lease, and what has become of it (Haizea 2.4).
+    """A lease with its progress (Sotomayor 2010, section 3.2.2).
 
-    ``served`` is for how long its VMs have run, without what was lost.  It is
-    in ``stay``, or is to be; ``later`` is what it was promised for the time
-    after that.  Its memory is at ``home``, on disks, since ``saved_at``.
-    ``price`` is what it was offered at.  It is not to run while it is
-    ``paused``.
+    ``served`` is the time its VMs have run, without lost work.  ``booking``
+    is its present or next booking, ``later`` the one after it.  Saved memory
+    is on disks at ``home``, since ``saved_at``.  A ``paused`` lease does not
+    start.
     """
 
     id: str
@@ -182,12 +184,12 @@ class Lease:
 
     @property
     def ahead(self) -> bool:
-        """Whether its hosts are promised, and it does not hold them yet."""
+        """True if the lease has a booking that has not begun."""
         return self.state in lease_states.AHEAD
 
     @property
     def work(self) -> RemainingWork:
-        """What is left to do, now that it does not run."""
+        """The remaining work, while the lease does not run."""
         return RemainingWork(
             self.number,
             self.terms,
@@ -198,7 +200,7 @@ class Lease:
         )
 
     def work_after(self, booking: Booking) -> RemainingWork:
-        """Return what is left to do after a stay that saves or loses."""
+        """Return the remaining work after a booking that saves or loses."""
         if booking.loses:
             return RemainingWork(
                 self.number,
@@ -219,7 +221,10 @@ class Lease:
             booking.end,
         )
 
-    def become(self, state: LeaseState) -> None:
-        """Enter a state, if it may follow on the present one."""
+    def enter_state(self, state: LeaseState) -> None:
+        """Change the state.
+
+        :raises IllegalTransitionError: if the state may not follow.
+        """
         lease_states.check(self.id, self.state, state)
         self.state = state

@@ -1,4 +1,4 @@
-"""On which hosts the VMs of a lease go (Haizea 4.2 and 4.3)."""
+"""Mapping of VMs to hosts (Sotomayor 2010, section 5.1.1)."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -16,17 +16,17 @@ from secondary_scheduler.leases.scheduling.table import (
 )
 from secondary_scheduler.leases.scheduling.types import Bools, Ints
 
-#: From the indices of some hosts, and of all hosts leases on each, what is
-#: free there, shape (resources, hosts), and for how long nothing changes, to
-#: the order of these.
-Order = Callable[[Ints, Ints, Ints, Ints], Ints]
+#: Returns some hosts, by index, in the order in which they are filled.  The
+#: other arguments are, for all hosts: the number of leases, free capacity,
+#: shape (resources, hosts), and seconds until the next change.
+HostOrder = Callable[[Ints, Ints, Ints, Ints], Ints]
 
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """For each node set the VMs on each host, and until when they fit.
+    """VMs on each host, for each node set, and the time until they fit.
 
-    ``slot`` is what they hold for as long as they have to.
+    ``slot`` is the capacity taken for the minimum time.
     """
 
     vms: tuple[Ints, ...]
@@ -34,84 +34,90 @@ class Placement:
     until: int
 
 
-def slot(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int, end: int
-         ) -> CapacityEntry:
-    """Return what VMs that are so placed hold of each resource as a whole."""
+def total_entry(nodes: Sequence[NodeSet], vms: Sequence[Ints], start: int,
+                end: int) -> CapacityEntry:
+    """Return the capacity taken by placed VMs, without units."""
     hosts = np.flatnonzero(functools.reduce(np.add, vms))
     needs = np.array([one.need for one in nodes])
     return CapacityEntry(start, end, hosts,
                          needs.T @ np.array([one[hosts] for one in vms]))
 
 
-def held(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
-         vms: Sequence[Ints], start: int, end: int) -> CapacityEntry:
-    """Return what VMs that are so placed hold, and of which instances.
+def capacity_entry(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
+                   vms: Sequence[Ints], start: int, end: int
+                   ) -> CapacityEntry:
+    """Return the capacity taken by placed VMs, with units.
 
-    They may have too little room there.
+    It may exceed the free capacity.
     """
-    whole = slot(nodes, vms, start, end)
+    whole = total_entry(nodes, vms, start, end)
     if not site.instances:
         return whole
-    before = table.least(start, end)[whole.hosts]
+    before = table.least_free(start, end)[whole.hosts]
     left = before.copy()
     for index in _largest_first(nodes, table):
         for parts, columns in site.parts(nodes[index]):
-            left[:, columns] -= resource_units.takes(
+            left[:, columns] -= resource_units.amounts_taken(
                 left[:, columns], parts, vms[index][whole.hosts])
     return dataclasses.replace(whole, amounts=np.vstack((
         whole.amounts, (before - left)[:, len(site.resources):].T)))
 
 
-def place(site: Site, table: SlotTable, terms: Terms, start: int,
-          duration: int, least: int, usable: Sequence[Bools | None],
-          order: Order) -> Placement | None:
+def place_vms(site: Site, table: SlotTable, terms: Terms, start: int,
+              duration: int, least: int, usable: Sequence[Bools | None],
+              order: HostOrder) -> Placement | None:
     """Place all VMs of a lease from ``start`` on; None if they do not fit.
 
-    They fit for at least ``least`` seconds, and the hosts are preferred on
-    which nothing changes for ``duration``; ``usable`` tells, for each node
-    set, which hosts it may use (None: all).  Each host is filled before the
-    next (Algorithm 1, with what DEF-2 and DEF-3 put right).
+    Each host is filled before the next (Sotomayor 2010, algorithm 1; see
+    reference/errata).
+
+    :param duration: seconds; ``order`` ignores changes after it
+    :param least: seconds for which the VMs must fit
+    :param usable: usable hosts of each node set (None: all)
     """
     state: tuple[Ints, Ints, Ints] | None = None
     placed: dict[int, Ints] = {}
     taken: list[CapacityEntry] = []
     try:
-        # The largest have the least choice, so they choose first.
+        # The largest VMs fit on the fewest hosts, so they are placed first.
         for index in _largest_first(terms.nodes, table):
             one = terms.nodes[index]
-            room = table.room(one.need, start, start + least)
+            room = table.free_vms(one.need, start, start + least)
             if site.instances:
-                room = site.fitting(one, room,
-                                    table.least(start, start + least))
+                room = site.count_fitting(
+                    one, room, table.least_free(start, start + least))
             mask = usable[index]
             if mask is not None:
                 room = room * mask
             if int(room.sum()) < one.number:
                 return None
             if state is None:
-                tenants, free, changes = table.at(start)
+                tenants, free, changes = table.state_at(start)
                 state = (tenants, free[:len(site.resources)],
                          np.minimum(changes - start, duration))
             placed[index] = _fill(room, one.number,
                                   order(np.flatnonzero(room), *state))
             if len(terms.nodes) > 1:
-                taken.append(held(site, table, (one,), (placed[index],),
-                                  start, start + least))
+                taken.append(capacity_entry(
+                    site, table, (one,), (placed[index],), start,
+                    start + least))
                 table.take(taken[-1])
     finally:
         for one_taken in taken:
             table.give(one_taken)
     vms = tuple(placed[index] for index in range(len(terms.nodes)))
-    whole = held(site, table, terms.nodes, vms, start, start + least)
+    whole = capacity_entry(site, table, terms.nodes, vms, start,
+                           start + least)
     return Placement(vms, whole,
-                     table.until(whole.hosts, whole.amounts, start))
+                     table.fits_until(whole.hosts, whole.amounts, start))
 
 
-def booking(site: Site, table: SlotTable, terms: Terms, start: int, least: int,
-            vms: tuple[Ints, ...]) -> Placement | None:
-    """Place all VMs of a lease where they are; None if they do not fit."""
-    whole = held(site, table, terms.nodes, vms, start, start + least)
-    until = table.until(whole.hosts, whole.amounts, start)
+def place_unmoved(site: Site, table: SlotTable, terms: Terms, start: int,
+                  least: int, vms: tuple[Ints, ...]) -> Placement | None:
+    """Place all VMs of a lease on given hosts; None if they do not fit."""
+    whole = capacity_entry(site, table, terms.nodes, vms, start,
+                           start + least)
+    until = table.fits_until(whole.hosts, whole.amounts, start)
     return Placement(vms, whole, until) if until >= start + least else None
 
 
@@ -125,7 +131,7 @@ def _largest_first(nodes: Sequence[NodeSet], table: SlotTable) -> list[int]:
 
 @compiled
 def _fill(room: Ints, number: int, ranked: Ints) -> Ints:
-    """Return how many VMs go on each host, the first in rank being filled."""
+    """Return the number of VMs on each host, filling hosts by rank."""
     vms = np.zeros_like(room)
     for host in ranked:
         vms[host] = min(room[host], number)

@@ -1,7 +1,7 @@
-"""What a site may decide for itself: who is let in, and who gives way.
+"""Admission and preemption policies, loaded as stevedore drivers.
 
-Each is a driver that an operator chooses by name (stevedore namespace
-``secondary_scheduler.lease_policies``); Haizea's are here.
+Namespaces ``admission`` and ``preemption`` of
+``secondary_scheduler.lease_policies``.
 """
 
 import typing
@@ -13,67 +13,72 @@ _MONTH = 31 * 24 * 3600
 
 
 class RefusedError(Exception):
-    """A lease is not let in; says why, and what would be."""
+    """The lease is not admitted; the message says which lease would be."""
 
 
 class AdmissionPolicy(typing.Protocol):
-    """Who may have leases at all, whether or not there is room."""
+    """Policy that admits or rejects leases, regardless of free capacity."""
 
     def check(self, lease: Lease, now: int) -> None:
-        """Raise RefusedError if a lease is not let in."""
+        """Raise RefusedError if a lease is not admitted."""
 
 
 class Preemption(typing.Protocol):
-    """Who gives way to whom."""
+    """Policy that selects leases to preempt."""
 
     def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
               ) -> float:
-        """Return how readily one gives way at ``start``; below 0 never."""
+        """Return the preemptability at ``start``; below 0: never.
+
+        Leases with the highest score are preempted first.
+        """
 
 
 class _Policy:
-    """A policy that no option changes."""
+    """A policy without options."""
 
     def __init__(self, options: typing.Any = None) -> None:
-        """Take no notice of options."""
+        """Ignore options."""
 
 
 class AcceptAll(_Policy):
-    """Who fits may come in."""
+    """Admit every lease that fits."""
 
     def check(self, lease: Lease, now: int) -> None:
-        """Let a lease in."""
+        """Admit a lease."""
 
 
 class NoReservations(_Policy):
-    """Nobody gets hosts at an exact time that is to come."""
+    """Reject advance reservations."""
 
     def check(self, lease: Lease, now: int) -> None:
-        """Refuse reservations."""
+        """Reject reservations."""
         if lease.terms.kind is Kind.RESERVATION:
-            raise RefusedError('there are no reservations here; ask for a '
+            raise RefusedError('reservations are not admitted; ask for a '
                                'deadline, or for no time')
 
 
 class MinimumNotice:
-    """Reservations have to be asked for some time ahead (REQ-016)."""
+    """Reject reservations requested too late (Sotomayor 2010, section 4.3.1).
+    """
 
     def __init__(self, options: typing.Any) -> None:
         """Read ``reservation_notice``, in seconds."""
         self._notice: int = options.reservation_notice
 
     def check(self, lease: Lease, now: int) -> None:
-        """Refuse reservations that come too late."""
+        """Reject reservations that start before the notice has passed."""
         start = lease.terms.start
         if lease.terms.kind is Kind.RESERVATION and start is not None and (
                 start < now + self._notice):
             raise RefusedError(
-                f'a reservation is asked for at least {self._notice} s ahead; '
-                f'from now on that is {now + self._notice}')
+                'a reservation must be requested at least '
+                f'{self._notice} s before its start; at present the earliest '
+                f'start is {now + self._notice}')
 
 
 class NoPreemption(_Policy):
-    """Nobody gives way."""
+    """Never preempt."""
 
     def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
               ) -> float:
@@ -82,16 +87,15 @@ class NoPreemption(_Policy):
 
 
 class LeastRun(_Policy):
-    """Best effort gives way to promises; who has run least does so first.
+    """Preempt best-effort leases, the least run time first.
 
-    Haizea's "ar-preempts-everything", by run time, as its example says
-    (AMB-6).
+    Sotomayor 2010, section 4.3.2 (see reference/errata).
     """
 
     def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
               ) -> float:
-        """Return 1 for a lease that has not run, less the longer it has."""
-        if not _best_effort(preemptor, preemptee):
+        """Return 1 for a lease that has not run, less for longer runs."""
+        if not _may_preempt(preemptor, preemptee):
             return -1.0
         ran = preemptee.served
         if preemptee.booking is not None and not preemptee.ahead:
@@ -100,30 +104,29 @@ class LeastRun(_Policy):
 
 
 class Youngest(_Policy):
-    """Best effort gives way to promises; the latest submitted does so first.
+    """Preempt best-effort leases, the latest submitted first.
 
-    As Haizea's program, which never takes one older than seven days.
+    As Haizea's program, never leases submitted more than seven days ago.
     """
 
     def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
               ) -> float:
-        """Return 1 for a lease submitted now, -1 for one older than a week."""
+        """Return 1 for a lease submitted now, -1 if older than a week."""
         age = now - preemptee.submitted
-        if age > _WEEK or not _best_effort(preemptor, preemptee):
+        if age > _WEEK or not _may_preempt(preemptor, preemptee):
             return -1.0
         return (_MONTH - age) / _MONTH
 
 
 class MostSlack(LeastRun):
-    """As LeastRun; who can be late and yet meet its deadline gives way too.
+    """As LeastRun; then leases that can still meet their deadline.
 
-    Haizea 4.7: after best effort, in the order of the time that would be left
-    to them.
+    Sotomayor 2010, section 5.3: the most slack first.
     """
 
     def score(self, preemptor: Lease, preemptee: Lease, start: int, now: int
               ) -> float:
-        """Return up to 0.5 for a lease that meets its deadline afterwards."""
+        """Return at most 0.5 for a lease with a deadline, if it can be met."""
         deadline, booking = preemptee.terms.deadline, preemptee.booking
         if (preemptee.terms.kind is not Kind.DEADLINE or deadline is None
                 or booking is None or not preemptee.terms.preemptible
@@ -138,7 +141,8 @@ class MostSlack(LeastRun):
         return 0.5 * (1 - remaining / left)
 
 
-def _best_effort(preemptor: Lease, preemptee: Lease) -> bool:
+def _may_preempt(preemptor: Lease, preemptee: Lease) -> bool:
+    """Return whether a best-effort lease may be preempted by another type."""
     return (preemptee.terms.preemptible
             and preemptee.terms.kind is Kind.BEST_EFFORT
             and preemptor.terms.kind is not Kind.BEST_EFFORT)

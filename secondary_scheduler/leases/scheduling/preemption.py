@@ -1,4 +1,5 @@
-"""Who has to go so that a lease fits at its time (Haizea 4.6, Algorithm 4)."""
+"""Selection of leases to preempt (Sotomayor 2010, section 5.2, algorithm 4).
+"""
 
 import bisect
 from collections.abc import Callable, Iterator
@@ -12,36 +13,37 @@ from secondary_scheduler.leases.scheduling.table import (
     SlotTable,
 )
 
-#: Returns where a lease fits in what is free at the moment, if anywhere.
+#: Places a lease in the present free capacity; returns None if it cannot.
 PlaceCallback = Callable[[], Placement | None]
 
 
-def fewest(
+def select_preemptees(
     table: SlotTable, start: int, leases: Iterator[Lease], place: PlaceCallback
 ) -> list[Lease] | None:
-    """Return who of some leases has to go by ``start``, the first go first.
+    """Select leases to preempt at ``start`` so that ``place`` succeeds.
 
-    The more go, the more room there is; who is not in the way of the place
-    that is found need not go.  None if all of them are too few.
+    Return the shortest prefix of ``leases`` whose preemption is enough,
+    without the leases that do not overlap the resulting placement.  None if
+    preempting all of them is not enough.
     """
-    leaving = _Leaving(table, start, place)
+    without = _WithoutLeases(table, start, place)
     enough, fits = 0, False
     while not fits:
-        # Twice as many each time: seldom do most of them have to go.
+        # Twice as many each time: most of them are seldom needed.
         too_few = enough
-        enough += leaving.add(itertools.islice(leases, max(enough, 1)))
+        enough += without.add(itertools.islice(leases, max(enough, 1)))
         if enough == too_few:
-            leaving.without(0)
+            without.place_without(0)
             return None
-        fits = leaving.without(enough) is not None
+        fits = without.place_without(enough) is not None
     number = 1 + bisect.bisect_left(
         range(1, enough), True, lo=too_few,
-        key=lambda number: leaving.without(number) is not None)
-    return leaving.in_the_way(number)
+        key=lambda number: without.place_without(number) is not None)
+    return without.overlapping(number)
 
 
-class _Leaving:
-    """What a table has room for if the first so many of some leases go."""
+class _WithoutLeases:
+    """The slot table without the first so many of some leases."""
 
     def __init__(self, table: SlotTable, start: int,
                  place: PlaceCallback) -> None:
@@ -50,10 +52,10 @@ class _Leaving:
         self._place = place
         self._leases: list[Lease] = []
         self._slots: list[CapacityEntry] = []
-        self._gone = 0
+        self._removed = 0
 
     def add(self, leases: Iterator[Lease]) -> int:
-        """Take some more leases into account; return how many these are."""
+        """Add more leases; return how many these are."""
         before = len(self._leases)
         self._leases += leases
         for lease in self._leases[before:]:
@@ -66,27 +68,30 @@ class _Leaving:
             )
         return len(self._leases) - before
 
-    def without(self, number: int) -> Placement | None:
-        """Let so many leases be gone, and return where there is room then."""
-        for slot in self._slots[self._gone:number]:
+    def place_without(self, number: int) -> Placement | None:
+        """Remove the first ``number`` leases from the table, and place."""
+        for slot in self._slots[self._removed:number]:
             self._table.give(slot)
-        for slot in self._slots[number:self._gone]:
+        for slot in self._slots[number:self._removed]:
             self._table.take(slot)
-        self._gone = number
+        self._removed = number
         return self._place()
 
-    def in_the_way(self, number: int) -> list[Lease]:
-        """Return who of so many must go; the table is left as it was."""
-        place = self.without(number)
+    def overlapping(self, number: int) -> list[Lease]:
+        """Return leases among the first ``number`` that must be preempted.
+
+        The table is restored.
+        """
+        place = self.place_without(number)
         assert place is not None
         self._table.take(place.slot)
-        victims = []
+        preemptees = []
         for index in reversed(range(number)):
-            if self._table.holds(self._slots[index]):
+            if self._table.has_room(self._slots[index]):
                 self._table.take(self._slots[index])
             else:
-                victims.append(index)
+                preemptees.append(index)
         self._table.give(place.slot)
-        for index in victims:
+        for index in preemptees:
             self._table.take(self._slots[index])
-        return [self._leases[index] for index in reversed(victims)]
+        return [self._leases[index] for index in reversed(preemptees)]

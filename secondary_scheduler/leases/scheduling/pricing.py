@@ -1,8 +1,9 @@
-"""What a lease costs (Haizea 4.11).
+"""Pricing policies, loaded as stevedore drivers.
 
-A rate is money for a node and a second; a price is a rate times duration and
-nodes, and does not change once it is set.  A user accepts any rate up to an
-*acceptable* one, of which a site learns only by what is accepted and refused.
+Sotomayor 2010, sections 8.1 and 8.2.  A rate is an amount of money per node
+and second; a price is rate times duration and nodes, and is fixed once set.
+A user accepts any rate up to an *acceptable* one, which a site learns only
+from accepted and refused rates.
 """
 
 import dataclasses
@@ -14,55 +15,55 @@ from secondary_scheduler.leases.scheduling.lease import Terms
 
 
 class Pricing(typing.Protocol):
-    """Names the rate at which a lease is offered."""
+    """Policy that sets the rate of a lease."""
 
     def rate(self, terms: Terms) -> float:
         """Return the rate at which a lease is offered now."""
 
-    def hear(self, user: str, rate: float, accepted: bool) -> None:
-        """Learn that a user has accepted or refused a rate.
+    def observe(self, user: str, rate: float, accepted: bool) -> None:
+        """Learn from a rate that a user has accepted or refused.
 
-        A lease that there is no room for says nothing of prices.
+        Not called for leases without room.
         """
 
     def learned(self) -> typing.Any:
-        """Return what was learned so far, as JSON has it; None: nothing."""
+        """Return the learned state as JSON values; None: nothing."""
 
     def recall(self, learned: typing.Any) -> None:
-        """Know what was learned before, and nothing else; None: nothing."""
+        """Replace the learned state; None: nothing was learned."""
 
 
 def price(terms: Terms, rate: float) -> float:
-    """Return what a lease costs at a rate."""
+    """Return the price of a lease at a rate."""
     return rate * terms.duration * sum(terms.numbers)
 
 
-class _Deaf:
-    """Learns nothing."""
+class _FixedPricing:
+    """A policy that learns nothing."""
 
-    def hear(self, user: str, rate: float, accepted: bool) -> None:
-        """Learn nothing."""
+    def observe(self, user: str, rate: float, accepted: bool) -> None:
+        """Ignore the rate."""
 
     def learned(self) -> typing.Any:
-        """Return that nothing was learned."""
+        """Return None."""
 
     def recall(self, learned: typing.Any) -> None:
-        """Know nothing."""
+        """Ignore the state."""
 
 
-class Constant(_Deaf):
-    """Everybody is offered the same rate."""
+class Constant(_FixedPricing):
+    """The same rate for all leases."""
 
     def __init__(self, rate: float = 1.0) -> None:
         self._rate = rate
 
     def rate(self, terms: Terms) -> float:
-        """Return the one rate."""
+        """Return the constant rate."""
         return self._rate
 
 
-class Random(_Deaf):
-    """Each lease is offered a rate drawn anew between two."""
+class Random(_FixedPricing):
+    """A random rate for each lease, uniform between two limits."""
 
     def __init__(self, least: float = 0.1, most: float = 10.0, seed: int = 1
                  ) -> None:
@@ -70,15 +71,15 @@ class Random(_Deaf):
         self._random = SeededRandom(seed)
 
     def rate(self, terms: Terms) -> float:
-        """Return a rate that is drawn for this lease."""
+        """Draw a rate."""
         return self._random.uniform(self._least, self._most)
 
 
-class Maximum(_Deaf):
-    """Each user is offered the most that they accept: a bound, no policy."""
+class Maximum(_FixedPricing):
+    """The highest rate each user accepts; an upper bound for experiments."""
 
     def rate(self, terms: Terms) -> float:
-        """Return what would be paid at most, 0 if that is not known."""
+        """Return the highest rate accepted, 0 if unknown."""
         return terms.max_rate or 0.0
 
 
@@ -91,8 +92,8 @@ class _Known:
     estimate: float = 0.0
     settled: bool = False
 
-    def guess(self, up: float, down: float) -> float:
-        """Return where between the two the acceptable rate may be."""
+    def estimate_rate(self, up: float, down: float) -> float:
+        """Return an estimate of the acceptable rate."""
         if self.accepted is None:
             assert self.refused is not None
             return self.refused * down
@@ -102,11 +103,11 @@ class _Known:
 
 
 class Adaptive:
-    """One rate for all that follows what users accept (Algorithm 7).
+    """One rate for all leases, learned from accepted and refused rates.
 
-    It is the ``quantile`` of what they are thought to accept: ``up`` times
-    what they have accepted so far, ``down`` times what they have refused, or
-    the middle once both are known.
+    Sotomayor 2010, algorithm 7.  The rate is the ``quantile`` of the users'
+    estimated acceptable rates.  An estimate is ``up`` times the highest
+    accepted rate, ``down`` times the lowest refused one, or the mean of both.
     """
 
     def __init__(self, rate: float = 1.0, up: float = 1.5, down: float = 0.5,
@@ -119,8 +120,8 @@ class Adaptive:
         """Return the present rate."""
         return self._rate
 
-    def hear(self, user: str, rate: float, accepted: bool) -> None:
-        """Learn from a user's decision, and set the rate anew."""
+    def observe(self, user: str, rate: float, accepted: bool) -> None:
+        """Learn from a user's decision and update the rate."""
         known = self._users.setdefault(user, _Known())
         if not accepted:
             known.refused = min(rate, math.inf if known.refused is None
@@ -133,13 +134,13 @@ class Adaptive:
             known.accepted = max(rate, known.accepted)
         for one in self._users.values():
             if not one.settled:
-                one.estimate = one.guess(self._up, self._down)
+                one.estimate = one.estimate_rate(self._up, self._down)
         estimates = sorted(one.estimate for one in self._users.values())
         self._rate = estimates[min(int(len(estimates) * self._quantile),
                                    len(estimates) - 1)]
 
     def learned(self) -> typing.Any:
-        """Return the present rate, and what is known of users."""
+        """Return the present rate and the rates known of users."""
         if not self._users:
             return None
         return {'rate': self._rate, 'users': {
@@ -147,34 +148,34 @@ class Adaptive:
             for user, known in self._users.items()}}
 
     def recall(self, learned: typing.Any) -> None:
-        """Go on with what was learned; None: begin anew."""
-        said = learned or {'rate': self._first, 'users': {}}
-        self._rate = said['rate']
+        """Replace the learned state; None: start again."""
+        state = learned or {'rate': self._first, 'users': {}}
+        self._rate = state['rate']
         self._users = {user: _Known(**known)
-                       for user, known in said['users'].items()}
+                       for user, known in state['users'].items()}
 
 
-# The drivers: what each makes of the options of [secondary_leases].
+# The drivers, made from the options of [secondary_leases].
 
 def constant(options: typing.Any) -> Pricing:
-    """Offer everything at ``rate``."""
+    """Return a policy with the constant ``rate``."""
     return Constant(options.rate)
 
 
 def uniform(options: typing.Any) -> Pricing:
-    """Draw rates from ``rate_min`` to ``rate_max``."""
+    """Return a policy with random rates, ``rate_min`` to ``rate_max``."""
     return Random(options.rate_min, options.rate_max)
 
 
 def maximum(options: typing.Any) -> Pricing:
-    """Offer what is accepted just so."""
+    """Return the policy with the highest accepted rates."""
     return Maximum()
 
 
 def adaptive(options: typing.Any) -> Pricing:
-    """Begin with ``rate`` and learn."""
+    """Return a policy that starts with ``rate`` and learns."""
     return Adaptive(options.rate, quantile=options.rate_quantile)
 
 
 def free(options: typing.Any) -> None:
-    """Ask for nothing."""
+    """Return no policy: leases are free."""

@@ -1,7 +1,7 @@
-"""The queue of those that wait for hosts.
+"""The queue of leases that wait for hosts.
 
-It can be long, and only few of it can begin at a time: these are found
-without looking at each of the others.
+Leases of the same shape are grouped, so that the few that can start are found
+without trying every lease of a long queue.
 """
 
 import bisect
@@ -16,11 +16,10 @@ from secondary_scheduler.leases.scheduling.lease import Lease, RemainingWork
 from secondary_scheduler.leases.scheduling.types import Ints
 
 
-class Sort(typing.NamedTuple):
-    """What leases have in common: what each of their VMs takes.
+class LeaseShape(typing.NamedTuple):
+    """Need of each VM, and seconds after which more hosts can be used.
 
-    They could begin in so many seconds, where they are and elsewhere;
-    ``delays`` is empty if that changes.
+    ``delays`` is empty if these change with time.
     """
 
     need: tuple[int, ...]
@@ -29,34 +28,34 @@ class Sort(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QueuedLease:
-    """A lease in the queue, and what is left to do of it.
+    """A lease in the queue, and its remaining work.
 
-    ``least`` is for how many seconds hosts must be free for it to be worth
-    it; the lowest ``rank`` is served first.  ``sort`` and ``number`` are of
+    Hosts must be free for ``minimum_s`` seconds, or the lease does not start.
+    The lowest ``rank`` is served first.  ``shape`` and ``number`` describe
     the VMs of its first node set.
     """
 
     lease: Lease
     work: RemainingWork
-    least: int
+    minimum_s: int
     rank: tuple[float, float, int]
-    sort: Sort
+    shape: LeaseShape
     number: int
 
 
 _rank = operator.attrgetter('rank')
-_least = operator.attrgetter('least')
+_minimum_s = operator.attrgetter('minimum_s')
 
 
 class Queue:
-    """Leases that wait for hosts, those of the lowest rank first."""
+    """Leases that wait for hosts, ordered by rank."""
 
     def __init__(self) -> None:
         self._in_order: list[QueuedLease] = []
         self._of: dict[Lease, QueuedLease] = {}
-        # Those of a sort with so many VMs, who is content with the least
-        # time first.
-        self._alike: defaultdict[Sort, defaultdict[int, list[QueuedLease]]] = (
+        # By shape and number of VMs, the shortest minimum time first.
+        self._alike: defaultdict[
+            LeaseShape, defaultdict[int, list[QueuedLease]]] = (
             defaultdict(lambda: defaultdict(list)))
 
     def __iter__(self) -> Iterator[QueuedLease]:
@@ -65,40 +64,41 @@ class Queue:
     def __contains__(self, lease: Lease) -> bool:
         return lease in self._of
 
-    def add(self, waiting: QueuedLease) -> None:
-        """Let a lease wait."""
-        self._of[waiting.lease] = waiting
-        bisect.insort(self._in_order, waiting, key=_rank)
-        bisect.insort(self._alike[waiting.sort][waiting.number], waiting,
-                      key=_least)
+    def add(self, entry: QueuedLease) -> None:
+        """Add a lease."""
+        self._of[entry.lease] = entry
+        bisect.insort(self._in_order, entry, key=_rank)
+        bisect.insort(self._alike[entry.shape][entry.number], entry,
+                      key=_minimum_s)
 
     def remove(self, lease: Lease) -> QueuedLease:
-        """Let a lease wait no more."""
-        waiting = self._of.pop(lease)
+        """Remove and return a lease."""
+        entry = self._of.pop(lease)
         del self._in_order[bisect.bisect_left(
-            self._in_order, waiting.rank, key=_rank)]
-        numbers = self._alike[waiting.sort]
-        numbers[waiting.number].remove(waiting)
-        if not numbers[waiting.number]:
-            del numbers[waiting.number]
+            self._in_order, entry.rank, key=_rank)]
+        numbers = self._alike[entry.shape]
+        numbers[entry.number].remove(entry)
+        if not numbers[entry.number]:
+            del numbers[entry.number]
         if not numbers:
-            del self._alike[waiting.sort]
-        return waiting
+            del self._alike[entry.shape]
+        return entry
 
-    def fitting(self, lasting: Callable[[Sort], Ints]) -> list[QueuedLease]:
-        """Return those that could begin now, or after their delays, in order.
+    def startable(self, durations: Callable[[LeaseShape], Ints]
+                  ) -> list[QueuedLease]:
+        """Return leases that may start now or after their delays, in order.
 
-        ``lasting`` tells of each sort for how long one VM, two and so on fit.
-        Whose delays change is among them in any case.
+        ``durations`` returns for how long one VM of a shape, two and so on
+        fit.  Leases whose delays change are always included.
         """
         found: list[QueuedLease] = []
-        for sort, numbers in self._alike.items():
-            if not sort.delays:
+        for shape, numbers in self._alike.items():
+            if not shape.delays:
                 found += itertools.chain(*numbers.values())
                 continue
-            fits = lasting(sort)
+            fits = durations(shape)
             for number, alike in numbers.items():
                 if number <= len(fits):
                     found += alike[:bisect.bisect(alike, fits[number - 1],
-                                                  key=_least)]
+                                                  key=_minimum_s)]
         return sorted(found, key=_rank)

@@ -1,13 +1,13 @@
-"""What VMs take of the instances of a resource (Haizea 2.1, REQ-002).
+"""Units of a resource, such as processors (Sotomayor 2010, section 3.1).
 
-A host can have several instances of a resource, of processors say.  Each part
-of what a VM needs is taken from one of them, and different parts of a VM from
-different ones; none is put together from two.
+A host can have several units of a resource.  Each part of a VM's need is
+taken from one unit, and different parts of a VM from different units; no part
+is split.
 
-VMs that are alike are dealt with at once, since only how much is taken of an
-instance counts, not whose it is: if no instance has more parts than there are
-VMs, they can be given to VMs so that none has two on one instance (a
-bipartite multigraph has as many edge colours as its highest degree; König).
+Identical VMs are assigned together: only the amount taken of a unit counts.
+If no unit has more parts than there are VMs, the parts can be assigned so
+that no VM has two on one unit.  (The edge chromatic number of a bipartite
+multigraph is its maximum degree; König.)
 """
 
 import numpy as np
@@ -17,11 +17,11 @@ from secondary_scheduler.leases.scheduling.types import Ints
 
 
 @compiled
-def _deal(left: Ints, parts: Ints, vms: int, taken: Ints) -> int:
-    """Deal VMs' parts to the instances of a host, the first being filled.
+def _assign_parts(left: Ints, parts: Ints, vms: int, taken: Ints) -> int:
+    """Assign the parts of VMs to the units of a host, the first first.
 
-    ``left`` is what these have and ``taken`` becomes what is taken of them,
-    shape (instances,).  Return how much found no room.
+    ``left`` is the free amount of each unit; ``taken``, shape (units,), is
+    set to the amount taken.  Return the amount that does not fit.
     """
     taken[:] = 0
     dealt = np.zeros(len(left), dtype=np.int64)
@@ -40,31 +40,31 @@ def _deal(left: Ints, parts: Ints, vms: int, taken: Ints) -> int:
 
 
 @compiled
-def fitting(left: Ints, parts: Ints, room: Ints) -> Ints:
-    """Return how many VMs fit on each host, of at most ``room``.
+def count_fitting(left: Ints, parts: Ints, most: Ints) -> Ints:
+    """Return how many VMs fit on each host, at most ``most``.
 
-    ``left``, shape (hosts, instances), is what instances have, ``parts`` what
-    a VM takes of different ones, the most first.  If these are alike it is as
-    many as can be.
+    ``left``, shape (hosts, units), is the free amount of units; ``parts`` are
+    the amounts a VM takes of different units, the largest first.  The count
+    is the maximum if these are equal; else it may be lower.
     """
-    found = np.zeros_like(room)
+    found = np.zeros_like(most)
     taken = np.empty(left.shape[1], dtype=np.int64)
-    for host in range(len(room)):
-        while found[host] < room[host] and _deal(
+    for host in range(len(most)):
+        while found[host] < most[host] and _assign_parts(
                 left[host], parts, found[host] + 1, taken) == 0:
             found[host] += 1
     return found
 
 
 @compiled
-def takes(left: Ints, parts: Ints, vms: Ints) -> Ints:
-    """Return what VMs, shape (hosts,), take of instances.
+def amounts_taken(left: Ints, parts: Ints, vms: Ints) -> Ints:
+    """Return the amounts that VMs, shape (hosts,), take of units.
 
-    Shape (hosts, instances), as ``left`` and ``parts`` in ``fitting``.  What
-    finds no room is taken of the first, which has less than nothing then.
+    Shape (hosts, units); ``left`` and ``parts`` as in ``count_fitting``.
+    Amounts that do not fit are taken of the first unit, which is overdrawn.
     """
     found = np.empty(left.shape, dtype=np.int64)
     for host in range(len(vms)):
-        short = _deal(left[host], parts, vms[host], found[host])
+        short = _assign_parts(left[host], parts, vms[host], found[host])
         found[host, 0] += short
     return found

@@ -1,4 +1,4 @@
-"""Who holds which hosts and when, who waits for them, and what is due."""
+"""Schedule state: bookings, wait queue and event queue."""
 
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
@@ -25,12 +25,12 @@ from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
 
-#: What is due of a stay.  Of what is due at once, ends come first.
+#: Phases of a booking, in the order in which events of one second occur.
 DOWN, END, FREE, BEGIN, UP = range(5)
 
 
-class Due(typing.NamedTuple):
-    """Something that is planned for a time."""
+class DueEvent(typing.NamedTuple):
+    """A phase of a booking, planned for a time."""
 
     time: int
     phase: int
@@ -40,7 +40,7 @@ class Due(typing.NamedTuple):
 
 
 class InfeasibleError(Exception):
-    """Something that was tried cannot be; ``lease`` is what it failed at."""
+    """An attempt failed; ``lease`` is the lease that could not be booked."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.id)
@@ -48,22 +48,23 @@ class InfeasibleError(Exception):
 
 
 class _Attempt:
-    """What undoes an attempt; what is told and is due if it succeeds."""
+    """Undo steps of an attempt, and the effects deferred to its success."""
 
     def __init__(self) -> None:
         self.undo = contextlib.ExitStack()
-        self.heard: list[tuple[Lease, LeaseState]] = []
-        self.due: list[Due] = []
+        self.notifications: list[tuple[Lease, LeaseState]] = []
+        self.events: list[DueEvent] = []
 
 
-class Holdings:
-    """The hosts of a site, and the leases that hold or await them.
+class ScheduleState:
+    """Hosts of a site with their bookings, queued leases and due events.
 
-    ``shared`` tells that memory is saved in one place for the whole site;
-    without ``preparation`` images need not be sent, and ``away`` tells how
-    far some are from each host, shape (hosts,): 0 there, 1 on its way, 2
-    elsewhere.
-    ``notify`` is told of each lease that entered a state, and which it was in.
+    ``shared``: memory is saved to one storage of the whole site.  Without
+    ``preparation`` no images are transferred.  ``notify`` is called with each
+    lease that entered a state, and its previous state.
+
+    ``image_distance`` gives, for some images, the distance from each host,
+    shape (hosts,): 0 present, 1 in transfer, 2 absent.
     """
 
     def __init__(self, site: Site, shared: bool,
@@ -74,31 +75,32 @@ class Holdings:
         self.disks = Disks(1 if shared else self.table.hosts)
         self.images = (None if preparation is None else
                        ImageLocations(preparation, self.table.hosts, now))
-        self.away: Mapping[str, Ints] = {}
+        self.image_distance: Mapping[str, Ints] = {}
         self.queue = Queue()
-        self.staying: dict[int, Lease] = {}
-        # Of those that waited, who was promised a time.
-        self.promised: dict[int, Lease] = {}
-        # Who will begin later, and by a deadline.
-        self.coming: dict[int, Lease] = {}
-        self._due: list[Due] = []
+        # Leases with a booking, by number.
+        self.booked: dict[int, Lease] = {}
+        # Best-effort leases with a planned start.
+        self.planned: dict[int, Lease] = {}
+        # Leases with a deadline that have not begun.
+        self.deadlines_ahead: dict[int, Lease] = {}
+        self._events: list[DueEvent] = []
         self._order = itertools.count()
         self._notify = notify
         self._attempt: _Attempt | None = None
 
-    def tick(self, now: int) -> None:
-        """Let time pass."""
+    def advance_clock(self, now: int) -> None:
+        """Set the present time and forget the past."""
         self.now = now
         self.table.advance(now)
         self.disks.advance(now)
         if self.images is not None:
             for lease in self.images.advance(now):
-                self._prepare(lease)
+                self._update_preparation(lease)
 
-    def _prepare(self, lease: Lease) -> None:
-        """Something that is sent for a lease has begun or has arrived."""
+    def _update_preparation(self, lease: Lease) -> None:
+        """Set the lease state that follows from its image transfers."""
         assert self.images is not None
-        found = self.images.progress(lease)
+        found = self.images.preparation_state(lease)
         if (
             lease.state is LeaseState.SCHEDULED
             and found is LeaseState.PREPARING
@@ -107,150 +109,153 @@ class Holdings:
                 and found is LeaseState.READY
             )
         ):
-            self.become(lease, found)
+            self.enter_state(lease, found)
 
-    def become(self, lease: Lease, state: LeaseState) -> None:
-        """Let a lease enter a state, and tell."""
+    def enter_state(self, lease: Lease, state: LeaseState) -> None:
+        """Change the state of a lease and notify."""
         before = lease.state
-        self._remember(lease)
-        lease.become(state)
+        self._save_for_undo(lease)
+        lease.enter_state(state)
         if self._attempt is None:
             self._notify(lease, before)
         else:
-            self._attempt.heard.append((lease, before))
+            self._attempt.notifications.append((lease, before))
 
-    def enqueue(self, waiting: QueuedLease) -> None:
-        """Let a lease wait for hosts, in the queue's order."""
-        self.become(
-            waiting.lease,
+    def enqueue(self, entry: QueuedLease) -> None:
+        """Add a lease to the wait queue."""
+        self.enter_state(
+            entry.lease,
             LeaseState.QUEUED
-            if waiting.work.home is None
+            if entry.work.home is None
             else LeaseState.SUSPENDED_QUEUED,
         )
-        self.queue.add(waiting)
-        self._undo(self.queue.remove, waiting.lease)
+        self.queue.add(entry)
+        self._on_undo(self.queue.remove, entry.lease)
 
     def dequeue(self, lease: Lease) -> None:
-        """Take a lease out of the queue."""
-        self._undo(self.queue.add, self.queue.remove(lease))
+        """Remove a lease from the wait queue."""
+        self._on_undo(self.queue.add, self.queue.remove(lease))
 
-    # -- stays
+    # -- bookings
 
-    def settle(self, lease: Lease, booking: Booking) -> None:
-        """Give a lease its hosts from when its stay begins."""
-        self.become(lease, LeaseState.SCHEDULED if lease.home is None
-                    else LeaseState.SUSPENDED_SCHEDULED)
+    def book(self, lease: Lease, booking: Booking) -> None:
+        """Give a booking to a lease that has none."""
+        self.enter_state(lease, LeaseState.SCHEDULED if lease.home is None
+                         else LeaseState.SUSPENDED_SCHEDULED)
         self._take(booking)
-        self._send(lease, lease.work, booking)
+        self._assign_image(lease, lease.work, booking)
         lease.booking = booking
-        self.staying[lease.number] = lease
+        self.booked[lease.number] = lease
         if lease.terms.kind is Kind.DEADLINE:
-            self.coming[lease.number] = lease
-        self.plan(lease, booking, BEGIN, booking.begin)
+            self.deadlines_ahead[lease.number] = lease
+        self.add_event(lease, booking, BEGIN, booking.begin)
 
-    def _send(self, lease: Lease, work: RemainingWork,
-              booking: Booking) -> None:
-        """Have a lease's image sent where it begins, if it needs it there."""
-        if self.images is not None and self.images.wanted(work):
+    def _assign_image(self, lease: Lease, work: RemainingWork,
+                      booking: Booking) -> None:
+        """Plan the transfers of the image that a booking needs, if any."""
+        if self.images is not None and self.images.is_needed(work):
             self.images.assign(lease, booking)
-            self._prepare(lease)
+            self._update_preparation(lease)
 
     def restore(self, lease: Lease, booking: Booking) -> None:
-        """Take a lease with the hosts that it holds or awaits already."""
+        """Take over a stored lease with its booking."""
         self._take(booking)
         if lease.later is not None:
             self._take(lease.later)
-        self.staying[lease.number] = lease
+        self.booked[lease.number] = lease
         if lease.ahead:
             if lease.terms.kind is Kind.DEADLINE:
-                self.coming[lease.number] = lease
+                self.deadlines_ahead[lease.number] = lease
             elif lease.terms.kind is Kind.BEST_EFFORT:
-                self.promised[lease.number] = lease
-            self.plan(lease, booking, BEGIN, booking.begin)
+                self.planned[lease.number] = lease
+            self.add_event(lease, booking, BEGIN, booking.begin)
         elif lease.state is LeaseState.SUSPENDING:
-            self.plan(lease, booking, END, booking.end)
+            self.add_event(lease, booking, END, booking.end)
         else:
             if lease.state is LeaseState.RESUMING:
-                self.plan(lease, booking, UP, booking.up)
-            self.plan(lease, booking, DOWN, booking.down)
+                self.add_event(lease, booking, UP, booking.up)
+            self.add_event(lease, booking, DOWN, booking.down)
 
-    def come(self, lease: Lease) -> None:
-        """A lease awaits nothing any more: it begins, or has to go."""
-        self.promised.pop(lease.number, None)
-        self.coming.pop(lease.number, None)
+    def forget_planned_start(self, lease: Lease) -> None:
+        """Forget that a lease is ahead: it begins or loses its booking."""
+        self.planned.pop(lease.number, None)
+        self.deadlines_ahead.pop(lease.number, None)
 
     @contextlib.contextmanager
-    def without(self, booking: Booking) -> Iterator[None]:
-        """Let what a stay holds be free for a moment."""
+    def temporarily_released(self, booking: Booking) -> Iterator[None]:
+        """Return the capacity of a booking while the context is active."""
         self._give(booking)
         try:
             yield
         finally:
             self._take(booking)
 
-    def replace(self, lease: Lease, booking: Booking) -> None:
-        """Let a lease that holds hosts leave them at another time."""
+    def replace_booking(self, lease: Lease, booking: Booking) -> None:
+        """Replace the booking of a lease that holds its hosts."""
         assert lease.booking is not None
-        self._remember(lease)
+        self._save_for_undo(lease)
         self._give(lease.booking)
         self._take(booking)
         lease.booking = booking
         if lease.state is LeaseState.RESUMING:
-            self.plan(lease, booking, UP, booking.up)
+            self.add_event(lease, booking, UP, booking.up)
         if lease.state is LeaseState.SUSPENDING:
-            self.plan(lease, booking, END, booking.end)
+            self.add_event(lease, booking, END, booking.end)
         else:
-            self.plan(lease, booking, DOWN, booking.down)
+            self.add_event(lease, booking, DOWN, booking.down)
 
-    def promise(self, lease: Lease, booking: Booking) -> None:
-        """Give a lease hosts for the time after its present stay."""
+    def book_later(self, lease: Lease, booking: Booking) -> None:
+        """Give a lease a second booking, after its present one."""
         assert lease.later is None and lease.booking is not None
-        self._remember(lease)
+        self._save_for_undo(lease)
         self._take(booking)
-        self._send(lease, lease.work_after(lease.booking), booking)
+        self._assign_image(lease, lease.work_after(lease.booking), booking)
         lease.later = booking
 
-    def drop(self, lease: Lease) -> Booking:
-        """Take a lease's hosts from it, from now on."""
+    def release(self, lease: Lease) -> Booking:
+        """Remove the bookings of a lease; return the present one."""
         booking = lease.booking
         assert booking is not None
-        self._remember(lease)
+        self._save_for_undo(lease)
         self._give(booking)
         lease.booking = None
-        del self.staying[lease.number]
-        self.come(lease)
+        del self.booked[lease.number]
+        self.forget_planned_start(lease)
         if lease.later is not None:
             self._give(lease.later)
             lease.later = None
         return booking
 
-    def stop_sending(self, lease: Lease) -> None:
-        """Send a lease no image that is not yet on its way."""
+    def cancel_transfers(self, lease: Lease) -> None:
+        """Cancel the image transfers of a lease that have not begun."""
         if self.images is not None and lease.home is None:
             self.images.withdraw(lease)
 
-    def leave(self, lease: Lease, seconds: int) -> None:
-        """Take a lease's hosts from it, so many seconds from now."""
-        booking = self.drop(lease)
-        self.forget(lease)
+    def release_after(self, lease: Lease, seconds: int) -> None:
+        """Remove the bookings of a lease; its hosts stay taken for a time.
+
+        They are free after ``seconds``, or at the end of the booking.
+        """
+        booking = self.release(lease)
+        self.forget_images(lease)
         end = min(self.now + seconds, booking.end)
         if end > self.now:
             self.table.take(dataclasses.replace(
                 booking.slot, start=self.now, end=end, tenants=0))
-            self.plan(lease, None, FREE, end)
+            self.add_event(lease, None, FREE, end)
 
-    def forget(self, lease: Lease) -> None:
-        """A lease is over."""
+    def forget_images(self, lease: Lease) -> None:
+        """Forget the images of a lease that is over."""
         if self.images is not None:
-            self.images.leave(lease)
+            self.images.forget_lease(lease)
 
     def _take(self, booking: Booking) -> None:
         self._change(booking, True)
-        self._undo(self._change, booking, False)
+        self._on_undo(self._change, booking, False)
 
     def _give(self, booking: Booking) -> None:
         self._change(booking, False)
-        self._undo(self._change, booking, True)
+        self._on_undo(self._change, booking, True)
 
     def _change(self, booking: Booking, taken: bool) -> None:
         change = self.table.take if taken else self.table.give
@@ -259,76 +264,78 @@ class Holdings:
         for operation in booking.operations:
             operate(operation)
 
-    # -- what may come to nothing
+    # -- attempts
 
     @contextlib.contextmanager
     def attempt(self, lease: Lease) -> Iterator[None]:
-        """Undo all that was done within for a lease if it cannot be.
+        """Undo the changes made for a lease if InfeasibleError is raised.
 
-        That is said by InfeasibleError, which is raised again.
+        The error is raised again.  Notifications and events wait until the
+        outermost attempt has succeeded.
         """
         images = None if self.images is None else self.images.copy()
-        staying, promised, coming = (
-            dict(self.staying), dict(self.promised), dict(self.coming))
+        booked, planned, deadlines_ahead = (
+            dict(self.booked), dict(self.planned), dict(self.deadlines_ahead))
         outer = self._attempt
         this = self._attempt = _Attempt()
         try:
             yield
         except InfeasibleError:
-            self.images, self.staying = images, staying
-            self.promised, self.coming = promised, coming
+            self.images, self.booked = images, booked
+            self.planned, self.deadlines_ahead = planned, deadlines_ahead
             this.undo.close()
             raise
         finally:
             self._attempt = outer
-        self._undo(this.undo.close)
-        for one, state in this.heard:
+        self._on_undo(this.undo.close)
+        for one, state in this.notifications:
             if outer is None:
                 self._notify(one, state)
             else:
-                outer.heard.append((one, state))
-        for due in this.due:
-            self._schedule(due)
+                outer.notifications.append((one, state))
+        for event in this.events:
+            self._schedule(event)
 
-    def _remember(self, lease: Lease) -> None:
-        """A lease is about to change."""
+    def _save_for_undo(self, lease: Lease) -> None:
+        """Save the attributes of a lease that is about to change."""
         if self._attempt is not None:
-            self._undo(vars(lease).update, vars(lease).copy())
+            self._on_undo(vars(lease).update, vars(lease).copy())
 
-    def _undo(self, change: Callable[..., object], *arguments: object
-              ) -> None:
-        """Note what undoes something, if it may come to nothing."""
+    def _on_undo(self, change: Callable[..., object], *arguments: object
+                 ) -> None:
+        """Record an undo step, if an attempt is active."""
         if self._attempt is not None:
             self._attempt.undo.callback(change, *arguments)
 
-    # -- what is due
+    # -- events
 
-    def plan(self, lease: Lease, booking: Booking | None, phase: int, time: int
-             ) -> None:
-        """Let something be due of a stay, or of a lease that is over."""
-        self._schedule(Due(time, phase, next(self._order), booking, lease))
+    def add_event(self, lease: Lease, booking: Booking | None, phase: int,
+                  time: int) -> None:
+        """Plan a phase of a booking (None: of a lease that is over)."""
+        self._schedule(
+            DueEvent(time, phase, next(self._order), booking, lease))
 
-    def _schedule(self, due: Due) -> None:
+    def _schedule(self, event: DueEvent) -> None:
         if self._attempt is None:
-            heapq.heappush(self._due, due)
+            heapq.heappush(self._events, event)
         else:
-            self._attempt.due.append(due)
+            self._attempt.events.append(event)
 
     def next_time(self) -> int | None:
-        """Return when something is due next."""
+        """Return the time of the next event, None if there is none."""
         while (
-            self._due
-            and self._due[0].lease.booking is not self._due[0].booking
+            self._events
+            and self._events[0].lease.booking is not self._events[0].booking
         ):
-            heapq.heappop(self._due)    # planned otherwise since
-        times = [self._due[0].time] if self._due else []
+            heapq.heappop(self._events)     # the booking was replaced
+        times = [self._events[0].time] if self._events else []
         sent = None if self.images is None else self.images.next_time()
         return min([*times, *([] if sent is None else [sent])], default=None)
 
-    def due(self, now: int) -> Iterator[Due]:
-        """Yield what is due up to now, in order; time passes with it."""
+    def due_events(self, now: int) -> Iterator[DueEvent]:
+        """Yield the events up to ``now`` in order, advancing the clock."""
         while (time := self.next_time()) is not None and time <= now:
-            self.tick(max(time, self.now))
-            if self._due and self._due[0].time <= time:
-                yield heapq.heappop(self._due)
-        self.tick(max(now, self.now))
+            self.advance_clock(max(time, self.now))
+            if self._events and self._events[0].time <= time:
+                yield heapq.heappop(self._events)
+        self.advance_clock(max(now, self.now))

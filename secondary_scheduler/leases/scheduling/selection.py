@@ -1,7 +1,6 @@
-"""Host selection: on which hosts leases are put first.
+"""Host selection policies, loaded as stevedore drivers.
 
-Each is a driver that an operator chooses by name (stevedore namespace
-``secondary_scheduler.lease_policies.host_selection``).
+Namespace ``secondary_scheduler.lease_policies.host_selection``.
 """
 
 import typing
@@ -14,59 +13,62 @@ from secondary_scheduler.leases.scheduling.types import Ints
 
 
 class HostSelection(typing.Protocol):
-    """In which order hosts are filled."""
+    """Policy that orders hosts."""
 
     def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
-        """Return some hosts' indices in the order in which they are filled.
+        """Return hosts in the order in which they are filled.
 
-        ``hosts``, shape (n,), are these, in ascending order.  Of all hosts
-        ``tenants``, shape (hosts,), is how many leases are on each, ``free``,
-        shape (resources, hosts), what is left there, ``unchanged`` for how
-        many seconds nothing changes, as far as it matters, and ``distance``
-        how far the lease's image is: 0 there, 1 on its way, 2 elsewhere.
+        :param hosts: the hosts to order, ascending indices, shape (n,)
+        :param tenants: number of leases on each host of the site
+        :param free: free capacity of all hosts, shape (resources, hosts)
+        :param unchanged: seconds until the next change on each host, at most
+            the duration of the lease
+        :param distance: distance of the lease's image from each host: 0
+            present, 1 in transfer, 2 absent
         """
 
 
 class Quietest:
-    """Few leases, much free, the image near, no change for long.
+    """Prefer few leases, much free capacity, a near image, a late change.
 
-    Haizea 4.2 and 4.9; hosts that are alike keep their order.
+    Sotomayor 2010, sections 5.1.1 and 6.3.  Equal hosts keep their order.
     """
 
     def __init__(self, options: typing.Any = None) -> None:
-        """Take no notice of options."""
+        """Ignore options."""
 
     def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
-        """Return the emptiest hosts first."""
+        """Return hosts with the fewest leases first."""
         return hosts[np.lexsort((
-            -unchanged[hosts], distance[hosts], -_room(hosts, free),
-            tenants[hosts]))]
+            -unchanged[hosts], distance[hosts],
+            -_free_shares(hosts, free), tenants[hosts]))]
 
 
 class Fullest(Quietest):
-    """The fullest hosts that will do, so that as few as can be are in use."""
+    """Prefer the fullest hosts, to keep as few as possible in use."""
 
     def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
         """Return the fullest hosts first."""
         return hosts[np.lexsort((
-            -unchanged[hosts], distance[hosts], _room(hosts, free)))]
+            -unchanged[hosts], distance[hosts],
+            _free_shares(hosts, free)))]
 
 
 class InOrder(Quietest):
-    """Hosts as they come: what Haizea calls no policy."""
+    """Prefer hosts by index (Haizea: no policy)."""
 
     def order(self, hosts: Ints, tenants: Ints, free: Ints, unchanged: Ints,
               distance: Ints) -> Ints:
-        """Return hosts by their indices."""
+        """Return hosts by index."""
         return hosts
 
 
 @compiled
-def _room(hosts: Ints, free: Ints) -> NDArray[np.float64]:
-    """Return how much is free on some hosts, all resources counting alike."""
+def _free_shares(hosts: Ints, free: Ints) -> NDArray[np.float64]:
+    """Return the free capacity of hosts, summed over normalized resources."""
     found = np.zeros(len(hosts))
     for resource in range(len(free)):
         most = max(free[resource].max(), 1)

@@ -1,4 +1,4 @@
-"""The hosts that leases can have."""
+"""Site: the hosts that can be leased."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -17,13 +17,14 @@ from secondary_scheduler.leases.scheduling.types import Bools, Ints
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
-    """Hosts, what they have, and what they are like.
+    """Hosts with their resources and attributes.
 
     ``capacity`` has the shape (hosts, resources); ``memory`` is the name of
-    the resource that a suspension saves, in MB.  ``instances`` tells, by
-    their indices, of which resources hosts have several instances, and of how
-    much each is, shape (hosts, instances), 0 where a host has fewer (Haizea
-    2.1).
+    the resource that a suspension saves, in MB.
+
+    ``instances`` maps indices of resources of which hosts have several units
+    to the size of each unit, shape (hosts, units), 0 where a host has fewer
+    (Sotomayor 2010, section 3.1).
     """
 
     resources: tuple[str, ...]
@@ -34,7 +35,7 @@ class Site:
 
     def __post_init__(self) -> None:
         if len(set(self.resources)) < len(self.resources):
-            raise TermsError('a host has a resource only once: '
+            raise TermsError('a resource is listed only once: '
                              + ', '.join(self.resources))
         if self.capacity.shape[1] != len(self.resources):
             raise TermsError(f'{self.capacity.shape[1]} amounts for '
@@ -44,21 +45,21 @@ class Site:
                              f'{len(self.capacity)}')
         for index, amounts in self.instances.items():
             if (amounts.sum(axis=1) != self.capacity[:, index]).any():
-                raise TermsError(f'the instances of {self.resources[index]} '
-                                 'are together not what hosts have of it')
+                raise TermsError(f'the units of {self.resources[index]} do '
+                                 'not add up to the capacity of the hosts')
 
     @functools.cached_property
     def columns(self) -> Ints:
-        """What the slot table counts of each host, shape (hosts, columns).
+        """Columns of the slot table, shape (hosts, columns).
 
-        Each resource, by which it is found where there may be room, and then
-        each instance of those that have several, which tell whether there is.
+        First each resource, for a quick search; then the units of resources
+        that have several, for the final check.
         """
         return np.hstack((self.capacity, *self.instances.values()))
 
     @functools.cached_property
     def _columns_of(self) -> Mapping[int, slice]:
-        """Where the instances of each resource are in the columns."""
+        """The columns of the units of each resource."""
         found = {index: slice(index, index + 1)
                  for index in range(len(self.resources))}
         first = len(self.resources)
@@ -68,24 +69,25 @@ class Site:
         return found
 
     def parts(self, one: NodeSet) -> list[tuple[Ints, slice]]:
-        """Return what a VM takes of instances, and in which columns they are.
+        """Return the amounts a VM takes of units, and the units' columns.
 
-        The most first, for each resource of which it or a host has several.
+        For each resource of which it or a host has several units; the largest
+        amount first.
         """
         return [(np.array(sorted(one.parts(index), reverse=True)),
                  self._columns_of[index])
                 for index in sorted({*self.instances, *one.instances})
                 if one.need[index]]
 
-    def fitting(self, one: NodeSet, room: Ints, left: Ints) -> Ints:
-        """Return how many VMs fit on the instances of each host.
+    def count_fitting(self, one: NodeSet, most: Ints, left: Ints) -> Ints:
+        """Return how many VMs fit on the units of each host.
 
-        ``room``, shape (hosts,), is how many would if resources had no
-        instances, and ``left``, shape (hosts, columns), what there is.
+        :param most: upper bounds, without regard to units, shape (hosts,)
+        :param left: free capacity, shape (hosts, columns)
         """
         for parts, columns in self.parts(one):
-            room = resource_units.fitting(left[:, columns], parts, room)
-        return room
+            most = resource_units.count_fitting(left[:, columns], parts, most)
+        return most
 
     @functools.cached_property
     def _memory(self) -> int | None:
@@ -93,29 +95,29 @@ class Site:
         return names.index(self.memory) if self.memory in names else None
 
     def memory_of(self, terms: Terms) -> tuple[int, ...]:
-        """Return how many MB each VM of a node set has."""
+        """Return the memory of a VM of each node set, in MB."""
         return tuple(0 if self._memory is None else one.need[self._memory]
                      for one in terms.nodes)
 
-    def usable(self, nodes: NodeSet) -> Bools | None:
-        """Return which hosts have the attributes asked for (None: all)."""
+    def usable_hosts(self, nodes: NodeSet) -> Bools | None:
+        """Return the hosts with the required attributes (None: all)."""
         if not nodes.attributes:
             return None
         wanted = nodes.attributes.items()
         return np.array([wanted <= have.items() for have in self.attributes
                          or [{}] * len(self.capacity)])
 
-    def check(self, terms: Terms) -> None:
-        """Raise TermsError if not even an empty site could hold a lease."""
+    def check_terms(self, terms: Terms) -> None:
+        """Raise TermsError if a node set does not fit an empty site."""
         for one in terms.nodes:
             if len(one.need) != len(self.resources):
-                raise TermsError(f'a node tells {len(one.need)} amounts of '
+                raise TermsError(f'a node has {len(one.need)} amounts for '
                                  f'{len(self.resources)} resources')
-            fits = self.fitting(one, np.min([
+            fits = self.count_fitting(one, np.min([
                 self.capacity[:, index] // amount
                 for index, amount in enumerate(one.need) if amount], axis=0),
                 self.columns)
-            mask = self.usable(one)
+            mask = self.usable_hosts(one)
             most = int((fits if mask is None else fits * mask).sum())
             if most < one.number:
                 raise TermsError(

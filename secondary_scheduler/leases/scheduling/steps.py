@@ -1,8 +1,8 @@
-"""The slot table's loops over hosts and steps, compiled.
+"""Compiled loops of the slot table over hosts and steps.
 
-A host's row is a number of *steps*: from ``edges[k, host]`` to the next edge
-``tenants[k, host]`` leases are there and ``free[k, host]`` is left of each
-resource.  ``lengths[host]`` steps are in use, of which the last never ends.
+The future of a host is a sequence of *steps*: from ``edges[k, host]`` to the
+next edge it has ``tenants[k, host]`` leases, and ``free[k, host]`` is free of
+each resource.  ``lengths[host]`` steps are in use; the last has no end.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ Function = typing.TypeVar('Function', bound=Callable[..., typing.Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function, and keep the result on disk where that can be."""
+    """Compile a function, cached on disk if possible."""
     try:
         return typing.cast(Function, numba.njit(function, cache=True))
-    except RuntimeError:    # there is no place to keep it
+    except RuntimeError:    # no directory for the cache is writable
         return typing.cast(Function, numba.njit(function))
 
 
 @compiled
 def _insert(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
             time: int) -> int:
-    """Return the step that begins at a time, having made it begin there."""
+    """Return the step that begins at a time, after splitting if needed."""
     length = int(lengths[host])
     step = length
     while step > 0 and edges[step - 1, host] > time:
@@ -61,7 +61,7 @@ def _remove(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
 @compiled
 def forget(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
            now: int) -> None:
-    """Remove the steps that are past."""
+    """Remove past steps."""
     past = 0
     while past + 1 < lengths[host] and edges[past + 1, host] <= now:
         past += 1
@@ -70,9 +70,9 @@ def forget(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, host: int,
 
 
 @compiled
-def fitting(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
-            hosts: Ints, now: int) -> bool:
-    """Tell whether each row has room for two steps more."""
+def has_spare_steps(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
+                    hosts: Ints, now: int) -> bool:
+    """Return whether two more steps can be stored for each host."""
     for host in hosts:
         if lengths[host] + 2 > edges.shape[0]:
             forget(edges, tenants, free, lengths, host, now)
@@ -97,7 +97,7 @@ def change(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
             tenants[step, host] += sign * leases
             for resource in range(free.shape[2]):
                 free[step, host, resource] -= sign * amounts[resource, index]
-        # Two steps between which nothing changes are one.
+        # Merge steps between which nothing changes.
         for step in (last, first):
             if 0 < step < lengths[host] and (
                     tenants[step, host] == tenants[step - 1, host]):
@@ -112,8 +112,8 @@ def change(edges: Ints, tenants: Ints, free: Ints, lengths: Ints,
 
 
 @compiled
-def _at(edges: Ints, lengths: Ints, host: int, time: int) -> int:
-    """Return the step in which a time is."""
+def _step_at(edges: Ints, lengths: Ints, host: int, time: int) -> int:
+    """Return the step that contains a time."""
     step = 0
     while step + 1 < lengths[host] and edges[step + 1, host] <= time:
         step += 1
@@ -128,17 +128,17 @@ def _vms(free: Ints, host: int, step: int, need: Ints) -> int:
         if need[resource] > 0:
             left = free[step, host, resource]
             if left < need[resource]:
-                return 0    # most often so, and quicker than to divide
+                return 0    # the most frequent case, without a division
             most = min(most, left // need[resource])
     return most
 
 
 @compiled
-def room(edges: Ints, free: Ints, lengths: Ints, need: Ints, start: int,
-         end: int, found: Ints) -> None:
+def free_vms(edges: Ints, free: Ints, lengths: Ints, need: Ints, start: int,
+             end: int, found: Ints) -> None:
     """Find how many VMs fit on each host for all of [start, end)."""
     for host in range(len(lengths)):
-        step = _at(edges, lengths, host, start)
+        step = _step_at(edges, lengths, host, start)
         least = _vms(free, host, step, need)
         step += 1
         while step < lengths[host] and edges[step, host] < end and least > 0:
@@ -148,16 +148,16 @@ def room(edges: Ints, free: Ints, lengths: Ints, need: Ints, start: int,
 
 
 @compiled
-def places(edges: Ints, free: Ints, lengths: Ints, need: Ints, time: int
-           ) -> Ints:
-    """Return until when each place for a VM at a time stands."""
+def vm_end_times(edges: Ints, free: Ints, lengths: Ints, need: Ints,
+                 time: int) -> Ints:
+    """Return the end of each place for a VM at a time."""
     total = 0
     for host in range(len(lengths)):
-        total += _vms(free, host, _at(edges, lengths, host, time), need)
+        total += _vms(free, host, _step_at(edges, lengths, host, time), need)
     found = np.empty(total, dtype=np.int64)
     count = 0
     for host in range(len(lengths)):
-        step = _at(edges, lengths, host, time)
+        step = _step_at(edges, lengths, host, time)
         stand = _vms(free, host, step, need)
         while stand > 0:
             step += 1
@@ -172,16 +172,16 @@ def places(edges: Ints, free: Ints, lengths: Ints, need: Ints, time: int
 
 
 @compiled
-def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
-          start: int) -> int:
-    """Return until when all hosts hold amounts, shape (resources, hosts).
+def fits_until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints,
+               amounts: Ints, start: int) -> int:
+    """Return how long amounts, shape (resources, hosts), fit on all hosts.
 
-    Who takes nothing of a resource may be where it is overdrawn.
+    An amount of 0 fits even if the resource is overdrawn.
     """
     latest = NEVER
     for index in range(len(hosts)):
         host = hosts[index]
-        step = _at(edges, lengths, host, start)
+        step = _step_at(edges, lengths, host, start)
         while step < lengths[host] and edges[step, host] < latest:
             for resource in range(free.shape[2]):
                 if 0 < amounts[resource, index] > free[step, host, resource]:
@@ -191,11 +191,11 @@ def until(edges: Ints, free: Ints, lengths: Ints, hosts: Ints, amounts: Ints,
 
 
 @compiled
-def least(edges: Ints, free: Ints, lengths: Ints, start: int, end: int,
-          found: Ints) -> None:
-    """Find the least that hosts have left in [start, end)."""
+def least_free(edges: Ints, free: Ints, lengths: Ints, start: int, end: int,
+               found: Ints) -> None:
+    """Find the least free capacity of hosts in [start, end)."""
     for host in range(len(lengths)):
-        step = _at(edges, lengths, host, start)
+        step = _step_at(edges, lengths, host, start)
         found[host] = free[step, host]
         step += 1
         while step < lengths[host] and edges[step, host] < end:
@@ -206,11 +206,11 @@ def least(edges: Ints, free: Ints, lengths: Ints, start: int, end: int,
 
 
 @compiled
-def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
-       here: Ints, left: Ints, changes: Ints) -> None:
-    """Find leases, what is free, (resources, hosts), and the next change."""
+def state_at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
+             here: Ints, left: Ints, changes: Ints) -> None:
+    """Find leases, free capacity (resources, hosts) and the next change."""
     for host in range(len(lengths)):
-        step = _at(edges, lengths, host, time)
+        step = _step_at(edges, lengths, host, time)
         here[host] = tenants[step, host]
         for resource in range(free.shape[2]):
             left[resource, host] = free[step, host, resource]
@@ -219,15 +219,15 @@ def at(edges: Ints, tenants: Ints, free: Ints, lengths: Ints, time: int,
 
 
 @compiled
-def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
-              duration: int, ready: Ints, until: int
-              ) -> tuple[Ints, Ints, Ints]:
-    """Return when places stand: first and last time to begin, and how many.
+def find_places(edges: Ints, free: Ints, lengths: Ints, need: Ints,
+                duration: int, ready: Ints, until: int
+                ) -> tuple[Ints, Ints, Ints]:
+    """Return places for VMs: first and last time to begin, and how many.
 
-    The VMs that fit on a host at once are a pile of places; those that came
-    last go first, and places that come and go together are one entry.  Left
-    out are places that stand for less than ``duration``, and what comes
-    after ``until``, when all are taken to end.
+    The VMs that fit on a host are a stack of places: the last to appear is
+    the first to disappear.  Places that appear and disappear together are one
+    entry.  Places that last for less than ``duration`` are left out, and all
+    are taken to end at ``until``.
     """
     starts, lasts, places = np.empty((3, 2 * lengths.sum()), dtype=np.int64)
     since, tall = np.empty((2, edges.shape[0]), dtype=np.int64)
@@ -260,10 +260,10 @@ def stretches(edges: Ints, free: Ints, lengths: Ints, need: Ints,
 
 
 @compiled
-def first(number: int, starts: Ints, lasts: Ints, places: Ints) -> int:
-    """Return when first so many places stand at once, or NEVER.
+def first_start(number: int, starts: Ints, lasts: Ints, places: Ints) -> int:
+    """Return the first time with ``number`` places at once, or NEVER.
 
-    The arguments are what ``stretches`` returns.
+    The other arguments are those that ``find_places`` returns.
     """
     if len(starts) == 0:
         return NEVER
@@ -272,7 +272,7 @@ def first(number: int, starts: Ints, lasts: Ints, places: Ints) -> int:
         if starts[entry] == soonest:
             standing += places[entry]
     if standing >= number:
-        return int(soonest)     # most often so, and quicker than to sort
+        return int(soonest)     # the most frequent case, without sorting
     begun, ended = np.argsort(starts), np.argsort(lasts)
     standing, gone = 0, 0
     for entry in begun:
@@ -287,7 +287,7 @@ def first(number: int, starts: Ints, lasts: Ints, places: Ints) -> int:
 
 @compiled
 def next_change(edges: Ints, lengths: Ints, time: int) -> int:
-    """Return when after a time anything changes on any host."""
+    """Return the first change of any host after a time."""
     found = NEVER
     for host in range(len(lengths)):
         for step in range(lengths[host]):

@@ -1,8 +1,7 @@
-"""The slot table: what each host has left, from now on (Haizea 4.1).
+"""Slot table: free capacity of each host over time.
 
-All hosts' futures lie in a few arrays, so one question is asked of all of
-them at once, in compiled loops; that is what makes admission quick on
-thousands of hosts.
+Sotomayor 2010, section 4.2.4.  All hosts share a few arrays that are searched
+by compiled loops; this keeps admission fast on thousands of hosts.
 """
 
 import dataclasses
@@ -15,18 +14,18 @@ from numpy.typing import NDArray
 from secondary_scheduler.leases.scheduling import steps
 from secondary_scheduler.leases.scheduling.types import NEVER, Ints
 
-#: Most often VMs fit soon, so first only what begins within their duration is
-#: looked at; as often as that does not do, what begins so many times later.
-_FURTHER = 8
+#: Factor by which a failed search for a start looks further ahead.  The first
+#: search looks one duration ahead, since most leases fit soon.
+_SEARCH_GROWTH = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CapacityEntry:
-    """What one lease holds of some hosts from ``start`` until ``end``.
+    """Capacity taken from hosts in [start, end), in whole seconds.
 
-    ``hosts``, shape (n,), are indices in ascending order; ``amounts``, shape
-    (resources, n), is held of each.  Times are whole seconds, the end is the
-    first that is free again.  ``tenants`` is 0 for what is no lease.
+    ``hosts``, shape (n,), are indices in ascending order; ``amounts`` has the
+    shape (resources, n).  ``tenants`` is how many leases take it: 1, or 0 if
+    it is not taken by a lease.
     """
 
     start: int
@@ -37,11 +36,10 @@ class CapacityEntry:
 
 
 class SlotTable:
-    """What each host has left, second by second.
+    """Free capacity of each host, from ``now`` on.
 
-    ``capacity`` has the shape (hosts, resources), among which are, at the
-    end, the instances of those that have several (``Site.columns``).  Nothing
-    is said of the time before ``now``.
+    ``capacity`` has the shape (hosts, columns): the resources, then the units
+    of resources that have several (``Site.columns``).
     """
 
     def __init__(self, capacity: NDArray[np.integer[typing.Any]],
@@ -54,22 +52,22 @@ class SlotTable:
         self._free = np.zeros((8, hosts, resources), dtype=np.int64)
         self._free[0] = capacity
         self._lengths = np.ones(hosts, dtype=np.int64)
-        # After which nothing changes.
+        # Nothing changes after this time.
         self._last = now
 
     @property
     def hosts(self) -> int:
-        """How many hosts there are."""
+        """The number of hosts."""
         return len(self._lengths)
 
     # -- changes
 
     def take(self, slot: CapacityEntry) -> None:
-        """Enter a slot."""
+        """Take the capacity of an entry."""
         self._change(slot, 1)
 
     def give(self, slot: CapacityEntry) -> None:
-        """Remove a slot that was entered, or what is left of it."""
+        """Return the capacity of an entry, from now on."""
         self._change(slot, -1)
 
     def advance(self, now: int) -> None:
@@ -80,8 +78,8 @@ class SlotTable:
         start = max(slot.start, self.now)
         if start >= slot.end:
             return
-        if not steps.fitting(self._edges, self._tenants, self._free,
-                             self._lengths, slot.hosts, self.now):
+        if not steps.has_spare_steps(self._edges, self._tenants, self._free,
+                                     self._lengths, slot.hosts, self.now):
             self._widen()
         steps.change(self._edges, self._tenants, self._free, self._lengths,
                      slot.hosts, slot.amounts, start, slot.end, sign,
@@ -89,74 +87,77 @@ class SlotTable:
         self._last = max(self._last, start if slot.end >= NEVER else slot.end)
 
     def _widen(self) -> None:
-        """Make room for more steps."""
+        """Double the number of steps that a host can have."""
         for name in ('_edges', '_tenants', '_free'):
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.zeros_like(old))))
 
-    # -- questions
+    # -- queries
 
-    def room(self, need: tuple[int, ...], start: int, end: int) -> Ints:
+    def free_vms(self, need: tuple[int, ...], start: int, end: int) -> Ints:
         """Return how many VMs fit on each host for all of [start, end).
 
-        ``need`` is what one VM takes of each of the first resources, at least
-        one of them more than nothing.
+        :param need: amounts of the first resources, at least one positive
         """
         found = np.empty(self.hosts, dtype=np.int64)
-        steps.room(self._edges, self._free, self._lengths, _array(need),
-                   start, end, found)
+        steps.free_vms(self._edges, self._free, self._lengths, _array(need),
+                       start, end, found)
         return found
 
-    def places(self, need: tuple[int, ...], time: int) -> Ints:
-        """Return until when each place for a VM at ``time`` stands.
+    def vm_end_times(self, need: tuple[int, ...], time: int) -> Ints:
+        """Return the end of each place for a VM at ``time``, the latest first.
 
-        A host on which k of them fit has k places, which end when fewer fit.
-        Sorted, the longest first.
+        A host on which k VMs fit has k places, which end when fewer fit.
         """
-        found = steps.places(self._edges, self._free, self._lengths,
-                             _array(need), time)
+        found = steps.vm_end_times(self._edges, self._free, self._lengths,
+                                   _array(need), time)
         return np.sort(found)[::-1]
 
-    def until(self, hosts: Ints, amounts: Ints, start: int) -> int:
-        """Return until when all these hosts hold these amounts.
+    def fits_until(self, hosts: Ints, amounts: Ints, start: int) -> int:
+        """Return how long amounts fit on all of some hosts.
 
-        ``amounts`` has the shape (resources, hosts).  It is ``start`` where
-        they do not fit at all, and NEVER where they always do.
+        :param amounts: shape (resources, hosts)
+        :returns: the time at which they stop to fit: ``start`` if they do not
+            fit at all, NEVER if they always fit
         """
-        return steps.until(self._edges, self._free, self._lengths, hosts,
-                           amounts, start)
+        return steps.fits_until(self._edges, self._free, self._lengths, hosts,
+                                amounts, start)
 
-    def holds(self, slot: CapacityEntry) -> bool:
-        """Tell whether there is room for a slot."""
-        return (slot.start >= slot.end or self.until(
+    def has_room(self, slot: CapacityEntry) -> bool:
+        """Return whether the capacity of an entry is free."""
+        return (slot.start >= slot.end or self.fits_until(
             slot.hosts, slot.amounts, slot.start) >= slot.end)
 
-    def at(self, time: int) -> tuple[Ints, Ints, Ints]:
-        """Return leases, what is free and until when nothing changes there.
+    def state_at(self, time: int) -> tuple[Ints, Ints, Ints]:
+        """Return number of leases, free capacity and next change per host.
 
-        Shapes (hosts,), (resources, hosts), (hosts,).
+        Shapes (hosts,), (columns, hosts), (hosts,).
         """
         here, changes = np.empty((2, self.hosts), dtype=np.int64)
         left = np.empty(self.capacity.shape[::-1], dtype=np.int64)
-        steps.at(self._edges, self._tenants, self._free, self._lengths, time,
-                 here, left, changes)
+        steps.state_at(self._edges, self._tenants, self._free, self._lengths,
+                       time, here, left, changes)
         return here, left, changes
 
-    def least(self, start: int, end: int) -> Ints:
-        """Return the least that hosts have left in [start, end).
+    def least_free(self, start: int, end: int) -> Ints:
+        """Return the least free capacity of each host in [start, end).
 
-        Shape (hosts, resources).
+        Shape (hosts, columns).
         """
         found = np.empty_like(self.capacity)
-        steps.least(self._edges, self._free, self._lengths, start, end, found)
+        steps.least_free(self._edges, self._free, self._lengths, start, end,
+                         found)
         return found
 
-    def earliest(self, need: tuple[int, ...], number: int, duration: int,
-                 ready: Ints) -> int | None:
-        """Return when first ``number`` VMs fit for all of ``duration`` >= 1.
+    def earliest_start(self, need: tuple[int, ...], number: int,
+                       duration: int, ready: Ints) -> int | None:
+        """Return the first time at which VMs fit for a whole duration.
 
-        ``ready``, shape (hosts,), is from when each host can be used (NEVER:
-        not at all).  None if they never fit.
+        :param number: how many VMs
+        :param duration: at least 1 s
+        :param ready: first usable time of each host, shape (hosts,); NEVER:
+            not usable
+        :returns: None if they never fit
         """
         usable = ready[ready < NEVER]
         if not len(usable):
@@ -164,22 +165,21 @@ class SlotTable:
         soonest, last = int(usable.min()), max(int(usable.max()), self._last)
         ahead = duration
         while True:
-            found = steps.first(number, *steps.stretches(
+            found = steps.first_start(number, *steps.find_places(
                 self._edges, self._free, self._lengths, _array(need),
                 duration, ready, soonest + ahead + duration))
             if found < NEVER:
                 return found
             if soonest + ahead >= last:
                 return None
-            ahead *= _FURTHER
+            ahead *= _SEARCH_GROWTH
 
     def next_change(self, time: int) -> int:
-        """Return when after a time anything changes on any host, or NEVER."""
+        """Return the first change of any host after a time, or NEVER."""
         return steps.next_change(self._edges, self._lengths, time)
 
 
 @functools.lru_cache(maxsize=1024)
 def _array(need: tuple[int, ...]) -> Ints:
-    """Return a need as compiled loops want it; there are few different ones.
-    """
+    """Return a need as an array; few needs differ, so they are cached."""
     return np.array(need)

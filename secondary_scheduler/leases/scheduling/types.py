@@ -1,4 +1,4 @@
-"""Arrays, and the end of time."""
+"""Array types, and the end of time."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,5 +6,5 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-#: A time after all others: what lasts until then lasts for ever.
+#: A time after all others; intervals that end then have no end.
 NEVER = 2 ** 60

@@ -173,7 +173,7 @@ def _learned(asked: Sequence[TraceRequest]) -> float:
     for one in sorted(asked, key=lambda one: one.arrival):
         rate = pricing.rate(one.terms)
         assert one.terms.max_rate is not None
-        pricing.hear(one.terms.user, rate, rate <= one.terms.max_rate)
+        pricing.observe(one.terms.user, rate, rate <= one.terms.max_rate)
     return pricing.rate(asked[0].terms)
 
 

@@ -48,15 +48,16 @@ class _InTurn(OperationTimes):
     See ``estimate_migration_time`` of its schedulers, in the branch 1.1.
     """
 
-    def migration(self, before: Sequence[Ints], after: Sequence[Ints],
-                  memory: Sequence[int]) -> int | None:
+    def migration_time(self, before: Sequence[Ints], after: Sequence[Ints],
+                       memory: Sequence[int]) -> int | None:
         """Return how long all memory would take; None if it cannot move."""
-        found = super().migration(before, after, memory)
-        return None if found is None else self.nearest(before, memory)
+        found = super().migration_time(before, after, memory)
+        return None if found is None else self.first_move_time(before, memory)
 
-    def nearest(self, before: Sequence[Ints], memory: Sequence[int]) -> int:
+    def first_move_time(self, before: Sequence[Ints], memory: Sequence[int]
+                        ) -> int:
         """Return how long all memory would take, one VM after the other."""
-        return super().nearest(before, [sum(
+        return super().first_move_time(before, [sum(
             int(old.sum()) * size
             for old, size in zip(before, memory, strict=True))])
 
@@ -115,9 +116,11 @@ def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> LeaseProfile:
 def _change(conf: cfg.ConfigOpts, key: str, value: str) -> None:
     for group, options in _GROUPS.items():
         for option in options:
-            if option.dest == key:
+            if key in (option.dest, *(
+                    old.name for old in option.deprecated_opts)):
                 try:
-                    conf.set_override(key, option.type(value), group=group)
+                    conf.set_override(option.dest, option.type(value),
+                                      group=group)
                 except ValueError as exc:
                     raise ProfileError(f'{key}: {exc}') from exc
                 return
