@@ -15,13 +15,13 @@ class ExtraSpecsTest(unittest.TestCase):
     def check(self, name, value):
         self.validators[name].validate(name, value)
 
-    def test_good_values(self):
+    def test_valid_values_are_accepted(self):
         for name, value in (('lifecycle:preemptable', 'true'),
                             ('lifecycle:preempt_policy', 'delete'),
                             ('lifecycle:priority', '10')):
             self.check(name, value)
 
-    def test_bad_values(self):
+    def test_invalid_values_are_rejected(self):
         for name, value in (('lifecycle:preemptable', 'perhaps'),
                             ('lifecycle:preempt_policy', 'vaporize'),
                             ('lifecycle:priority', '0'),

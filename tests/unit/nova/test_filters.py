@@ -47,24 +47,24 @@ class FilterCase(unittest.TestCase):
 
 class AdmissionTest(FilterCase):
 
-    def test_a_host_with_room(self):
+    def test_host_with_room_passes(self):
         self.accept()
         self.assertTrue(self.passes())
 
-    def test_no_report(self):
+    def test_host_without_report_is_closed(self):
         self.assertFalse(self.passes())
 
-    def test_a_stale_report(self):
+    def test_host_with_stale_report_is_closed(self):
         self.accept()
         with mock.patch.object(self.snapshot.book, '_clock',
                                return_value=4e9):
             self.assertFalse(self.passes())
 
-    def test_closed_by_its_agent(self):
+    def test_host_closed_by_its_agent_is_closed(self):
         self.accept(admission=False, reason='too hot')
         self.assertFalse(self.passes())
 
-    def test_violated(self):
+    def test_host_with_violated_policy_is_closed(self):
         for seq, state in enumerate((PolicyState.VIOLATED,
                                      PolicyState.INVALID)):
             self.accept(seq=seq + 1, state=state)
@@ -72,11 +72,11 @@ class AdmissionTest(FilterCase):
         self.accept(seq=9, state=PolicyState.FAILING)
         self.assertTrue(self.passes())
 
-    def test_other_policies(self):
+    def test_host_of_an_agent_with_other_policies_is_closed(self):
         self.accept(policies_hash='0' * 16)
         self.assertFalse(self.passes())
 
-    def test_as_many_as_a_policy_allows_together(self):
+    def test_aggregate_policy_limits_running_secondaries(self):
         fakes.configure(self, policy=[
             fakes.POLICY, 'slots <= 3 in aggregate:rack'])
         for hosts, allowed in ((['node1', 'node2'], False), (['node1'], True)):
@@ -98,7 +98,7 @@ class AdmissionTest(FilterCase):
         self.assertTrue(self.filter.host_passes(
             self.host, fakes.spec(fakes.flavor())))
 
-    def test_together_with_a_host_that_has_not_been_heard_yet(self):
+    def test_aggregate_with_an_unknown_host_is_closed_for_new_servers(self):
         fakes.configure(self, policy=[
             fakes.POLICY, 'slots <= 3 in aggregate:rack'])
         self.host.aggregates = [objects.Aggregate(
@@ -113,7 +113,7 @@ class AdmissionTest(FilterCase):
         self.accept(host='node2')
         self.assertTrue(self.passes())
 
-    def test_policies_are_read_when_asked_not_kept(self):
+    def test_changed_policies_apply_at_once(self):
         self.accept()
         self.assertTrue(self.passes())
         fakes.configure(self, policy=['cpu <= 80% for 10s'])
@@ -121,14 +121,14 @@ class AdmissionTest(FilterCase):
         self.accept(seq=2)
         self.assertTrue(self.passes())
 
-    def test_bad_or_no_policies_close(self):
+    def test_unreadable_or_missing_policies_close_all_hosts(self):
         self.accept()
         for policies in (['cpu <= lots'], []):
             fakes.configure(self, policy=policies)
             for _ in range(2):
                 self.assertFalse(self.passes())
 
-    def test_a_server_of_a_lease_is_for_one_host(self):
+    def test_server_of_a_lease_passes_only_its_host(self):
         self.accept()
         flavor = fakes.secondary_flavor()
         for host, passes in (('node1', True), ('node2', False)):
@@ -153,7 +153,7 @@ class AdmissionTest(FilterCase):
                 dict(zip(vocabulary.RESOURCE_CLASSES, room, strict=True)),
                 leases)})))
 
-    def test_what_is_held_for_leases_is_theirs(self):
+    def test_held_resources_are_for_their_lease_only(self):
         self.accept()
         flavor = fakes.secondary_flavor(2, 512, 10)
         for room, passes in (((2, 512, 10, 1), True), ((1, 512, 10, 1), False),
@@ -173,7 +173,7 @@ class AdmissionTest(FilterCase):
                 host='node1'))))
         self.assertTrue(self.passes(fakes.spec(fakes.flavor())))
 
-    def test_what_is_held_elsewhere_or_was_once_is_nobodys(self):
+    def test_holds_of_other_hosts_and_stale_holds_do_not_count(self):
         self.accept()
         self.hold(0, 0, 0, 0, host='node2')
         self.assertTrue(self.passes())
@@ -183,13 +183,13 @@ class AdmissionTest(FilterCase):
                                return_value=4e9):
             self.assertTrue(self.passes())
 
-    def test_a_rebuild_stays_where_it_is(self):
+    def test_rebuild_is_not_filtered(self):
         spec = fakes.spec(fakes.secondary_flavor(),
                           scheduler_hints={'_nova_check_type': ['rebuild']})
         self.assertTrue(self.passes(spec))
         self.assertFalse(self.filter.RUN_ON_REBUILD)
 
-    def test_only_our_resources_are_taken(self):
+    def test_candidate_with_primary_resources_is_refused(self):
         self.accept()
         child = vocabulary.child_provider_uuid(self.host.uuid)
         ours = {child: {'resources': {vocabulary.VCPU: 1}}}
@@ -211,7 +211,7 @@ class IllFormedTest(FilterCase):
         super().setUp()
         self.accept()
 
-    def test_flavors(self):
+    def test_ill_formed_flavors_are_refused(self):
         good = fakes.secondary_flavor()
         self.assertTrue(self.passes(fakes.spec(good)))
         for key, value in (
@@ -224,15 +224,15 @@ class IllFormedTest(FilterCase):
             self.assertFalse(self.passes(fakes.spec(
                 fakes.secondary_flavor(**{key: value}))), key)
 
-    def test_marker_without_resources(self):
+    def test_flavor_with_marker_but_no_resources_is_refused(self):
         self.assertFalse(self.passes(fakes.spec(fakes.flavor(
             extra_specs={vocabulary.MARKER: 'true'}))))
 
-    def test_delete_is_a_policy(self):
+    def test_delete_is_a_valid_preempt_policy(self):
         self.assertTrue(self.passes(fakes.spec(fakes.secondary_flavor(
             **{vocabulary.PREEMPT_POLICY: 'delete'}))))
 
-    def test_images(self):
+    def test_images_with_primary_properties_are_refused(self):
         for image in ({'hw_cpu_policy': 'dedicated'}, {'hw_numa_nodes': 1},
                       {'hw_mem_encryption': True},
                       {'hw_pci_numa_affinity_policy': 'required'}):
@@ -241,12 +241,12 @@ class IllFormedTest(FilterCase):
         self.assertTrue(self.passes(fakes.spec(
             fakes.secondary_flavor(), image={'hw_cpu_policy': 'shared'})))
 
-    def test_no_image(self):
+    def test_request_without_image_passes(self):
         spec = fakes.spec(fakes.secondary_flavor())
         spec.image = None
         self.assertTrue(self.passes(spec))
 
-    def test_numa_pci_and_ports(self):
+    def test_numa_pci_and_port_resources_are_refused(self):
         flavor = fakes.secondary_flavor()
         for fields in (
                 {'numa_topology': objects.InstanceNUMATopology(cells=[])},
@@ -258,7 +258,7 @@ class IllFormedTest(FilterCase):
         self.assertTrue(self.passes(fakes.spec(
             flavor, pci_requests=objects.InstancePCIRequests(requests=[]))))
 
-    def test_disk_with_ephemeral_and_swap(self):
+    def test_disk_counts_ephemeral_and_swap(self):
         flavor = fakes.secondary_flavor(disk=13)
         flavor.root_gb, flavor.ephemeral_gb, flavor.swap = 10, 2, 512
         self.assertTrue(self.passes(fakes.spec(flavor)))
@@ -271,12 +271,12 @@ class PrimaryTest(FilterCase):
         super().setUp()
         self.spec = fakes.spec(fakes.flavor())
 
-    def test_passes_without_anything(self):
+    def test_primary_passes_without_policies_and_reports(self):
         self.assertTrue(self.passes(self.spec))
         hosts = [self.host]
         self.assertIs(hosts, self.filter.filter_all(hosts, self.spec))
 
-    def test_whatever_of_ours_raises(self):
+    def test_exception_of_ours_never_stops_a_primary(self):
         boom = RuntimeError('boom')
         for where, name in (
                 (request, 'is_secondary'), (request, 'problems'),
@@ -290,13 +290,13 @@ class PrimaryTest(FilterCase):
                 if name != 'is_secondary':
                     self.assertFalse(self.passes())
 
-    def test_a_flavor_that_cannot_be_read(self):
+    def test_unreadable_flavor_is_a_primary(self):
         for flavor in (objects.Flavor(), None):
             spec = mock.Mock(flavor=flavor)
             self.assertTrue(self.filter.host_passes(self.host, spec))
         self.assertTrue(self.filter.host_passes(self.host, None))
 
-    def test_nova_filters_with_it(self):
+    def test_filter_works_in_novas_handler(self):
         class Refuses(nova_filters.BaseHostFilter):
             def host_passes(self, host_state, spec):
                 return False
@@ -309,7 +309,7 @@ class PrimaryTest(FilterCase):
 
 class PluginsTest(unittest.TestCase):
 
-    def test_stevedore(self):
+    def test_filters_are_loaded_by_stevedore(self):
         found = mock.Mock(plugin=filters.SecondaryPolicyFilter)
         with mock.patch.object(filters.extension, 'ExtensionManager',
                                return_value=[found]) as manager:
@@ -317,7 +317,7 @@ class PluginsTest(unittest.TestCase):
                              filters.all_filters())
         self.assertEqual(filters.NAMESPACE, manager.call_args.args[0])
 
-    def test_a_plugin_that_cannot_be_loaded(self):
+    def test_plug_in_that_cannot_be_loaded_is_logged(self):
         with mock.patch.object(filters.extension, 'ExtensionManager',
                                return_value=[]) as manager:
             self.assertEqual([], filters.load_plugins('some.namespace'))
@@ -329,7 +329,7 @@ class PluginsTest(unittest.TestCase):
 
 class ComplaintsTest(unittest.TestCase):
 
-    def test_once_a_minute_and_kind(self):
+    def test_each_kind_is_logged_once_a_minute(self):
         now = [0.0]
         complaints = log_limiter.Complaints(clock=lambda: now[0])
         with self.assertLogs('secondary_scheduler.nova.log_limiter') as logs:

@@ -62,7 +62,7 @@ class RecordsTest(unittest.TestCase):
             objects.InstanceActionEvent.event_finish(
                 self.context, instance.uuid, records.BUILD_EVENT)
 
-    def test_instances_of_hosts(self):
+    def test_instances_of_hosts_are_read(self):
         ours = self.boot(fakes.secondary_flavor(vcpus=2, ram=512, disk=3))
         theirs = self.boot(fakes.flavor(vcpus=4, ram=1024, disk=10))
         self.boot(fakes.flavor(), host='node2')
@@ -78,7 +78,7 @@ class RecordsTest(unittest.TestCase):
         self.assertIsNotNone(record.born)
         self.assertFalse(by_uuid[theirs.uuid].secondary)
 
-    def test_what_the_resource_tracker_still_counts(self):
+    def test_instances_that_the_resource_tracker_counts_are_read(self):
         self.boot(fakes.flavor(), vm_state=vm_states.SOFT_DELETED)
         self.boot(fakes.flavor(), vm_state=vm_states.BUILDING)
         self.boot(fakes.flavor(), host=None)
@@ -86,21 +86,21 @@ class RecordsTest(unittest.TestCase):
         self.assertEqual(
             2, len(self.records.on_hosts('cell', ['node1'])['node1']))
 
-    def test_deleted_instances_are_still_told_apart(self):
+    def test_deleted_instances_are_read(self):
         instance = self.boot(fakes.secondary_flavor(), host=None)
         instance.destroy()
         found = self.records.of_instances('cell', [instance.uuid, 'unknown'])
         self.assertTrue(found[instance.uuid].secondary)
         self.assertEqual(1, len(found))
 
-    def test_disk_as_the_resource_tracker_adds_it_up(self):
+    def test_disk_is_added_up_as_by_the_resource_tracker(self):
         flavor = fakes.flavor(disk=10, ephemeral_gb=2, swap=1536)
         for image, expected in (('image', 13), ('', 3)):
             instance = self.boot(flavor, image_ref=image)
             self.assertEqual(expected, self.records.of_instances(
                 'cell', [instance.uuid])[instance.uuid].disk_gb)
 
-    def test_failed_builds_of_hosts(self):
+    def test_failed_builds_are_read_by_host(self):
         failed = self.boot(fakes.secondary_flavor(), host=None)
         self.build(failed, 'node1')
         self.build(failed, 'node2')
@@ -121,7 +121,7 @@ class RecordsTest(unittest.TestCase):
         began = [when for when, _ in found['node1']]
         self.assertEqual(sorted(began, reverse=True), began)
 
-    def test_free_disk_as_hosts_measured_it(self):
+    def test_measured_free_disk_is_read(self):
         for host, measured in (('node1', 7), ('node2', None), ('node3', 5)):
             objects.ComputeNode(
                 self.context, host=host, hypervisor_hostname=host + '.a',
@@ -134,16 +134,16 @@ class RecordsTest(unittest.TestCase):
             {('node1', 'node1.a'): 7, ('node2', 'node2.a'): None},
             self.records.measured_disk('cell', ['node1', 'node2']))
 
-    def test_the_cell_is_looked_up_once(self):
+    def test_cell_is_looked_up_once(self):
         for _ in range(3):
             self.records.on_hosts('cell', ['node1'])
         self.assertEqual(1, self.cell.call_count)
 
-    def test_nothing_is_loaded_behind_our_back(self):
+    def test_missing_flavor_is_not_loaded(self):
         instance = objects.Instance(self.context, uuid=fakes.uuid(1))
         self.assertIsNone(records.read(instance))
 
-    def test_the_newest(self):
+    def test_newest_instances_were_created_last(self):
         made = [records.InstanceUsage(uuid=str(n), secondary=False,
                                       born=fakes.moment(n)) for n in (3, 1, 2)]
         made.append(records.InstanceUsage(uuid='unborn', secondary=False))

@@ -22,7 +22,7 @@ class SnapshotTest(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_not_before_it_is_needed_and_only_once(self):
+    def test_listener_starts_once_and_when_it_is_needed(self):
         self.listener.assert_not_called()
         first = report_books.book()
         self.assertIs(first, report_books.book())
@@ -34,7 +34,7 @@ class SnapshotTest(unittest.TestCase):
         self.listener.call_args.args[1](fakes.report())
         self.assertEqual({'node1'}, set(book.hosts()))
 
-    def test_so_does_what_is_held_for_leases(self):
+    def test_holds_arrive_in_the_book(self):
         report_books.book()
         hold = holds.Hold({}, ())
         self.listener.call_args.kwargs['hold'](
@@ -46,25 +46,25 @@ class SnapshotTest(unittest.TestCase):
         fakes.configure(self, report_stale_after=7.0)
         self.assertEqual(7.0, book.stale_after)
 
-    def test_a_listener_that_cannot_start_is_tried_again(self):
+    def test_listener_that_cannot_start_is_retried(self):
         self.listener.side_effect = RuntimeError('boom')
         self.assertEqual({}, report_books.book().hosts())
         self.listener.side_effect = None
         report_books.book()
         self.assertEqual(2, self.listener.call_count)
 
-    def test_names_differ(self):
+    def test_server_names_are_unique(self):
         names = {report_books.server_name() for _ in range(9)}
         self.assertEqual(9, len(names))
         self.assertTrue(all(str(os.getpid()) in name for name in names))
 
-    def test_a_forked_child_listens_by_itself(self):
+    def test_fork_hook_starts_another_listener(self):
         before = report_books.book()
         report_books._start_in_child()
         self.assertIsNot(before, report_books._books.book)
         self.assertEqual(2, self.listener.call_count)
 
-    def test_really_forked(self):
+    def test_forked_child_has_a_listener_of_its_own(self):
         before = report_books.book()
         child = os.fork()
         if child == 0:

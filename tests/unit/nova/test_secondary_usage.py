@@ -61,7 +61,7 @@ class LedgerTest(unittest.TestCase):
     def use(self, host):
         return self.ledger.uses([host])[0]
 
-    def test_a_quiet_host_is_known_without_asking(self):
+    def test_quiet_host_needs_no_query(self):
         host = fakes.host(instances=[
             fakes.instance(1, fakes.secondary_flavor(2, 512, 5)),
             fakes.instance(2, fakes.secondary_flavor(1, 256)),
@@ -72,7 +72,7 @@ class LedgerTest(unittest.TestCase):
             self.use(host))
         self.assertEqual([], self.records.asked)
 
-    def test_unknown_instances_of_all_hosts_are_asked_about_once(self):
+    def test_unknown_instances_of_all_hosts_are_queried_once(self):
         hosts = [fakes.host(f'node{n}', instances=[
             fakes.instance(10 * n + k) for k in range(3)]) for n in range(5)]
         self.records.instances = {
@@ -87,7 +87,7 @@ class LedgerTest(unittest.TestCase):
         self.ledger.uses(hosts)
         self.assertEqual(1, len(self.records.asked))
 
-    def test_a_host_in_motion_is_read_afresh_when_its_numbers_change(self):
+    def test_host_in_motion_is_read_again_when_its_numbers_change(self):
         old = fakes.instance(1, fakes.secondary_flavor())
         self.records.hosts['node1'] = [record(1), record(2, vcpus=2)]
         host = fakes.host(instances=[old], num_instances=2)
@@ -98,7 +98,7 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(1, self.use(fakes.host(
             instances=[old], num_instances=2, updated=5)).vcpus)
 
-    def test_an_instance_of_the_request_itself_does_not_count(self):
+    def test_instance_of_the_present_request_does_not_count(self):
         host = fakes.host(instances=[
             fakes.instance(1, fakes.secondary_flavor())])
         self.use(host)
@@ -106,7 +106,7 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(1, self.use(host).instances)
         self.assertEqual([], self.records.asked)
 
-    def test_io_operations_are_those_of_the_youngest(self):
+    def test_io_operations_belong_to_the_youngest_instances(self):
         self.records.hosts['node1'] = [
             record(1, secondary=True, born=10),
             record(2, secondary=False, born=20),
@@ -116,7 +116,7 @@ class LedgerTest(unittest.TestCase):
             self.assertEqual(ours, self.use(fakes.host(
                 instances=instances, io_workload=counted)).io_ops)
 
-    def test_free_disk_lacks_what_was_there_when_the_host_measured(self):
+    def test_measured_free_disk_lacks_secondaries_of_that_time(self):
         # Of 100 GiB, 30 are a primary's; since the host measured, another
         # primary's 10 have gone, and the second secondary's have come.
         for came in (5, 10, 25):
@@ -136,7 +136,7 @@ class LedgerTest(unittest.TestCase):
                 # Without the two, the host would have measured 60.
                 self.assertEqual(60 * 1024, free + self.use(host).disk_mb)
 
-    def test_disk_measured_anew_within_a_second_is_noticed(self):
+    def test_disk_measured_again_within_a_second_is_noticed(self):
         ours = fakes.instance(1, fakes.secondary_flavor(disk=20))
         self.records.hosts['node1'] = [record(1, disk=20, born=1)]
         for measured in (60, 40):
@@ -147,7 +147,7 @@ class LedgerTest(unittest.TestCase):
                 self.assertEqual(0, self.use(host).disk_mb)
         self.assertEqual(2, len(self.records.asked))
 
-    def test_failures_are_those_of_the_last_builds(self):
+    def test_failures_belong_to_the_last_builds(self):
         self.records.failed['node1'] = [
             (90, fakes.uuid(4)), (50, fakes.uuid(3)), (40, fakes.uuid(2)),
             (30, fakes.uuid(1)), (20, fakes.uuid(9))]
@@ -159,12 +159,12 @@ class LedgerTest(unittest.TestCase):
             self.assertEqual(ours, self.use(fakes.host(
                 updated=60, failed_builds=counted)).failed_builds)
 
-    def test_a_failure_nobody_remembers_counts_as_a_primarys(self):
+    def test_failure_without_a_record_counts_as_a_primarys(self):
         self.records.failed['node1'] = [(50, fakes.uuid(1))]
         self.assertEqual(0, self.use(fakes.host(
             updated=60, failed_builds=3)).failed_builds)
 
-    def test_a_broken_database_leaves_novas_numbers_and_is_left_alone(self):
+    def test_failed_database_leaves_novas_numbers_and_pauses_queries(self):
         self.records.broken = True
         known = fakes.host('node1', instances=[
             fakes.instance(1, fakes.secondary_flavor())])
@@ -178,12 +178,12 @@ class LedgerTest(unittest.TestCase):
         self.records.instances = {fakes.uuid(2): record(2)}
         self.assertEqual(1, self.use(unknown).instances)
 
-    def test_failures_are_not_guessed_without_the_database(self):
+    def test_failures_are_unknown_without_the_database(self):
         self.records.broken = True
         self.assertIsNone(self.use(fakes.host(failed_builds=1)))
         self.assertIsNone(self.use(fakes.host(num_instances=1)))
 
-    def test_the_budget_is_kept(self):
+    def test_time_budget_is_kept(self):
         self.budget = 0.0
         self.assertIsNone(self.use(fakes.host(num_instances=1)))
         self.assertIsNone(self.use(fakes.host('node2', failed_builds=1)))
@@ -202,7 +202,7 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(
             [('instances', secondary_usage.BATCH)], self.records.asked)
 
-    def test_a_resize_is_noticed(self):
+    def test_resize_is_noticed(self):
         before = fakes.host(instances=[
             fakes.instance(1, fakes.secondary_flavor(1))])
         after = fakes.host(updated=1, instances=[
@@ -214,12 +214,12 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(0, self.use(resynchronised).instances)
         self.assertEqual([], self.records.asked)
 
-    def test_bare_metal_is_not_asked_about(self):
+    def test_bare_metal_is_not_queried(self):
         self.assertEqual(secondary_usage.HostUsage(), self.use(fakes.host(
             hypervisor='ironic', num_instances=5)))
         self.assertEqual([], self.records.asked)
 
-    def test_cells_are_asked_separately(self):
+    def test_cells_are_queried_separately(self):
         hosts = [fakes.host(name, num_instances=1) for name in 'ab']
         hosts[1].cell_uuid = fakes.uuid(8888)
         self.ledger.uses(hosts)
@@ -234,13 +234,13 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(9, self.use(host).instances)
         self.assertEqual({}, self.ledger._instances)
 
-    def test_a_host_that_never_reported(self):
+    def test_host_that_never_reported_has_no_secondaries(self):
         host = fakes.host()
         host.updated = None
         del host.stats
         self.assertEqual(secondary_usage.HostUsage(), self.use(host))
 
-    def test_moments_have_no_zone_in_the_database(self):
+    def test_times_in_the_database_have_no_zone(self):
         self.assertIsNone(secondary_usage._naive(None))
         self.assertEqual(datetime.datetime(2026, 1, 1),
                          secondary_usage._naive(fakes.moment(0)))

@@ -119,7 +119,7 @@ class StockTest(WeightsCase):
             failures.append((500 - k, uuid))
         self.records.failed[name] = failures
 
-    def test_the_same_hosts_in_the_same_order_with_the_same_weights(self):
+    def test_primaries_get_the_same_weights_with_secondaries(self):
         for hypervisor in ('QEMU', 'fake'):
             for seed in range(25):
                 without, with_them = self.world(seed, hypervisor)
@@ -130,14 +130,14 @@ class StockTest(WeightsCase):
         self.assertNotEqual(
             stock, self.weigh(nova_weights.all_weighers(), with_them))
 
-    def test_without_secondaries_nothing_changes(self):
+    def test_weights_without_secondaries_are_novas(self):
         hosts, _ = self.world(1, 'QEMU')
         for host in hosts:
             host.stats.update(io_workload=0, failed_builds=0)
         self.assertEqual(self.weigh(nova_weights.all_weighers(), hosts),
                          self.weigh(weights.all_weighers(), hosts))
 
-    def test_our_failures_leave_novas_numbers(self):
+    def test_exceptions_of_ours_leave_novas_weights(self):
         boom = mock.Mock(side_effect=RuntimeError('boom'))
         _, hosts = self.world(2, 'QEMU')
         stock = self.weigh(nova_weights.all_weighers(), hosts)
@@ -149,7 +149,7 @@ class StockTest(WeightsCase):
         with mock.patch.object(weights, '_find_uses', return_value='nonsense'):
             self.assertEqual(stock, self.weigh(weights.all_weighers(), hosts))
 
-    def test_replaced_in_place(self):
+    def test_weighers_are_replaced_in_place(self):
         stock = nova_weights.all_weighers()
         ours = weights.all_weighers()
         self.assertEqual(len(stock) + 1, len(ours))
@@ -159,7 +159,7 @@ class StockTest(WeightsCase):
                                 zip(ours, stock, strict=False)))
         self.assertIs(weights.SecondaryHeadroomWeigher, ours[-1])
 
-    def test_six_weighers_ask_once(self):
+    def test_six_weighers_query_once(self):
         hosts = [fakes.host(f'node{n}', num_instances=1) for n in (1, 2)]
         self.weigh(weights.all_weighers(), hosts)
         self.assertEqual([('hosts', 'node1', 'node2')], self.records.asked)
@@ -175,7 +175,7 @@ class HeadroomTest(WeightsCase):
             [weights.SecondaryHeadroomWeigher], hosts,
             spec or fakes.spec(fakes.secondary_flavor())))
 
-    def test_the_largest_share_wins(self):
+    def test_largest_share_wins(self):
         found = self.headroom(
             calm={'primary': 10.0, 'instances': 1},
             busy={'primary': 85.0}, full={'primary': 10.0, 'instances': 7},
@@ -184,7 +184,7 @@ class HeadroomTest(WeightsCase):
             found, key=found.__getitem__, reverse=True))
         self.assertEqual((1.0, 0.0), (found['calm'], found['over']))
 
-    def test_who_is_on_the_way_counts_before_its_agent_sees_it(self):
+    def test_instance_counts_before_its_agent_reports_it(self):
         for name in ('same', 'sent', 'seen'):
             self.snapshot.book.accept(fakes.report(
                 name, primary=10.0, instances=int(name == 'seen')))
@@ -195,12 +195,12 @@ class HeadroomTest(WeightsCase):
                                 fakes.spec(fakes.secondary_flavor())))
         self.assertEqual({'same': 1.0, 'sent': 0.0, 'seen': 0.0}, found)
 
-    def test_nothing_for_a_primary(self):
+    def test_headroom_of_a_primary_is_zero(self):
         self.assertEqual({0.0}, set(self.headroom(
             spec=fakes.spec(fakes.flavor()),
             calm={'primary': 0.0}, busy={'primary': 80.0}).values()))
 
-    def test_a_share_in_cpus(self):
+    def test_share_is_in_cpus(self):
         report = fakes.report(primary=40.0, instances=1, cpus=8.0)
         self.assertEqual(2.0, weights._share(fakes.host(), report))
         self.assertEqual(0.0, weights._share(fakes.host(), None))
@@ -213,7 +213,7 @@ class HeadroomTest(WeightsCase):
         self.assertEqual(2.0, weights.SecondaryHeadroomWeigher(
             )._weigh_object(fakes.host(), None))
 
-    def test_multiplier(self):
+    def test_multiplier_is_an_option(self):
         weigher = weights.SecondaryHeadroomWeigher()
         host = fakes.host()
         self.assertEqual(1.0, weigher.weight_multiplier(host))
@@ -222,7 +222,7 @@ class HeadroomTest(WeightsCase):
         host.aggregates = None
         self.assertEqual(0.0, weigher.weight_multiplier(host))
 
-    def test_our_failures_weigh_nothing(self):
+    def test_exceptions_of_ours_weigh_nothing(self):
         with mock.patch.object(report_books, 'book',
                                side_effect=RuntimeError('boom')):
             self.assertEqual({0.0}, set(self.headroom(

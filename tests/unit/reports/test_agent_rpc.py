@@ -34,7 +34,7 @@ class AgentTest(BrokerCase):
         self.serve(self.endpoint)
         self.client = agent_rpc.AgentClient(self.conf)
 
-    def test_calls(self):
+    def test_calls_reach_the_agent(self):
         for migrates in (False, True):
             self.assertEqual(
                 {'uuid': 'u1', 'migrates': migrates},
@@ -44,7 +44,7 @@ class AgentTest(BrokerCase):
         self.client.thaw_hint('node1', 'u2')
         wait_for(lambda: self.endpoint.hints == ['u2'])
 
-    def test_refusal_silence_and_nonsense(self):
+    def test_refusal_silence_and_unreadable_answers_raise(self):
         with self.assertRaisesRegex(agent_rpc.AgentUnreachable, 'node1'):
             self.client.hand_over('node1', 'foreign')
         with self.assertRaises(agent_rpc.AgentUnreachable):
@@ -55,12 +55,12 @@ class AgentTest(BrokerCase):
                                         'nonsense'):
                 self.client.get_status('node1')
 
-    def test_nothing_else_can_be_reached(self):
+    def test_no_other_method_can_be_called(self):
         with self.assertRaises(agent_rpc.AgentUnreachable):
             self.client._call('node1', 'destroy', 5, uuid='u1')
         self.assertEqual([], self.endpoint.hints)
 
-    def test_a_hint_never_raises(self):
+    def test_hint_never_raises(self):
         with mock.patch.object(self.client._client, 'prepare',
                                side_effect=OSError('away')):
             self.client.thaw_hint('node1', 'u1')

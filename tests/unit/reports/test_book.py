@@ -21,7 +21,7 @@ class BookTest(unittest.TestCase):
         self.now = 1000.0
         self.book = HostBook(lambda: 15, clock=lambda: self.now)
 
-    def test_newest_report_of_each_host(self):
+    def test_newest_report_of_each_host_is_kept(self):
         self.assertTrue(self.book.accept(report(seq=1)))
         self.assertTrue(self.book.accept(report(seq=2)))
         self.assertTrue(self.book.accept(report(host='node2')))
@@ -36,7 +36,7 @@ class BookTest(unittest.TestCase):
         self.assertEqual(2, self.book.counters['replayed'])
         self.assertEqual(5, self.book.get('node1').seq)
 
-    def test_a_restarted_agent_begins_anew(self):
+    def test_restarted_agent_counts_from_one(self):
         self.book.accept(report(seq=500, time=999))
         self.assertTrue(
             self.book.accept(report(incarnation='b', seq=1, time=1000)))
@@ -58,7 +58,7 @@ class BookTest(unittest.TestCase):
         self.assertIsNone(self.book.get('node1'))
         self.assertEqual({}, self.book.hosts())
 
-    def test_what_ran_beside_a_silent_agent_runs_on(self):
+    def test_instances_of_a_silent_agent_count_as_running_for_a_while(self):
         ran = InstanceReport('a', 5, 1.0, 2.0, False)
         self.book.accept(dataclasses.replace(report(), instances=(ran,)))
         self.book.accept(dataclasses.replace(
@@ -74,7 +74,7 @@ class BookTest(unittest.TestCase):
         self.now = 1301.0
         self.assertEqual(set(), self.book.running(names))
 
-    def test_who_has_an_agent_has_reported_after_a_while(self):
+    def test_hosts_without_report_have_no_agent_after_a_while(self):
         self.assertTrue(self.book.knows([]))
         self.assertFalse(self.book.knows(['node1']))
         self.now = 2000.0   # nothing has been heard at all
@@ -93,17 +93,17 @@ class BookTest(unittest.TestCase):
         self.now = 1015.1
         self.assertTrue(self.book.knows(['node1', 'node2']))
 
-    def test_a_clock_that_is_ahead_does_not_prolong_a_report(self):
+    def test_clock_that_is_ahead_does_not_prolong_a_report(self):
         self.book.accept(report(time=1004))
         self.now = 1016.0
         self.assertIsNone(self.book.get('node1'))
 
-    def test_our_clock_set_back_hides_what_was_received_later(self):
+    def test_clock_set_back_hides_later_reports(self):
         self.book.accept(report())
         self.now = 990.0
         self.assertIsNone(self.book.get('node1'))
 
-    def test_an_agent_whose_clock_was_set_back_comes_back(self):
+    def test_agent_with_a_clock_set_back_is_accepted_again(self):
         self.book.accept(report(time=1004, seq=9))
         self.now = 1010.0
         self.assertFalse(
@@ -112,7 +112,7 @@ class BookTest(unittest.TestCase):
         self.assertTrue(
             self.book.accept(report(incarnation='b', time=1003)))
 
-    def test_the_limit_may_change_at_any_time(self):
+    def test_limit_may_change_at_any_time(self):
         limit = [15]
         book = HostBook(lambda: limit[0], clock=lambda: self.now)
         book.accept(report())
@@ -139,7 +139,7 @@ class HoldBookTest(unittest.TestCase):
         return Holds(incarnation, seq, time,
                      dict.fromkeys(hosts, Hold({}, ())))
 
-    def test_the_newest_counts_while_it_is_fresh(self):
+    def test_newest_holds_count_while_they_are_fresh(self):
         self.assertIsNone(self.book.get('node1'))
         self.assertTrue(self.book.accept(
             self.holds('a', 5, 1000.0, 'node1')))

@@ -47,7 +47,7 @@ class Reports(unittest.TestCase):
     @example(with_part('policies', threshold=float('nan')))
     @example(with_part('instances', usage={1: 1.0}))
     @example(with_part('instances', cpu=True))
-    def test_what_is_taken_in_can_be_computed_with(self, data):
+    def test_accepted_report_can_be_computed_with(self, data):
         heard = book.HostBook(lambda: 30.0, lambda: NOW)
         window = violations.Window()
 
@@ -84,7 +84,7 @@ class Held(unittest.TestCase):
     @given(fuzzing.values | fuzzing.changed(SAID))
     @example({**SAID, 'time': HUGE})
     @example({**SAID, 'hosts': {'node1': {'room': {}, 'leases': []}}})
-    def test_what_is_taken_in_can_be_asked(self, data):
+    def test_accepted_holds_can_be_queried(self, data):
         heard = book.HoldBook(lambda: 30.0, lambda: NOW)
         endpoint = hold_messages.HoldEndpoint(heard.accept)
         self.log.lines.clear()
@@ -133,7 +133,8 @@ class Calls(AgentTestCase):
     @given(st.sampled_from(METHODS),
            fuzzing.values.filter(lambda one: one != fakes.UUIDS[0])
            | st.just(fakes.UUIDS[1]), fuzzing.values)
-    def test_about_what_is_no_secondary(self, method, uuid, migrates):
+    def test_calls_about_other_domains_change_nothing(
+            self, method, uuid, migrates):
         args = {} if method == 'get_status' else {'uuid': uuid}
         if method == 'hand_over':
             args['migrates'] = migrates
@@ -152,7 +153,7 @@ class Calls(AgentTestCase):
         (*METHODS, *dir(service.Agent), *dir(endpoint.AgentCalls))),
         st.dictionaries(st.sampled_from(('uuid', 'migrates', 'self', 'ctxt'))
                         | st.text(max_size=5), fuzzing.values, max_size=3))
-    def test_any_method(self, method, args):
+    def test_calls_of_any_method_change_nothing(self, method, args):
         answer = self.call(method, args)
         if method not in self.METHODS:
             self.assertIsNone(answer)
@@ -160,7 +161,7 @@ class Calls(AgentTestCase):
 
     @fuzzing.fuzzed
     @given(fuzzing.values)
-    def test_a_hand_over_lifts_no_more_than_it_may(self, migrates):
+    def test_hand_over_lifts_only_the_emulator_limit(self, migrates):
         answer = self.call('hand_over', {'uuid': fakes.UUIDS[0],
                                          'migrates': migrates})
         self.assertTrue(answer['ok'])
@@ -173,7 +174,7 @@ class Descriptions(AgentTestCase):
     @fuzzing.fuzzed
     @given(fuzzing.values | fuzzing.changed(
         {'aggregates': ['a', 'b'], 'total': {}}))
-    def test_any_answer(self, answer):
+    def test_any_description_changes_only_aggregate_policies(self, answer):
         if not hasattr(self, 'agent'):
             self.agent = self.make()
         sender = mock.Mock(spec=report_messages.ReportSender)

@@ -7,7 +7,7 @@ from tests.unit.reports.broker import BrokerCase, wait_for
 
 class HoldsTest(BrokerCase):
 
-    def test_what_is_held_for_leases(self):
+    def test_holds_reach_listeners_that_ask_for_them(self):
         held = []
         listener, reports = self.listen(hold=held.append)
         self.listen()   # who wants to know nothing of that

@@ -21,7 +21,7 @@ class ReportsTest(BrokerCase):
         self.assertEqual([report()], one)
         self.assertEqual([report()], two)
 
-    def test_what_is_no_report_is_counted_and_dropped(self):
+    def test_unreadable_reports_are_counted_and_dropped(self):
         listener, got = self.listen()
         client = messaging.get_rpc_client(
             transport.get_transport(self.conf),
@@ -33,7 +33,7 @@ class ReportsTest(BrokerCase):
         wait_for(lambda: got)
         self.assertEqual({'received': 1, 'dropped': 4}, listener.counters)
 
-    def test_a_failing_callback_does_not_end_the_listener(self):
+    def test_failing_callback_does_not_stop_the_listener(self):
         got = []
 
         def callback(one):
@@ -70,7 +70,7 @@ class ReportsTest(BrokerCase):
             wait_for(lambda: len(sent) == 2)
         self.assertEqual([1, 99], sent)
 
-    def test_a_broker_that_is_away_is_ignored_and_told(self):
+    def test_missing_broker_is_reported_by_the_next_send(self):
         sender = self.sender()
         with mock.patch.object(transport, 'get_transport',
                                side_effect=OSError('away')):
@@ -89,7 +89,7 @@ class ReportsTest(BrokerCase):
 
 class DescribeTest(BrokerCase):
 
-    def test_an_agent_learns_who_it_is(self):
+    def test_agent_gets_aggregates_and_totals_of_its_host(self):
         self.listen()   # a scheduler: it must not be asked
         self.listen(describe=lambda host: {'aggregates': [host + '-agg'],
                                            'total': {}})
@@ -100,6 +100,6 @@ class DescribeTest(BrokerCase):
     def test_no_answer_is_none(self):
         self.assertIsNone(self.sender().describe_host(timeout=0.05))
 
-    def test_an_answer_that_fails_is_none(self):
+    def test_failed_description_is_none(self):
         self.listen(describe=lambda host: {}['nothing'])
         self.assertIsNone(self.sender().describe_host(timeout=5))

@@ -19,21 +19,21 @@ class TransportTest(unittest.TestCase):
         self.assertEqual('10', url.query['rabbit_transient_queues_ttl'])
         self.assertEqual('true', url.query['amqp_auto_delete'])
 
-    def test_operators_may_say_otherwise(self):
+    def test_operators_can_override_the_expiry(self):
         with mock.patch.object(messaging, 'get_rpc_transport') as get:
             transport.get_transport(make_conf(
                 self, 'rabbit://a:b@host:1/?rabbit_transient_queues_ttl=99'))
         self.assertEqual('99', get.call_args.args[1].query[
             'rabbit_transient_queues_ttl'])
 
-    def test_the_rabbit_driver_takes_the_settings(self):
+    def test_rabbit_driver_takes_the_settings(self):
         made = transport.get_transport(
             make_conf(self, 'rabbit://a:b@127.0.0.1:1/'))
         settings = made._driver.conf.oslo_messaging_rabbit
         self.assertEqual(10, settings.rabbit_transient_queues_ttl)
         self.assertTrue(settings.amqp_auto_delete)
 
-    def test_the_services_own_broker_is_the_default(self):
+    def test_broker_of_the_service_is_the_default(self):
         conf = make_conf(self, None)
         messaging.TransportURL.parse(conf, None)
         conf.set_override('transport_url', 'fake://own/')
@@ -92,7 +92,7 @@ class ListenerStartTest(BrokerCase):
             wait_for(lambda: server.wait.called)
         self.assertFalse(listener.listening)
 
-    def test_a_server_that_does_not_stop_in_order(self):
+    def test_exception_of_a_stopping_server_is_logged(self):
         server = mock.Mock()
         server.stop.side_effect = RuntimeError('boom')
         transport._close(server)

@@ -23,7 +23,7 @@ class HeartbeatTest(TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.005)
 
-    def test_what_is_held_is_renewed(self):
+    def test_held_actions_are_renewed(self):
         heart = heartbeat.Heartbeat(0.01)
         with heart.hold('a'), heart.hold('b'):
             self.wait('a', 'b')
@@ -35,7 +35,7 @@ class HeartbeatTest(TestCase):
             self.wait('c')
         self.assertEqual({'c'}, self.renewed())
 
-    def test_a_database_that_is_away_for_a_while(self):
+    def test_failed_renewals_are_retried(self):
         self.update.side_effect = [OSError, OSError, *[None] * 10000]
         with (self.assertLogs(heartbeat.__name__, 'WARNING') as logs,
               heartbeat.Heartbeat(0.01).hold('a')):

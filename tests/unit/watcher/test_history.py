@@ -1,4 +1,4 @@
-"""What is read from Watcher's database, and audits made there."""
+"""Queries of Watcher's database."""
 
 import datetime
 import time
@@ -8,12 +8,12 @@ from oslo_utils import timeutils
 from watcher import objects
 from watcher.decision_engine import sync
 
-from secondary_scheduler.watcher import heartbeat, history
+from secondary_scheduler.watcher import history
 from tests.unit.watcher import fakes
 
 
 class HistoryTest(fakes.WatcherTestCase):
-    def test_switches(self):
+    def test_states_of_audits_switch_the_feature_on_and_off(self):
         self.audit(1)
         self.audit(2, state='CANCELLED')
         self.audit(3, state='SUSPENDED')
@@ -27,7 +27,7 @@ class HistoryTest(fakes.WatcherTestCase):
             fakes.uid(3): (False, False), fakes.uid(4): (False, False),
             fakes.uid(6): (True, False)}, found)
 
-    def test_an_upgrade_is_no_operators_word(self):
+    def test_switch_cancelled_by_an_upgrade_is_orphaned(self):
         # The strategy in the database is not the one that is installed.
         self.audit(1)
         sync.Syncer().sync()
@@ -46,7 +46,7 @@ class HistoryTest(fakes.WatcherTestCase):
             audit.save()
         self.assertTrue(self.history.switches()[0].off)
 
-    def test_other_goals_are_not_ours(self):
+    def test_audits_of_other_goals_are_ignored(self):
         other = objects.Goal(self.context, uuid=fakes.uid(55), name='other',
                              display_name='o', efficacy_specification=[])
         other.create()
@@ -54,40 +54,6 @@ class HistoryTest(fakes.WatcherTestCase):
         audit.goal_id = other.id
         audit.save()
         self.assertEqual([], self.history.switches())
-
-    def test_submit(self):
-        self.audit(1, scope=[{'compute': []}],
-                   parameters={'decision': 'other'})
-        switch = self.history.switches()[0]
-        uuid = self.audit_manager.submit_audit(
-            'preempt', ['h2', 'h1'], switch, 'b1')
-        audit = objects.Audit.get_by_uuid(self.context, uuid)
-        self.assertEqual(
-            ('ONESHOT', 'PENDING', True, True, [{'compute': []}]),
-            (audit.audit_type, audit.state, audit.auto_trigger, audit.force,
-             audit.scope))
-        self.assertEqual({
-            'request': 'preempt', 'hosts': ['h1', 'h2'], 'batch': 'b1',
-            'decision': 'other',
-            'switch': fakes.uid(1)}, audit.parameters)
-        self.assertEqual(uuid, self.engine.trigger_audit.call_args[0][1])
-        child, = self.history.one_shot_audits(60)
-        self.assertEqual(('preempt', fakes.uid(1), frozenset({'h1', 'h2'}),
-                          False), (child.request, child.switch, child.hosts,
-                                   child.adopted))
-        self.assertLess(child.age, 30)
-        self.audit_manager.retrigger_audit(child)
-        self.assertEqual(2, self.engine.trigger_audit.call_count)
-        self.audit_manager.cancel_audit(child)
-        self.assertEqual('CANCELLED',
-                         self.history.one_shot_audits(60)[0].state)
-
-    def test_a_batch_has_one_audit(self):
-        self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
-        with self.assertRaises(Exception) as caught:
-            self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
-        self.assertEqual('AuditAlreadyExists',
-                         type(caught.exception).__name__)
 
     def test_a_failed_action_shows_in_its_audit(self):
         for number, state in ((1, 'FAILED'), (2, 'SUCCEEDED'),
@@ -99,19 +65,13 @@ class HistoryTest(fakes.WatcherTestCase):
                          {c.uuid: c.failed
                           for c in self.history.one_shot_audits(60)})
 
-    def test_revive(self):
-        self.audit(1, state='FAILED', hostname='dead')
-        self.audit_manager.revive_switch(self.history.switches()[0])
-        audit, = self.audits('CONTINUOUS')
-        self.assertEqual(('PENDING', None), (audit.state, audit.hostname))
-
-    def test_has_plan(self):
+    def test_plan_of_an_audit_is_found(self):
         audit = self.audit(1, audit_type='ONESHOT')
         self.assertFalse(self.history.has_plan(audit.uuid))
         self.plan(audit)
         self.assertTrue(self.history.has_plan(audit.uuid))
 
-    def test_locks(self):
+    def test_unfinished_actions_lock_and_succeeded_ones_cool_down(self):
         plan = self.plan(self.audit(1))
         self.action(plan, instance=1, source='h1', target='h2')
         done = self.action(plan, instance=2, source='h3')
@@ -131,8 +91,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual({fakes.uid(1), fakes.uid(2)}, locks.instances)
         self.assertEqual({'h1', 'h2', 'h3'}, locks.hosts)
 
-    def test_what_only_leases_know_is_nothing_that_decisions_reckon_with(
-            self):
+    def test_lease_operations_lock_instances_but_are_not_in_flight(self):
         plan = self.plan(self.audit(1))
         plan.state = 'ONGOING'
         plan.save()
@@ -144,7 +103,7 @@ class HistoryTest(fakes.WatcherTestCase):
                          locks.busy_instances)
         self.assertEqual(['suspend'], [one.kind for one in locks.begun])
 
-    def test_a_failure_lets_hosts_be_operated_on_again(self):
+    def test_failed_action_locks_no_host(self):
         plan = self.plan(self.audit(1))
         for number, kind in ((1, 'migrate'), (2, 'suspend')):
             failed = self.action(plan, kind, number, source='h1',
@@ -177,7 +136,7 @@ class HistoryTest(fakes.WatcherTestCase):
                 return seconds
         return None
 
-    def test_who_cannot_be_brought_up_is_tried_ever_less_often(self):
+    def test_back_off_of_a_failed_return_doubles_up_to_an_hour(self):
         self.audit(1)
         found = []
         for _attempt in range(9):
@@ -187,7 +146,7 @@ class HistoryTest(fakes.WatcherTestCase):
                          found)
         self.assertEqual(frozenset(), self.history.locks().instances)
 
-    def test_the_failures_of_a_lease_count_together(self):
+    def test_failures_of_a_lease_count_together(self):
         self.audit(1)
         self.fail('start', 1, 2, 3)     # by one plan: once
         self.assertEqual(60, self.stuck_s(2))
@@ -211,12 +170,12 @@ class HistoryTest(fakes.WatcherTestCase):
         self.fail('resume', 2)
         self.assertEqual(60, self.stuck_s(2))
 
-    def test_an_abandoned_plan_holds_nothing(self):
+    def test_cancelled_plan_locks_nothing(self):
         plan = self.plan(self.audit(1), state='CANCELLED')
         self.action(plan, instance=1, source='h1')
         self.assertEqual(frozenset(), self.history.locks().hosts)
 
-    def test_locks_end(self):
+    def test_locks_of_a_silent_plan_end(self):
         plan = self.plan(self.audit(1))
         self.action(plan, instance=1)
         done = self.action(plan, instance=2, source='h3')
@@ -235,44 +194,19 @@ class HistoryTest(fakes.WatcherTestCase):
         self.audit_manager.cancel_silent_plans()
         self.assertEqual(frozenset(), self.history.locks().hosts)
 
-    def state(self, thing):
-        return thing.get_by_uuid(self.context, thing.uuid).state
-
-    def test_a_plan_whose_applier_has_died_is_given_up(self):
-        dead, alive, other, unbegun = (
-            self.plan(self.audit(number), state) for number, state in (
-                (1, 'ONGOING'), (2, 'ONGOING'), (3, 'RECOMMENDED'),
-                (4, 'PENDING')))
-        done = self.action(dead, instance=1, state='SUCCEEDED')
-        begun = self.action(dead, instance=2, state='ONGOING')
-        waiting = self.action(dead, instance=3)
-        worked_on = self.action(alive, instance=4, state='ONGOING')
-        behind = self.action(alive, instance=5)
-        self.addCleanup(timeutils.clear_time_override)
-        timeutils.set_time_override(
-            timeutils.utcnow() + datetime.timedelta(seconds=100))
-        heartbeat.renew_actions([worked_on.uuid])
-        self.audit_manager.cancel_silent_plans()
-        self.assertEqual(
-            ['CANCELLED', 'ONGOING', 'RECOMMENDED', 'CANCELLED'],
-            [self.state(plan) for plan in (dead, alive, other, unbegun)])
-        self.assertEqual(
-            ['SUCCEEDED', 'CANCELLED', 'CANCELLED', 'ONGOING', 'PENDING'],
-            [self.state(one)
-             for one in (done, begun, waiting, worked_on, behind)])
-        self.assertEqual({fakes.uid(4), fakes.uid(5)},
-                         self.history.locks().busy_instances)
-
-    def test_observed(self):
+    def test_durations_are_read_from_messages(self):
         plan = self.plan(self.audit(1))
         done = [self.action(plan, 'migrate', number, target='h2')
                 for number in range(5)]
+        now = time.time()
         for action, state, text in zip(
                 done, ('SUCCEEDED', 'SUCCEEDED', 'FAILED', 'SUCCEEDED',
                        'SUCCEEDED'),
-                (history.took(2.5, 512, [3.25, 7]),
-                 history.took(1.25, 0, None).removesuffix(' for 0 MiB'),
-                 history.took(9, 512, None), None, 'Took 1.00 s until tea'),
+                (DurationRecord(2.5, now, 512, DirtyMemory(3.25, 7)
+                                ).to_message(),
+                 DurationRecord(1.25, now).to_message(),
+                 DurationRecord(9, now, 512).to_message(), None,
+                 'Took 1.00 s until tea'),
                 strict=True):
             action.state, action.status_message = state, text
             action.save()
@@ -283,7 +217,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertAlmostEqual(1.25, second.end - second.begin, places=3)
         self.assertAlmostEqual(time.time(), second.end, delta=60)
 
-    def test_preempted_lately(self):
+    def test_recent_preemptions_count_for_the_breaker(self):
         plan = self.plan(self.audit(1))
         self.action(plan, 'suspend', 1)
         self.action(plan, 'stop', 2, state='SUCCEEDED')
@@ -321,12 +255,12 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual(({fakes.uid(1)}, {fakes.uid(1)}, {'h1'}),
                          self.counted())
 
-    def test_a_plan_counts_that_watcher_is_about_to_launch(self):
+    def test_plan_about_to_be_launched_counts(self):
         self.action(self.plan(self.audit(1), state='RECOMMENDED'))
         self.assertEqual(({fakes.uid(1)}, {fakes.uid(1)}, {'h1'}),
                          self.counted())
 
-    def test_what_is_cancelled_while_it_goes_on_counts(self):
+    def test_preemption_of_a_plan_being_cancelled_counts(self):
         plan = self.plan(self.audit(1), state='CANCELLING')
         self.action(plan, instance=1, state='ONGOING')
         self.assertEqual({fakes.uid(1)}, self.history.preempted_lately())

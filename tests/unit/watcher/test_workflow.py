@@ -24,15 +24,15 @@ class SecondaryEngineTest(fakes.TestCase):
         self.engine = workflow.SecondaryEngine(
             mock.Mock(), mock.Mock(), mock.Mock())
 
-    def test_an_empty_plan_only_opens_the_session(self):
+    def test_empty_plan_only_opens_the_session(self):
         self.assertIsNone(self.engine.execute([]))
         self.cloud.open_session.assert_called_once_with()
         self.stock.assert_not_called()
 
-    def test_a_plan_is_run_by_watchers_engine(self):
+    def test_plan_is_run_by_watchers_engine(self):
         self.assertEqual('flow', self.engine.execute(['action']))
         self.stock.assert_called_once_with(['action'])
 
-    def test_without_nova_the_plan_is_tried_all_the_same(self):
+    def test_plan_is_run_if_the_session_cannot_be_opened(self):
         self.cloud.open_session.side_effect = cloud_errors.CloudError('down')
         self.assertEqual('flow', self.engine.execute(['action']))

@@ -1,8 +1,6 @@
-"""The calls of openstacksdk and Placement, and the collector plug-in."""
+"""Requests to Nova, Glance and Placement."""
 
 import copy
-import os
-import time
 import types
 from unittest import mock
 
@@ -10,13 +8,10 @@ from keystoneauth1 import exceptions as ksa_exceptions
 from openstack import exceptions as sdk_exceptions
 from openstack.compute.v2 import _proxy
 
-from secondary_scheduler.estimation import durations, learning
-from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import (
     cloud,
-    cloud_connections,
     cloud_errors,
-    cluster_collector,
 )
 from tests.unit.watcher import fakes
 
@@ -71,7 +66,7 @@ class CloudTest(fakes.TestCase):
         self.placement = self.conn.placement
         self.cloud = cloud.Cloud(self.conn)
 
-    def test_servers_of_secondary_flavors_only(self):
+    def test_only_servers_of_secondary_flavors_are_listed(self):
         self.compute.flavors.return_value = [
             thing(id='f1', extra_specs={vocabulary.MARKER: 'true'}),
             thing(id='f2', extra_specs={}), thing(id='f3', extra_specs=None)]
@@ -81,7 +76,7 @@ class CloudTest(fakes.TestCase):
         self.compute.servers.assert_called_once_with(
             details=True, all_projects=True, flavor='f1')
 
-    def test_flavors_are_asked_for_once_a_minute(self):
+    def test_flavors_are_listed_once_a_minute(self):
         self.compute.flavors.return_value = [
             thing(id='f1', extra_specs={vocabulary.MARKER: 'true'})]
         with mock.patch.object(cloud.time, 'monotonic') as clock:
@@ -92,7 +87,7 @@ class CloudTest(fakes.TestCase):
         with mock.patch.object(cloud.time, 'monotonic', return_value=9e9):
             self.assertRaises(cloud_errors.CloudError, self.cloud.servers)
 
-    def test_servers_on_a_host_take_one_call(self):
+    def test_servers_on_a_host_are_listed_by_one_call(self):
         def answer(number, **extra_specs):
             return {'id': fakes.uid(number), 'OS-EXT-SRV-ATTR:host': 'h1',
                     'flavor': {'vcpus': 1, 'extra_specs': extra_specs}}
@@ -109,30 +104,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({'host': 'h1', 'all_tenants': True},
                          get.call_args.kwargs['params'])
 
-    def test_interface_of_an_owners_cloud_may_be_written_in_any_way(self):
-        # DevStack sets interface, Kolla's watcher.conf has no [nova] at all.
-        for options, expected in (
-                ({'interface': 'public'}, ['public']),
-                ({'interface': 'internalURL'}, ['internal']),
-                ({'valid_interfaces': ['internal', 'public']},
-                 ['internal', 'public']),
-                ({'valid_interfaces': ['internal'], 'interface': 'public'},
-                 ['internal']),
-                ({}, None)):
-            for name in ('interface', 'valid_interfaces'):
-                conf = cloud_connections.CONF
-                conf.set_override(name, options.get(name), 'nova')
-                self.addCleanup(conf.clear_override, name, 'nova')
-            with self.subTest(options), mock.patch.object(
-                    cloud_connections, 'loading'), mock.patch.object(
-                    cloud_connections.connection, 'Connection') as connection:
-                cloud_connections._connect_by_trust.cache_clear()
-                self.addCleanup(cloud_connections._connect_by_trust.cache_clear)
-                cloud_connections._connect_by_trust(None)
-                self.assertEqual(expected,
-                                 connection.call_args.kwargs['interface'])
-
-    def test_errors(self):
+    def test_errors_of_libraries_become_cloud_errors(self):
         for raised, expected in (
                 (sdk_exceptions.NotFoundException(), cloud_errors.NotFound),
                 (sdk_exceptions.ConflictException(), cloud_errors.Conflict),
@@ -141,7 +113,7 @@ class CloudTest(fakes.TestCase):
             self.compute.get_server.side_effect = raised
             self.assertRaises(expected, self.cloud.server, fakes.uid(1))
 
-    def test_garbage_is_no_answer(self):
+    def test_unreadable_answer_is_a_cloud_error(self):
         self.compute.get_server.return_value = thing(id=fakes.uid(1))
         self.assertRaises(cloud_errors.CloudError, self.cloud.server,
                           fakes.uid(1))
@@ -150,14 +122,14 @@ class CloudTest(fakes.TestCase):
             self.placement.get.side_effect = [response(garbage)]
             self.assertRaises(cloud_errors.CloudError, self.cloud.hosts)
 
-    def test_look_up(self):
+    def test_look_up_finds_only_secondaries(self):
         self.compute.get_server.side_effect = [
             fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={}),
             sdk_exceptions.NotFoundException()]
         self.assertEqual({fakes.uid(1)}, set(cloud.look_up_servers(
             self.cloud, [fakes.uid(i) for i in (1, 2, 3)])))
 
-    def test_an_image_is_fetched_by_an_aggregate_of_the_hosts_own(self):
+    def test_image_is_cached_by_an_aggregate_of_the_host(self):
         mine = thing(name='secondary-image-cache-h1', hosts=None)
         self.compute.aggregates.return_value = [
             thing(name='secondary', hosts=['h1', 'h2'])]
@@ -176,7 +148,7 @@ class CloudTest(fakes.TestCase):
         self.compute.aggregate_precache_images.assert_called_with(
             mine, 'other')
 
-    def test_two_may_ask_for_the_first_image_of_a_host(self):
+    def test_concurrent_creation_of_a_cache_aggregate_is_retried(self):
         mine = thing(name='secondary-image-cache-h1', hosts=['h1'])
         self.compute.aggregates.side_effect = [], [mine]
         self.compute.create_aggregate.side_effect = (
@@ -185,7 +157,7 @@ class CloudTest(fakes.TestCase):
         self.compute.aggregate_precache_images.assert_called_once_with(
             mine, 'image')
 
-    def test_hosts(self):
+    def test_hosts_have_facts_of_nova_and_placement(self):
         root = fakes.uid(100)
         child = vocabulary.child_provider_uuid(root)
         self.compute.hypervisors.return_value = [
@@ -243,7 +215,7 @@ class CloudTest(fakes.TestCase):
         self.assertTrue(found['h1'].closed)
         self.assertTrue(found['h1'].disabled)
 
-    def test_anti_affinity(self):
+    def test_only_hard_anti_affinity_groups_count(self):
         self.compute.server_groups.return_value = [
             thing(id='g1', policy='anti-affinity', policies=None,
                   member_ids=['a', 'b']),
@@ -254,7 +226,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({'a': 'g1', 'b': 'g1', 'd': 'g3'},
                          self.cloud.anti_affinity())
 
-    def test_changes(self):
+    def test_metadata_and_operations_are_passed_to_the_sdk(self):
         self.cloud.set_metadata('u', 'k:1', 'v')
         self.compute.set_server_metadata.assert_called_once_with(
             'u', **{'k:1': 'v'})
@@ -291,7 +263,7 @@ class CloudTest(fakes.TestCase):
                          more['json']['OS-SCH-HNT:scheduler_hints'])
         return more['json']['server']
 
-    def test_a_server_of_the_least(self):
+    def test_server_is_created_with_few_properties(self):
         self.assertEqual(
             {'name': 'x-0', 'flavorRef': 'id of small', 'networks': 'auto',
              'metadata': {'secondary:node': '0'}}, self.create())
@@ -302,7 +274,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual([{'uuid': 'id of net'}],
                          self.create(network='net')['networks'])
 
-    def test_a_server_of_all(self):
+    def test_server_is_created_with_all_properties(self):
         as_given = {
             'user_data': 'c2Vj', 'tags': ['t'], 'config_drive': True,
             'security_groups': [{'name': 'g'}], 'description': 'd'}
@@ -320,7 +292,7 @@ class CloudTest(fakes.TestCase):
                           blank], made['block_device_mapping_v2'])
         self.assertNotIn('imageRef', made)
 
-    def test_a_server_that_nova_refuses(self):
+    def test_refused_server_raises_a_cloud_error(self):
         self.named()
         for status, expected in ((404, cloud_errors.NotFound),
                                  (409, cloud_errors.Conflict),
@@ -329,12 +301,12 @@ class CloudTest(fakes.TestCase):
             with self.assertRaises(expected):
                 self.cloud.create({'name': 'x', 'flavor': 'f'}, {}, {})
 
-    def test_every_verb_is_one_of_the_sdk(self):
+    def test_every_verb_is_a_method_of_the_sdk(self):
         from openstack.compute.v2 import _proxy
         for verb in fakes.FakeCloud.GOALS:
             self.assertTrue(hasattr(_proxy.Proxy, f'{verb}_server'), verb)
 
-    def test_abort(self):
+    def test_running_migration_is_aborted(self):
         running = thing(status='running')
         self.compute.server_migrations.return_value = [
             thing(status='completed'), running]
@@ -349,7 +321,7 @@ class CloudTest(fakes.TestCase):
         self.cloud = cloud.Cloud(self.conn)
         return self.conn.placement
 
-    def test_close_admission(self):
+    def test_closed_host_has_the_trait_and_everything_reserved(self):
         placement = self.place(vocabulary.CLOSED_TRAIT)
         self.cloud.close_admission(fakes.uid(100))
         self.assertEqual({'total': 4, 'reserved': 4},
@@ -359,14 +331,14 @@ class CloudTest(fakes.TestCase):
         self.assertEqual([vocabulary.SWITCHED_OFF_TRAIT, 'traits',
                           'inventories'], placement.writes)
 
-    def test_open_admission_is_the_agents(self):
+    def test_opened_host_keeps_the_trait_of_the_operator(self):
         placement = self.place(*vocabulary.CLOSING_TRAITS)
         self.cloud.open_admission(fakes.uid(100))
         self.assertEqual([vocabulary.CLOSED_TRAIT], placement.traits)
         self.cloud.open_admission(fakes.uid(100))
         self.assertEqual(['traits'], placement.writes)
 
-    def test_conflicts_are_tried_again(self):
+    def test_conflicts_are_retried(self):
         placement = self.place()
         placement.conflicts = 2
         with mock.patch('time.sleep'):
@@ -376,88 +348,3 @@ class CloudTest(fakes.TestCase):
             placement.conflicts = 99
             self.assertRaises(cloud_errors.Conflict, self.cloud.open_admission,
                               fakes.uid(100))
-
-    def test_connection(self):
-        with mock.patch.object(
-                cloud_connections.clients, 'OpenStackClients'), \
-                mock.patch.object(cloud_connections.clients,
-                                  'get_sdk_connection') as made:
-            self.assertIsInstance(cloud_connections._connect(), cloud.Cloud)
-        self.assertEqual('watcher_clients_auth', made.call_args[0][0])
-
-
-class CollectorTest(fakes.WatcherTestCase):
-    def setUp(self):
-        super().setUp()
-        for name in ('report_messages', 'policy_watch', 'leader', 'runner'):
-            patcher = mock.patch.object(cluster_collector, name)
-            setattr(self, name, patcher.start())
-            self.addCleanup(patcher.stop)
-        self.collector = cluster_collector.SecondaryCollector({}, mock.Mock())
-
-    def test_nothing_starts_before_the_fork(self):
-        self.assertIs(self.collector,
-                      cluster_collector.SecondaryCollector({}, mock.Mock()))
-        self.report_messages.ReportListener.assert_not_called()
-        self.policy_watch.PolicyWatch.assert_not_called()
-
-    def test_starts_once_in_each_process(self):
-        with mock.patch.object(self.collector.cluster_state, 'refresh'):
-            self.collector.synchronize()
-            self.collector.synchronize()
-        self.report_messages.ReportListener.assert_called_once()
-        for started in (self.policy_watch.PolicyWatch,
-                        self.runner.LeaseRunner):
-            started.return_value.start.assert_called_once_with()
-        server = self.report_messages.ReportListener.call_args[0][2]
-        self.assertIn(str(os.getpid()), server)
-        with mock.patch.object(
-            cluster_collector.os, 'getpid', return_value=-1
-        ):
-            self.collector.start()
-        self.assertEqual(2, self.report_messages.ReportListener.call_count)
-
-    def test_a_cloud_that_is_away_is_no_error(self):
-        with mock.patch.object(self.collector.cluster_state, 'refresh',
-                               side_effect=cloud_errors.CloudError('away')):
-            self.collector.synchronize()
-        self.assertFalse(self.collector.cluster_data_model.stale)
-
-    def test_a_database_that_is_away_is_no_error(self):
-        observer = self.collector.cluster_state
-        with mock.patch.object(observer, 'refresh'), mock.patch.object(
-                observer.history, 'observed', side_effect=OSError('away')):
-            self.collector.synchronize()
-        self.assertEqual({}, observer.durations.lines)
-
-    def test_durations_are_learned(self):
-        observer = self.collector.cluster_state
-        seen = [learning.Observed(durations.DurationInput('suspend', 'h1'),
-                                  10.0 * n, 10.0 * n + 4) for n in range(9)]
-        with mock.patch.object(observer, 'refresh'), mock.patch.object(
-                observer.history, 'observed', return_value=seen):
-            self.collector.synchronize()
-        self.assertEqual(4.0, observer.durations.predict('suspend'))
-
-    def test_how_fast_migrations_copy_is_the_hosts_median(self):
-        observer = self.collector.cluster_state
-        for name, rate in (('h1', 50.0), ('h2', None), ('h3', 200.0),
-                           ('h4', 80.0)):
-            observer.book.accept(fakes.report(name, time=time.time(),
-                                              migration_mb_s=rate))
-        job = durations.DurationInput('migrate', 'h1', 'h2', 800,
-                                      cluster.DirtyMemory(40.0, 200.0))
-        with mock.patch.object(observer, 'refresh'):
-            self.collector.synchronize()
-        self.assertEqual(80.0, observer.durations.bandwidth_mb_s)
-        # 800 MiB, half as much in each round, until 3.6 may be left.
-        self.assertAlmostEqual(
-            (800 - 3.125) / 80, observer.durations.predict_all([job])[0]
-            - observer.durations.predict('migrate'))
-
-    def test_plug_in(self):
-        self.assertEqual([], self.collector.notification_endpoints)
-        period, = cluster_collector.SecondaryCollector.get_config_opts()
-        self.assertEqual(('period', 30), (period.name, period.default))
-        self.assertEqual([], self.collector.get_audit_scope_handler(
-            []).scope)

@@ -1,17 +1,14 @@
-"""Strategy and planner on Watcher's real objects."""
+"""Strategy on Watcher's real objects."""
 
 import contextlib
 import datetime
 import hashlib
 import json
-import tempfile
 from unittest import mock
 import uuid
 
 from oslo_utils import timeutils
 from stevedore.driver import DriverManager
-from watcher import objects
-from watcher.decision_engine.solution import default as solutions
 
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import vocabulary
@@ -22,8 +19,6 @@ from secondary_scheduler.watcher import (
     cloud_snapshot,
     cluster_state,
     goal,
-    leader,
-    planner,
     settings,
     strategy,
 )
@@ -44,7 +39,7 @@ class BreakerTest(fakes.WatcherTestCase):
         return [o.id for o in strategy.within_breaker(
             operations.Plan(ops), allowed).operations]
 
-    def test_whole_leases_and_what_waits_for_them(self):
+    def test_breaker_drops_whole_leases_and_dependent_operations(self):
         plan = (operation(1, Kind.SUSPEND, 1, 'a'),
                 operation(2, Kind.SUSPEND, 2, 'b'),
                 operation(3, Kind.SUSPEND, 3, 'b'),
@@ -55,7 +50,7 @@ class BreakerTest(fakes.WatcherTestCase):
         self.assertEqual([1, 6], self.cut(2, *plan))
         self.assertEqual([6], self.cut(0, *plan))
 
-    def test_limit(self):
+    def test_breaker_limit_has_a_minimum_and_a_percentage(self):
         options = settings.CONF.secondary_watcher
         self.assertEqual(5, strategy.breaker_limit(options, 8))
         self.assertEqual(20, strategy.breaker_limit(options, 200))
@@ -126,7 +121,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
 
-    def test_too_many_together(self):
+    def test_exceeded_aggregate_policy_preempts_the_lowest_priority(self):
         settings.CONF.set_override('policy', [
             'cpu <= 90% for 10s', 'slots <= 2 in aggregate:agg'],
             'secondary_scheduler')
@@ -149,7 +144,7 @@ class StrategyTest(fakes.WatcherTestCase):
             self.audit(4, audit_type='ONESHOT'), request='preempt',
             hosts=['h2']).actions)
 
-    def test_decisions_expect_what_was_learned(self):
+    def test_decision_uses_learned_durations(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         self.seen.durations = learning.LearnedDurations(
@@ -164,7 +159,7 @@ class StrategyTest(fakes.WatcherTestCase):
             self.oneshot(hosts=['h1'])
         self.assertEqual(7.0, loaded[-1].durations.predict('suspend'))
 
-    def test_the_log_says_why_nobody_moves(self):
+    def test_log_names_hosts_that_take_no_instance(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         with self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
@@ -172,7 +167,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertIn('Decision preempt: 3 x suspend; hosts that take no '
                       'instance at the moment: h1 h2.', '\n'.join(logs.output))
 
-    def test_servers_are_asked_for_right_before(self):
+    def test_servers_are_refreshed_before_a_decision(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         for i in (1, 2):
@@ -181,14 +176,14 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([('suspend', '-')],
                          self.kinds(self.oneshot(hosts=['h1'])))
 
-    def test_switch_off(self):
+    def test_audit_of_a_switch_that_is_off_does_nothing(self):
         self.audit(1, state='CANCELLED')
         self.report('h1', 95.0, violated=True)
         solution = self.oneshot(hosts=['h1'])
         self.assertEqual([], solution.actions)
         self.assertEqual({0}, {i.value for i in solution.efficacy_indicators})
 
-    def test_an_audit_runs_once(self):
+    def test_audit_with_a_plan_does_not_run_again(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         audit = self.audit(2, audit_type='ONESHOT')
@@ -196,7 +191,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([], self.run_audit(
             audit, request='preempt').actions)
 
-    def test_auto_preempts_and_else_returns(self):
+    def test_auto_preempts_or_returns(self):
         audit = self.audit(1)
         self.report('h1', 95.0, violated=True)
         self.assertEqual(3, len(self.run_audit(audit).actions))
@@ -209,7 +204,7 @@ class StrategyTest(fakes.WatcherTestCase):
         values = {i.name: i.value for i in solution.efficacy_indicators}
         self.assertEqual(40.0, values['cpu_usage_highest_predicted'])
 
-    def test_waiting_counts_as_the_operator_wants(self):
+    def test_queue_order_is_configurable(self):
         audit = self.audit(1)
         now = datetime.datetime.now(datetime.UTC)
         for number, priority, hours in ((1, 5, 0), (2, 4, 3), (3, 3, 1)):
@@ -286,7 +281,7 @@ class StrategyTest(fakes.WatcherTestCase):
                 },
             )
 
-    def test_who_cannot_come_up_is_tried_ever_less_often(self):
+    def test_failed_return_is_retried_with_back_off(self):
         self.lease()
         self.assertEqual([6, 0], self.tries(
             lambda minute, _tried: ('resume', 2) if minute < 60 else ()))
@@ -294,7 +289,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(['ACTIVE'] * 2, [
             self.cloud.known[fakes.uid(number)].status for number in (1, 2)])
 
-    def test_whoever_of_a_lease_cannot_come_up(self):
+    def test_failed_returns_of_any_member_count_for_the_lease(self):
         def fails(_minute, tried):
             down = [number for number in (1, 2) if self.cloud.known[
                 fakes.uid(number)].status == 'SUSPENDED']
@@ -303,12 +298,12 @@ class StrategyTest(fakes.WatcherTestCase):
         self.lease()
         self.assertEqual([6, 1], self.tries(fails))
 
-    def test_who_cannot_be_taken_down_either(self):
+    def test_failed_preemption_is_retried_with_back_off(self):
         self.lease('ACTIVE', 'ERROR')
         self.assertEqual([6, 1], self.tries(
             lambda _minute, _tried: ('suspend', 1)))
 
-    def test_what_is_left_to_the_agent_is_not_resolved(self):
+    def test_violation_left_to_the_agent_is_not_resolved(self):
         audit = self.audit(1)
         self.action(self.plan(audit), 'migrate', 9, source='h1')
         self.report('h1', 95.0, violated=True)
@@ -319,13 +314,13 @@ class StrategyTest(fakes.WatcherTestCase):
         values = {i.name: i.value for i in solution.efficacy_indicators}
         self.assertEqual(0, values['violated_hosts_resolved'])
 
-    def test_out_of_scope_is_left_alone(self):
+    def test_hosts_out_of_scope_are_not_touched(self):
         audit = self.audit(1, scope=[{'compute': [{'exclude': [
             {'compute_nodes': [{'name': 'h1'}]}]}]}])
         self.report('h1', 95.0, violated=True)
         self.assertEqual([], self.run_audit(audit).actions)
 
-    def test_drain(self):
+    def test_drain_moves_instances_or_suspends_them(self):
         self.report('h1', 10.0)
         self.report('h2', 10.0)
         audit = self.audit(3, audit_type='ONESHOT')
@@ -337,7 +332,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([('migrate', 'h2')] * 3, self.kinds(
             self.run_audit(audit, request='drain', hosts=['h1'])))
 
-    def test_breaker(self):
+    def test_breaker_limits_preemptions(self):
         self.audit(1)
         settings.CONF.set_override('breaker_minimum', 1, 'secondary_watcher')
         self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
@@ -366,7 +361,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([('suspend', '-')] * 100, self.kinds(solution))
         self.assertIn('at most 100', logs.output[0])
 
-    def test_a_plan_with_faults_is_not_carried_out(self):
+    def test_plan_with_faults_is_not_carried_out(self):
         self.audit(1)
         self.report('h1', 95.0, violated=True)
         settings.CONF.set_override('operations_per_host', 3,
@@ -378,13 +373,13 @@ class StrategyTest(fakes.WatcherTestCase):
             self.assertEqual([], self.oneshot(hosts=['h1']).actions)
         self.assertEqual(3, checked.call_args.args[2])
 
-    def test_problems_never_fail_the_switch(self):
+    def test_errors_fail_one_shot_audits_but_not_the_switch(self):
         audit = self.audit(1)
         self.cloud.down = True
         self.assertEqual([], self.run_audit(audit).actions)
         self.assertRaises(cloud_errors.CloudError, self.oneshot, hosts=['h1'])
 
-    def test_a_round_gives_way_to_a_batch(self):
+    def test_continuous_audit_waits_for_a_batch(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
         self.now += 16      # it is long ago that Nova was asked
@@ -402,7 +397,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.now += 2
         self.assertEqual(3, len(self.run_audit(switch).actions))
 
-    def test_a_round_gives_way_to_a_batch_that_begins_meanwhile(self):
+    def test_continuous_audit_waits_for_a_batch_that_begins_meanwhile(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
         with contextlib.ExitStack() as stack:
@@ -416,7 +411,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.now += 2
         self.assertEqual(3, len(self.run_audit(switch).actions))
 
-    def test_a_look_at_everything_gives_way_to_a_batch(self):
+    def test_refresh_waits_for_a_batch_for_a_limited_time(self):
         pauses = []
 
         def sleep(seconds):
@@ -432,7 +427,7 @@ class StrategyTest(fakes.WatcherTestCase):
             self.seen.refresh()
         self.assertEqual(12, len(pauses))
 
-    def test_a_failed_batch_stops_no_round(self):
+    def test_failed_batch_does_not_stop_continuous_audits(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
         self.now += 16      # it is long ago that Nova was asked
@@ -441,7 +436,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.cloud.down = False
         self.assertEqual(3, len(self.run_audit(switch).actions))
 
-    def test_locked_instances_are_left_alone(self):
+    def test_locked_instances_are_not_touched(self):
         audit = self.audit(1)
         self.report('h1', 10.0)
         for i in (1, 2, 3):
@@ -451,7 +446,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([('resume', 'h1')] * 2,
                          self.kinds(self.run_audit(audit)))
 
-    def test_what_watcher_compares_with_its_database(self):
+    def test_values_that_watcher_compares_with_its_database(self):
         """Where this changes Watcher cancels every audit of the goal.
 
         Operators must then create their switches anew: do it for a reason,
@@ -468,7 +463,7 @@ class StrategyTest(fakes.WatcherTestCase):
             '5fae3f174e06',
             hashlib.sha256(text.encode()).hexdigest()[:12])
 
-    def test_names_and_schema(self):
+    def test_names_and_schema_of_the_strategy(self):
         cls = strategy.SecondaryWorkloads
         self.assertEqual('Secondary workloads', cls.get_display_name())
         self.assertEqual('Secondary workloads',
@@ -482,111 +477,9 @@ class StrategyTest(fakes.WatcherTestCase):
             cls.get_schema()).validate(given)
         self.assertEqual('auto', given['request'])
 
-    def test_observer_is_the_collectors(self):
+    def test_cluster_state_is_the_collectors(self):
         ran = strategy.SecondaryWorkloads({})
         ran._collector_manager = mock.Mock()
         self.assertIs(
             ran._collector_manager.get_cluster_model_collector
             .return_value.cluster_state, ran.cluster_state)
-
-
-class PlannerTest(fakes.WatcherTestCase):
-    def setUp(self):
-        super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        coordination = leader.Coordination('file://' + directory.name)
-        self.addCleanup(coordination.stop)
-        patcher = mock.patch.object(leader, 'shared', lambda: coordination)
-        patcher.start()
-        self.addCleanup(patcher.stop)
-        self.one = self.audit(1, audit_type='ONESHOT')
-        made = mock.Mock()
-        made.name = 'secondary_workloads'
-        made.goal.name = 'secondary'
-        self.solution = solutions.DefaultSolution(mock.Mock(), made)
-
-    def add(self, number, instance, after=(), kind='suspend', source='h1'):
-        self.solution.add_action(
-            'secondary_' + kind, resource_id=fakes.uid(instance),
-            input_parameters={
-                'operation_id': number, 'after': list(after),
-                'source': source, 'batch': 'b'})
-
-    def schedule(self):
-        return planner.SecondaryPlanner({}).schedule(
-            self.context, self.one.id, self.solution)
-
-    def actions(self, plan):
-        return {a.input_parameters['operation_id']: a
-                for a in objects.Action.list(self.context, filters={
-                    'action_plan_id': plan.id})}
-
-    def test_graph(self):
-        self.add(7, 1)
-        self.add(8, 2)
-        self.add(9, 3, after=(7, 8))
-        plan = self.schedule()
-        found = self.actions(plan)
-        self.assertEqual([], found[7].parents)
-        parents = [found[7].uuid, found[8].uuid]
-        self.assertEqual(parents, found[9].parents)
-        self.assertEqual(found[9].uuid,
-                         found[9].input_parameters['action'])
-        self.assertEqual(parents, found[9].input_parameters['parents'])
-        self.assertEqual('RECOMMENDED', plan.state)
-
-    def test_empty(self):
-        self.assertEqual('SUCCEEDED', self.schedule().state)
-
-    def test_who_has_nothing_to_do_again_makes_no_other_plan(self):
-        def say(value):
-            self.solution._efficacy_indicators = [mock.Mock(
-                description='', unit=None, value=value)]
-            self.solution._efficacy_indicators[0].name = 'unresolved'
-            return self.schedule()
-
-        def said(plan):
-            return [one.value for one in objects.EfficacyIndicator.list(
-                self.context, filters={'action_plan_id': plan.id})]
-        with mock.patch.object(
-                type(self.solution), 'efficacy_indicators', property(
-                    lambda solution: solution._efficacy_indicators)):
-            first = say(1.0)
-            self.assertEqual([1.0], said(first))
-            self.assertEqual(first.uuid, say(2.0).uuid)
-            self.assertEqual([2.0], said(first))
-            first.state = 'ONGOING'     # an applier has it at the moment
-            first.save()
-            second = say(3.0)
-            self.assertEqual([[2.0], [3.0]], [said(first), said(second)])
-            self.add(1, 1)
-            full = say(4.0)
-            full.state = 'SUCCEEDED'
-            full.save()
-            self.solution._actions = []
-            self.assertNotIn(say(5.0).uuid, (second.uuid, full.uuid))
-            self.assertEqual([4.0], said(full))
-
-    def test_what_another_plan_works_on_is_not_touched(self):
-        other = self.plan(self.audit(2))
-        self.action(other, instance=1, source='h5')
-        self.add(1, 1)
-        self.add(2, 2)
-        plan = self.schedule()
-        self.assertEqual('CANCELLED', plan.state)
-        self.assertIn('Dropped', plan.status_message)
-        self.assertEqual({}, self.actions(plan))
-        child, = (c for c in self.history.one_shot_audits(60)
-                  if c.uuid == self.one.uuid)
-        self.assertTrue(child.failed)
-
-    def test_a_plan_claims_its_instances_and_hosts(self):
-        self.add(1, 1)
-        self.assertEqual(1, len(self.actions(self.schedule())))
-        self.solution._actions = []
-        self.add(1, 2, source='h1')
-        self.assertEqual({}, self.actions(self.schedule()))
-        self.solution._actions = []
-        self.add(1, 2, source='h2')
-        self.assertEqual(1, len(self.actions(self.schedule())))

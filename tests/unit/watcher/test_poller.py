@@ -1,0 +1,60 @@
+"""Polling of servers."""
+
+import threading
+import time
+from unittest import TestCase, mock
+
+from secondary_scheduler.watcher import (
+    poller,
+)
+from tests.unit.watcher import fakes
+
+
+class PollerTest(TestCase):
+    def setUp(self):
+        self.cloud = fakes.FakeCloud(
+            [fakes.server(i, task_state='busy') for i in range(1, 9)])
+        self.poller = poller.Poller(lambda: self.cloud, lambda: 0.01)
+
+    def test_many_servers_are_polled_by_one_list(self):
+        done = []
+
+        def wait(number):
+            done.append(self.poller.wait(
+                fakes.uid(number), lambda s: s.task_state is None, 10).uuid)
+        threads = [threading.Thread(target=wait, args=(i,))
+                   for i in range(1, 9)]
+        with mock.patch.object(self.cloud, 'servers',
+                               wraps=self.cloud.servers) as listed:
+            for thread in threads:
+                thread.start()
+            while not listed.called:
+                time.sleep(0.01)
+            for i in range(1, 9):
+                self.cloud.change(i, task_state=None)
+            for thread in threads:
+                thread.join(10)
+        self.assertEqual(8, len(done))
+
+    def test_errors_are_retried(self):
+        self.cloud.down = True
+        threading.Timer(0.1, lambda: setattr(
+            self.cloud, 'down', False)).start()
+        self.assertEqual(fakes.uid(1), self.poller.wait(
+            fakes.uid(1), lambda s: True, 10).uuid)
+
+    def test_deleted_server_and_timeout_raise(self):
+        self.assertRaises(poller.Gone, self.poller.wait, fakes.uid(99),
+                          lambda s: True, 10)
+        self.assertRaises(TimeoutError, self.poller.wait, fakes.uid(1),
+                          lambda s: False, 0.05)
+
+    def test_long_waits_are_polled_less_often(self):
+        with mock.patch.object(poller.time, 'monotonic') as now:
+            now.return_value = 1000.0
+            waiter = poller._Waiter(fakes.uid(1), lambda s: False)
+            self.assertEqual(1000, waiter.due)
+            for waited, later in (1, 0.3), (20, 1), (600, 30):
+                now.return_value = 1000.0 + waited
+                waiter.reschedule(interval=0.3)
+                self.assertAlmostEqual(1000 + waited + later, waiter.due)
