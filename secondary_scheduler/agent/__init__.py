@@ -1,1 +1,1 @@
-"""The per-compute service: sensors, control, floor, inventory, reports."""
+"""Agent on each compute host: sensors, control, inventory and reports."""

@@ -1,8 +1,7 @@
-"""One step of the control loop: measure, decide, write.
+"""Control loop of CPU use: measure, decide, write.
 
-The order within a step matters: a primary guest that has appeared gets its
-priority back before anything else, and a new secondary is at the floor before
-it is thought about.
+The order within a step matters.  First, a new primary guest gets its priority.
+Then each new secondary goes to the floor, before any share is computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class ControlOptions:
-    """What a step reads from the configuration, percent of the host."""
+    """Options of a step, in percent of the host."""
 
     set_point_margin: float
     minimum_share: float
@@ -32,14 +31,14 @@ class ControlOptions:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> 'ControlOptions':
-        """Return the options as they are now."""
+        """Read the current options."""
         shared = conf.secondary_scheduler
         return cls(shared.set_point_margin, shared.minimum_share,
                    conf.secondary_agent.operation_share)
 
 
 class Control:
-    """The control loop's state; ``step`` is called every period."""
+    """State of the control loop; ``step`` is called every period."""
 
     def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], meter: CpuMeter,
@@ -54,14 +53,14 @@ class Control:
         self._options = options
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
-        #: What the last step measured and allowed, for reports.
+        #: Measurements and limits of the last step, for reports.
         self.usage = CpuUsage(None)
         self.caps: dict[str, float] = {}
         self.failures = 0
         self.restraint = Restraint()
 
     def step(self) -> None:
-        """Do one step; whatever fails takes every secondary to the floor."""
+        """Do one step; any error takes every secondary to the floor."""
         try:
             self._present = self._guests()
             self._step(self._present)
@@ -73,7 +72,7 @@ class Control:
             self.floor_all()
 
     def floor_all(self) -> None:
-        """Take every secondary known to the floor, whatever happens."""
+        """Take every known secondary to the floor, and go on after errors."""
         for guest in self._present:
             try:
                 self._floors.add(guest.uuid, Reason.SAFETY)
@@ -84,14 +83,14 @@ class Control:
     def _step(self, guests: Sequence[Secondary]) -> None:
         self._actuator.prioritise(guests)
         options = self._options()
-        # Operations run at once where Nova runs several; together they must
-        # not take more than what the operator allows to one.
+        # Concurrent operations of Nova share the limit that the operator has
+        # set for one.
         operated = sum(self._floors.operated(one.uuid) for one in guests)
-        self._actuator.service_cpus = (
+        self._actuator.emulator_cpus = (
             options.operation_share / 100 * self.usage.capacity
             / max(1, operated))
         self._enter(guests)
-        # Without a policy nothing says what a secondary may use.
+        # Without a policy there is no limit to derive shares from.
         set_point = (self._policies().set_point(options.set_point_margin)
                      or 0.0)
         usage = self._meter.sample(guests)
@@ -113,44 +112,44 @@ class Control:
 
     def _apply(self, guest: Secondary, caps: dict[str, float],
                capacity: float) -> None:
-        """Assert a guest's limits; the last resort may have come between."""
+        """Write a guest's limits, unless the last resort has acted since."""
         reasons = self._floors.reasons(guest.uuid)
         if reasons or guest.uuid not in caps:
-            # A guest that waits to enter may be an incoming migration,
-            # which runs in the emulator thread.
-            service = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
-                                      Reason.SAFETY, Reason.MEMORY,
-                                      Reason.CPUS})
-            self._actuator.floor(guest, service=service
+            # A guest that waits for entry may be an incoming migration, which
+            # runs in the emulator thread.
+            emulator = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
+                                       Reason.SAFETY, Reason.MEMORY,
+                                       Reason.CPUS})
+            self._actuator.floor(guest, emulator=emulator
                                  and not self._floors.operated(guest.uuid))
             caps.pop(guest.uuid, None)
             return
         if not self._actuator.set_share(guest, caps[guest.uuid], capacity):
-            caps.pop(guest.uuid)    # no cap that is not in force
+            caps.pop(guest.uuid)    # report no cap that is not in force
         if self._floors.floored(guest.uuid):
-            self._actuator.floor(guest)     # the trigger was faster
+            self._actuator.floor(guest)     # the trigger acted meanwhile
 
     def _enter(self, guests: Sequence[Secondary]) -> None:
-        """Put guests that were not here in the last step to the floor.
+        """Take guests that were not here in the last step to the floor.
 
-        When the agent starts all are new: what was before is not known, and
-        with room they are let in by the second step.
+        When the agent starts, all guests are new.  If there is room, they are
+        admitted by the second step.
         """
         seen = {(guest.uuid, guest.pid, guest.started): guest
                 for guest in guests}
         for key in seen.keys() - self._seen:
             self._floors.add(seen[key].uuid, Reason.ENTRY)
-            self._actuator.floor(seen[key], service=False)
+            self._actuator.floor(seen[key], emulator=False)
         self._seen = set(seen)
 
     def _admit(self, guests: Sequence[Secondary], usage: CpuUsage,
                set_point: float, minimum: float) -> None:
-        """Let in those at the entry for whom there is a minimum share."""
+        """Admit waiting guests, as many as there are minimum shares for."""
         waiting = []
         inside = 0
         for guest in guests:
             if Reason.SAFETY in self._floors.reasons(guest.uuid):
-                # Control works again; the guest comes in like a new one.
+                # Control works again; the guest is admitted like a new one.
                 self._floors.add(guest.uuid, Reason.ENTRY)
                 self._floors.drop(guest.uuid, Reason.SAFETY)
             reasons = self._floors.reasons(guest.uuid)

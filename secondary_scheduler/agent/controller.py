@@ -1,11 +1,11 @@
-"""The usage controller: how much CPU the secondaries of a host may use.
+"""Usage controller: the share of the CPU for each secondary of a host.
 
 Pure arithmetic without clock or I/O.  All CPU figures are percent of the
-host's capacity.  An integral controller (Boettger 3.9) keeps the host's use at
-the set point; its output is split among the secondaries.
+host's capacity.  An integral controller (Boettger 2012, section 4.4.4.1) keeps
+the host's use at the set point.  Its output is split among the secondaries.
 
-The law is functions of plain numbers, which the simulator compiles: both run
-the same lines.
+``integrate`` and ``split`` take plain numbers, because the simulator compiles
+them: agent and simulator run the same lines.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -20,9 +20,10 @@ _EPSILON = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One secondary: its use since the last step, and what it can use.
+    """Use of one secondary since the last step, and the most it can use.
 
-    ``usage`` None means not measured; ``most`` is what its vCPUs amount to.
+    ``usage`` is None if it was not measured.  ``most`` is the capacity of its
+    vCPUs.
     """
 
     uuid: str
@@ -33,18 +34,30 @@ class Load:
 
 def integrate(share: float, total: float, used: float, set_point: float,
               floor: float, gain: float, slack: float) -> float:
-    """Return the common share ``u`` after one period.
+    """Return the common share ``u`` of all secondaries after one period.
 
-    The law is ``u(k+1) = u(k) + K (w - y)``, clamped to at least ``floor``
-    and at most ``w``.  The clamp alone leaves windup: while guests use less
-    than they may, ``u`` would rise to ``w``, and a primary's burst would meet
-    a share that takes seconds to come down.  So ``u`` is also kept within
-    ``slack`` of the room that the primary leaves, ``w - (y - used)``; the
-    slack lets the integral part make up for limits that are not used to the
-    full.  What they kept from guests the host had idle, so on a full host
-    there is none, and ``u`` is right at the second step after a primary's: a
-    full host alone shows no more of that than ``100 - w``.  With an infinite
-    ``slack`` it is the law with its clamp and no more.
+    The law is ``u(k+1) = u(k) + K (w - y)``, with ``u`` from ``floor`` to
+    ``w`` (Boettger 2012, section 4.4.4.1).
+
+    The range alone leaves windup: while guests use less than their shares,
+    ``u`` would rise to ``w``, and would take seconds to fall when the primary
+    needs the CPU.  So ``u`` may exceed the room beside the primary,
+    ``w - (y - used)``, by at most ``slack``.  The slack lets the integral part
+    compensate for limits that guests do not use fully.
+
+    CPU time withheld by unused limits appears as idle time, so the slack is at
+    most the idle time, ``100 - y``, and zero on a saturated host.  There ``u``
+    is correct in the second step after a burst of the primary.  Without this
+    rule it would not be, because a saturated host shows an error of at most
+    ``100 - w``.
+
+    :param share: ``u`` before this period.
+    :param total: ``y``, use of the whole host.
+    :param used: use by all secondaries.
+    :param set_point: ``w``.
+    :param floor: sum of the minimum shares.
+    :param gain: ``K``.
+    :param slack: in percent of the host; infinite disables its rule.
     """
     u = min(share + gain * (set_point - total), set_point)
     if slack < math.inf:
@@ -55,10 +68,14 @@ def integrate(share: float, total: float, used: float, set_point: float,
 
 def split(rest: float, weights: MutableSequence[float],
           most: Sequence[float], caps: MutableSequence[float]) -> None:
-    """Add a rest to caps by weight, in place, up to what each can use.
+    """Distribute ``rest`` in proportion to ``weights``, up to ``most``.
 
-    What one cannot use goes to the others.  Who has no weight gets nothing;
-    who is full loses its weight.
+    This is water-filling: the part that one entry cannot take goes to the
+    others.  Entries of weight 0 get nothing.
+
+    :param weights: changed in place; saturated entries get weight 0.
+    :param most: upper limit of each cap.
+    :param caps: changed in place; the parts are added to them.
     """
     unit = 0.0
     full = True
@@ -83,7 +100,7 @@ def split(rest: float, weights: MutableSequence[float],
 
 
 class Controller:
-    """State of the loop: the common share ``u`` and who takes part in it."""
+    """State of the loop: the common share ``u`` and the secondaries in it."""
 
     def __init__(self, gain: float = 1.0, probe: float = 2.0,
                  slack: float = SLACK) -> None:
@@ -95,14 +112,16 @@ class Controller:
 
     def step(self, total: float | None, loads: Sequence[Load],
              set_point: float, minimum: float) -> dict[str, float]:
-        """Return each instance's cap after one period.
+        """Return each instance's cap after one period, by UUID.
 
-        ``total`` is the use of the whole host; unknown takes everybody to
-        the minimum at once.  Each has the minimum, and the rest is split by
-        priority times present use plus a probing share, by which an idle
-        instance recovers.  An instance that was not there in the last step
-        enters at the minimum.  The caps sum up to at most
+        Each instance gets the minimum.  The rest is split in proportion to
+        priority times (use + probing share); the probing share lets an idle
+        instance recover.  An instance that was not in the last step gets the
+        minimum only.  The sum of the caps is at most
         ``max(set_point, minimum * len(loads))``.
+
+        :param total: use of the whole host.  None means unknown, and reduces
+            all caps to the minimum at once.
         """
         most = [load.most for load in loads]
         caps = [min(minimum, one) for one in most]

@@ -49,7 +49,7 @@ class AgentCalls:
         dirty = parts.memory_meter.dirty(uuid)
         if parts.trigger.failing or needed_s:
             parts.floors.add(uuid, Reason.OPERATION)
-        ok = (parts.actuator.floor(guest, service=False)
+        ok = (parts.actuator.floor(guest, emulator=False)
               if parts.floors.floored(uuid)
               else parts.actuator.lift_emulator(guest))
         floored = parts.floors.reached(uuid)

@@ -1,7 +1,7 @@
-"""Who is at the floor, and why.
+"""Reasons for which guests are at the floor.
 
-Several parts of the agent put guests to the floor, each for its own reason; a
-guest leaves it when no reason is left.
+Several parts of the agent take guests to the floor, each for its own reason.
+A guest leaves the floor when no reason is left.
 """
 
 from collections.abc import Callable, Collection
@@ -11,22 +11,22 @@ import time
 
 
 class Reason(enum.StrEnum):
-    """Why a guest is at the floor."""
+    """Reason for which a guest is at the floor."""
 
     POLICY = 'policy'        # last resort: a policy was about to be invalid
-    SURPLUS = 'surplus'      # it is one too many for a policy that counts
-    ENTRY = 'entry'          # it has just appeared and waits for room
-    OPERATION = 'operation'  # Nova operates on it, and it must not run on
+    SURPLUS = 'surplus'      # it exceeds a policy on slots or cores
+    ENTRY = 'entry'          # it is new and waits for room
+    OPERATION = 'operation'  # its vCPUs are slowed for an operation of Nova
     SAFETY = 'safety'        # the control loop failed
     MEMORY = 'memory'        # the host is short of memory
-    CPUS = 'cpus'            # it may run on CPUs that primaries have alone
+    CPUS = 'cpus'            # it may run on dedicated CPUs of primaries
 
 
 class Floors:
     """Reasons by instance; safe for threads.
 
-    ``changed`` is called whenever one has come or gone; ``is_limited`` tells
-    whether the limits of an instance are in force.
+    ``changed`` is called when a reason is added or dropped.  ``is_limited``
+    returns whether the limits of an instance are in force.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic,
@@ -41,7 +41,7 @@ class Floors:
         self._until: dict[str, float] = {}
 
     def add(self, uuid: str, reason: Reason) -> None:
-        """Put an instance to the floor, for one more reason."""
+        """Add a reason for an instance to be at the floor."""
         with self._lock:
             reasons = self._reasons.setdefault(uuid, set())
             new = reason not in reasons
@@ -50,7 +50,7 @@ class Floors:
             self._changed()
 
     def drop(self, uuid: str, reason: Reason) -> None:
-        """Take a reason away."""
+        """Drop a reason."""
         with self._lock:
             reasons = self._reasons.get(uuid, set())
             gone = reason in reasons
@@ -61,25 +61,25 @@ class Floors:
             self._changed()
 
     def reasons(self, uuid: str) -> frozenset[Reason]:
-        """Return why an instance is at the floor; empty if it is not."""
+        """Return the reasons for which an instance is at the floor."""
         with self._lock:
             return frozenset(self._reasons.get(uuid, ()))
 
     def floored(self, uuid: str) -> bool:
-        """Tell whether an instance is to be at the floor."""
+        """Return whether an instance should be at the floor."""
         return bool(self.reasons(uuid))
 
     def reached(self, uuid: str) -> bool:
-        """Tell whether an instance is at the floor, as the kernel says."""
+        """Return whether the floor of an instance is in force."""
         return self.floored(uuid) and self._is_limited(uuid)
 
     def operate(self, uuid: str, seconds: float) -> None:
-        """Note that Nova operates on an instance for so long at most."""
+        """Note that Nova operates on an instance for at most ``seconds``."""
         with self._lock:
             self._until[uuid] = self._clock() + seconds
 
     def operated(self, uuid: str) -> bool:
-        """Tell whether Nova operates on an instance, as far as we know."""
+        """Return whether Nova is known to operate on an instance."""
         with self._lock:
             return self._until.get(uuid, 0.0) > self._clock()
 

@@ -1,8 +1,8 @@
-"""What the primary is going to use, for admission.
+"""Forecasts of use by the primary, for admission.
 
-Drivers are stevedore entry points in ``secondary_scheduler.forecasts``; they
-are constructed with the configuration.  Who is admitted stays for long, so a
-forecast is of what the primary will want most, not of its mean.
+Drivers are stevedore entry points in ``secondary_scheduler.forecasts``, and
+are constructed with the configuration.  An admitted instance runs for long, so
+a forecast predicts the largest use by the primary, not the mean.
 """
 
 import abc
@@ -15,32 +15,33 @@ NAMESPACE = 'secondary_scheduler.forecasts'
 
 
 class Forecast(abc.ABC):
-    """Foretells a use from the recent one, in percent of the host."""
+    """Predicts a use from the recent uses, in percent of the host."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
 
     @property
     def window(self) -> float:
-        """For how many seconds use is remembered."""
+        """Number of seconds for which uses are kept."""
         return float(self.conf.secondary_agent.forecast_window)
 
     def __call__(self, uses: Sequence[float]) -> float | None:
-        """Return what is to be expected, None if nothing is known.
+        """Return the expected use with ``forecast_margin``.
 
-        ``uses`` are means over some seconds within the window, the oldest
-        first.
+        :param uses: means over some seconds within the window, the oldest
+            first.
+        :returns: percent of the host, None if ``uses`` is empty.
         """
         return (self.predict(uses) + self.conf.secondary_agent.forecast_margin
                 if uses else None)
 
     @abc.abstractmethod
     def predict(self, uses: Sequence[float]) -> float:
-        """Return what is to be expected, without a margin, of some uses."""
+        """Return the expected use without margin; ``uses`` is not empty."""
 
 
 class Percentile(Forecast):
-    """What ``forecast_percentile`` of the recent uses did not exceed."""
+    """Percentile ``forecast_percentile`` of the recent uses."""
 
     def predict(self, uses: Sequence[float]) -> float:
         """Return the percentile."""
@@ -49,7 +50,7 @@ class Percentile(Forecast):
 
 
 class Peak(Forecast):
-    """The largest of the recent uses."""
+    """Largest of the recent uses."""
 
     def predict(self, uses: Sequence[float]) -> float:
         """Return the maximum."""
@@ -57,7 +58,7 @@ class Peak(Forecast):
 
 
 def load_forecast(conf: cfg.ConfigOpts) -> Forecast:
-    """Return the forecast that the configuration names.
+    """Load the forecast that the option ``forecast`` names.
 
     :raises ValueError: if there is none of that name.
     """

@@ -40,10 +40,10 @@ _MISSING_PROBE = 'there is no such probe among [secondary_agent] probe'
 
 
 class SensorCost:
-    """What it costs to read a sensor, and whether that is within its budget.
+    """CPU time of reading a sensor, compared with its budget.
 
-    One that takes more than its budget is read half as often.  No less: what
-    was read is unknown after three periods, and that must not come of it.
+    A sensor that exceeds its budget is read in every second period.  It is not
+    read less often, because readings expire after three periods.
     """
 
     def __init__(self, sensor: Sensor) -> None:
@@ -54,23 +54,23 @@ class SensorCost:
 
     @property
     def percent(self) -> float:
-        """What it takes of one CPU, in percent."""
+        """Cost in percent of one CPU."""
         return self._full / (2 if self.over else 1)
 
     @property
     def _full(self) -> float:
-        """The same if it were read in each period."""
+        """Cost in percent of one CPU if it were read in each period."""
         if not self._reads:
             return 0.0
         return 100 * sum(self._reads) / len(self._reads) / self._sensor.period
 
     def pauses(self) -> bool:
-        """Tell, once a period, whether not to read this time."""
+        """Return, once a period, whether to skip this read."""
         self._pause = self.over and not self._pause
         return self._pause
 
     def note(self, seconds: float) -> bool:
-        """Take in the CPU time of one read; tell whether ``over`` changed."""
+        """Add the CPU time of one read; return whether ``over`` changed."""
         self._reads.append(seconds)
         before, budget = self.over, self._sensor.budget
         if len(self._reads) == _COST_READS:
@@ -79,11 +79,12 @@ class SensorCost:
 
 
 class Gauges:
-    """The latest readings of all sensors; safe for threads.
+    """Latest readings of all sensors; safe for threads.
 
-    A sensor is read only while a policy is on one of its resources.
-    ``coming`` returns, for some resources, what primaries are about to use
-    beside what they do, in percent of the host: it counts as used.
+    A sensor is read only while a policy is on one of its resources, which
+    ``wanted`` returns.  ``coming`` returns, for some resources, the additional
+    use that is expected of primaries, in percent of the host.  It is added to
+    the total.
     """
 
     def __init__(self, sensors: Mapping[str, Sensor],
@@ -107,16 +108,16 @@ class Gauges:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Why sensors cannot be read, by name.
+        """Reasons by name of a sensor that cannot be read.
 
-        And why a resource is not known that no sensor measures.
+        Resources that no sensor measures are included by their names.
         """
         named = {*self.sensors, *self._wanted()}
         return {name: problem for name, problem
                 in tuple(self._problems.items()) if name in named}
 
     def _note(self, name: str, problem: str) -> None:
-        """Say in the log, once, what is wrong with a sensor, or no more."""
+        """Log a problem of a sensor, or its end, once."""
         if problem != self._problems.get(name, ''):
             LOG.warning('Sensor %(name)s: %(problem)s', {
                 'name': name, 'problem': problem or 'can be read again'})
@@ -126,7 +127,7 @@ class Gauges:
             self._problems.pop(name, None)
 
     def measure(self, name: str) -> None:
-        """Read a sensor, if anybody wants to know and it is its turn."""
+        """Read a sensor, if a policy needs it and it is not to be skipped."""
         sensor, cost = self.sensors[name], self.costs[name]
         wanted = set(self._wanted()).intersection(sensor.resources)
         if wanted and cost.pauses():
@@ -173,17 +174,17 @@ class Gauges:
                                    coming=coming)
 
     def total(self, resource: str) -> float | None:
-        """Return the whole host's use now, None if it is not known."""
+        """Return the present use of the whole host, None if unknown."""
         reading = self.latest(resource)
         return None if reading is None else reading.total
 
     def coming(self, resource: str) -> float:
-        """Return what of the total is not used yet."""
+        """Return the part of the total that is expected, but not used yet."""
         reading = self.latest(resource)
         return 0.0 if reading is None else reading.coming
 
     def latest(self, resource: str) -> Reading | None:
-        """Return the last reading, None if it is too old to tell of now."""
+        """Return the last reading, None if it is missing or too old."""
         if resource not in self._periods:
             self._note(resource, _MISSING_PROBE if language.kind_of(
                 resource) == language.PROBE else _MISSING)
@@ -195,7 +196,7 @@ class Gauges:
             return kept[-1][1]
 
     def capacities(self) -> dict[str, float]:
-        """Return what links and disks can do, in MB/s, as far as known."""
+        """Return the known capacities of links and disks, in MB/s."""
         with self._lock:
             readings = {resource: kept[-1][1]
                         for resource, kept in self._readings.items() if kept}
@@ -205,10 +206,10 @@ class Gauges:
                 and 1 / _ABSURD < one.capacity / 1e6 < _ABSURD}
 
     def recent(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """Return mean uses of the last seconds, of what is known.
+        """Return mean uses over the last ``WINDOW_S`` seconds.
 
-        That of everything but the secondaries, by resource; and that of each
-        secondary, by UUID and resource.  Signals are nobody's use.
+        :returns: use by the primary, by resource, without signals of harm;
+            and use by each secondary, by UUID and resource.
         """
         primary: dict[str, float] = {}
         instances: dict[str, dict[str, float]] = defaultdict(dict)
@@ -232,7 +233,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _sane(reading: Reading) -> Reading:
-    """Return a reading without what no sensor can have measured."""
+    """Return a reading without values that cannot be right."""
     def good(value: object) -> typing.TypeGuard[float]:
         return type(value) in (int, float) and 0.0 <= value < _ABSURD
 

@@ -1,9 +1,9 @@
-"""What Placement may admit: the inventory of the host's secondary provider.
+"""Inventory of the host's secondary provider in Placement.
 
-``total`` is the host's static maximum and the operator's; the agent keeps
-``reserved = total - allowed``, since Placement refuses a total of 0.  None of
-this is needed for control: it runs on its own thread, and when Placement or
-the provider is not there it stops quietly and looks again later.
+``total`` is the static maximum of the host, set by the operator.  The agent
+updates ``reserved = total - allowed``, since Placement rejects a total of 0.
+Control does not need the inventory.  It is updated on its own thread, which
+retries later when Placement or the provider is missing.
 """
 
 from collections import deque
@@ -26,15 +26,15 @@ _LOOK_AGAIN_S = 60.0
 _COMPARE_S = 30.0
 _CONFLICTS = 4
 
-#: A running secondary may be without an allocation of its own while Nova
-#: migrates it away, but not for longer than this.
+#: Longest time for which a running secondary may lack an allocation of its
+#: own, because Nova migrates it away.
 _LONGEST_MIGRATION_S = 600.0
 
 
 class Hysteresis:
-    """Closes at once, opens after a while: the least of a window.
+    """Minimum of a window: it falls at once, and rises with a delay.
 
-    Each class of resources by itself, by its share (0 to 1) of the total.
+    Each resource class has its own share (0 to 1) of the total.
     """
 
     def __init__(self, window: float) -> None:
@@ -44,7 +44,7 @@ class Hysteresis:
 
     def push(self, now: float, shares: Mapping[str, float]
              ) -> dict[str, float]:
-        """Take in shares, and return what may be admitted."""
+        """Add shares by resource class; return those that may be admitted."""
         if self._since is None:
             self._since = now
         self._seen.append((now, shares))
@@ -68,9 +68,9 @@ class _Provider:
 
 
 class Inventory:
-    """Keeps the child provider of one host in step; not safe for threads.
+    """Updates the child provider of one host; not safe for threads.
 
-    ``adapter`` is a keystoneauth adapter for Placement, ``hostname`` returns
+    ``adapter`` is a keystoneauth adapter for Placement.  ``hostname`` returns
     the name of the root provider.
     """
 
@@ -84,12 +84,12 @@ class Inventory:
         self._compare_at = 0.0
         self._missing: dict[str, float] = {}
         self._suspect = False
-        #: Who had an allocation here lately, None while that is unknown.
+        #: UUIDs with an allocation here, None while these are unknown.
         self.consumers: frozenset[str] | None = None
         self._unlimited: frozenset[str] = frozenset()
         #: Secondaries that run here without an allocation, or without limits.
         self.alarm: frozenset[str] = frozenset()
-        #: What Placement was last told that may be admitted, by class.
+        #: Amounts that Placement may admit, as last written, by class.
         self.allowed: dict[str, int] = {}
         self.state = 'not looked up yet'
 
@@ -98,19 +98,20 @@ class Inventory:
         return self._provider.total(vocabulary.SLOT) if self._provider else 0
 
     def memory_mb(self) -> int:
-        """Return what secondaries may have at most (MiB), 0 if unknown."""
+        """Return the static maximum of memory in MiB, 0 if unknown."""
         return (self._provider.total(vocabulary.MEMORY_MB)
                 if self._provider else 0)
 
     def update(self, shares: Mapping[str, float],
                running: Collection[str],
                others: Collection[str] = ()) -> bool:
-        """Allow shares (0 to 1) of the totals; False if not possible.
+        """Allow shares of the totals; never raise an exception.
 
-        A class of which nothing is said has the share of slots.
-        ``running`` are the UUIDs of the secondaries on the host, ``others``
-        those of what runs beside them.  Nothing is raised: without Placement
-        the host goes on by itself.
+        :param shares: 0 to 1 by resource class; other classes get the share
+            of slots.
+        :param running: UUIDs of the secondaries on the host.
+        :param others: UUIDs of the other domains on the host.
+        :returns: whether the inventory could be updated.
         """
         try:
             return self._update(shares, running, others)
@@ -126,7 +127,7 @@ class Inventory:
                 others: Collection[str]) -> bool:
         now = self._clock()
         if now >= self._look_at:
-            # The operator may have changed totals, or the provider.
+            # The operator may have changed the totals or the provider.
             self._look_at = now + _LOOK_AGAIN_S
             self._find()
         if self._provider is None:
@@ -154,8 +155,8 @@ class Inventory:
                  ) -> typing.Any:
         return self._adapter.request(
             url, method, raise_exc=False,
-            # keystoneauth's own waits for the time at which it was made, on a
-            # clock that may have been set back since.
+            # keystoneauth's own semaphore compares with the wall clock of its
+            # creation, and would wait if that clock was set back since.
             rate_semaphore=contextlib.nullcontext(),
             headers={'OpenStack-API-Version':
                      f'placement {vocabulary.PLACEMENT_VERSION}'}, **kwargs)
@@ -195,7 +196,7 @@ class Inventory:
                                    body['inventories'], closed)
 
     def _put(self, shares: Mapping[str, float]) -> bool:
-        """Write what is to be reserved; False if it is to be tried again."""
+        """Write the reserved amounts; return False on a conflict."""
         provider = self._provider
         if provider is None or not provider.inventories:
             self.state = 'the provider has no inventory'
@@ -228,16 +229,17 @@ class Inventory:
 
     def _compare(self, now: float, running: Collection[str],
                  others: Collection[str]) -> None:
-        """Look for secondaries that run here without an allocation.
+        """Compare the guests of the host with the allocations in Placement.
 
-        And for allocations of what counts as a primary: a secondary that we
-        cannot tell from one, and do not limit.
+        It finds secondaries without an allocation.  It also finds allocations
+        of domains that count as primaries: such a domain is a secondary that
+        the agent cannot recognize and does not limit.
 
-        A consumer that does not run is normal: it is suspended or stopped.
-        While Nova migrates an instance away, the allocation here belongs to
-        the migration, so one consumer that we do not know may stand for one
-        instance, for a while.  Two looks in a row must agree, for a guest
-        may come between our list and Placement's.
+        A consumer without a domain is normal: it is suspended or stopped.
+        While Nova migrates an instance away, the migration holds its
+        allocation.  So each unknown consumer may stand for one instance, for
+        a limited time.  Two comparisons in a row must agree, because a guest
+        may start between the two lists.
         """
         if self._provider is None:
             return
@@ -276,6 +278,7 @@ def _body(answer: typing.Any, **shape: type) -> dict[str, typing.Any]:
 
 
 def placement_adapter(conf: typing.Any) -> typing.Any:
-    """Return an adapter made from [placement], which connects when used."""
+    """Make an adapter from [placement]; it connects with its first request.
+    """
     from secondary_scheduler.conf import keystone
     return keystone.make_adapter(conf, 'placement', connect_retries=0)

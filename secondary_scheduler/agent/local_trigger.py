@@ -1,18 +1,20 @@
-"""The last resort: one second before a policy would become invalid.
+"""Local trigger: the last resort, one second before a policy gets invalid.
 
-It needs nothing but this host (Boettger 3.10, R18 to R20): its own thread,
-its own sensor, policies from memory, and writes to cgroup files.
+It needs nothing but this host (Boettger 2012, section 4.4.4.2): its own
+thread, its own meter, policies from memory, and writes to cgroup files.
 
 A guest at the floor gets at most 1 ms in ``floor_period_ms`` for each vCPU.
-It no longer contributes to a policy on cpu, as a guest that the seeds' trigger
-has killed: the policy holds again, and the guest is reported as floored until
-the host has room for it or the cloud takes it elsewhere.  In the same way a
-guest that is at the floor as one too many does not count for a policy on slots
-or cores.  What a guest holds of the memory it holds at the floor as well: it
-asks for no more there, and only an operation of the cloud's, or the end of a
-guest, gives any back.  A signal of interference is held by the floor as CPU
-is; nobody is lifted while it tells of harm, even if no secondary can be the
-cause.
+The effect on a policy depends on its resource:
+
+* cpu: the guest no longer contributes, like a killed one in Boettger 2012, and
+  the policy holds again.  The guest is reported as floored until the host has
+  room for it, or until an operation of the cloud removes it.
+* slots, cores: a guest that exceeds the threshold and is at the floor does not
+  count.
+* mem: a guest keeps its memory at the floor, and only stops to request more.
+  An operation of the cloud, or a kill, frees it.
+* signals of interference: as for cpu.  No guest is lifted while a signal shows
+  harm, even if no secondary can be its cause.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +39,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class TriggerOptions:
-    """What a check reads from the configuration.
+    """Options of a check.
 
-    ``set_point_margin`` and ``useful_share`` in percent of the host,
-    ``floor_lift_delay`` in seconds, ``sensitivity`` in checks by timelimit; it
-    ``adapts`` to how long failures last.
+    ``set_point_margin`` and ``useful_share`` are in percent of the host,
+    ``floor_lift_delay`` in seconds.  ``sensitivity`` is a number of checks by
+    timelimit.  With ``adapts`` it follows the duration of earlier failures.
     """
 
     set_point_margin: float
@@ -53,7 +55,7 @@ class TriggerOptions:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> 'TriggerOptions':
-        """Return the options as they are now."""
+        """Read the current options."""
         shared, own = conf.secondary_scheduler, conf.secondary_agent
         return cls(shared.set_point_margin, shared.useful_share,
                    own.floor_lift_delay, own.last_resort == 'kill',
@@ -63,12 +65,16 @@ class TriggerOptions:
 
 def earlier_runs(status: Mapping[str, typing.Any], now: float
                  ) -> dict[str, int]:
-    """Return how many checks have failed by policy, before this agent began.
+    """Return the numbers of failed checks before this agent started.
 
-    ``status`` is what the agent before said last, ``now`` the monotonic
-    clock.  Nobody checked meanwhile, so a policy that failed then counts as
-    failing since: an agent that is killed again and again, each time before
-    the local trigger, would else let a policy become invalid.
+    A policy that failed in the last status counts as failing since then,
+    because there were no checks meanwhile.  Otherwise an agent that is killed
+    repeatedly, each time before the local trigger, would let a policy become
+    invalid.
+
+    :param status: the last status of the previous agent.
+    :param now: the monotonic clock.
+    :returns: numbers of checks by the text of the policy.
     """
     try:
         passed = int(now - float(status['monotonic']))
@@ -77,17 +83,18 @@ def earlier_runs(status: Mapping[str, typing.Any], now: float
     except (KeyError, TypeError, ValueError, OverflowError):
         return {}
     if passed < 0:
-        return {}       # the clock began anew with the machine
+        return {}       # the clock was reset by a reboot
     return {policy: failed + passed for policy, failed in runs.items()
             if failed > 0}
 
 
 class LocalTrigger:
-    """Run counters of this host's policies, and what follows from them.
+    """Counts failed checks of this host's policies, and acts on them.
 
-    ``gauges`` measure what is not CPU.  ``floor`` writes the floor of a
-    guest now; ``kill`` ends it, saying why, and tells whether it did.
-    ``runs`` are failed checks by policy, with which counting begins.
+    ``meter`` measures CPU, ``gauges`` the other resources.  ``floor`` writes
+    the floor of a guest at once.  ``kill`` kills a guest for a reason, and
+    returns whether it did.  ``runs`` are the initial numbers of failed checks
+    by policy.
     """
 
     def __init__(self, policies: Callable[[], HostPolicies],
@@ -115,7 +122,7 @@ class LocalTrigger:
         self.counters: dict[str, float] = {
             'violations': 0, 'invalidations': 0, 'floored_s': 0, 'floors': 0,
             'kills': 0}
-        #: How each policy stood after the last check.
+        #: State of each policy after the last check.
         self.reports: tuple[PolicyReport, ...] = ()
 
     @property
@@ -153,8 +160,8 @@ class LocalTrigger:
                 policy.text, policy.resource, policy.threshold,
                 policy.timelimit, value, trigger.failed, state))
             if trigger.local_due:
-                # Nobody is killed for what was not measured, nor for what is
-                # only to be expected.
+                # Kill only for measured use: neither for an unknown one nor
+                # for the part that is merely expected.
                 self._last_resort(
                     policy, guests, options.kill and value is not None
                     and value - self._gauges.coming(policy.resource)
@@ -163,7 +170,7 @@ class LocalTrigger:
         self._lift(resolved, guests, usage.primary, options)
 
     def _sync(self, resolved: HostPolicies, options: TriggerOptions) -> None:
-        """Have one trigger a policy; those that stay keep their count."""
+        """Make one trigger a policy; an unchanged policy keeps its trigger."""
         kept = {}
         for policy in resolved.policies:
             trigger = triggers.Trigger(
@@ -176,7 +183,7 @@ class LocalTrigger:
             elif old is not None:
                 trigger.failed = old.failed
             elif policy.text in self._runs:
-                # One more, and it is due.
+                # The trigger fires at the next failed check.
                 trigger.failed = min(self._runs.pop(policy.text),
                                      policy.timelimit - 2)
             kept[policy.text] = trigger
@@ -197,7 +204,7 @@ class LocalTrigger:
             or not self._floors.reached(guest.uuid) for guest in guests)
 
     def _is_at_floor(self, guest: Secondary, reasons: set[Reason]) -> bool:
-        """Tell whether a guest is at the floor, for one of some reasons."""
+        """Return whether a guest is at the floor for one of some reasons."""
         return bool(reasons & self._floors.reasons(guest.uuid)) and (
             self._floors.reached(guest.uuid))
 
@@ -227,7 +234,7 @@ class LocalTrigger:
         else:
             targets, reason = sorted(guests, key=_rank), Reason.POLICY
             self._room.clear()
-        # The memory that one gives back may be enough.
+        # The memory of one guest may suffice.
         first = -1 if policy.resource == language.MEMORY else 0
         doomed = targets[first:]
         for guest in targets:
@@ -240,20 +247,20 @@ class LocalTrigger:
                             {'uuid': guest.uuid, 'policy': policy.text})
             self._floors.add(guest.uuid, reason)
             self._floor(guest)
-            # One that cannot be limited is not there, and tried again.
+            # A guest that could not be limited is tried again.
             if self._is_at_floor(guest, {reason}) and not before:
                 self.counters['floors'] += 1
 
     def _lift(self, resolved: HostPolicies, guests: Sequence[Secondary],
               primary: float | None, options: TriggerOptions) -> None:
-        """Lift the floors for which there has been room long enough."""
+        """Lift floors if there was room for ``floor_lift_delay`` seconds."""
         self._lift_surplus(resolved, guests)
         floored = [guest for guest in guests
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]
         set_point = resolved.set_point(options.set_point_margin)
         room = 0
-        # Who is lifted takes up again what is short, or not known to be there,
-        # and harms again a primary that is harmed already.
+        # A lifted guest would use more of a resource that is short or unknown,
+        # and harm the primary again.
         short = any(report.usage is None or report.usage > report.threshold
                     for report in self.reports
                     if report.resource not in language.STATIC)
@@ -263,7 +270,7 @@ class LocalTrigger:
         now = self._clock()
         self._room.append((now, room - (len(guests) - len(floored))))
         start = now - options.floor_lift_delay
-        # Keep one entry from before: the window must be covered.
+        # Keep one entry from before the window, so that all of it is covered.
         while len(self._room) > 1 and self._room[1][0] <= start:
             self._room.pop(0)
         if not floored or self._room[0][0] > start:
@@ -291,13 +298,13 @@ def _sensitivity(policy: language.Policy, table: Mapping[str, str]) -> int:
 
 
 def _holds(guest: Secondary, resource: str) -> int:
-    """Return what a guest counts for a policy that counts."""
+    """Return the amount of a guest for a policy on slots or cores."""
     return 1 if resource == language.SLOTS else guest.vcpus
 
 
 def _surplus(policy: language.Policy, guests: Sequence[Secondary]
              ) -> list[Secondary]:
-    """Return those that a policy that counts has no place for."""
+    """Return the guests that exceed a policy on slots or cores."""
     ranked = sorted(guests, key=_rank)
     held = itertools.accumulate(
         _holds(guest, policy.resource) for guest in ranked)
@@ -306,5 +313,5 @@ def _surplus(policy: language.Policy, guests: Sequence[Secondary]
 
 
 def _rank(guest: Secondary) -> tuple[int, str]:
-    """Order guests by who stays first: the highest priority."""
+    """Sort key: guests of the highest priority first."""
     return -guest.priority, guest.uuid

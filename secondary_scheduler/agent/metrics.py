@@ -1,7 +1,7 @@
-"""The agent's status for Prometheus.
+"""Status of the agent as metrics for Prometheus.
 
-Figures are in Prometheus's base units: parts of the host (0 to 1), seconds.
-Nothing can be changed through it, and nothing of control waits for it.
+Values are in Prometheus's base units: ratios of the host (0 to 1) and seconds.
+The endpoint is read-only, and control does not wait for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,9 +12,9 @@ from prometheus_client import core, registry
 
 PREFIX = 'secondary_agent_'
 
-#: What counts up in a report, and what each is called here.
+#: Help texts of the counters in a status.
 _COUNTERS = {'violations': 'Policies whose global trigger fired',
-             'invalidations': 'Policies that were broken',
+             'invalidations': 'Policies that became invalid',
              'floors': 'Secondaries taken to the floor as the last resort',
              'floored_s': 'Seconds of secondaries at the floor for a policy',
              'kills': 'Secondaries killed as the last resort, by the kernel '
@@ -27,20 +27,19 @@ Status = Mapping[str, typing.Any]
 def metric_families(status: Status) -> Iterator[core.Metric]:
     """Yield the metrics of a status (``Reporter.status``).
 
-    What is not known is left out.
+    Unknown values are left out.
     """
     yield _gauge('cpu_used_ratio', 'CPU in use, a part of the host', 'part', {
         'host': _ratio(status['cpu_total']),
         'primary': _ratio(status['cpu_primary'])})
-    yield _gauge('resource_primary_ratio', 'What primaries use of a resource '
+    yield _gauge('resource_primary_ratio', 'Use by primaries of a resource '
                  'that a policy is on, a part of the host', 'resource', {
                      name: _ratio(use)
                      for name, use in status['usage'].items()})
-    yield _single('cpu_set_point_ratio', 'Up to where CPU may be used',
+    yield _single('cpu_set_point_ratio', 'Set point of the use of CPU',
                   _ratio(status['set_point']))
     yield _gauge('memory_bytes', 'Memory that is available, that is kept '
-                 'free, and that primaries which have just started have yet '
-                 'to touch', 'kind', {
+                 'free, and that new primaries have not touched yet', 'kind', {
                      name: _bytes(status['memory'][f'{name}_mb'])
                      for name in ('available', 'headroom', 'coming')})
     yield _single('killed_instances', 'Secondaries that were killed here and '
@@ -49,34 +48,34 @@ def metric_families(status: Status) -> Iterator[core.Metric]:
                   'that secondaries may use; below 1 after a primary was '
                   'harmed', status['restraint'])
     yield _single('room_instances', 'Secondaries that there is room for, '
-                  'those that run included', status['room'])
-    yield _single('dedicated_cpus', 'CPUs that primaries have for themselves',
+                  'running ones included', status['room'])
+    yield _single('dedicated_cpus', 'CPUs that are dedicated to primaries',
                   len(status['dedicated_cpus']))
     yield _single('admission_open', 'Whether further secondaries are admitted',
                   status['admission'])
     yield _single('libvirt_answers', 'Whether libvirt answers',
                   status['libvirt'])
-    yield _single('unreadable_domains', 'Domains that count as primary since '
-                  'they could not be read',
+    yield _single('unreadable_domains', 'Domains that could not be read and '
+                  'count as primary',
                   status['counters']['unreadable_domains'])
-    yield _gauge('priority_effective', 'Whether primaries of a kind go before '
-                 'secondaries whatever their limits', 'primary',
+    yield _gauge('priority_effective', 'Whether primaries of a kind have '
+                 'priority over secondaries, regardless of limits', 'primary',
                  status['priority_effective'])
     yield _gauge('sensor_failing', 'Sensors that cannot be read', 'sensor',
                  dict.fromkeys(status['sensors'], 1))
-    yield _gauge('sensor_cpu_ratio', 'What it takes of one CPU to read a '
-                 'sensor, the commands of probes included', 'sensor', {
+    yield _gauge('sensor_cpu_ratio', 'Part of one CPU that reading a sensor '
+                 'takes, the commands of probes included', 'sensor', {
                      name: _ratio(cost['percent'])
                      for name, cost in status['sensor_costs'].items()})
-    yield _gauge('sensor_over_budget', 'Whether a sensor is read half as '
-                 'often, since it costs too much', 'sensor', {
+    yield _gauge('sensor_over_budget', 'Whether a sensor exceeds its budget '
+                 'and is read half as often', 'sensor', {
                      name: cost['over']
                      for name, cost in status['sensor_costs'].items()})
     yield from _of_policies(status['policies'])
     yield from _of_instances(status['instances'])
     family = core.GaugeMetricFamily(
-        PREFIX + 'instance_rate_ratio', 'What a secondary may use of a link '
-        'or of the disks, a part of them', labels=['uuid', 'resource'])
+        PREFIX + 'instance_rate_ratio', 'Limit of a secondary on a link or '
+        'on the disks, a part of them', labels=['uuid', 'resource'])
     for uuid, caps in status['rates'].items():
         for resource, cap in caps.items():
             family.add_metric([uuid, resource], cap / 100)
@@ -86,7 +85,7 @@ def metric_families(status: Status) -> Iterator[core.Metric]:
                  dict.fromkeys(status['rate_problems'], 1))
     family = core.GaugeMetricFamily(
         PREFIX + 'instance_limit_failing', 'Secondaries that cannot be '
-        'limited, and the file that is why', labels=['uuid', 'reason'])
+        'limited, and the file that is the reason', labels=['uuid', 'reason'])
     for uuid, reason in status['problems'].items():
         family.add_metric([uuid, reason], 1)
     yield family
@@ -98,13 +97,13 @@ def metric_families(status: Status) -> Iterator[core.Metric]:
 
 def _of_policies(policies: Iterable[Status]) -> Iterator[core.Metric]:
     for name, text in (('usage', 'Use of a policy\'s resource, in its unit'),
-                       ('threshold', 'What a policy allows, in its unit'),
+                       ('threshold', 'Threshold of a policy, in its unit'),
                        ('failed', 'Failed checks in a row'),
                        ('timelimit', 'Seconds that a policy may fail')):
         yield _gauge(f'policy_{name}', text, 'policy', {
             one['policy']: one[name] for one in policies})
     family = core.StateSetMetricFamily(
-        PREFIX + 'policy_state', 'How a policy stands', labels=['policy'])
+        PREFIX + 'policy_state', 'State of a policy', labels=['policy'])
     for one in policies:
         family.add_metric([one['policy']], {
             state: state == one['state'] for state in (
@@ -116,9 +115,9 @@ def _of_instances(instances: Iterable[Status]) -> Iterator[core.Metric]:
     def each(name: str) -> dict[str, typing.Any]:
         return {one['uuid']: one[name] for one in instances}
 
-    yield _gauge('instance_cpu_ratio', 'CPU that a secondary uses', 'uuid', {
+    yield _gauge('instance_cpu_ratio', 'Use of CPU by a secondary', 'uuid', {
         uuid: _ratio(use) for uuid, use in each('cpu').items()})
-    yield _gauge('instance_cap_ratio', 'CPU that a secondary may use', 'uuid',
+    yield _gauge('instance_cap_ratio', 'Limit of a secondary on CPU', 'uuid',
                  {uuid: _ratio(cap) for uuid, cap in each('cap').items()})
     yield _gauge('instance_floored', 'Whether a secondary is at the floor',
                  'uuid', each('floored'))
@@ -149,25 +148,25 @@ def _ratio(percent: float | None) -> float | None:
 
 
 class Collector(registry.Collector):
-    """Asks for the status when Prometheus does."""
+    """Reads the status at each request of Prometheus."""
 
     def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
 
     def describe(self) -> list[core.Metric]:
-        """Return nothing: the status need not be known yet."""
+        """Return no metrics, because the status may not be known yet."""
         return []
 
     def collect(self) -> Iterator[core.Metric]:
-        """Yield the metrics as they are now."""
+        """Yield the current metrics."""
         yield from metric_families(self._status())
 
 
 def serve_metrics(address: str, port: int, status: Callable[[], Status]
                   ) -> None:
-    """Answer Prometheus on a thread of its own.
+    """Serve Prometheus on a thread of its own.
 
-    :raises OSError: if nobody can listen there.
+    :raises OSError: if the address or the port is not available.
     """
     metrics = prometheus_client.CollectorRegistry(auto_describe=False)
     metrics.register(Collector(status))

@@ -1,4 +1,4 @@
-"""The policies that bind this host, from configuration and last knowledge."""
+"""Policies of this host, from the configuration and the last aggregates."""
 
 from collections.abc import Iterable
 import dataclasses
@@ -17,12 +17,11 @@ STATE = 'policies.json'
 
 @dataclasses.dataclass(frozen=True)
 class HostPolicies:
-    """Policies of this host; ``fingerprint`` is of all configured ones.
+    """Policies of this host, without those on several hosts together.
 
-    Those that bind several hosts together are Watcher's to keep.
-
-    ``problem`` says why the configuration could not be read the last time;
-    the policies are then those from before.
+    ``fingerprint`` is that of all configured policies.  ``problem`` is the
+    reason why the last configuration could not be read, and the policies are
+    then those from before.
     """
 
     policies: tuple[language.Policy, ...]
@@ -36,28 +35,29 @@ class HostPolicies:
 
     def set_point(self, margin: float, resource: str = language.CPU
                   ) -> float | None:
-        """Return where use is to be kept, None without a policy on it.
+        """Return the set point of a resource, None without a policy on it.
 
-        As ``margin`` it is in percent of the host.
+        :param margin: distance to the lowest threshold, in percent of the
+            host, like the result.
         """
         limit = self.limit(resource)
         return None if limit is None else limit - margin
 
 
 class PolicySource:
-    """Resolves the configured policies for one host; safe for threads.
+    """Selects the configured policies of one host; safe for threads.
 
-    The host's aggregates come from the control plane when it can be asked,
-    and from the disk until then; while unknown, every policy on an aggregate
-    applies.  ``own`` are policies of the agent's beside the configured ones.
+    The host's aggregates are read from the disk until the control plane
+    answers.  While they are unknown, every policy on an aggregate applies.
+    ``own`` are policies that the agent adds to the configured ones.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str,
                  store: agent_store.StateStore,
                  own: Iterable[language.Policy] = ()) -> None:
-        """Read the policies.
+        """Parse the policies.
 
-        :raises PolicyError: if one of them cannot be read.
+        :raises PolicyError: if one of them cannot be parsed.
         """
         self._conf = conf
         self._host = host
@@ -74,11 +74,11 @@ class PolicySource:
 
     @property
     def current(self) -> HostPolicies:
-        """What applies now."""
+        """Policies that apply now."""
         return self._resolved
 
     def reload(self) -> None:
-        """Read the policies anew; a bad one leaves all as they were."""
+        """Reload the policies; an invalid one changes none of them."""
         try:
             policies = language.parse_all(
                 self._conf.secondary_scheduler.policy)
@@ -94,7 +94,7 @@ class PolicySource:
             self._resolve()
 
     def set_aggregates(self, names: Iterable[str]) -> None:
-        """Take in what the control plane says this host belongs to."""
+        """Set the aggregates of this host, as the control plane knows them."""
         with self._lock:
             found = tuple(sorted(str(name) for name in names))
             if found != self._aggregates:

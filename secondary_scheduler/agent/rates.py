@@ -1,13 +1,12 @@
-"""Links and disks: the share of them that each secondary may use.
+"""Control of links and disks: the share for each secondary.
 
-Each is controlled as the CPU is, by the same law, in percent of what the link
-or the disks can do; a step follows each reading of its sensor.  Such limits
-hold what they say, so there is no slack: together they are never more than
-what the primary leaves, and a step of its is made up for by one of ours.
-What comes out is handed to who tells libvirt.
+Each resource is controlled like the CPU, by the same law, in percent of its
+capacity.  A step follows each reading of its sensor.  These limits are exact,
+so there is no slack: together they never exceed the room beside the primary.
+The limits are passed to ``Throttles``, which sets them through libvirt.
 
-Nothing here is needed by the control of the CPU, nor by the last resort, whose
-floor bounds what a guest can move.
+Control of the CPU and the last resort do not need this module.  The floor also
+limits the traffic of a guest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,21 +15,22 @@ import dataclasses
 from oslo_config import cfg
 
 from secondary_scheduler.agent.controller import Controller, Load
+from secondary_scheduler.agent.device_limits import IoLimits
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors
 from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.policy_source import HostPolicies
 from secondary_scheduler.agent.sensors.base import Reading
-from secondary_scheduler.agent.throttles import IoLimits, Throttles
+from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.model import resources
 
 
 @dataclasses.dataclass(frozen=True)
 class RateOptions:
-    """What a step reads from the configuration, percent of the resource.
+    """Options of a step, in percent of the resource.
 
-    ``iops`` is what 100 % of ``disk_in`` or ``disk_out`` is in operations a
-    second; 0 if only bytes count.
+    ``iops`` is 100 % of ``disk_in`` or ``disk_out`` in operations a second; 0
+    if only bytes count.
     """
 
     set_point_margin: float
@@ -39,7 +39,7 @@ class RateOptions:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> 'RateOptions':
-        """Return the options as they are now."""
+        """Read the current options."""
         own = conf.secondary_agent
         return cls(conf.secondary_scheduler.set_point_margin,
                    own.minimum_rate, {'disk_in': own.disk_write_iops,
@@ -47,7 +47,7 @@ class RateOptions:
 
 
 class _Loop:
-    """The control of one resource."""
+    """Control loop of one resource."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -57,7 +57,7 @@ class _Loop:
 
     def step(self, reading: Reading | None, guests: Sequence[Secondary],
              set_point: float, minimum: float) -> None:
-        """Take in a reading, once; None takes everybody to the minimum."""
+        """Apply a reading once; None reduces all guests to the minimum."""
         if reading is None or reading is not self._reading:
             self._reading = reading
             seen = reading or Reading(None)
@@ -71,7 +71,7 @@ class _Loop:
 
 
 class RateControl:
-    """The loops of this host; ``step`` is called after each reading."""
+    """Control loops of this host; ``step`` is called after each reading."""
 
     def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], gauges: Gauges,
@@ -89,7 +89,7 @@ class RateControl:
 
     @property
     def caps(self) -> dict[str, dict[str, float]]:
-        """What each secondary may use, in percent, by UUID and resource."""
+        """Share of each secondary in percent, by UUID and resource."""
         caps: dict[str, dict[str, float]] = {}
         for resource, loop in self._loops.copy().items():
             for uuid, cap in loop.caps.copy().items():
@@ -97,7 +97,7 @@ class RateControl:
         return caps
 
     def step(self) -> None:
-        """Let each loop look at its reading, and hand on what is new."""
+        """Apply the latest readings, and pass the limits to ``Throttles``."""
         options, policies, guests = (
             self._options(), self._policies(), self._guests())
         for resource in resources.RATES:
@@ -112,7 +112,7 @@ class RateControl:
                 [guest for guest in guests if _can_use(guest, resource)],
                 set_point, options.minimum)
         for guest in guests:
-            # libvirt would wait for Nova's operation to end.
+            # During an operation of Nova, libvirt would block until its end.
             if not self._floors.operated(guest.uuid):
                 self._throttles.want(guest, self._limits(guest.uuid, options))
         self._throttles.forget({guest.uuid for guest in guests})
@@ -131,9 +131,9 @@ class RateControl:
 
 
 def _can_use(guest: Secondary, resource: str) -> bool:
-    """Tell whether a guest takes part: others' shares are of no use to it.
+    """Return whether a guest has a device for a resource.
 
-    Nor to them: a share that one never uses grows and shrinks with what the
-    others do, and each change of an interface's limit costs some processes.
+    A guest without one gets no share.  The unused share would vary with the
+    others, and each change of an interface's limit starts some processes.
     """
     return bool(guest.taps if resource.startswith('net_') else guest.disks)

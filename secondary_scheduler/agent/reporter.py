@@ -12,7 +12,7 @@ import uuid
 
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Reason
-from secondary_scheduler.agent.memory_guard import Look
+from secondary_scheduler.agent.memory_guard import MemoryState
 from secondary_scheduler.agent.wiring import Parts
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.reports import HostReport, InstanceReport
@@ -251,7 +251,7 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in values.items()}
 
 
-def _memory(seen: Look | None) -> dict[str, typing.Any]:
+def _memory(seen: MemoryState | None) -> dict[str, typing.Any]:
     if seen is None:
         return dict.fromkeys(('available_mb', 'headroom_mb', 'coming_mb',
                               'level'))

@@ -1,20 +1,22 @@
-"""How much of their room secondaries may use while the primary is harmed.
+"""Restraint: the part of their room that secondaries may use after harm.
 
-Use has a set point that a controller can keep.  A signal of harm has none:
-nobody knows how much less CPU of the secondaries' is how much less harm.  So
-the agent looks for it, as a sender does for what a network carries: a second
-with harm halves what they may use, a second without gives a little back
-(additive increase, multiplicative decrease: Chiu and Jain 1989).  It ends up
-around what the primary bears, and most harm has gone before the floor.
+Use of a resource has a set point that a controller can keep.  A signal of harm
+has none, because the effect of the secondaries' CPU use on it is unknown.  So
+the agent searches for the largest use without harm, like congestion control in
+a network: additive increase, multiplicative decrease (Chiu and Jain 1989).  A
+second with harm halves the part, a second without increases it a little.  It
+converges to the use that the primary tolerates, and most harm ends before the
+floor is needed.
 """
 
 
 class Restraint:
-    """The part, 0 to 1, of the room under the set point that may be used."""
+    """Usable part, 0 to 1, of the room below the set point."""
 
-    #: What is left of the share after a second with harm.
+    #: Factor of the share after a second with harm.
     LEFT = 0.5
-    #: What is given back in a second without: all of it takes 50 s.
+    #: Increase of the share in a second without harm; from 0 to 1 it takes
+    #: 50 s.
     BACK = 0.02
 
     def __init__(self) -> None:
@@ -26,10 +28,10 @@ class Restraint:
                       else min(1.0, self.share + self.BACK))
 
     def bound(self, set_point: float, primary: float | None) -> float:
-        """Return the set point as it is bounded now, percent of the host.
+        """Return the reduced set point in percent of the host.
 
-        ``primary`` is the primary's use, None while it is not known: the
-        controller takes nobody's measure then anyway.
+        :param primary: use by the primary, None if unknown; then the
+            controller reduces all secondaries to their minimum anyway.
         """
         if primary is None:
             return set_point

@@ -84,7 +84,7 @@ class Agent:
         parts = self.parts
         try:
             present = guests()
-            parts.dedicated_cpus.keep(present)
+            parts.dedicated_cpus.narrow_sets(present)
             problems = parts.dedicated_cpus.problems
             for guest in present:
                 if guest.uuid not in problems:
@@ -143,7 +143,8 @@ class Agent:
         try:
             guests = parts.domains.secondaries()
             if parts.domains.primaries is not None:  # there was a listing
-                parts.dedicated_cpus.look(parts.domains.others(), guests)
+                parts.dedicated_cpus.find_dedicated(parts.domains.others(),
+                                                    guests)
             self._keep_cpus(lambda: guests)
         except Exception:
             LOG.exception('The dedicated CPUs of primaries were not read')
@@ -159,7 +160,7 @@ class Agent:
             wait = guard.step()
         except Exception:
             LOG.exception('A step of the memory guard failed')
-            return memory_guard.LOOK_S
+            return memory_guard.POLL_S
         if guard.level is not level:
             self.parts.news.set()
         return wait

@@ -1,4 +1,4 @@
-"""``secondary-agent``: the service, and what to do without it."""
+"""``secondary-agent``: the agent, and commands that need no running agent."""
 
 import argparse
 import json
@@ -27,9 +27,9 @@ from secondary_scheduler.reading.options import load_options
 from secondary_scheduler.reading.values import InputError
 
 EPILOG = """
-Without a command the agent runs in the foreground. SIGHUP reads the options
-anew, SIGTERM ends it and leaves the limits in force: use "floor" when it is
-to stay away. Configuration is read from
+Without a command the agent runs in the foreground. SIGHUP reloads the options,
+SIGTERM ends the agent and leaves the limits in force: use "floor" if it is to
+stay off. Configuration is read from
 /etc/secondary_scheduler/secondary_scheduler.conf and secondary-agent.conf
 there, or from each --config-file; other options of the agent are those of
 oslo.log (--debug, --log-file FILE).
@@ -37,16 +37,16 @@ oslo.log (--debug, --log-file FILE).
 
 _COMMANDS = {
     'run': 'control the secondaries of this host',
-    'floor': 'take every secondary known from the disk to its floor; needs '
-             'neither libvirt nor policies',
-    'release': 'give all secondaries back the limits they had; the agent '
+    'floor': 'take every secondary in the state directory to its floor; '
+             'needs neither libvirt nor policies',
+    'release': 'restore the original limits of all secondaries; the agent '
                'must be stopped',
-    'status': 'show what the running agent last said about itself'}
+    'status': 'show the last status of the running agent'}
 
 
 def _configure(arguments: list[str], files: list[str] | None = None
                ) -> cfg.ConfigOpts:
-    # oslo.messaging registers some of its options there and nowhere else.
+    # oslo.messaging registers some of its options only in cfg.CONF.
     conf = cfg.CONF
     conf.reset()
     logging.register_options(conf)
@@ -60,7 +60,7 @@ def _configure(arguments: list[str], files: list[str] | None = None
 
 def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
            ) -> tuple[Secondary, ...]:
-    """Return the secondaries on disk whose process is alive."""
+    """Return the secondaries in the state directory that still run."""
     def connect() -> typing.NoReturn:
         raise ConnectionError('libvirt is not asked')
 
@@ -70,7 +70,7 @@ def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
 
 
 def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
-    """Run the service; 2 if the configuration does not allow it."""
+    """Run the agent; return 2 if the configuration is not valid."""
     backend.init_backend(backend.BackendType.THREADING)
     logging.setup(conf, 'secondary-agent')
     try:
@@ -91,20 +91,20 @@ def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
 
 
 def floor(conf: cfg.ConfigOpts) -> int:
-    """Take all known secondaries to the floor; 1 if one was not."""
+    """Take all known secondaries to the floor; return 1 if one failed."""
     hierarchy = cgroups.Hierarchy()
     actuator = wiring.make_actuator(conf, hierarchy,
                                     wiring.open_store(conf))
     guests = _known(conf, hierarchy)
     done = sum(actuator.floor(guest) for guest in guests)
-    # Nobody watches for primary guests any more.
+    # No agent will restore the machine slice when a primary guest starts.
     actuator.free_slice()
     print(f'{done} of {len(guests)} secondaries are at the floor')
     return 0 if done == len(guests) else 1
 
 
 def release(conf: cfg.ConfigOpts) -> int:
-    """Undo all limits; 1 if one could not be undone."""
+    """Restore all limits; return 1 if one could not be restored."""
     store = wiring.open_store(conf)
     try:
         with host_lock.acquire_host_lock(store):
@@ -127,7 +127,7 @@ def release(conf: cfg.ConfigOpts) -> int:
 
 
 def _release_devices(throttles: Throttles, guest: Secondary) -> bool:
-    """Give disks and interfaces back what they had; libvirt has to do it."""
+    """Restore the limits of disks and interfaces through libvirt."""
     try:
         if guest.limited:
             throttles.release(guest)
@@ -139,7 +139,7 @@ def _release_devices(throttles: Throttles, guest: Secondary) -> bool:
 
 
 def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
-    """Show the last status; 1 if the agent does not seem to run."""
+    """Show the last status; return 1 if the agent does not seem to run."""
     store = wiring.open_store(conf, read_only=True)
     found = store.load(wiring.STATUS)
     if not found:
@@ -158,7 +158,7 @@ def status(conf: cfg.ConfigOpts, as_json: bool = False) -> int:
               f'({type(exc).__name__}: {exc})', file=sys.stderr)
         return 1
     print('\n'.join(lines))
-    # A clock that was set back makes no dead agent live.
+    # A time in the future comes from a clock that was set back.
     return 0 if abs(age) < 10 else 1
 
 
@@ -184,7 +184,7 @@ def _verb(resource: str) -> str:
 
 
 def _screen(found: dict[str, typing.Any]) -> list[str]:
-    """Return the status in lines that fit on one screen."""
+    """Return the status as lines that fit on one screen."""
     effective = found['priority_effective']
     lines = [
         f'host {found["host"]}: {found["cpus"]:g} CPUs, agent '
@@ -210,7 +210,7 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
         f'{found["primaries"]} primary guests',
         'placement: ' + found.get('inventory', {}).get('state', 'not kept')]
     if found['dedicated_cpus']:
-        lines.append('CPUs that primaries have for themselves: '
+        lines.append('CPUs that are dedicated to primaries: '
                      + kernel_files.format_cpus(found['dedicated_cpus']))
     if found.get('configuration'):
         lines.append('configuration: not reloaded, options and policies are '
@@ -261,7 +261,7 @@ def main(argv: list[str] | None = None) -> int:
                         help='with run: log what would be written, write, '
                              'lock and report nothing')
     parser.add_argument('--json', action='store_true',
-                        help='with status: everything, for machines')
+                        help='with status: print all values as JSON')
     chosen, rest = parser.parse_known_args(argv)
     try:
         conf = _configure(rest)
@@ -269,7 +269,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f'secondary-agent: {exc}', file=sys.stderr)
         if chosen.command != 'floor':
             return 2
-        # The floor must not depend on a file that somebody has broken.
+        # The floor must not depend on the configuration being valid.
         conf = _configure([], files=[])
     try:
         if chosen.command == 'run':

@@ -1,4 +1,7 @@
-"""From counters to percent of the host (Boettger 3.1, 3.11)."""
+"""CPU meter: use of the host by the primary and by secondaries.
+
+It converts counters to percent of the host (Boettger 2012, section 5.4).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
@@ -8,21 +11,21 @@ from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.host_capacity import HostCpu
 from secondary_scheduler.agent.sensors.base import CounterRates, Reading
 
-#: Who is older when it is measured for the first time has not just started, in
-#: seconds; and who is younger is remembered for so long.
+#: A process first sampled within this many seconds of its start counts as new.
+#: Its entry is kept for as long.
 _STARTS_S = 60.0
 
-#: While so much CPU time is spent the host's counter cannot stand still, even
-#: of a kernel that counts by ticks, in seconds.
+#: CPU time in seconds after which the host's counter must have moved, even in
+#: a kernel that counts by ticks.
 _UNSEEN_S = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """What a secondary that has just started used before it was known.
+    """Use by a secondary that has just started, before it was known.
 
-    ``age`` is the time since its process started in seconds, ``percent`` its
-    mean use of the host's capacity in that time.
+    ``age`` is the time in seconds since its process started.  ``percent`` is
+    its mean use in that time, in percent of the host.
     """
 
     age: float
@@ -31,7 +34,7 @@ class Arrival:
 
 @dataclasses.dataclass(frozen=True)
 class CpuUsage(Reading):
-    """CPU use; ``capacity`` is the host's in CPUs.
+    """Use of the CPU; ``capacity`` is the number of CPUs of the host.
 
     ``arrivals`` are the secondaries that have just started.
     """
@@ -41,15 +44,15 @@ class CpuUsage(Reading):
 
 
 class CpuMeter:
-    """Differences of the host's and the secondaries' counters.
+    """Measures CPU use since its last sample, by the counters of the host.
 
-    Each consumer has its own, since an interval begins where its last one
-    ended.
+    Control and the local trigger each have their own meter, because an
+    interval begins at the last sample.
 
-    A host's counter that stands still is no idle host while secondaries, or
-    this process itself (``own_time`` in seconds), run on it: it is stuck, and
-    the use unknown.  One guest's that stands still may be an idle guest's;
-    what it uses is then taken for the primary's, which is the safe side.
+    The host's counter must move while secondaries or this process
+    (``own_time`` in seconds) run.  If it does not, it is stuck and the use is
+    unknown.  The counter of an idle guest may stand still.  If it is stuck
+    instead, the use by the guest counts as the primary's, which is safe.
     """
 
     def __init__(self, host: HostCpu,
@@ -62,10 +65,10 @@ class CpuMeter:
         self._guest_age = guest_age
         self._clock = clock
         self._rates = CounterRates(clock)
-        #: When each process of the last minute was measured last.
+        #: Time of the last sample of each process of the last minute.
         self._met: dict[object, float] = {}
         self._own_time = own_time
-        #: When the last sample was, and what this process had used by then.
+        #: Time of the last sample, and the CPU time of this process then.
         self._sampled = clock(), own_time()
         #: CPU seconds spent since the host's counter has moved.
         self._unseen = 0.0
@@ -80,7 +83,7 @@ class CpuMeter:
         total = self._percent('host', self._host.usage_ns(), capacity)
         instances, arrivals = {}, []
         for guest in guests:
-            # A process that is another one counts from zero.
+            # The counter of another process starts from zero.
             key = guest.uuid, guest.pid, guest.started
             counter = self._guest_ns(guest)
             rate = self._percent(key, counter, capacity)
@@ -96,23 +99,23 @@ class CpuMeter:
         return CpuUsage(total, instances, capacity, arrivals)
 
     def _is_stuck(self, total: float | None, guests: float) -> bool:
-        """Tell whether the host's counter must have moved, and has not.
+        """Return whether the host's counter should have moved, and has not.
 
-        ``guests`` is what secondaries have used in the meantime, in CPUs.
+        :param guests: use by secondaries since the last sample, in CPUs.
         """
         (before, own_before), self._sampled = self._sampled, (
             self._clock(), self._own_time())
         now, own = self._sampled
         self._unseen += (own - own_before) + guests * (now - before)
-        if total != 0.0:    # it has moved, or is unknown anyway
+        if total != 0.0:    # it has moved, or is unknown
             self._unseen = 0.0
         return self._unseen > _UNSEEN_S
 
     def _is_new(self, key: object) -> bool:
-        """Note that a process was measured; tell whether it never was."""
+        """Record the sample of a process; return whether it is the first."""
         now, known = self._clock(), key in self._met
         self._met[key] = now
-        if not known:   # they are few, and a good time to forget the others
+        if not known:   # rare, so this is a good time to drop old entries
             self._met = {one: at for one, at in self._met.items()
                          if now - at < _STARTS_S}
         return not known

@@ -1,9 +1,9 @@
-"""Signals that the primary is harmed, whoever has which part in it.
+"""Sensors of interference: PSI, steal and resctrl.
 
-``pressure`` is about the primary alone: what secondaries wait for, which are
-throttled all the time, is no harm.  The others are of the whole machine.
-None says whose doing it is, so what follows from them is for all secondaries
-of the host.
+They show harm to the primary, but cannot attribute it to one secondary.  So
+the reactions apply to all secondaries of the host.  ``pressure`` is measured
+for the primary alone, since secondaries are throttled and wait all the time.
+The other signals are measured for the whole machine.
 """
 
 from collections import deque
@@ -26,20 +26,19 @@ from secondary_scheduler.agent.sensors.base import (
     damaged_is_unknown,
 )
 
-#: Threads that are looked at in one read; the others have their turn next.
+#: Number of threads per read; the others follow in the next reads.
 _THREADS = 200
-#: Seconds for which a list of threads is good.
+#: Seconds for which a list of threads is used.
 _LIST_S = 5.0
 
 
 class PressureSensor(Sensor):
     """``pressure``: share of time in which the primary waited for a CPU.
 
-    It is that of the control group that waited most, of the services of the
-    host and of the guests that are no secondaries.  A group says it itself
-    where the kernel keeps pressure stall information for it (``some``);
-    elsewhere it is the run delay of the thread that waited most.  Both count
-    the time in which a quota of the group's own keeps it from running.
+    It is the maximum over all control groups of host services and primary
+    guests.  Where the kernel keeps pressure stall information for a group, its
+    value ``some`` is used.  Elsewhere it is the largest run delay of a thread.
+    Both include the time in which the group's own quota stops it.
     """
 
     resources = ('pressure',)
@@ -52,7 +51,7 @@ class PressureSensor(Sensor):
 
     @damaged_is_unknown
     def read(self, guests: Sequence[Secondary]) -> Readings:
-        """Return the pressure on the primary, and on secondaries if known."""
+        """Measure the pressure on the primary, and on secondaries if known."""
         scopes = {}
         for guest in guests:
             with contextlib.suppress(cgroups.CgroupError):  # it has ended
@@ -87,8 +86,8 @@ class PressureSensor(Sensor):
     def _stalled(self, group: str) -> float | None:
         """Return the share of time in which a task of a group waited.
 
-        :raises OSError: if the kernel keeps no such account.
-        :raises Damaged: if it cannot be understood.
+        :raises OSError: if the kernel does not account for it.
+        :raises Damaged: if the file cannot be understood.
         """
         path = f'{group}/cpu.pressure'
         rate = self._rates.per_second(
@@ -97,9 +96,9 @@ class PressureSensor(Sensor):
 
 
 def stalled_us(text: str, path: str) -> int:
-    """Read for how many microseconds some task has waited so far.
+    """Parse the time in which some task has waited, in microseconds.
 
-    :raises Damaged: if a pressure file does not say so.
+    :raises Damaged: if the text of a pressure file lacks it.
     """
     for line in text.splitlines():
         kind, *fields = line.split() or ['']
@@ -111,7 +110,7 @@ def stalled_us(text: str, path: str) -> int:
 
 
 def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
-    """Yield the topmost groups below one that hold no secondary."""
+    """Yield the topmost groups below ``group`` that contain no secondary."""
     with os.scandir(group) as entries:
         below = sorted(entry.path for entry in entries
                        if entry.is_dir(follow_symlinks=False))
@@ -125,8 +124,7 @@ def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
 
 
 class _Seen(typing.NamedTuple):
-    """A thread's schedstat, when it was read, and what it waited until then.
-    """
+    """schedstat of a thread, and its waiting time since the read before."""
 
     at: float
     counters: tuple[int, int, int]  # run and waited in ns, how often run
@@ -134,7 +132,7 @@ class _Seen(typing.NamedTuple):
 
 
 class RunDelays:
-    """Run delays of threads, a bounded number of them in one go."""
+    """Run delays of threads, read for a limited number of threads at once."""
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -147,11 +145,10 @@ class RunDelays:
         self._seen: dict[int, _Seen] = {}
 
     def worst(self, groups: Collection[str]) -> float | None:
-        """Return what the thread waits that waits most, in percent of time.
+        """Return the largest run delay of a thread, in percent of time.
 
-        None while it is known of none.
-
-        :raises OSError: if a group is not there.
+        :returns: None while no delay is known.
+        :raises OSError: if a group is missing.
         """
         if not self._due:
             self._list(groups)
@@ -172,7 +169,7 @@ class RunDelays:
             return
         threads: list[int] = []
         for group in groups:
-            os.stat(group)      # what is below may go at any time, not this
+            os.stat(group)      # only groups below it may vanish at any time
             for folder, _, _ in os.walk(group):
                 path = f'{folder}/{self._file}'
                 with contextlib.suppress(OSError):
@@ -199,16 +196,16 @@ class RunDelays:
         return _Seen(now, (run, waited, times), percent)
 
     def _waits(self, thread: int) -> bool:
-        """Tell whether a thread wants to run."""
-        return kernel_files.read_text(f'{self._proc}/{thread}/stat').rpartition(
-            ')')[2].split()[:1] == ['R']
+        """Return whether a thread is runnable."""
+        text = kernel_files.read_text(f'{self._proc}/{thread}/stat')
+        return text.rpartition(')')[2].split()[:1] == ['R']
 
 
 class StealSensor(Sensor):
-    """``steal``: what a hypervisor below us gives to others.
+    """``steal``: CPU time that a hypervisor gives to other machines.
 
-    It is in percent of the CPU time of the whole machine, and 0 on one that
-    is no virtual machine itself.
+    It is in percent of the CPU time of this virtual machine, and 0 on a
+    physical one.
     """
 
     resources = ('steal',)
@@ -220,12 +217,12 @@ class StealSensor(Sensor):
 
     @damaged_is_unknown
     def read(self, guests: Sequence[Secondary]) -> Readings:
-        """Return the time that was stolen since the last read."""
+        """Measure the time that was stolen since the last read."""
         path = f'{self.hierarchy.proc}/stat'
         name, *times = kernel_files.read_line(path).split() or ['']
         if name != 'cpu':
             raise kernel_files.Damaged(path, name, 'a line "cpu"')
-        # Those of guests, after the eighth, are in the others already.
+        # Times of guests, after the eighth, are included in the others.
         counts = kernel_files.parse_counts(times[:8], 8, path)
         before, self._last = self._last, (counts[7], sum(counts))
         if before is None:
@@ -233,7 +230,7 @@ class StealSensor(Sensor):
         stolen, passed = (now - then for now, then in zip(
             self._last, before, strict=True))
         if not 0 <= stolen <= passed or not passed:
-            # Idle time counts as well, so all of it cannot stand still.
+            # Idle time is included, so the sum must grow.
             return {'steal': Reading(
                 None, why='the times of /proc/stat do not go on')}
         return {'steal': Reading(100.0 * stolen / passed)}
@@ -242,8 +239,8 @@ class StealSensor(Sensor):
 class ResctrlSensor(Sensor):
     """``membw`` and ``llc``: memory bandwidth and last-level cache.
 
-    That is what the groups that are named have of them, by the hardware's
-    monitoring, or the whole machine.
+    The hardware measures them for ``resctrl_groups``, or for the whole
+    machine.
     """
 
     resources = ('membw', 'llc')
@@ -259,7 +256,7 @@ class ResctrlSensor(Sensor):
 
     @damaged_is_unknown
     def read(self, guests: Sequence[Secondary]) -> Readings:
-        """Return what is used of memory bandwidth and cache."""
+        """Measure the use of memory bandwidth and cache."""
         domains = [f'{group}/mon_data/{name}' for group in self._groups()
                    for name in sorted(os.listdir(f'{group}/mon_data'))
                    if name.startswith('mon_L3_')]
@@ -275,7 +272,8 @@ class ResctrlSensor(Sensor):
             found['membw'] = Reading(
                 100.0 * sum(known) / (speed << 20)
                 if len(known) == len(rates) else None)
-        with contextlib.suppress(FileNotFoundError):    # it has no such
+        # The file is missing if the hardware does not measure it.
+        with contextlib.suppress(FileNotFoundError):
             caches = len({os.path.basename(domain) for domain in domains})
             found['llc'] = Reading(100.0 * sum(
                 read_count(f'{domain}/llc_occupancy') for domain in domains)
@@ -283,7 +281,7 @@ class ResctrlSensor(Sensor):
         return found
 
     def _groups(self) -> list[str]:
-        """Return the groups that count; a group below one is in its sum."""
+        """Return the measured groups; the sum of each includes those below."""
         if named := self.conf.secondary_agent.resctrl_groups:
             return [f'{self._root}/{name.strip("/")}' for name in named]
         return [self._root, *(

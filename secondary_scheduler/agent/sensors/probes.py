@@ -1,9 +1,9 @@
-"""What the operator's own probes say of the primary.
+"""Sensor of the operator's probes of the primary.
 
-A probe is a command or the address of an HTTP service that says one number:
-the primary's latency at its 99th percentile, say.  It is asked once a period,
-all at the same time and each on a thread of its own; one that fails, says
-anything else or nothing in time makes its number unknown.
+A probe is a command or the address of an HTTP service that returns one number,
+for example the 99th percentile of the primary's latency.  All probes are
+queried once a period, at the same time, each on a thread of its own.  A probe
+that fails, is late or returns anything else makes its number unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors.base import Reading, Sensor
 from secondary_scheduler.policies import language
 
-#: A longer answer is none.
+#: Largest valid answer.
 _BYTES = 4096
-#: The part of its period in which a probe has to answer.
-_PATIENCE = 0.8
+#: Part of the period in which a probe has to answer.
+_TIME_LIMIT = 0.8
 
 _LATE = 'it does not answer in time'
 
@@ -38,13 +38,13 @@ _SETTING = re.compile(rf'\s*({language.PROBE_NAME})\s*=\s*(\S.*)', re.DOTALL)
 
 
 class ProbeError(Exception):
-    """A probe that did not say a number."""
+    """A probe has not returned a number."""
 
 
 def parse_answer(answer: bytes) -> float:
     """Return the number in the last line of an answer that is not empty.
 
-    :raises ProbeError: if there is none, or the answer is too long.
+    :raises ProbeError: if there is no number, or if the answer is too long.
     """
     if len(answer) > _BYTES:
         raise ProbeError(f'it says more than {_BYTES} bytes')
@@ -56,9 +56,10 @@ def parse_answer(answer: bytes) -> float:
 
 
 def parse_probe_option(values: Sequence[str]) -> dict[str, str]:
-    """Read the option ``probe``: what to ask, by the names of probes.
+    """Parse the option ``probe``.
 
-    :raises ValueError: if one of them cannot be read.
+    :returns: commands or addresses by the names of probes.
+    :raises ValueError: if a value is not valid.
     """
     found: dict[str, str] = {}
     for value in values:
@@ -70,7 +71,7 @@ def parse_probe_option(values: Sequence[str]) -> dict[str, str]:
                 'and underscores')
         name, asked = setting[1], setting[2].strip()
         if not _is_address(asked):
-            shlex.split(asked)      # a quotation may lack its end
+            shlex.split(asked)      # raises ValueError for an open quotation
         found[name] = asked
     return found
 
@@ -80,44 +81,44 @@ def _is_address(asked: str) -> bool:
 
 
 class ProbeSensor(Sensor):
-    """``probe:NAME``: what the operator's probe of that name says."""
+    """``probe:NAME``: number that the operator's probe NAME returns."""
 
-    budget = 5.0    # to start a command takes some milliseconds
+    budget = 5.0    # starting a command takes some milliseconds
 
     def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                  ) -> None:
         super().__init__(conf, hierarchy)
         self.period = conf.secondary_agent.probe_period
-        self._asked = {f'{language.PROBE}:{name}': asked for name, asked in
-                       parse_probe_option(conf.secondary_agent.probe).items()}
+        asked = parse_probe_option(conf.secondary_agent.probe)
+        self._asked = {f'{language.PROBE}:{name}': one
+                       for name, one in asked.items()}
         self.resources = tuple(self._asked)
         self._pending: dict[str, futures.Future[float]] = {}
         self._lock = threading.Lock()
         self._worked = 0.0
 
     def spent(self) -> float:
-        """Return CPU time including that of the commands that have ended."""
+        """Return CPU time, including that of commands that have ended."""
         commands = resource.getrusage(resource.RUSAGE_CHILDREN)
         return (super().spent() + self._worked
                 + commands.ru_utime + commands.ru_stime)
 
     def read(self, guests: Sequence[Secondary]) -> Mapping[str, Reading]:
-        """Ask all probes, and wait for them no longer than most of a period.
-        """
-        patience = _PATIENCE * self.period
-        deadline = time.monotonic() + patience
+        """Query all probes, and wait for them for most of a period."""
+        time_limit = _TIME_LIMIT * self.period
+        deadline = time.monotonic() + time_limit
         for name, asked in self._asked.items():
             if name not in self._pending:
                 self._pending[name] = futures.Future()
-                # No pool: the agent's end would wait for what hangs.
+                # Not a pool: the agent could not exit while a probe hangs.
                 threading.Thread(
                     target=self._ask, name=name, daemon=True,
                     args=(self._pending[name], asked, deadline)).start()
-        # A thread that gives up in time has a moment to say so.
-        futures.wait(self._pending.values(), patience + 0.1 * self.period)
+        # A thread that reaches its time limit needs a moment to return.
+        futures.wait(self._pending.values(), time_limit + 0.1 * self.period)
         found = {}
         for name, answer in list(self._pending.items()):
-            if not answer.done():   # a service that says a byte now and then
+            if not answer.done():   # a service that sends a byte now and then
                 found[name] = Reading(None, why=_LATE)
                 continue
             del self._pending[name]
@@ -143,20 +144,22 @@ class ProbeSensor(Sensor):
 
 
 def ask_probe(asked: str, deadline: float) -> float:
-    """Ask a probe until a time of the monotonic clock.
+    """Query a probe.
 
-    :raises ProbeError: if it does not say a number by then.
+    :param asked: a command or an address.
+    :param deadline: time of the monotonic clock.
+    :raises ProbeError: if it does not return a number by then.
     """
     return parse_answer(_fetch(asked, deadline) if _is_address(asked)
                  else _run(shlex.split(asked), deadline))
 
 
 def _fetch(address: str, deadline: float) -> bytes:
-    """Return what an HTTP service answers; it follows no redirection.
+    """Return the answer of an HTTP service, without following redirections.
 
-    :raises ProbeError: if it does not.
+    :raises ProbeError: if it does not answer.
     """
-    # Here, since an agent without such a probe needs none of it.
+    # Imported here, because only this kind of probe needs it.
     import http.client
     from urllib import request
     opener = request.OpenerDirector()
@@ -183,9 +186,9 @@ def _fetch(address: str, deadline: float) -> bytes:
 
 
 def _run(command: Sequence[str], deadline: float) -> bytes:
-    """Return what a command writes; at the deadline it is killed.
+    """Return the output of a command.
 
-    With it go all of its process group, which is its own.
+    At the deadline the command is killed with its own process group.
 
     :raises ProbeError: if it cannot be run, fails or hangs.
     """
@@ -206,7 +209,7 @@ def _run(command: Sequence[str], deadline: float) -> bytes:
             raise ProbeError(_LATE) from exc
         finally:
             if process.returncode is None:
-                # Nobody has waited for it: its number is nobody else's yet.
+                # It was not waited for, so its number is not used again yet.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -216,7 +219,7 @@ def _run(command: Sequence[str], deadline: float) -> bytes:
 
 
 def _read(fd: int, deadline: float) -> bytes:
-    """Read to the end, or one byte too many.
+    """Read to the end, at most one byte more than ``_BYTES``.
 
     :raises TimeoutError: at the deadline.
     """

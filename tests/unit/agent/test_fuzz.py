@@ -19,14 +19,18 @@ from oslo_config import cfg, fixture
 from secondary_scheduler.agent import (
     actuator,
     cgroups,
+    domain_xml,
     domains,
+    guest_cgroups,
+    host_capacity,
     memory,
     policy_source,
     problems,
     processes,
 )
-from secondary_scheduler.agent.sensors import base as sensors
-from secondary_scheduler.agent.sensors import cpu
+from secondary_scheduler.agent.gauges import Gauges
+from secondary_scheduler.agent.sensors import base, cpu, disk, network
+from secondary_scheduler.agent.sensors.memory import MemorySensor
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from tests.unit import fuzzing
@@ -77,8 +81,8 @@ TOKENS = ('<', '>', '/>', '<!--', '-->', '<![CDATA[', ']]>', '&#0;', '&lt;',
 class Xml(unittest.TestCase):
     def read(self, text):
         try:
-            return domains.read_guest(text, UUID)
-        except domains.UnreadableDomain as exc:
+            return domain_xml.read_guest(text, UUID)
+        except domain_xml.UnreadableDomain as exc:
             self.assertTrue(str(exc))
             return None
 
@@ -106,7 +110,7 @@ class Listing(unittest.TestCase):
 
     def setUp(self):
         self.log = fuzzing.Log(self)
-        self.enterContext(mock.patch.object(problems, 'PATIENCE_S', 0.0))
+        self.enterContext(mock.patch.object(problems, 'LOG_DELAY_S', 0.0))
         self.host = fakes.Host(self)
         self.good = self.host.guest(1)
         self.host.guest(0)
@@ -197,9 +201,9 @@ class Files(unittest.TestCase):
             yield acting
         finally:
             acting.forget([])
-            if acting._slice:
-                acting._slice.close()
-            os.unlink(self.host.store.path(actuator.STATE))
+            if acting.groups._slice:
+                acting.groups._slice.close()
+            os.unlink(self.host.store.path(guest_cgroups.STATE))
 
 
 class Cgroups(Files):
@@ -243,10 +247,10 @@ class Cgroups(Files):
     def check_host(self, files):
         for name, data in files.items():
             self.put('cgroup/' + name, data)
-        host = cgroups.HostCpu(self.host.hierarchy())
+        host = host_capacity.HostCpu(self.host.hierarchy())
         try:
             self.assertTrue(0 < host.capacity() < 1e6)
-            meter = cpu.Meter(host, lambda _: None, lambda _: None)
+            meter = cpu.CpuMeter(host, lambda _: None, lambda _: None)
             for _ in range(2):
                 total = meter.sample([]).total
                 self.assertTrue(total is None or 0 <= total < math.inf)
@@ -306,7 +310,7 @@ class Processes(Files):
         age = processes.age(started or 0, self.host.proc)
         self.assertTrue(age is None or 0 <= age)
         # No nonsense has both its name and its UUID.
-        self.assertIsNone(processes.find(
+        self.assertIsNone(processes.find_qemu(
             self.host.run_dir, UUID, NAME, self.host.proc))
 
     @fuzzing.fuzzed
@@ -315,7 +319,8 @@ class Processes(Files):
     @example('\ud800')
     @example('x' * 300)
     def test_names(self, name):
-        found = processes.find(self.host.run_dir, UUID, name, self.host.proc)
+        found = processes.find_qemu(
+            self.host.run_dir, UUID, name, self.host.proc)
         if name != NAME:
             self.assertIsNone(found)
 
@@ -336,15 +341,15 @@ class Sensors(Files):
         os.makedirs(self.host.path('sys/block/sda/device'))
         hierarchy = self.host.hierarchy()
         self.sensors = [
-            sensors.Memory(self.fixture.conf, hierarchy),
-            sensors.Network(self.fixture.conf, hierarchy,
-                            self.host.path('sys/net')),
-            sensors.DiskSensor(self.fixture.conf, hierarchy,
-                               self.host.path('sys/block'))]
+            MemorySensor(self.fixture.conf, hierarchy),
+            network.NetworkSensor(self.fixture.conf, hierarchy,
+                                  self.host.path('sys/net')),
+            disk.DiskSensor(self.fixture.conf, hierarchy,
+                            self.host.path('sys/block'))]
 
     def check(self, sensor, reads=1):
-        gauges = sensors.Gauges({'one': sensor}, lambda: sensor.resources,
-                                lambda: [self.guest])
+        gauges = Gauges({'one': sensor}, lambda: sensor.resources,
+                        lambda: [self.guest])
         for _ in range(reads):
             self.log.lines.clear()
             gauges.measure('one')
@@ -392,14 +397,14 @@ class Sensors(Files):
     @example(10 ** 400, {})
     @example(math.nan, {'a': math.inf})
     def test_a_driver_of_somebody_else(self, total, instances):
-        class Sensor(sensors.Sensor):
+        class Sensor(base.Sensor):
             resources = ('mem',)
 
             def __init__(self):
                 pass
 
             def read(self, guests):
-                return {'mem': cpu.Reading(total, instances)}
+                return {'mem': base.Reading(total, instances)}
 
         self.check(Sensor())
 
@@ -441,7 +446,7 @@ class State(Files):
     @example({'slice': {'path': '/machine\0', 'weight': '5'}})
     @example(b'[' * 3000)
     def test_limits(self, data):
-        self.save(actuator.STATE, data)
+        self.save(guest_cgroups.STATE, data)
         with self.actuator() as acting:
             self.assertTrue(acting.floor(self.guest))
             self.assertEqual('1000 100000', self.host.quota(0))
