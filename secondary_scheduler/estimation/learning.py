@@ -1,17 +1,16 @@
-"""Durations learned from operations that were carried out.
+"""Durations learned from completed operations.
 
-As in Boettger's regressions (Eq. 4.3-4.8) each kind has a line ``base + each
-* n`` in the number of operations that go on at the same time and share what
-it needs (``durations.rivals``).  His were fitted once, on his testbed, by
-hand; these are fitted again and again to what the cloud at hand did.  What
-copies an instance's memory takes the longer the more there is of it: there n
-is in instances of typical memory.  The lines are Theil and Sen's, made of
-medians: an operation that took minutes because something was down moves
-nothing.
+As in the regressions of Boettger 2012, eq. 4.3 to 4.8, each kind of operation
+has a line ``base + each * n``.  Here n is the number of concurrent operations
+that compete with it (``durations.rivals``).  The lines are fitted again and
+again to the operations of this cloud.  The duration of operations that copy
+memory depends on its size, so n is in instances of typical memory there.  The
+lines are Theil-Sen estimates, which are made of medians.  A single operation
+that took minutes because of a failure so has no effect.
 
-A live migration takes longer than its line says by what the instance writes
-to its memory meanwhile (``precopy``), where that and the bandwidth of
-migrations have been measured.
+A live migration takes longer than its line by the time for copying the memory
+that the instance writes to meanwhile (``precopy``).  This requires measured
+values of these writes and of the bandwidth of migrations.
 """
 
 from collections import defaultdict
@@ -32,21 +31,23 @@ from secondary_scheduler.estimation.durations import (
 )
 from secondary_scheduler.model.cluster import CLEAN, DirtyMemory
 
-#: Operations of a kind below which the prior stands.
+#: Fewest operations of a kind for a fit; below, the prior is used.
 FEWEST = 8
-#: Part of the operations that are to end within the bound.
+#: Fraction of the operations that end within the bound.
 BOUND = 0.9
-#: Rivals by which two operations must differ to tell of a slope.
+#: Least difference in rivals of two operations that define a slope.
 _APART = 0.5
-#: What copies the memory of an instance.
+#: Kinds of operation that copy the memory of an instance.
 _COPIES = frozenset({'migrate', 'suspend', 'resume'})
-#: Part of its time that a migration keeps if it is said to be all writing.
+#: Least fraction of a migration's time that is not attributed to writes.
 _LEAST = 0.1
+#: Shortest time of copying from which a rate is computed.
+_LEAST_COPYING_S = 0.1
 _PRIOR = Durations()
 
 
 class Observed(typing.NamedTuple):
-    """An operation that has succeeded; times in seconds of one clock."""
+    """A successful operation; times in seconds of one clock."""
 
     job: DurationInput
     begin: float
@@ -54,10 +55,10 @@ class Observed(typing.NamedTuple):
 
 
 class Point(typing.NamedTuple):
-    """What a line is fitted to: how long it took among how many.
+    """A sample for the fit: duration and rivals of one operation.
 
-    ``memory_mb`` is the instance's, 0 if it is not known, and ``dirty`` what
-    it wrote to of it.
+    ``memory_mb`` is the memory of the instance, 0 if it is not known, and
+    ``dirty`` the memory that it wrote to.
     """
 
     kind: str
@@ -67,11 +68,38 @@ class Point(typing.NamedTuple):
     dirty: DirtyMemory = CLEAN
 
 
-class Line(typing.NamedTuple):
-    """A kind's duration in seconds; the bound is a factor above it.
+class FitMethod(typing.NamedTuple):
+    """Parameters of a fit.
 
-    ``each`` is for an instance of ``typical_mb``, 0 where memory plays no
-    part or is not known.
+    :param fewest: operations of a kind below which there is no line.
+    :param latest: newest operations of a kind that count; None: all.
+    :param proportional: the duration of an operation that copies memory is
+        proportional to the memory, with a base of 0.
+    """
+
+    fewest: int
+    latest: int | None = None
+    proportional: bool = False
+
+    def newest(self, points: Sequence[Point]) -> Sequence[Point]:
+        """Return the newest points, those that count."""
+        return points if self.latest is None else points[-self.latest:]
+
+
+#: Plans know which operations go on at the same time.
+PLANS = FitMethod(FEWEST)
+#: Leases count each operation as if it was alone; their bookings serialize
+#: operations on a host.
+LEASES = FitMethod(5, latest=60, proportional=True)
+
+
+class Line(typing.NamedTuple):
+    """Line of durations of a kind, in seconds.
+
+    :param each: slope, for an instance of ``typical_mb``
+    :param bound: factor above the line within which most operations end
+    :param operations: number of samples
+    :param typical_mb: 0 if memory plays no part or is not known
     """
 
     base: float
@@ -81,16 +109,16 @@ class Line(typing.NamedTuple):
     typical_mb: float = 0.0
 
     def at(self, crowd: float, memory_mb: int = 0) -> float:
-        """Return the expected duration among so many, itself included."""
+        """Return the expected duration among ``crowd`` rivals."""
         return self.base + self.each * _load(crowd, memory_mb,
                                              self.typical_mb)
 
 
 class Score(typing.NamedTuple):
-    """How far held-out operations were from the fit to the others.
+    """Quality of a fit, measured on held-out operations.
 
     ``error`` is the median of ``|estimate / true - 1|``, ``coverage`` the
-    part that ended within the bound.
+    fraction that ended within the bound.
     """
 
     operations: int
@@ -100,21 +128,21 @@ class Score(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LearnedDurations:
-    """A ``DurationModel``: lines where enough was seen, else the prior.
+    """A ``DurationModel`` of fitted lines, and of the prior otherwise.
 
-    ``bandwidth_mb_s`` is how fast one live migration copies memory, in MiB/s,
-    None if it is not known.
+    ``bandwidth_mb_s`` is the rate at which one live migration copies memory,
+    in MiB/s, None if it is not known.
     """
 
     lines: Mapping[str, Line] = dataclasses.field(default_factory=dict)
     prior: DurationModel = _PRIOR
     bandwidth_mb_s: float | None = None
 
-    def of(self, kind: str) -> float:
-        """Return the expected duration of an operation that is alone."""
-        return self.of_all([DurationInput(kind)])[0]
+    def predict(self, kind: str) -> float:
+        """Return the expected duration of a single operation."""
+        return self.predict_all([DurationInput(kind)])[0]
 
-    def of_all(self, proposed: Sequence[DurationInput],
+    def predict_all(self, proposed: Sequence[DurationInput],
                ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation."""
         ongoing = list(ongoing)
@@ -125,12 +153,12 @@ class LearnedDurations:
              if job.kind in self.lines else otherwise)
             + _longer(job, crowd, self.bandwidth_mb_s)
             for job, crowd, otherwise in zip(
-                proposed, crowds, self.prior.of_all(proposed, ongoing),
+                proposed, crowds, self.prior.predict_all(proposed, ongoing),
                 strict=True)]
 
 
 def points(observed: Iterable[Observed]) -> list[Point]:
-    """Count for each operation its rivals, as the mean over its time."""
+    """Return samples, with the mean number of rivals over each duration."""
     ordered = sorted(observed, key=lambda one: one.begin)
     found = []
     for one in ordered:
@@ -154,23 +182,49 @@ def points(observed: Iterable[Observed]) -> list[Point]:
 
 def fit(seen: Iterable[Point], prior: DurationModel = _PRIOR,
         bandwidth_mb_s: float | None = None) -> LearnedDurations:
-    """Fit a line to each kind of which at least ``FEWEST`` were seen."""
+    """Fit the durations of plans: a line for each kind seen often enough."""
+    return LearnedDurations(fit_lines(seen, PLANS, bandwidth_mb_s), prior,
+                            bandwidth_mb_s)
+
+
+def fit_lines(seen: Iterable[Point], method: FitMethod,
+              bandwidth_mb_s: float | None = None) -> dict[str, Line]:
+    """Fit a line to each kind of which ``method.fewest`` were seen.
+
+    :param seen: operations, the oldest first.
+    """
     rows = defaultdict(list)
     for point in seen:
         longer = _longer(point, point.rivals, bandwidth_mb_s)
         rows[point.kind].append(point._replace(
             seconds=max(point.seconds - longer, _LEAST * point.seconds)))
-    return LearnedDurations({kind: _line(points)
-                             for kind, points in sorted(rows.items())
-                             if len(points) >= FEWEST}, prior, bandwidth_mb_s)
+    return {kind: _line(method.newest(points), method.proportional)
+            for kind, points in sorted(rows.items())
+            if len(points) >= method.fewest}
+
+
+def fit_copy_rate(seen: Sequence[Point], method: FitMethod,
+                  overhead_s: float) -> float | None:
+    """Return the median rate at which memory was copied, in MiB/s.
+
+    :param seen: operations of one kind, the oldest first.
+    :param overhead_s: part of each duration in which nothing is copied.
+    :returns: None if the memory of too few operations is known.
+    """
+    sized = [point for point in method.newest(seen) if point.memory_mb]
+    if len(sized) < method.fewest:
+        return None
+    return statistics.median(
+        point.memory_mb / max(_LEAST_COPYING_S, point.seconds - overhead_s)
+        for point in sized)
 
 
 def _longer(one: DurationInput | Point, crowd: float,
             bandwidth_mb_s: float | None) -> float:
-    """Return what writing adds to a migration among so many, in s.
+    """Return the seconds that writes add to a migration.
 
-    They share the bandwidth, and hosts do not begin all of them at a time:
-    each goes on as if it was alone, for longer.
+    Concurrent migrations share the bandwidth, and hosts queue some of them.
+    So the time of a single migration is multiplied by the number of rivals.
     """
     if one.kind != 'migrate' or not bandwidth_mb_s:
         return 0.0
@@ -178,35 +232,45 @@ def _longer(one: DurationInput | Point, crowd: float,
 
 
 def _load(crowd: float, memory_mb: int, typical_mb: float) -> float:
-    """Return a crowd in instances of typical memory."""
+    """Return a number of rivals in instances of typical memory."""
     return crowd * (memory_mb / typical_mb if memory_mb and typical_mb
                     else 1.0)
 
 
-def _line(points: Sequence[Point]) -> Line:
+def _line(points: Sequence[Point], proportional: bool) -> Line:
     sizes = [point.memory_mb for point in points
              if point.memory_mb and point.kind in _COPIES]
     typical_mb = float(statistics.median(sizes)) if sizes else 0.0
     pairs = [(_load(point.rivals, point.memory_mb, typical_mb), point.seconds)
              for point in points]
+    if proportional and typical_mb:
+        base, each = 0.0, statistics.median(y / x for x, y in pairs)
+    else:
+        base, each = _theil_sen(pairs)
+    ratios = sorted(y / (base + each * x) for x, y in pairs
+                    if base + each * x > 0) or [1.0]
+    rank = min(len(ratios), math.ceil(BOUND * (len(ratios) + 1)))
+    return Line(base, each, ratios[rank - 1], len(pairs), typical_mb)
+
+
+def _theil_sen(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return base and slope, neither below 0, of a line of medians."""
     slopes = [(y2 - y1) / (x2 - x1)
               for (x1, y1), (x2, y2) in itertools.combinations(pairs, 2)
               if abs(x2 - x1) >= _APART]
-    # More of them at a time never makes one faster.
+    # More operations at a time never make one faster.
     each = max(0.0, statistics.median(slopes)) if slopes else 0.0
     base = statistics.median(y - each * x for x, y in pairs)
-    if base < 0:    # as many as were seen at a time cannot tell the two apart
+    if base < 0:    # the loads seen are too much alike for base and slope
         base, each = 0.0, statistics.median(y / x for x, y in pairs)
-    ratios = sorted(y / (base + each * x) for x, y in pairs)
-    rank = min(len(ratios), math.ceil(BOUND * (len(ratios) + 1)))
-    return Line(base, each, ratios[rank - 1], len(ratios), typical_mb)
+    return base, each
 
 
 def held_out(seen: Sequence[Point], folds: int = 3,
              bandwidth_mb_s: float | None = None) -> dict[str, Score]:
-    """Fit to all folds but one, look at that one, and so on; by kind.
+    """Return the quality of fits by cross-validation, by kind.
 
-    Neighbours in time are in different folds.
+    Consecutive operations are in different folds.
     """
     errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for fold in range(folds):

@@ -1,1 +1,1 @@
-"""What makes leases happen: from their schedule to operations on servers."""
+"""Lease engine: turns the schedule of leases into operations on servers."""

@@ -1,8 +1,8 @@
-"""Servers without a lease, which are best-effort leases of one.
+"""Adoption of servers without a lease as best-effort leases of one node.
 
-Nobody knows how long they are to run.  Such a lease is over when its server
-does not run any more by anybody else's will, and the server is its owner's to
-start, resume or delete; when it runs again it is a new lease.
+The duration of such a lease is unknown.  It ends when its server stops running
+for a reason other than the schedule or a preemption.  Its owner may then
+start, resume or delete the server.  When it runs again it gets a new lease.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from oslo_utils import uuidutils
 from secondary_scheduler.leases.api.db.models import Nodes
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from secondary_scheduler.leases.engine.records import LeaseRecord, Node
-from secondary_scheduler.leases.engine.served_time import Served
+from secondary_scheduler.leases.engine.served_time import ServedTime
 from secondary_scheduler.leases.engine.values import (
     RUNNING,
     SAVED,
@@ -22,15 +22,17 @@ from secondary_scheduler.leases.engine.values import (
 from secondary_scheduler.leases.scheduling.lease import Lease, NodeSet, Terms
 from secondary_scheduler.leases.scheduling.types import NEVER
 
-#: How many become leases in one pass, so that none lasts for long.
+#: Servers adopted in one pass, at most; keeps passes short.
 _MOST = 100
 
 
-def strays(cloud_state: CloudState,
-           records: Mapping[str, LeaseRecord]) -> list[LeaseServer]:
-    """Return the servers that are to become leases now.
+def find_adoptable_servers(
+    cloud_state: CloudState, records: Mapping[str, LeaseRecord]
+) -> list[LeaseServer]:
+    """Return the servers to adopt in this pass.
 
-    They are no lease's, nor can be what they say to be.
+    They run, may be suspended, and belong to no lease.  A server whose label
+    is valid for a node of a known lease is left to that lease.
     """
     known = {node.server for record in records.values()
              for node in record.nodes}
@@ -42,16 +44,17 @@ def strays(cloud_state: CloudState,
     return sorted(found, key=lambda one: one.uuid)[:_MOST]
 
 
-def record(server: LeaseServer, now: int) -> LeaseRecord:
-    """Return the lease of a server, which nobody has asked for."""
+def make_record(server: LeaseServer, now: int) -> LeaseRecord:
+    """Return the record of a new lease for a server that runs already."""
     asked = LeaseRequest(
         uuidutils.generate_uuid(), server.project, server.user,
         (Nodes(1, server.flavor),), None, server.name)
     lease = Lease(asked.uuid, Terms((NodeSet(1, server.need),), NEVER,
                                     user=server.project), now)
-    return LeaseRecord(asked.lease(now), lease, 0,
+    return LeaseRecord(asked.make_lease(now), lease, 0,
                        [Node(server.uuid, server.host, ran=True, lived=True)],
-                       made=asked, served=Served(since=now, until=now))
+                       pending_request=asked,
+                       served=ServedTime(since=now, until=now))
 
 
 def has_left(
@@ -60,11 +63,11 @@ def has_left(
     cloud_state: CloudState,
     soon: float,
 ) -> bool:
-    """Tell whether the server of an adopted lease is none of its any more.
+    """Return whether an adopted lease has lost its server.
 
-    It does not run, which the schedule has not wanted and does not want by
-    ``soon``, or it has become another one.  Who gave way to a primary comes
-    back.
+    It has if the server stopped running and the schedule does not suspend it
+    by ``soon``, or if its size, host or preempt policy no longer matches.  A
+    server preempted for a primary stays, since it returns.
     """
     if server.busy or server.preempted:
         return False

@@ -1,5 +1,4 @@
-"""What hosts may lend to leases: what they could lend lately, conservatively.
-"""
+"""Capacity of hosts that leases can count on, estimated conservatively."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -16,13 +15,13 @@ from secondary_scheduler.leases.engine.values import (
 )
 from secondary_scheduler.leases.scheduling.types import Ints
 
-#: Samples of a host that are kept at most; then every other one is.
+#: Samples kept of a host, at most; beyond that every other one is dropped.
 _SAMPLES = 128
 _NOTHING: Amounts = (0, 0, 0, 0)
 
 
 class _Samples:
-    """What one host could lend at some times, evenly spread over a window."""
+    """Lendable amounts of one host, sampled evenly over a window."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Amounts]] = deque()
@@ -31,7 +30,7 @@ class _Samples:
 
     def push(self, now: float, amounts: Amounts, window: float, risk: float
              ) -> None:
-        """Take in what there is now, if that is to be a sample."""
+        """Add a sample, unless the last one is too recent."""
         seen = self._seen
         if seen and now < seen[-1][0] + self._apart:
             return
@@ -47,13 +46,12 @@ class _Samples:
             for index in range(len(RESOURCES)))
 
 
-class Lendable:
-    """What each host can be counted on to lend.
+class LendableCapacity:
+    """Amounts that each host can be counted on to lend.
 
-    That is the most of which it could lend as much or more for all but a
-    share ``risk`` of the last ``window`` seconds.  An agent closes its host
-    for some seconds whenever somebody comes, which says nothing of the time
-    ahead.
+    That is the ``risk`` quantile of the lendable amounts in the last
+    ``window`` seconds.  An agent closes its host for some seconds whenever an
+    instance arrives, so the present amount alone is no forecast.
     """
 
     def __init__(self, window: float, risk: float) -> None:
@@ -61,25 +59,25 @@ class Lendable:
         self._risk = risk
         self._seen: dict[str, _Samples] = {}
 
-    def note(self, hosts: Mapping[str, LeaseHost], now: float) -> None:
-        """Take in what hosts may lend now; who is not shown lends nothing."""
+    def add_samples(self, hosts: Mapping[str, LeaseHost], now: float) -> None:
+        """Sample the given hosts; forget all others."""
         for name in [name for name in self._seen if name not in hosts]:
             del self._seen[name]
         for name, host in hosts.items():
             self._seen.setdefault(name, _Samples()).push(
                 now, host.lendable, self._window, self._risk)
 
-    def of(self, host: str) -> Amounts:
-        """Return what a host can be counted on to lend."""
+    def amounts_of(self, host: str) -> Amounts:
+        """Return the amounts that a host can be counted on to lend."""
         seen = self._seen.get(host)
         return _NOTHING if seen is None else seen.counted
 
 
-def taken_by_others(cloud_state: CloudState, ours: frozenset[str]
-                    ) -> dict[str, list[int]]:
-    """Return what secondaries that are no lease's hold of each host.
+def sum_used(cloud_state: CloudState, ours: frozenset[str]
+             ) -> dict[str, list[int]]:
+    """Return the amounts that secondaries use, by host.
 
-    ``ours`` are the servers that the schedule counts already.
+    :param ours: servers to leave out, since the schedule counts them.
     """
     found: dict[str, list[int]] = {}
     for server in cloud_state.servers.values():
@@ -92,18 +90,19 @@ def taken_by_others(cloud_state: CloudState, ours: frozenset[str]
     return found
 
 
-def withheld(capacity: Ints, names: list[str], lendable: Lendable,
-             others: Mapping[str, list[int]], free: Ints) -> Ints:
-    """Return how much of each host, (hosts, resources), is kept from leases.
+def withheld_amounts(capacity: Ints, names: list[str],
+                     lendable: LendableCapacity,
+                     others: Mapping[str, list[int]], free: Ints) -> Ints:
+    """Return the amounts, (hosts, resources), to withhold from leases.
 
-    Never more than is ``free`` of them for ever: what was promised is kept,
-    and who has to go because a policy is violated is said where policies are
-    watched over.
+    They never exceed ``free``, the amounts that no booking uses at any time:
+    a smaller forecast cancels no booking.  Only the policies of a host
+    preempt its instances.
     """
     wanted = np.array([
         [total - may + there for total, may, there in zip(
-            row, lendable.of(name), others.get(name, (0,) * len(row)),
-            strict=True)]
+            row, lendable.amounts_of(name),
+            others.get(name, (0,) * len(row)), strict=True)]
         for name, row in zip(names, capacity.tolist(), strict=True)],
         dtype=np.int64).reshape(capacity.shape)
     found: Ints = np.clip(wanted, 0, np.maximum(free, 0))

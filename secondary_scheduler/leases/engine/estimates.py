@@ -1,65 +1,58 @@
-"""How long operations take here, from those that have been seen."""
+"""Expected durations of the operations on servers of leases.
+
+They are learned from past operations (``estimation.learning``).  Until enough
+operations of a kind were seen, the options count.
+"""
 
 from collections.abc import Sequence
 import dataclasses
-import statistics
+import functools
 
-from secondary_scheduler.leases.engine.values import LeaseOperation, Took
+from secondary_scheduler.estimation import learning
+from secondary_scheduler.leases.engine.values import LeaseOperation
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
-
-#: Operations of a kind from which on they count, and the last ones that do.
-FEWEST, LATEST = 5, 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimates:
-    """Durations of single operations, in seconds.
+    """Expected durations of operations on single servers.
 
-    Until enough was seen they are those that ``planned`` and ``boot_s``, the
-    options, say.
+    :param planned: durations by the options.
+    :param boot_s: time of a boot by the options, in seconds.
+    :param took: durations of past operations, the oldest first.
     """
 
     planned: OperationTimes
     boot_s: float
-    took: Sequence[Took] = ()
+    took: Sequence[learning.Point] = ()
 
-    def of(self, kind: LeaseOperation, memory_mb: int) -> float:
-        """Return how long an operation on one server is expected to take."""
-        seen = self._seen(kind)
-        if len(seen) < FEWEST:
-            return self._planned(kind, memory_mb)
-        if kind in (LeaseOperation.SUSPEND, LeaseOperation.RESUME):
-            # What copies memory takes the longer the more there is of it.
-            sizes = [one.memory_mb for one in seen]
-            typical = statistics.median(sizes) or 1
-            seconds = statistics.median(
-                one.seconds * typical / (one.memory_mb or typical)
-                for one in seen)
-            return seconds * (memory_mb or typical) / typical
-        return statistics.median(one.seconds for one in seen)
+    @functools.cached_property
+    def _lines(self) -> dict[str, learning.Line]:
+        return learning.fit_lines(self.took, learning.LEASES)
 
-    def fitted(self) -> OperationTimes:
-        """Return durations for planning, with the rates that were seen."""
-        planned = self.planned
+    def expected_seconds(self, kind: LeaseOperation, memory_mb: int) -> float:
+        """Return the expected duration of an operation on one server."""
+        line = self._lines.get(kind)
+        if line is None:
+            return self._planned_seconds(kind, memory_mb)
+        return line.at(1, memory_mb)
+
+    def fitted_times(self) -> OperationTimes:
+        """Return durations for the scheduler, with the rates measured."""
         return dataclasses.replace(
-            planned,
-            suspend_rate=self._rate(
-                LeaseOperation.SUSPEND, planned.suspend_rate),
-            resume_rate=self._rate(LeaseOperation.RESUME, planned.resume_rate))
+            self.planned,
+            suspend_rate=self._copy_rate(
+                LeaseOperation.SUSPEND, self.planned.suspend_rate),
+            resume_rate=self._copy_rate(
+                LeaseOperation.RESUME, self.planned.resume_rate))
 
-    def _rate(self, kind: LeaseOperation, otherwise: float) -> float:
-        """Return MB/s beyond what a command takes."""
-        seen = [one for one in self._seen(kind) if one.memory_mb]
-        if len(seen) < FEWEST:
-            return otherwise
-        return statistics.median(
-            one.memory_mb / max(0.1, one.seconds - self.planned.command)
-            for one in seen)
+    def _copy_rate(self, kind: LeaseOperation, planned: float) -> float:
+        found = learning.fit_copy_rate(
+            [one for one in self.took if one.kind == kind], learning.LEASES,
+            self.planned.command)
+        return planned if found is None else found
 
-    def _seen(self, kind: LeaseOperation) -> list[Took]:
-        return [one for one in self.took if one.kind is kind][-LATEST:]
-
-    def _planned(self, kind: LeaseOperation, memory_mb: int) -> float:
+    def _planned_seconds(self, kind: LeaseOperation, memory_mb: int) -> float:
         if kind is LeaseOperation.BOOT:
             return self.boot_s
         if kind is LeaseOperation.DELETE:

@@ -1,12 +1,12 @@
-"""What the owner of a lease is told, and when."""
+"""Events and texts that report the progress of a lease to its owner."""
 
 from collections.abc import Iterator
 import datetime
 
-from secondary_scheduler.leases.api.db.schedules import Told
+from secondary_scheduler.leases.api.db.schedules import NewEvent
 from secondary_scheduler.leases.engine.records import LeaseRecord
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
-from secondary_scheduler.leases.scheduling.scheduler import SHORT, SHORT_S
+from secondary_scheduler.leases.scheduling.transitions import SHORT, SHORT_S
 from secondary_scheduler.leases.scheduling.types import NEVER
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
@@ -15,22 +15,22 @@ from secondary_scheduler.model.lease_states import LeaseState
 _LATE_S = 3
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time as ISO 8601, UTC."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(
         '%Y-%m-%dT%H:%M:%SZ')
 
 
-def _beside(seconds: float) -> str:
-    """Return how long after a moment something is, or before it."""
+def _format_offset(seconds: float) -> str:
+    """Return a distance in time as words: before or after a moment."""
     return (f'{-seconds:.1f} s before' if seconds < 0
             else f'{seconds:.1f} s after')
 
 
-def shortfall(record: LeaseRecord) -> str:
-    """Return why a lease ends that has not run for its duration.
+def describe_shortfall(record: LeaseRecord) -> str:
+    """Return the reason for an end before the lease's duration was served.
 
-    '' if it has.
+    '' if the duration was served.
     """
     duration, ran = record.row.duration, int(record.served.seconds)
     if duration is None or duration - ran <= max(
@@ -42,8 +42,8 @@ def shortfall(record: LeaseRecord) -> str:
             + (f': {cause}' if cause else ''))
 
 
-def reason(record: LeaseRecord, shown: str) -> str:
-    """Return why a lease is in the state that is shown."""
+def state_reason(record: LeaseRecord, shown: str) -> str:
+    """Return the reason for the state that is shown to the owner."""
     if shown == LeaseState.INTERRUPTED or (
         record.failing_since is not None and shown not in lease_states.FINAL
     ):
@@ -51,26 +51,27 @@ def reason(record: LeaseRecord, shown: str) -> str:
     return record.lease.reason
 
 
-def state(record: LeaseRecord) -> str:
-    """Return what there is to say of the state that a lease has entered."""
+def describe_state(record: LeaseRecord) -> str:
+    """Return the text of the event for a state that the lease has entered."""
     lease, booking = record.lease, record.lease.booking
     if booking is None:
         return ''
     if lease.ahead:
-        return f'from {moment(max(booking.begin, record.boots_until))} on'
+        start = format_time(max(booking.begin, record.boots_until))
+        return f'from {start} on'
     if lease.state is LeaseState.SUSPENDING:
-        return f'until about {moment(booking.end)}'
+        return f'until about {format_time(booking.end)}'
     if booking.down == NEVER:
         return 'as long as its owner likes'
     if lease.state in lease_states.HOLDING:
-        return f'until {moment(booking.down)}' + (
-            ', when it gives way' if booking.saves or booking.loses else ''
+        return f'until {format_time(booking.down)}' + (
+            ', when it is preempted' if booking.saves or booking.loses else ''
         )
     return ''
 
 
 def is_being_preempted(record: LeaseRecord, now: float, notice: float) -> bool:
-    """Tell whether a lease will have to give way within ``notice`` s."""
+    """Return whether a running lease is preempted within ``notice`` s."""
     booking = record.lease.booking
     return (
         booking is not None
@@ -80,8 +81,9 @@ def is_being_preempted(record: LeaseRecord, now: float, notice: float) -> bool:
     )
 
 
-def of(record: LeaseRecord, now: float, notice: float) -> Iterator[Told]:
-    """Yield what is to be said of a lease now, each thing once a stay."""
+def due_events(record: LeaseRecord, now: float, notice: float
+               ) -> Iterator[NewEvent]:
+    """Yield the events of a lease that are due, each once in a booking."""
     lease, booking = record.lease, record.lease.booking
     if booking is None:
         return
@@ -92,23 +94,23 @@ def of(record: LeaseRecord, now: float, notice: float) -> Iterator[Told]:
         else start + record.boot_s
     )
     if lease.state is LeaseState.ACTIVE and record.served.since is not None:
-        if record.first('runs'):
-            yield Told('running', f'all {len(record.nodes)} servers run'
+        if record.register_event('runs'):
+            yield NewEvent('running', f'all {len(record.nodes)} servers run'
                        + ('' if due is None else
-                          f', {_beside(now - due)} its start'))
+                          f', {_format_offset(now - due)} its start'))
     elif due is not None and now > due + _LATE_S and (
             lease.ahead or lease.state is LeaseState.ACTIVE):
-        if record.first('late'):
-            yield Told('late', 'not all of its servers run, '
+        if record.register_event('late'):
+            yield NewEvent('late', 'not all of its servers run, '
                        f'{now - due:.0f} s after its start')
-    if is_being_preempted(record, now, notice) and record.first(
+    if is_being_preempted(record, now, notice) and record.register_event(
             f'notice {booking.down}'):
-        yield Told('preemption-notice', 'it gives way at '
-                   f'{moment(booking.down)}')
+        yield NewEvent('preemption-notice', 'it is preempted at '
+                   f'{format_time(booking.down)}')
     deadline = lease.terms.deadline
     if (deadline is not None and due is None
             and (lease.later or booking).down > deadline
-            and record.first('missed')):
-        yield Told('late', 'it will be over at '
-                   f'{moment((lease.later or booking).down)}, after its '
+            and record.register_event('missed')):
+        yield NewEvent('late', 'it will be over at '
+                   f'{format_time((lease.later or booking).down)}, after its '
                    'deadline')

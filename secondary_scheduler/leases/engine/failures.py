@@ -1,9 +1,9 @@
-"""Failing operations of leases: another attempt, another host, or the end.
+"""Handling of failed operations: retry, relocation, or the lease's failure.
 
-The same operation is tried again with growing pauses (``dues.retry_at``).  A
-host that refuses servers is avoided for a while.  A lease ends as failed, with
-the words of the service that refused, when an operation can never succeed or
-has failed for too long.
+An operation is retried with an exponential back-off (``reconcile.retry_at``).
+A host that refuses servers is avoided for a while.  A lease fails, with the
+words of the service that refused, when an operation can never succeed or has
+failed for too long.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,19 +25,19 @@ from secondary_scheduler.model.lease_states import LeaseState
 
 LOG = logging.getLogger(__name__)
 
-#: Attempts to boot on a host after which others are tried, and for how many
-#: seconds the host gets no other server then.
+#: Attempts to boot on a host after which another host is tried, and seconds
+#: for which the host gets no other server then.
 _ATTEMPTS, _AVOIDED_S = 2, 120.0
-#: Attempts after which a lost trust is believed: Keystone answers 401 for
-#: reasons of its own, too.
-_BELIEVED = 2
-#: Orders of one operation after which its success is not believed any more.
+#: Attempts after which a trust counts as lost: Keystone answers 401 for other
+#: reasons, too.
+_LOST_RIGHT_ATTEMPTS = 2
+#: Orders of one operation without an effect after which it counts as failed.
 _WITHOUT_EFFECT = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Trouble:
-    """An operation that is due on a server of a lease, and has failed."""
+class FailedOperation:
+    """A due operation on a server of a lease whose last attempt failed."""
 
     node: int
     kind: LeaseOperation
@@ -48,7 +48,7 @@ class Trouble:
         """Whether no further attempt can succeed."""
         return self.failure.nature is Nature.PERMANENT or (
             self.failure.nature is Nature.LOST_RIGHT
-            and self.failure.count >= _BELIEVED)
+            and self.failure.count >= _LOST_RIGHT_ATTEMPTS)
 
     def __str__(self) -> str:
         times = self.failure.count
@@ -60,9 +60,9 @@ class Trouble:
 
 
 class Recovery:
-    """Decides after failures; one for each engine.
+    """Decides on retries, relocation and failure; one for each engine.
 
-    :param lead: seconds before their time in which operations are ordered.
+    :param lead: seconds by which operations are ordered ahead.
     :param give_up: seconds for which operations of a lease may fail.
     """
 
@@ -71,17 +71,17 @@ class Recovery:
         self._give_up = give_up
         self._avoided: dict[str, float] = {}
 
-    def avoided(self, now: float) -> Collection[str]:
-        """Return the hosts that get no servers for the moment."""
+    def avoided_hosts(self, now: float) -> Collection[str]:
+        """Return the hosts that get no servers of leases for now."""
         self._avoided = {host: until for host, until in self._avoided.items()
                          if until > now}
         return self._avoided.keys()
 
-    def handle(self, ledger: ScheduleLedger,
-               cloud_state: CloudState, now: float) -> bool:
+    def handle_failures(self, ledger: ScheduleLedger,
+                        cloud_state: CloudState, now: float) -> bool:
         """Handle the failures of all leases.
 
-        :returns: whether hosts are avoided now that were not before.
+        :returns: True if hosts are avoided that were not before.
         """
         before = set(self._avoided)
         for record in list(ledger.records.values()):
@@ -89,20 +89,20 @@ class Recovery:
             if record.adopted:
                 continue
             if lease.ahead and lease.home is None and not (
-                    ledger.are_there(lease.booking)):
-                ledger.scheduler.lost(lease, int(now))
+                    ledger.has_hosts_of(lease.booking)):
+                ledger.scheduler.restart_lost(lease, int(now))
                 continue
-            found = list(self._troubles(record, cloud_state, now))
-            reason = self._end(record, found, cloud_state, now)
+            found = list(self._failed_operations(record, cloud_state, now))
+            reason = self._reason_to_fail(record, found, cloud_state, now)
             if reason is None:
-                self._tell(ledger, record, found)
-                self._look_elsewhere(ledger, record, found, now)
+                self._report(ledger, record, found)
+                self._relocate(ledger, record, found, now)
                 continue
             record.failing_since = None
-            LOG.warning('Lease %(lease)s ends: %(why)s', {
+            LOG.warning('Giving up lease %(lease)s: %(why)s', {
                 'lease': record.uuid, 'why': reason})
             if lease.state in lease_states.FINAL:
-                # Its servers are left to their owner from now on.
+                # Its servers cannot be deleted: they are the owner's now.
                 lease.reason = '; '.join(filter(None, (lease.reason, reason)))
                 for node in record.nodes:
                     node.server = None
@@ -110,47 +110,48 @@ class Recovery:
                 ledger.scheduler.fail(lease, reason, int(now))
         return bool(self._avoided.keys() - before)
 
-    def _troubles(
+    def _failed_operations(
         self, record: LeaseRecord, cloud_state: CloudState, now: float
-    ) -> Iterator[Trouble]:
+    ) -> Iterator[FailedOperation]:
         """Yield the operations that are due on a lease's servers, and failed.
         """
-        goal = reconcile.aim(record, now, self._lead, record.boot_s).goal
-        for number, kind in reconcile.missing(
-            record, cloud_state, goal).items():
+        goal = reconcile.desired_state(
+            record, now, self._lead, record.boot_s).goal
+        for number, kind in reconcile.missing_operations(
+                record, cloud_state, goal).items():
             failure = cloud_state.failures.get(((record.uuid, number), kind))
             count, last = record.ordered.get((number, kind), (0, 0.0))
             if failure is None and count > _WITHOUT_EFFECT:
                 failure = Failure(count, last, why=(
                     'it is reported as done, and has no effect'))
             if failure is not None:
-                yield Trouble(number, kind, failure)
+                yield FailedOperation(number, kind, failure)
 
     @staticmethod
-    def _tell(ledger: ScheduleLedger, record: LeaseRecord,
-              found: list[Trouble]) -> None:
-        """Tell the owner of a failure, the first time that it is seen."""
+    def _report(ledger: ScheduleLedger, record: LeaseRecord,
+                found: list[FailedOperation]) -> None:
+        """Report a failure to the owner, once in a booking."""
         if not found:
             return
         last = max(found, key=lambda one: one.failure.last)
         if record.cause != str(last):
             record.cause = str(last)
-            if record.first(f'failing {last.kind} {last.failure.why}'):
-                ledger.tell(record, 'operation-failed', str(last))
+            if record.register_event(
+                    f'failing {last.kind} {last.failure.why}'):
+                ledger.add_event(record, 'operation-failed', str(last))
 
-    def _end(
+    def _reason_to_fail(
         self,
         record: LeaseRecord,
-        found: list[Trouble],
+        found: list[FailedOperation],
         cloud_state: CloudState,
         now: float,
     ) -> str | None:
-        """Return the reason for which a lease fails now; None if it does not.
-        """
+        """Return the reason for which a lease fails now, None without one."""
         for one in found:
             if one.final:
                 return str(one)
-        broken = observation.interruption(record, cloud_state)
+        broken = observation.find_interruption(record, cloud_state)
         if not found and (broken is None or not broken.broken
                           or record.lease.state in lease_states.FINAL):
             if not self._failed_lately(record, cloud_state, now):
@@ -167,7 +168,7 @@ class Recovery:
     def _failed_lately(
         self, record: LeaseRecord, cloud_state: CloudState, now: float
     ) -> bool:
-        """Tell whether a lease waits since a host has refused its servers.
+        """Return whether a lease that has not begun failed to boot recently.
         """
         lease = record.lease
         if lease.home is not None or not (
@@ -176,14 +177,14 @@ class Recovery:
         since = now - max(self._give_up, 2 * reconcile.LONGEST_RETRY_S)
         failures = (
             cloud_state.failures.get(
-    ((record.uuid, number), LeaseOperation.BOOT))
+                ((record.uuid, number), LeaseOperation.BOOT))
             for number in range(len(record.nodes))
         )
         return any(one is not None and one.last > since for one in failures)
 
-    def _look_elsewhere(self, ledger: ScheduleLedger, record: LeaseRecord,
-                        found: list[Trouble], now: float) -> None:
-        """Let a lease begin on other hosts than one that refuses it."""
+    def _relocate(self, ledger: ScheduleLedger, record: LeaseRecord,
+                  found: list[FailedOperation], now: float) -> None:
+        """Relocate servers of a lease that cannot be booted on their host."""
         lease, booking = record.lease, record.lease.booking
         if lease.state is not LeaseState.ACTIVE or booking is None:
             return
@@ -194,15 +195,16 @@ class Recovery:
                     or failure.count < _ATTEMPTS
                     or failure.last < booking.begin):
                 continue
-            LOG.warning('%(host)s takes no server of lease %(lease)s; '
-                        'another host is tried: %(why)s', {
+            LOG.warning('%(host)s refuses a server of lease %(lease)s; '
+                        'trying another host: %(why)s', {
                             'lease': record.uuid, 'host': failure.host,
                             'why': failure.why})
             self._avoided[failure.host] = now + _AVOIDED_S
-            if ledger.relocate(record, one.node, failure.host, now) or any(
-                    node.lived for node in record.nodes):
+            if ledger.relocate_node(
+                    record, one.node, failure.host, now) or any(
+                        node.lived for node in record.nodes):
                 continue
-            ledger.scheduler.lost(lease, int(now))
+            ledger.scheduler.restart_lost(lease, int(now))
             if lease.state is LeaseState.FAILED:
                 lease.reason += f' ({one})'
             break

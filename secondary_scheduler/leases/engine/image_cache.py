@@ -1,9 +1,9 @@
-"""Images that hosts fetch before servers boot from them.
+"""Pre-caching of images on hosts before servers boot from them.
 
-Nova fetches an image some time after it was asked to, does not say when that
-is done, and does not keep a server that boots meanwhile from writing the same
-file.  So a host is given some seconds for it, in which nobody of ours boots
-there who would fetch the same.
+Nova fetches an image some time after the request, does not report the end,
+and lets a server that boots meanwhile write the same file.  So each fetch gets
+a fixed time, and servers of leases that would fetch the same image on the host
+boot after it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,15 +24,15 @@ from secondary_scheduler.leases.engine.values import (
 from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model.lease_states import HOLDING
 
-#: Seconds before a lease begins from which on its images are fetched: less
-#: than for how long what was asked for is known, so that it is asked for once.
+#: Seconds before a lease begins from which on its images are fetched.  Less
+#: than requests are remembered for, so that each is made once.
 AHEAD_S = 3000
-#: Seconds in which Nova is to have been asked.
-_PATIENCE_S = 20
+#: Seconds in which a request has to reach Nova.
+_REQUEST_TIMEOUT_S = 20
 
 
 class _Need(typing.NamedTuple):
-    """That a node is to boot from an image on a host, not before ``begin``."""
+    """An image that a node boots from on a host, not before ``begin``."""
 
     begin: int
     record: LeaseRecord
@@ -41,10 +41,11 @@ class _Need(typing.NamedTuple):
     copy: Copy
 
 
-class Copies:
-    """Where images are at one time, as far as that is known.
+class ImageCopies:
+    """Copies of images on hosts at one time, as far as they are known.
 
-    ``fetch_s`` is how long a host fetches one at most.
+    :param fetch_s: longest time in which a host fetches an image; 0: no
+        image is fetched ahead.
     """
 
     def __init__(
@@ -58,22 +59,23 @@ class Copies:
         self._cloud_state = cloud_state
         self._now = now
         self._fetch_s = fetch_s
-        # From when on each is there.  Who has lived on a host has left one.
+        # Time from which on each copy exists.  A server that has run on a
+        # host has left a copy there.
         self._since = {copy: asked + fetch_s
                        for copy, asked in cloud_state.asked.items()}
         self._since |= dict.fromkeys(cloud_state.used, 0.0)
         for record in records:
-            for set_, number in record.sets():
+            for set_, number in record.numbered_nodes():
                 node, image = record.nodes[number], _image(record, set_)
                 if node.lived and node.host is not None and image is not None:
                     self._since[node.host, image] = 0.0
-        # What each host fetches now.
+        # The image that each host fetches now.
         self._coming = {host: image
                         for (host, image), since in self._since.items()
                         if since > now}
 
-    def away(self, hosts: Sequence[str]) -> dict[str, Ints]:
-        """Return how far each image is from hosts; see ``Scheduler.away``."""
+    def distances(self, hosts: Sequence[str]) -> dict[str, Ints]:
+        """Return the value of ``Scheduler.image_distance`` for these hosts."""
         found: dict[str, Ints] = {}
         index = {name: number for number, name in enumerate(hosts)}
         for host, image in self._since:
@@ -83,8 +85,8 @@ class Copies:
                                      self._coming.get(host) == image)
         return found
 
-    def lets_begin(self, order: OperationRequest) -> bool:
-        """Tell whether no server would boot while its image is fetched."""
+    def permits(self, order: OperationRequest) -> bool:
+        """Return False for a boot while its host fetches the same image."""
         host, image = order.host or '', order.build and order.build.image
         coming = self._coming.get(host)
         if order.kind is not LeaseOperation.BOOT or not (
@@ -93,15 +95,17 @@ class Copies:
         there = self._since.get((host, image), math.inf)
         return order.at >= min(there, self._since[host, coming])
 
-    def orders(self, hosts: Sequence[str]) -> Iterator[OperationRequest]:
-        """Yield which images are to be fetched now, the most urgent first.
+    def due_fetches(self, hosts: Sequence[str]) -> Iterator[OperationRequest]:
+        """Yield requests for images that are needed soon, most urgent first.
 
-        A host fetches one image at a time, and an image goes to one host at a
-        time, since hosts may share where they keep them.  Where somebody
-        boots before it could be there nothing is fetched.
+        A host fetches one image at a time.  An image goes to one host at a
+        time, since hosts may share their image cache.  A host on which a
+        server boots before the fetch could end fetches nothing.
         """
+        if not self._fetch_s:
+            return
         needs = sorted(self._needs(hosts), key=lambda one: one.begin)
-        latest = self._now + self._fetch_s + _PATIENCE_S
+        latest = self._now + self._fetch_s + _REQUEST_TIMEOUT_S
         busy = self._coming.keys() | {one.copy[0] for one in needs
                                       if one.begin < latest}
         coming = set(self._coming.values())
@@ -126,23 +130,24 @@ class Copies:
                 one.record.row.project_id,
                 host,
                 self._now,
-                self._now + _PATIENCE_S,
-                build=one.record.build(one.set_, one.number),
+                self._now + _REQUEST_TIMEOUT_S,
+                build=one.record.build_of(one.set_, one.number),
             )
 
     def _needs(self, hosts: Sequence[str]) -> Iterator[_Need]:
-        """Yield what is needed by who begins soon, or has not quite begun."""
+        """Yield the images of nodes that are to boot soon, or boot now."""
         for record in self._records:
             lease, booking = record.lease, record.lease.booking
             if booking is None or lease.home is not None or not (
                     lease.ahead or lease.state in HOLDING) or (
                     booking.begin > self._now + AHEAD_S):
                 continue
-            coming = [(set_, number) for set_, number in record.sets()
+            coming = [(set_, number)
+                      for set_, number in record.numbered_nodes()
                       if _image(record, set_) is not None
                       and not (record.nodes[number].lived
                                or record.nodes[number].gone)]
-            places = assignment.hosts(
+            places = assignment.assign_hosts(
                 record, booking.vms, hosts) if coming else []
             for set_, number in coming:
                 yield _Need(booking.begin, record, set_, number, (
@@ -150,7 +155,7 @@ class Copies:
 
 
 def _may_be_same(image: str, other: str) -> bool:
-    """Tell whether two may be one: owners give the id or the name."""
+    """Return whether two names may mean one image: an id and a name may."""
     return image == other or (uuidutils.is_uuid_like(image)
                               != uuidutils.is_uuid_like(other))
 

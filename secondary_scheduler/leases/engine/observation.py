@@ -1,4 +1,4 @@
-"""What is seen of the servers of a lease, taken into its record."""
+"""Update of lease records from the observed state of servers."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from secondary_scheduler.model.lease_states import HOLDING, LeaseState
 _ALIVE = HOLDING | lease_states.SAVED | {LeaseState.SUSPENDING}
 
 
-def by_lease(cloud_state: CloudState,
-             known: Container[str]) -> dict[str, list[LeaseServer]]:
-    """Return the servers that say to belong to a lease, by its UUID.
+def servers_by_label(cloud_state: CloudState, known: Container[str]
+                     ) -> dict[str, list[LeaseServer]]:
+    """Return the servers with a lease's label, by the lease's UUID.
 
-    Those that are ``known`` to belong to one are none of them.
+    :param known: servers to leave out, since they belong to a lease already.
     """
     found = defaultdict(list)
     for server in cloud_state.servers.values():
@@ -32,17 +32,17 @@ def by_lease(cloud_state: CloudState,
     return found
 
 
-def take_in(
+def update_record(
     record: LeaseRecord,
     cloud_state: CloudState,
     labelled: Sequence[LeaseServer],
     now: float,
     lead: float,
 ) -> Iterator[tuple[str, str]]:
-    """Note what has become of a lease's servers; yield what is to be said.
+    """Update the nodes of a lease; yield events as (kind, text).
 
-    That is the kind of an event, and its text.  Operations are ordered
-    ``lead`` seconds ahead.
+    :param labelled: unknown servers that have the lease's label.
+    :param lead: seconds by which operations are ordered ahead.
     """
     state, booking = record.lease.state, record.lease.booking
     over = booking is not None and booking.down <= now and not booking.saves
@@ -76,26 +76,27 @@ def take_in(
         node.host = server.host or node.host
         if state in HOLDING and server.status == RUNNING and not server.busy:
             node.ran = node.lived = True
-        elif node.lived and server.status == 'ERROR' and record.first(
-                f'error {server.uuid}'):
+        elif node.lived and server.status == 'ERROR' and (
+                record.register_event(f'error {server.uuid}')):
             yield 'server-failed', (f'server {server.uuid} is in ERROR; a '
                                     'hard reboot may help')
 
 
 def is_off(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Tell whether no server of a lease holds anything but its place."""
+    """Return whether no server of a lease uses resources of its host."""
     return all(server.status in OFF and not server.busy
                for server in _servers(record, cloud_state))
 
 
 def is_saved(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Tell whether all servers of a lease are suspended, or about to be."""
+    """Return whether each server is off, or an operation on it is in progress.
+    """
     return all(server.status in OFF or server.busy
                for server in _servers(record, cloud_state))
 
 
 def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Tell whether all servers of a lease are seen to run now."""
+    """Return whether all servers that were not deleted run, at least one."""
     return not all(node.gone for node in record.nodes) and all(
         node.gone or _is_running(cloud_state.servers.get(node.server or ''))
         for node in record.nodes)
@@ -110,8 +111,9 @@ def _is_running(server: LeaseServer | None) -> bool:
 class Interruption:
     """Reason for which a server of a lease does not run.
 
-    It is ``excused`` if the server's owner has wanted it; ``broken`` if Nova
-    shows an error of a server that ran; ``brief`` if it is over soon.
+    :param excused: the server's owner has caused it.
+    :param broken: Nova shows a server in ERROR that has run before.
+    :param brief: it ends soon by itself.
     """
 
     text: str
@@ -120,12 +122,11 @@ class Interruption:
     brief: bool = False
 
 
-def interruption(record: LeaseRecord,
-                 cloud_state: CloudState) -> Interruption | None:
-    """Return the reason for which not all servers of a lease run.
+def find_interruption(record: LeaseRecord,
+                      cloud_state: CloudState) -> Interruption | None:
+    """Return the gravest reason for which a server that has run does not.
 
-    None if all of them do, or if nothing is known beyond that some do not run
-    yet.
+    None if there is none.
     """
     found = [one for one in (
         _interrupts(node, cloud_state.servers.get(node.server or ''))
@@ -155,17 +156,20 @@ def _interrupts(node: Node, server: LeaseServer | None) -> Interruption | None:
 
 
 def has_ended(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Tell whether all have shut themselves down, or have been deleted."""
+    """Return whether all servers have run, and are shut off or deleted now."""
     return all(node.lived for node in record.nodes) and all(
         server.status == 'SHUTOFF' and not (server.busy or server.preempted)
         for server in _servers(record, cloud_state))
 
 
-def placed(record: LeaseRecord, hosts: Mapping[str, int]
-           ) -> list[dict[str, int]] | None:
-    """Return how many of each node set are where, if all is known."""
+def count_by_host(record: LeaseRecord, hosts: Mapping[str, int]
+                  ) -> list[dict[str, int]] | None:
+    """Return the number of nodes on each host, for each node set.
+
+    None if the host of a node is unknown.
+    """
     found: list[dict[str, int]] = [{} for _ in record.lease.terms.nodes]
-    for index, number in record.sets():
+    for index, number in record.numbered_nodes():
         host = record.nodes[number].host
         if host is None or host not in hosts:
             return None

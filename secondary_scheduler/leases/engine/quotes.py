@@ -1,22 +1,22 @@
-"""What owners are told of what they could get."""
+"""Quotes: the start and price that a lease would get."""
 
 from collections.abc import Mapping
 
 from secondary_scheduler.leases.api.db import models
 from secondary_scheduler.leases.api.db.quotes import QuoteAnswer, Quotes
-from secondary_scheduler.leases.engine.records import terms
+from secondary_scheduler.leases.engine.records import to_terms
 from secondary_scheduler.leases.engine.values import Amounts
 from secondary_scheduler.leases.scheduling.lease import Terms, TermsError
 from secondary_scheduler.leases.scheduling.policies import RefusedError
 from secondary_scheduler.leases.scheduling.scheduler import Scheduler
 
 
-def answer(quotes: Quotes, scheduler: Scheduler,
-           flavors: Mapping[str, Amounts], boot_s: int) -> None:
-    """Answer all quotes that wait; nothing comes of what they ask for."""
-    for quote in quotes.take():
+def answer_quotes(quotes: Quotes, scheduler: Scheduler,
+                  flavors: Mapping[str, Amounts], boot_s: int) -> None:
+    """Answer all quotes that wait; nothing is booked."""
+    for quote in quotes.unanswered():
         try:
-            found = _offer(quote, scheduler, terms(quote, flavors, boot_s),
+            found = _offer(quote, scheduler, to_terms(quote, flavors, boot_s),
                            boot_s)
         except (TermsError, RefusedError) as exc:
             found = QuoteAnswer(False, reason=str(exc))
@@ -40,8 +40,12 @@ def _offer(quote: models.Quote, scheduler: Scheduler, asked: Terms,
     )
 
 
-def next_start(scheduler: Scheduler, asked: Terms, boot_s: int) -> int | None:
-    """Return when a lease could begin that was refused for want of room."""
+def next_possible_start(scheduler: Scheduler, asked: Terms, boot_s: int
+                        ) -> int | None:
+    """Return the earliest start of a lease that was rejected for lack of room.
+
+    None if there is none.
+    """
     try:
         booking = scheduler.quote(asked).booking
     except (TermsError, RefusedError):

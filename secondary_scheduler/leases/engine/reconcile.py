@@ -1,7 +1,7 @@
-"""Which operations are due: what servers do, against what they should do.
+"""Reconciliation of the desired and the observed state of servers.
 
-Nothing is remembered of what was ordered before.  Whatever happened to it, or
-behind the schedule's back, what is missing is ordered again.
+Each pass compares both and yields the operations that are missing.  An
+operation that was lost or had no effect is issued again, with a back-off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,76 +19,85 @@ from secondary_scheduler.leases.engine.values import (
     LeaseServer,
     OperationRequest,
 )
-from secondary_scheduler.leases.scheduling.kinds import LeaseKind as Kinds
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
 
-#: Seconds in which an operation is to have begun, or is ordered again.
-PATIENCE_S = 60
+#: Seconds in which an operation has to begin; else it is ordered again.
+START_TIMEOUT_S = 60
 #: Seconds after a failure until the next attempt; twice that after the next.
 FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 
 class Goal(enum.Enum):
-    """What the servers of a lease are to do."""
+    """Desired state of all servers of a lease."""
 
     RUN = enum.auto()
     BE_SAVED = enum.auto()
     BE_GONE = enum.auto()
-    #: Nothing is known of them yet, or they are on their way.
+    #: They are not to boot yet.
     WAIT = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True)
-class Aim:
-    """A goal from a time on; ``vms`` is where it is to run."""
+class DesiredState:
+    """A goal and the time from which on it holds.
+
+    :param vms: for each node set, the number of VMs on each host.
+    """
 
     goal: Goal
     at: float
     vms: tuple[Ints, ...] = ()
 
 
-#: How long an operation on one server of a lease is expected to take.
+#: Expected duration of each operation on one server of a lease, in s.
 Expected = Mapping[LeaseOperation, float]
 
 
-def aim(record: LeaseRecord, now: float, lead: float, boots_in: float) -> Aim:
-    """Return what the servers of a lease are to do ``lead`` s from now on.
+def desired_state(record: LeaseRecord, now: float, lead: float,
+                  boots_in: float) -> DesiredState:
+    """Return the desired state of the servers of a lease in ``lead`` s.
 
-    ``boots_in`` is in how many seconds a server is expected to boot: who has
-    to run at a certain second need not begin before that.
+    :param boots_in: expected time in which a server boots.
     """
     lease, booking = record.lease, record.lease.booking
     state, vms = lease.state, (() if booking is None else booking.vms)
     if state in lease_states.FINAL:
-        return Aim(Goal.BE_GONE, now)
+        return DesiredState(Goal.BE_GONE, now)
     if lease.ahead:
-        begin = begins(record, boots_in)
+        begin = operations_begin(record, boots_in)
         if begin <= now + lead:
-            return Aim(Goal.RUN, max(begin, now), vms)
-        return Aim(Goal.WAIT if lease.home is None else Goal.BE_SAVED, now)
+            return DesiredState(Goal.RUN, max(begin, now), vms)
+        return DesiredState(
+            Goal.WAIT if lease.home is None else Goal.BE_SAVED, now)
     if state in lease_states.HOLDING:
         assert booking is not None
         if booking.down <= now + lead:
-            return Aim(Goal.BE_SAVED if booking.saves else Goal.BE_GONE,
-                       max(float(booking.down), now))
-        return Aim(Goal.RUN, max(begins(record, boots_in), now), vms)
+            return DesiredState(
+                Goal.BE_SAVED if booking.saves else Goal.BE_GONE,
+                max(float(booking.down), now))
+        return DesiredState(
+            Goal.RUN, max(operations_begin(record, boots_in), now), vms)
     if state in lease_states.SAVED or state is LeaseState.SUSPENDING:
-        return Aim(Goal.BE_SAVED, now)
-    return Aim(Goal.BE_GONE, now)
+        return DesiredState(Goal.BE_SAVED, now)
+    return DesiredState(Goal.BE_GONE, now)
 
 
-def begins(record: LeaseRecord, boots_in: float) -> float:
-    """Return when the servers of a stay begin to boot or to be resumed."""
+def operations_begin(record: LeaseRecord, boots_in: float) -> float:
+    """Return the time at which the servers begin to boot or to resume.
+
+    Those of a reservation boot as late as their expected time allows.
+    """
     lease, booking = record.lease, record.lease.booking
     assert booking is not None
-    if lease.terms.kind is not Kinds.RESERVATION:
+    if lease.terms.kind is not LeaseKind.RESERVATION:
         return float(booking.begin)
     return booking.begin + max(0.0, record.boot_s - boots_in)
 
 
-def orders(
+def due_operations(
     record: LeaseRecord,
     cloud_state: CloudState,
     hosts: Sequence[str],
@@ -97,23 +106,23 @@ def orders(
     expected: Expected,
 ) -> Iterator[OperationRequest]:
     """Yield the operations on the servers of a lease that are due."""
-    wanted = aim(record, now, lead, expected[LeaseOperation.BOOT])
-    places = (assignment.hosts(record, wanted.vms, hosts)
+    wanted = desired_state(record, now, lead, expected[LeaseOperation.BOOT])
+    places = (assignment.assign_hosts(record, wanted.vms, hosts)
               if wanted.goal is Goal.RUN else [None] * len(record.nodes))
     booking = record.lease.booking
     until = (
         float(booking.down)
         if wanted.goal is Goal.RUN and booking is not None
-        else wanted.at + PATIENCE_S
+        else wanted.at + START_TIMEOUT_S
     )
-    due = missing(record, cloud_state, wanted.goal)
-    record.ordered = {key: said for key, said in record.ordered.items()
+    due = missing_operations(record, cloud_state, wanted.goal)
+    record.ordered = {key: last for key, last in record.ordered.items()
                       if due.get(key[0]) is key[1]}
-    # All at the same time: a lease of many servers is not tried more often.
+    # One time for all nodes: a lease of many servers makes no more attempts.
     retry = {kind: max(_next_attempt(record, cloud_state, number, kind)
                        for number, one in due.items() if one is kind)
              for kind in set(due.values())}
-    for set_, number in record.sets():
+    for set_, number in record.numbered_nodes():
         node, place = record.nodes[number], (record.uuid, number)
         server = cloud_state.servers.get(node.server or '')
         kind = due.get(number)
@@ -123,29 +132,30 @@ def orders(
             continue
         if record.adopted and kind is LeaseOperation.DELETE and (
                 record.lease.state is not LeaseState.CANCELLED):
-            continue    # nobody but its owner ends it
+            continue    # only its owner ends it
         at = max(wanted.at, retry[kind])
         if at > now + lead:
             continue
         yield OperationRequest(
             kind, place, record.row.project_id,
             places[number] if kind is LeaseOperation.BOOT else node.host, at,
-            max(until, at + PATIENCE_S), node.server,
-            record.build(
-                set_, number) if kind is LeaseOperation.BOOT else None,
+            max(until, at + START_TIMEOUT_S), node.server,
+            record.build_of(set_, number)
+            if kind is LeaseOperation.BOOT else None,
             expected[kind])
 
 
-def notices(
+def due_notices(
     record: LeaseRecord,
     cloud_state: CloudState,
     now: float,
     lead: float,
     notice: float,
 ) -> Iterator[OperationRequest]:
-    """Yield what servers are told of that they will have to give way.
+    """Yield the notices of preemption to servers that have not got one.
 
-    Not so late that it would keep them from doing so.
+    None is sent within twice ``lead`` seconds of the preemption: it would
+    delay the preemption itself.
     """
     booking = record.lease.booking
     if (
@@ -154,7 +164,7 @@ def notices(
         or (booking.down <= now + 2 * lead)
     ):
         return
-    text = events.moment(booking.down)
+    text = events.format_time(booking.down)
     for number, node in enumerate(record.nodes):
         server, place = cloud_state.servers.get(node.server or ''), (
             record.uuid, number)
@@ -179,11 +189,11 @@ def notices(
             )
 
 
-def missing(record: LeaseRecord, cloud_state: CloudState,
-            goal: Goal) -> dict[int, LeaseOperation]:
+def missing_operations(record: LeaseRecord, cloud_state: CloudState,
+                       goal: Goal) -> dict[int, LeaseOperation]:
     """Return the operations that lead to a goal, by number of the node."""
     found = {
-        number: _missing(
+        number: _missing_operation(
             goal, node, cloud_state.servers.get(node.server or '')
         )
         for number, node in enumerate(record.nodes)
@@ -192,12 +202,12 @@ def missing(record: LeaseRecord, cloud_state: CloudState,
             if kind is not None}
 
 
-def _missing(goal: Goal, node: Node, server: LeaseServer |
-             None) -> LeaseOperation | None:
-    """Return what has to be done to a server, if anything.
+def _missing_operation(goal: Goal, node: Node, server: LeaseServer | None
+                       ) -> LeaseOperation | None:
+    """Return the operation that a server needs to reach the goal, if any.
 
-    One that has been suspended or stopped since it ran is left alone: its
-    owner has done that, or it gave way to a primary and is brought back.
+    A server that was suspended or stopped since it ran is left alone: its
+    owner did that, or it was preempted for a primary and returns.
     """
     if goal is Goal.RUN:
         if node.server is None:
@@ -207,7 +217,7 @@ def _missing(goal: Goal, node: Node, server: LeaseServer |
             return LeaseOperation.RESUME
         if server is not None and server.status == 'ERROR' and not (
                 node.lived):
-            return LeaseOperation.BOOT    # which begins anew
+            return LeaseOperation.BOOT    # which replaces the server
     elif server is not None:
         if goal is Goal.BE_SAVED and server.status == RUNNING:
             return LeaseOperation.SUSPEND
@@ -222,10 +232,10 @@ def _next_attempt(
     number: int,
     kind: LeaseOperation,
 ) -> float:
-    """Return from when on an operation that is due may be ordered.
+    """Return the time from which on an operation may be ordered.
 
-    One that was ordered before is still due, whatever its outcome was said to
-    be: so it counts as one that has failed.
+    An operation that is still due after it was ordered counts as failed,
+    whatever outcome was reported.
     """
     count, last = record.ordered.get((number, kind), (0, 0.0))
     return max(
@@ -235,7 +245,7 @@ def _next_attempt(
 
 
 def retry_at(failure: Failure | None) -> float:
-    """Return from when on what has failed may be tried again."""
+    """Return the time of the next attempt: an exponential back-off."""
     if failure is None:
         return 0.0
     pause: float = FIRST_RETRY_S * 2 ** min(failure.count - 1, 16)

@@ -1,4 +1,4 @@
-"""What the engine knows of a lease, and the document in which it is kept."""
+"""Records of leases in the engine, and the documents that store them."""
 
 from collections.abc import (
     Callable,
@@ -16,7 +16,7 @@ import numpy as np
 
 from secondary_scheduler.leases.api.db import models
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
-from secondary_scheduler.leases.engine.served_time import Served
+from secondary_scheduler.leases.engine.served_time import ServedTime
 from secondary_scheduler.leases.engine.values import (
     Amounts,
     Build,
@@ -35,17 +35,19 @@ from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
 
-#: Disk operations of a stay, from its hosts, its start and its end.
-Operate = Callable[[Ints, int, int], typing.Any]
+#: Makes the disk operation of a booking from its hosts, start and end.
+MakeOperation = Callable[[Ints, int, int], typing.Any]
 
 
 @dataclasses.dataclass
 class Node:
-    """One server of a lease.
+    """A node of a lease, which is one server.
 
-    ``server`` is its UUID once it is known, ``host`` where it is.  ``ran``
-    tells that it has run since it was to run last, ``lived`` that it has run
-    at all, and ``gone`` that it has been deleted since, by its owner.
+    :param server: UUID of the server, once it is known.
+    :param host: host of the server.
+    :param ran: it has run since the lease was suspended last.
+    :param lived: it has run since the lease's work began.
+    :param gone: it was deleted after it had run, or is its owner's again.
     """
 
     server: str | None = None
@@ -57,28 +59,31 @@ class Node:
 
 @dataclasses.dataclass(eq=False)
 class LeaseRecord:
-    """A lease as the database has it, as the scheduler has it, its servers.
+    """A lease: its row in the database, the scheduler's lease, its nodes.
 
-    ``boot_s`` of its time is what its servers take to boot.  ``told`` is the
-    state that its owner was told last, ``heard`` which of the owner's wishes
-    was heard, and ``said`` what has been said of its present stay.  If it
-    was refused, it could begin at ``next_start``.  What it is ``made`` of is
-    not in the database yet.  ``served`` is its observed running time; since
-    ``failing_since`` operations on its servers fail; ``cause`` is the last
-    reason for which its servers did not all run.  ``ordered`` tells, of each
-    operation that is due, how often it was ordered, and when last.
+    :param boot_s: seconds of its duration reserved for the boot.
+    :param reported_state: state that its owner was shown last.
+    :param request_acknowledged: last value of the owner's request to pause
+        that was passed on to the scheduler.
+    :param emitted_events: events reported in the present booking.
+    :param next_start: next possible start of a rejected lease.
+    :param pending_request: request to be stored with the next pass.
+    :param served: observed running time.
+    :param failing_since: time since which operations on its servers fail.
+    :param cause: last reason for which not all of its servers ran.
+    :param ordered: count and last time of orders, for each due operation.
     """
 
     row: models.LeaseRow
     lease: Lease
     boot_s: int
     nodes: list[Node]
-    told: str = LeaseState.PENDING
-    heard: bool = False
-    said: set[str] = dataclasses.field(default_factory=set)
+    reported_state: str = LeaseState.PENDING
+    request_acknowledged: bool = False
+    emitted_events: set[str] = dataclasses.field(default_factory=set)
     next_start: int | None = None
-    made: LeaseRequest | None = None
-    served: Served = dataclasses.field(default_factory=Served)
+    pending_request: LeaseRequest | None = None
+    served: ServedTime = dataclasses.field(default_factory=ServedTime)
     failing_since: float | None = None
     cause: str = ''
     ordered: dict[tuple[int, LeaseOperation], tuple[int, float]] = (
@@ -87,7 +92,7 @@ class LeaseRecord:
 
     @property
     def adopted(self) -> bool:
-        """Whether its server was there before it: see ``adopting``."""
+        """Whether its server existed before it: see ``adoption``."""
         return self.row.duration is None
 
     @property
@@ -97,11 +102,12 @@ class LeaseRecord:
 
     def node_of(self, server: LeaseServer,
                 there: Container[str]) -> Node | None:
-        """Return the node that a server says to be, if it can be that.
+        """Return the node that the label of a server names, if it is valid.
 
-        A label is the owner's to write: it counts within the lease's project,
-        and for a node whose server is not known yet, or is none of those that
-        are ``there``.
+        Owners can write labels.  So a label counts only within the lease's
+        project, and only for a node whose server is unknown or gone.
+
+        :param there: UUIDs of the servers that exist.
         """
         if (self.adopted or server.node is None
                 or server.node >= len(self.nodes)
@@ -111,16 +117,16 @@ class LeaseRecord:
         over = node.lived and self.lease.state in lease_states.FINAL
         return None if over or node.server in there else node
 
-    def first(self, what: str) -> bool:
-        """Tell whether something is to be said, which is said once a stay."""
-        if what in self.said:
+    def register_event(self, event: str) -> bool:
+        """Return True for the first call with this event in a booking."""
+        if event in self.emitted_events:
             return False
-        self.said.add(what)
+        self.emitted_events.add(event)
         return True
 
     @property
     def boots_until(self) -> int:
-        """Until when its servers may boot, in its first stay."""
+        """End of the time reserved for the boot; 0 if it is resumed."""
         booking = self.lease.booking
         if (
             booking is None
@@ -130,23 +136,26 @@ class LeaseRecord:
             return 0
         return booking.begin + self.boot_s
 
-    def sets(self) -> Iterator[tuple[int, int]]:
-        """Yield of each node the number of its set, and its own."""
+    def numbered_nodes(self) -> Iterator[tuple[int, int]]:
+        """Yield for each node the index of its set, and its number."""
         number = 0
         for index, count in enumerate(self.lease.terms.numbers):
             for _ in range(count):
                 yield index, number
                 number += 1
 
+    def set_of(self, number: int) -> int:
+        """Return the index of a node's set."""
+        return {one: index for index, one in self.numbered_nodes()}[number]
+
     def note_order(self, number: int, kind: LeaseOperation, at: float) -> None:
-        """Note that an operation on a node is ordered for a time."""
+        """Count the order of an operation on a node for a time."""
         count, _ = self.ordered.get((number, kind), (0, 0.0))
         self.ordered[number, kind] = count + 1, at
 
-    def account(self, price: float | None) -> tuple[int, float | None]:
-        """Return the seconds served, and what is charged for them.
-
-        Nothing is charged for a lease that has failed.
+    def served_and_charge(self, price: float | None
+                          ) -> tuple[int, float | None]:
+        """Return the seconds served, and the charge: 0 if the lease failed.
         """
         served, duration = int(self.served.seconds), self.row.duration
         if duration is None or price is None:
@@ -156,8 +165,8 @@ class LeaseRecord:
             return served, 0.0
         return served, price * served / duration
 
-    def build(self, set_: int, number: int) -> Build:
-        """Return of what a node is to be made."""
+    def build_of(self, set_: int, number: int) -> Build:
+        """Return the properties with which a node's server is created."""
         row, of = self.row, self.row.nodes[set_]
         name = row.name or f'lease-{row.uuid[:8]}'
         return Build(f'{name}-{number}', row.project_id, row.user_id,
@@ -166,17 +175,17 @@ class LeaseRecord:
 
 
 class UnknownFlavorError(TermsError):
-    """A lease is of a flavor that no secondary instance has."""
+    """The flavor of a lease is none of secondary instances."""
 
 
-def terms(row: models.LeaseRow | models.Quote, flavors: Mapping[str, Amounts],
-          boot_s: int) -> Terms:
-    """Return what the scheduler is asked for on behalf of an owner.
+def to_terms(row: models.LeaseRow | models.Quote,
+             flavors: Mapping[str, Amounts], boot_s: int) -> Terms:
+    """Return the terms of a lease for the scheduler.
 
-    Hosts are held while servers boot: so much sooner does a start begin, and
-    so much longer does it all last.
+    Hosts are booked for the boot as well: the start is ``boot_s`` earlier,
+    and the duration so much longer.
 
-    :raises TermsError: if nothing can be made of it.
+    :raises TermsError: if the terms are not valid.
     """
     for one in row.nodes:
         if one.flavor not in flavors:
@@ -194,36 +203,38 @@ def terms(row: models.LeaseRow | models.Quote, flavors: Mapping[str, Amounts],
 
 
 class LeaseRecordError(Exception):
-    """What is written of a lease cannot be read; says of which."""
+    """The document of a lease cannot be read; the text names the lease."""
 
 
 @contextlib.contextmanager
-def reading(lease: str) -> Iterator[None]:
-    """Name the lease, if what is written of it cannot be read.
+def naming_lease(lease: str) -> Iterator[None]:
+    """Name the lease in errors while its document is read.
 
-    :raises DocumentError: then.
+    :raises LeaseRecordError: if the document cannot be read.
     """
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise LeaseRecordError(
-            f'What is written of lease {lease} cannot be read: {exc!r}. '
+            f'The document of lease {lease} cannot be read: {exc!r}. '
             'All leases wait. If another version has written it, run that '
             'one again.') from exc
 
 
-class Documents:
-    """Writes records as JSON, and reads them.
+class RecordDocuments:
+    """Conversion of records to JSON documents and back.
 
-    Hosts are named in it, since their numbers change with the site.
+    Documents contain names of hosts, since their numbers change with the
+    site.  Keys of documents never change: other versions read them.
     """
 
-    def __init__(self, hosts: Sequence[str], operate: Operate) -> None:
+    def __init__(self, hosts: Sequence[str],
+                 make_operation: MakeOperation) -> None:
         self._hosts = hosts
         self._index = {name: index for index, name in enumerate(hosts)}
-        self._operate = operate
+        self._make_operation = make_operation
 
-    def write(self, record: LeaseRecord) -> str:
+    def write_record(self, record: LeaseRecord) -> str:
         """Return the document of a record."""
         lease = record.lease
         plain = {name: getattr(lease, name) for name in _PLAIN}
@@ -232,47 +243,51 @@ class Documents:
             'terms': _write_terms(lease.terms),
             'stay': lease.booking and self._write_booking(lease.booking),
             'later': lease.later and self._write_booking(lease.later),
-            'home': lease.home and self.placed(lease.home),
-            'boot_s': record.boot_s, 'told': record.told,
-            'heard': record.heard, 'said': sorted(record.said),
+            'home': lease.home and self.count_by_host(lease.home),
+            'boot_s': record.boot_s, 'told': record.reported_state,
+            'heard': record.request_acknowledged,
+            'said': sorted(record.emitted_events),
             'nodes': [dataclasses.astuple(one) for one in record.nodes],
             'served_time': record.served.to_json(),
             'failing_since': record.failing_since, 'cause': record.cause,
         }, separators=(',', ':'))
 
-    def read(self, row: models.LeaseRow, text: str) -> LeaseRecord:
+    def read_record(self, row: models.LeaseRow, text: str) -> LeaseRecord:
         """Return the record of a document."""
-        said = json.loads(text)
-        lease = Lease(row.uuid, _read_terms(said['terms']),
-                      state=LeaseState(said['state']),
-                      **{name: said[name] for name in _PLAIN})
-        for name in ('stay', 'later'):
-            if said[name]:
-                setattr(lease, name, self._read_booking(lease.terms,
-                                                        said[name]))
-        if said['home']:
-            lease.home = self.arrays(said['home'])
-        if lease.booking is not None:
+        known = json.loads(text)
+        lease = Lease(row.uuid, _read_terms(known['terms']),
+                      state=LeaseState(known['state']),
+                      **{name: known[name] for name in _PLAIN})
+        if known['stay']:
+            lease.booking = self._read_booking(lease.terms, known['stay'])
             lease.hosts = lease.booking.slot.hosts
-        return LeaseRecord(row, lease, said['boot_s'],
-                           [Node(*one) for one in said['nodes']], said['told'],
-                           said['heard'], set(said['said']),
-                           # Not in the documents of releases before.
-                           served=Served(*said.get('served_time', ())),
-                           failing_since=said.get('failing_since'),
-                           cause=said.get('cause', ''))
+        if known['later']:
+            lease.later = self._read_booking(lease.terms, known['later'])
+        if known['home']:
+            lease.home = self.to_arrays(known['home'])
+        return LeaseRecord(
+            row, lease, known['boot_s'],
+            [Node(*one) for one in known['nodes']],
+            reported_state=known['told'],
+            request_acknowledged=known['heard'],
+            emitted_events=set(known['said']),
+            # Missing in documents of earlier releases.
+            served=ServedTime(*known.get('served_time', ())),
+            failing_since=known.get('failing_since'),
+            cause=known.get('cause', ''))
 
-    def placed(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
-        """Return how many VMs of each node set are on which hosts."""
+    def count_by_host(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
+        """Return the number of VMs on each host, for each node set."""
         return [{self._hosts[host]: int(count[host])
                  for host in np.flatnonzero(count).tolist()}
                 for count in vms]
 
-    def arrays(self, placed: Sequence[Mapping[str, int]]
-               ) -> tuple[Ints, ...]:
-        """Return the same as arrays of shape (hosts,)."""
+    def to_arrays(self, counts: Sequence[Mapping[str, int]]
+                  ) -> tuple[Ints, ...]:
+        """Return the inverse of ``count_by_host``: arrays of shape (hosts,).
+        """
         found = []
-        for one in placed:
+        for one in counts:
             vms = np.zeros(len(self._hosts), dtype=np.int64)
             for host, count in one.items():
                 vms[self._index[host]] = count
@@ -281,31 +296,32 @@ class Documents:
 
     def _write_booking(self, booking: Booking) -> dict[str, typing.Any]:
         return {**{name: getattr(booking, name) for name in _TIMES},
-                'vms': self.placed(booking.vms),
+                'vms': self.count_by_host(booking.vms),
                 'operations': [(one.start, one.end)
                                for one in booking.operations]}
 
-    def _read_booking(self, wanted: Terms, said: Mapping[str, typing.Any]
-                   ) -> Booking:
-        vms = self.arrays(said['vms'])
-        # In a cloud all resources of a host have one instance.
-        slot = mapping.slot(wanted.nodes, vms, said['begin'], said['end'])
+    def _read_booking(self, wanted: Terms, known: Mapping[str, typing.Any]
+                      ) -> Booking:
+        vms = self.to_arrays(known['vms'])
+        # In a cloud each resource of a host is one unit.
+        slot = mapping.total_entry(wanted.nodes, vms, known['begin'],
+                                   known['end'])
         return Booking(
-            **{name: said[name] for name in _TIMES}, vms=vms, slot=slot,
-            operations=tuple(self._operate(slot.hosts, *times)
-                             for times in said['operations']))
+            **{name: known[name] for name in _TIMES}, vms=vms, slot=slot,
+            operations=tuple(self._make_operation(slot.hosts, *times)
+                             for times in known['operations']))
 
 
 def servers_in(text: str) -> set[str]:
-    """Return the servers that a document names."""
+    """Return the UUIDs of the servers in a document."""
     return {node[0] for node in json.loads(text)['nodes'] if node[0]}
 
 
 def hosts_in(text: str) -> set[str]:
-    """Return the hosts that a document names."""
-    said = json.loads(text)
-    bookings = [one['vms'] for one in (said['stay'], said['later']) if one]
-    return {host for placed in [*bookings, said['home'] or []]
+    """Return the names of the hosts in a document."""
+    known = json.loads(text)
+    bookings = [one['vms'] for one in (known['stay'], known['later']) if one]
+    return {host for placed in [*bookings, known['home'] or []]
             for one in placed for host in one}
 
 
@@ -316,12 +332,12 @@ _TIMES = ('begin', 'up', 'down', 'end', 'save_s', 'saves', 'loses')
 
 
 def _write_terms(wanted: Terms) -> dict[str, typing.Any]:
-    said = {field.name: getattr(wanted, field.name)
+    known = {field.name: getattr(wanted, field.name)
             for field in dataclasses.fields(wanted)}
-    return {**said, 'nodes': [(one.number, one.need)
+    return {**known, 'nodes': [(one.number, one.need)
                               for one in wanted.nodes]}
 
 
-def _read_terms(said: Mapping[str, typing.Any]) -> Terms:
-    return Terms(**{**said, 'nodes': tuple(
-        NodeSet(number, tuple(need)) for number, need in said['nodes'])})
+def _read_terms(known: Mapping[str, typing.Any]) -> Terms:
+    return Terms(**{**known, 'nodes': tuple(
+        NodeSet(number, tuple(need)) for number, need in known['nodes'])})

@@ -1,15 +1,14 @@
-"""All leases as they are now: the database's, and the scheduler's."""
+"""Ledger of all leases that are not over: records, schedule and database.
+"""
 
 from collections.abc import Collection, Sequence
 import dataclasses
-import json
 
 import numpy as np
-from oslo_log import log as logging
 
 from secondary_scheduler.leases.api.db import models, plans, schedules
-from secondary_scheduler.leases.api.db.plans import Stretch
-from secondary_scheduler.leases.api.db.schedules import Change, Told
+from secondary_scheduler.leases.api.db.plans import PlannedSlot
+from secondary_scheduler.leases.api.db.schedules import Change, NewEvent
 from secondary_scheduler.leases.api.db.session import Database
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.engine import (
@@ -21,11 +20,12 @@ from secondary_scheduler.leases.engine import (
     timeline,
 )
 from secondary_scheduler.leases.engine.estimates import Estimates
+from secondary_scheduler.leases.engine.pricing_store import PricingStore
 from secondary_scheduler.leases.engine.records import (
-    Documents,
     LeaseRecord,
+    RecordDocuments,
     hosts_in,
-    reading,
+    naming_lease,
     servers_in,
 )
 from secondary_scheduler.leases.engine.values import RESOURCES, CloudState
@@ -33,7 +33,6 @@ from secondary_scheduler.leases.scheduling.disks import Disks
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.leases.scheduling.lease import Booking, Lease
 from secondary_scheduler.leases.scheduling.planner import Settings
-from secondary_scheduler.leases.scheduling.pricing import Pricing
 from secondary_scheduler.leases.scheduling.scheduler import Scheduler
 from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.leases.scheduling.table import CapacityEntry
@@ -41,19 +40,17 @@ from secondary_scheduler.leases.scheduling.types import NEVER, Ints
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import HOLDING, LeaseState
 
-LOG = logging.getLogger(__name__)
-
-#: By which factor rates have to change before leases are planned by others.
+#: Factor by which a measured rate has to change before it is used.
 _CHANGED = 1.2
 
 Row = tuple[models.LeaseRow, str | None]
 
 
 class ScheduleLedger:
-    """The schedule in memory, which is that of the database after ``write``.
+    """The schedule in memory; the database has it after ``write_changes``.
 
-    Its hosts are those that are seen and those that leases hold; nobody is
-    sent to one that is not seen.
+    Its hosts are those observed and those that leases hold.  A host that is
+    not observed has no capacity.
     """
 
     def __init__(
@@ -67,43 +64,43 @@ class ScheduleLedger:
     ) -> None:
         self._database = database
         self._settings = settings
-        self._durations = estimates.fitted()
+        self._durations = estimates.fitted_times()
         self._cloud_state = cloud_state
         self._passes = passes
         self._now = now
         self.records: dict[str, LeaseRecord] = {}
-        self._told: dict[str, list[Told]] = {}
+        self._new_events: dict[str, list[NewEvent]] = {}
         self._rejected: list[Change] = []
         self._written: dict[str, str] = {}
-        self._learned: str | None = None
+        self._pricing = PricingStore(database, settings.pricing)
         self._servers: dict[str, list[str]] = {}
         self._reasons: dict[str, str] = {}
-        self._plans: dict[str, list[Stretch]] = {}
+        self._plans: dict[str, list[PlannedSlot]] = {}
 
-    # -- how it comes to be
+    # -- construction
 
     @staticmethod
     def servers_in(rows: Sequence[Row]) -> frozenset[str]:
-        """Return the servers that documents name."""
+        """Return the UUIDs of the servers in documents."""
         found: set[str] = set()
         for row, text in rows:
             if text is not None:
-                with reading(row.uuid):
+                with naming_lease(row.uuid):
                     found |= servers_in(text)
         return frozenset(found)
 
-    def restore(self, rows: Sequence[Row]) -> None:
-        """Take all leases that have a document, and what was learned."""
+    def restore_leases(self, rows: Sequence[Row]) -> None:
+        """Restore all leases that have a document, and the learned prices."""
         kept = [(row, text) for row, text in rows if text is not None]
         hosts = set(self._cloud_state.hosts)
         for row, text in kept:
-            with reading(row.uuid):
+            with naming_lease(row.uuid):
                 hosts |= hosts_in(text)
-        self._make(sorted(hosts))
-        looked_at = schedules.heartbeat(self._database).looked_at
+        self._build_scheduler(sorted(hosts))
+        looked_at = schedules.read_heartbeat(self._database).looked_at
         for row, text in kept:
-            with reading(row.uuid):
-                record = self._documents.read(row, text)
+            with naming_lease(row.uuid):
+                record = self._documents.read_record(row, text)
             self.records[row.uuid] = record
             self._written[row.uuid] = text
             if looked_at is not None:
@@ -113,22 +110,9 @@ class ScheduleLedger:
         self.scheduler.restore([
             one.lease for one in self.records.values()
             if one.lease.state not in lease_states.FINAL])
-        self._recall()
+        self._pricing.restore()
 
-    def _recall(self) -> None:
-        """Let pricing know what it has learned, if it can make sense of it."""
-        pricing = self._settings.pricing
-        if pricing is None:
-            return
-        self._learned = schedules.learned(self._database, _name(pricing))
-        try:
-            pricing.recall(json.loads(self._learned or 'null'))
-        except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            LOG.warning('What %(name)s has learned cannot be read, it begins '
-                        'anew: %(exc)r', {'name': _name(pricing), 'exc': exc})
-            pricing.recall(None)
-
-    def _make(self, hosts: list[str]) -> None:
+    def _build_scheduler(self, hosts: list[str]) -> None:
         known = self._cloud_state.hosts
         self.hosts = hosts
         self._index = {name: index for index, name in enumerate(hosts)}
@@ -136,20 +120,22 @@ class ScheduleLedger:
             [known[name].total if name in known else (0,) * len(RESOURCES)
              for name in hosts],
             dtype=np.int64).reshape(len(hosts), len(RESOURCES))
-        # Nova resumes a server where it was suspended, and its hosts can
-        # fetch images by themselves.
+        # Nova resumes a server on the host where it was suspended, and hosts
+        # fetch images without the scheduler.
         durations = dataclasses.replace(self._durations, migration_rate=None)
-        self._documents = Documents(hosts, Disks(
+        self._documents = RecordDocuments(hosts, Disks(
             1 if durations.shared else len(hosts)).operation)
         self.scheduler = Scheduler(
             Site(RESOURCES, self.capacity, memory='memory_mb'),
             dataclasses.replace(self._settings, durations=durations,
                                 preparation=None),
-            self._now, notify=self._hear)
+            self._now, notify=self._on_state_change)
         self._withheld = np.zeros_like(self.capacity)
 
-    def fits(self, cloud_state: CloudState, estimates: Estimates) -> bool:
-        """Tell whether it is still right for these hosts and durations."""
+    def is_current(self, cloud_state: CloudState, estimates: Estimates
+                   ) -> bool:
+        """Return whether hosts and durations are still those of the schedule.
+        """
         self._cloud_state = cloud_state
         held = {name for name, one in self._index.items()
                 if name not in cloud_state.hosts}
@@ -158,23 +144,23 @@ class ScheduleLedger:
                         for name, host in cloud_state.hosts.items())
                 and not any(self.capacity[self._index[name]].any()
                             for name in held)
-                and _alike(self._durations, estimates.fitted()))
+                and _are_similar(self._durations, estimates.fitted_times()))
 
-    def servers(self) -> frozenset[str]:
-        """Return the servers of all leases."""
+    def known_servers(self) -> frozenset[str]:
+        """Return the UUIDs of the servers of all leases."""
         return frozenset(node.server for record in self.records.values()
                          for node in record.nodes if node.server)
 
-    # -- what becomes of leases
+    # -- changes of leases
 
-    def submit(self, record: LeaseRecord, now: int) -> None:
-        """Let the scheduler take a new lease."""
+    def submit_lease(self, record: LeaseRecord, now: int) -> None:
+        """Submit a new lease to the scheduler."""
         self.records[record.uuid] = record
         lease = record.lease
         self.scheduler.submit(lease)
         if lease.state is LeaseState.REJECTED:
-            record.next_start = quotes.next_start(self.scheduler, lease.terms,
-                                                  record.boot_s)
+            record.next_start = quotes.next_possible_start(
+                self.scheduler, lease.terms, record.boot_s)
         start = lease.terms.start
         if lease.state is LeaseState.REJECTED and start is not None and (
                 start < now):
@@ -183,76 +169,77 @@ class ScheduleLedger:
         assert record.row.duration is not None
         lease.price *= record.row.duration / lease.terms.duration
         if record.row.hold and lease.state is LeaseState.QUEUED:
-            record.heard = True
+            record.request_acknowledged = True
             self.scheduler.pause(lease, now)
 
-    def adopt(self, record: LeaseRecord, now: int) -> None:
-        """Let the scheduler take a lease whose server runs already."""
+    def adopt_lease(self, record: LeaseRecord, now: int) -> None:
+        """Add a lease whose server runs already to the schedule."""
         self.records[record.uuid] = record
-        placed = observation.placed(record, self._index)
-        assert placed is not None
-        self.scheduler.adopt(record.lease, self._documents.arrays(placed),
+        counts = observation.count_by_host(record, self._index)
+        assert counts is not None
+        self.scheduler.adopt(record.lease, self._documents.to_arrays(counts),
                              now)
-        self.tell(record, 'adopted', (
+        self.add_event(record, 'adopted', (
             f'server {record.nodes[0].server} runs without a lease'))
 
-    def reject(self, row: models.LeaseRow, reason: str) -> None:
-        """Refuse a lease of which nothing can be made."""
+    def reject_lease(self, row: models.LeaseRow, reason: str) -> None:
+        """Reject a lease whose terms are not valid."""
         self._rejected.append(Change(
             row.uuid, None, {'state': LeaseState.REJECTED, 'reason': reason},
-            told=[Told(LeaseState.REJECTED, reason)]))
+            events=[NewEvent(LeaseState.REJECTED, reason)]))
 
-    def tell(self, record: LeaseRecord, kind: str, text: str = '') -> None:
-        """Let a lease's owner know something."""
-        self._told.setdefault(record.uuid, []).append(Told(kind, text))
+    def add_event(self, record: LeaseRecord, kind: str, text: str = ''
+                  ) -> None:
+        """Add an event of a lease, to be stored with this pass."""
+        self._new_events.setdefault(record.uuid, []).append(NewEvent(kind, text))
 
-    def _hear(self, lease: Lease, before: LeaseState) -> None:
+    def _on_state_change(self, lease: Lease, before: LeaseState) -> None:
         record = self.records[lease.id]
         if lease.state in (LeaseState.SUSPENDING,
                            LeaseState.RESUMING, LeaseState.ACTIVE):
-            record.said.clear()
+            record.emitted_events.clear()
         if lease.state is LeaseState.SUSPENDING:
             for node in record.nodes:
                 node.ran = False
         elif lease.state is LeaseState.QUEUED and before in HOLDING:
-            # What its servers were about is lost.
+            # The work of its servers is lost.
             record.served.reset()
             for node in record.nodes:
                 node.ran = node.lived = node.gone = False
         elif lease.state in (LeaseState.DONE, LeaseState.FAILED):
-            lease.reason = lease.reason or events.shortfall(record)
+            lease.reason = lease.reason or events.describe_shortfall(record)
 
-    def are_there(self, booking: Booking | None) -> bool:
-        """Tell whether all hosts of a stay are seen."""
+    def has_hosts_of(self, booking: Booking | None) -> bool:
+        """Return whether all hosts of a booking are observed."""
         return booking is None or all(
             self.hosts[host] in self._cloud_state.hosts
             for host in booking.slot.hosts
         )
 
-    def follow(self, record: LeaseRecord, now: int) -> None:
-        """Note that somebody has moved servers of a lease."""
+    def follow_migrations(self, record: LeaseRecord, now: int) -> None:
+        """Adapt the booking if servers of a lease were migrated."""
         booking = record.lease.booking
-        placed = observation.placed(record, self._index)
-        if booking is None or placed is None or (
-                placed == self._documents.placed(booking.vms)):
+        counts = observation.count_by_host(record, self._index)
+        if booking is None or counts is None or (
+                counts == self._documents.count_by_host(booking.vms)):
             return
-        self.scheduler.moved(record.lease, self._documents.arrays(placed),
-                             now)
-        self.tell(record, 'moved', 'its servers have been moved')
+        self.scheduler.record_move(
+            record.lease, self._documents.to_arrays(counts), now)
+        self.add_event(record, 'moved', 'its servers have been moved')
 
-    def relocate(self, record: LeaseRecord, number: int, host: str, now: float
-                 ) -> bool:
-        """Give a node another host than one that refuses it, if there is one.
+    def relocate_node(self, record: LeaseRecord, number: int, host: str,
+                      now: float) -> bool:
+        """Assign a node to another host than ``host``, which refuses it.
 
-        Not where it is to be on another one anyway.
+        :returns: False if no other host has room.
         """
         booking = record.lease.booking
         assert booking is not None
-        places = assignment.hosts(record, booking.vms, self.hosts)
+        places = assignment.assign_hosts(record, booking.vms, self.hosts)
         if places[number] != host:
             return True
-        set_ = dict((one, index) for index, one in record.sets())[number]
-        room = self.scheduler.table.room(
+        set_ = record.set_of(number)
+        room = self.scheduler.table.free_vms(
             record.lease.terms.nodes[set_].need, int(now), booking.end)
         room[self._index[host]] = 0
         if not room.any():
@@ -260,23 +247,31 @@ class ScheduleLedger:
         vms = [count.copy() for count in booking.vms]
         vms[set_][self._index[host]] -= 1
         vms[set_][int(room.argmax())] += 1
-        self.scheduler.moved(record.lease, tuple(vms), int(now))
+        self.scheduler.record_move(record.lease, tuple(vms), int(now))
         return True
 
-    def withhold(self, cloud_state: CloudState, lendable: capacity.Lendable,
-                 shunned: Collection[str], now: int) -> None:
-        """Keep from leases what hosts cannot lend."""
+    def withhold_capacity(
+        self,
+        cloud_state: CloudState,
+        lendable: capacity.LendableCapacity,
+        avoided: Collection[str],
+        now: int,
+    ) -> None:
+        """Withhold from leases the capacity that hosts cannot lend.
+
+        :param avoided: hosts whose whole capacity is withheld.
+        """
         ours = frozenset(
             node.server for record in self.records.values()
             if record.lease.booking is not None for node in record.nodes
             if node.server)
-        others = capacity.taken_by_others(cloud_state, ours)
-        for host in shunned:
+        others = capacity.sum_used(cloud_state, ours)
+        for host in avoided:
             if host in self._index:
                 others[host] = self.capacity[self._index[host]].tolist()
-        found = capacity.withheld(
+        found = capacity.withheld_amounts(
             self.capacity, self.hosts, lendable, others,
-            self.scheduler.table.least(self.scheduler.now, NEVER)
+            self.scheduler.table.least_free(self.scheduler.now, NEVER)
             + self._withheld)
         if (found == self._withheld).all():
             return
@@ -286,33 +281,34 @@ class ScheduleLedger:
             now, NEVER, kept, np.ascontiguousarray(found[kept].T),
             tenants=0)] if len(kept) else [], now)
 
-    # -- what is kept
+    # -- storage
 
-    def write(self, now: int, store: LeaseStore, anyway: bool) -> None:
-        """Keep all that has changed.
+    def write_changes(self, now: int, store: LeaseStore, anyway: bool
+                      ) -> None:
+        """Store all changes of this pass in one transaction.
 
-        :param anyway: look whether another engine is at work even if nothing
-            has changed.
+        :param anyway: begin the transaction even if nothing has changed, to
+            learn of another engine.
         :raises Overtaken: if another engine has written meanwhile.
         """
         changes, over = [*self._rejected], []
-        stretches: dict[str, list[Stretch]] = {}
+        stretches: dict[str, list[PlannedSlot]] = {}
         for uuid, record in self.records.items():
-            change = self._change(record)
+            change = self._find_change(record)
             if change is not None:
                 changes.append(change)
-            if record.told in lease_states.FINAL:
+            if record.reported_state in lease_states.FINAL:
                 over.append(uuid)
-            found = timeline.stretches(record, self.hosts)
+            found = timeline.lease_stretches(record, self.hosts)
             if found != self._plans.get(uuid):
                 self._plans[uuid] = stretches[uuid] = found
         if changes or anyway:
-            told = schedules.write(self._database, self._passes, changes, now,
-                                   self._new_lessons())
+            told = schedules.write_pass(self._database, self._passes, changes, now,
+                                   self._pricing.unsaved_state())
             self._passes += 1
             for lease, event in told:
                 store.announce(lease, event)
-        plans.write(self._database, stretches)
+        plans.write_plan(self._database, stretches)
         for change in changes:
             if change.document is not None:
                 self._written[change.uuid] = change.document
@@ -320,31 +316,19 @@ class ScheduleLedger:
             for kept in (self.records, self._written, self._servers,
                          self._reasons, self._plans):
                 kept.pop(uuid, None)
-        self._told.clear()
+        self._new_events.clear()
         self._rejected.clear()
 
-    def _new_lessons(self) -> dict[str, str]:
-        """Return what has been learned since it was written last."""
-        pricing = self._settings.pricing
-        known = None if pricing is None else pricing.learned()
-        if pricing is None or known is None:
-            return {}
-        text = json.dumps(known, separators=(',', ':'))
-        if text == self._learned:
-            return {}
-        self._learned = text
-        return {_name(pricing): text}
-
-    def _shown(self, record: LeaseRecord) -> str:
-        """Return the state as its owner sees it.
+    def _visible_state(self, record: LeaseRecord) -> str:
+        """Return the state that the owner is shown.
 
         A lease is over once its servers are gone, and active only while all
-        of them are seen to run.
+        of them are observed to run.
         """
         lease = record.lease
         if lease.state in lease_states.FINAL and any(
-                node.server or (
-    record.uuid, number) in self._cloud_state.pending
+                node.server
+                or (record.uuid, number) in self._cloud_state.pending
                 for number, node in enumerate(record.nodes)):
             return str(LeaseState.ENDING)
         if (
@@ -357,20 +341,23 @@ class ScheduleLedger:
                    if record.served.until >= lease.booking.begin
                    else LeaseState.STARTING)
 
-    def _change(self, record: LeaseRecord) -> Change | None:
+    def _find_change(self, record: LeaseRecord) -> Change | None:
+        """Return the change of a lease in this pass, if there is one."""
         lease = record.lease
-        told = self._told.get(record.uuid, [])
+        new_events = self._new_events.get(record.uuid, [])
         values: dict[str, object] = {}
-        shown = self._shown(record)
-        reason = events.reason(record, shown)
+        shown = self._visible_state(record)
+        reason = events.state_reason(record, shown)
         price = None if record.adopted else lease.price
-        if shown != record.told:
-            record.told = shown
+        if shown != record.reported_state:
+            record.reported_state = shown
             values |= {'state': shown, 'price': price,
                        'next_start': record.next_start}
-            told = [Told(shown, reason or events.state(record)), *told]
+            new_events = [
+                NewEvent(shown, reason or events.describe_state(record)),
+                *new_events]
         if record.row.unverified and record.served.until:
-            # What Nova has made servers of is there.
+            # All servers have run, so all that they are made of exists.
             record.row.unverified = []
             values['unverified'] = []
         if values or reason != self._reasons.get(record.uuid, ''):
@@ -378,22 +365,17 @@ class ScheduleLedger:
         servers = [node.server for node in record.nodes if node.server]
         same = servers == self._servers.get(record.uuid, [])
         self._servers[record.uuid] = servers
-        text = self._documents.write(record)
-        if not (values or told) and same and (
+        text = self._documents.write_record(record)
+        if not (values or new_events) and same and (
                 text == self._written.get(record.uuid)):
             return None
-        made, record.made = record.made, None
+        request, record.pending_request = record.pending_request, None
         return Change(record.uuid, text, values, None if same else servers,
-                      told, made, *record.account(price))
+                      new_events, request, *record.served_and_charge(price))
 
 
-def _name(pricing: Pricing) -> str:
-    """Return under which name it is kept what a driver has learned."""
-    return f'pricing.{type(pricing).__name__}'
-
-
-def _alike(one: OperationTimes, other: OperationTimes) -> bool:
-    """Tell whether leases would be planned much the same by two models."""
+def _are_similar(one: OperationTimes, other: OperationTimes) -> bool:
+    """Return whether the rates of two models differ by little."""
     return all(
         1 / _CHANGED < getattr(one, rate) / getattr(other, rate) < _CHANGED
         for rate in ('suspend_rate', 'resume_rate'))

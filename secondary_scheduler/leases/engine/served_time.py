@@ -7,14 +7,14 @@ _STEP_S = 60.0
 
 
 @dataclasses.dataclass
-class Served:
+class ServedTime:
     """Observed running time of a lease, in seconds.
 
-    ``closed`` is the sum of the stretches that are over.  In the present one
-    each look from ``since`` to ``until`` found all servers running; without
-    one ``since`` is None.  ``excused`` is the time in which the owner kept
-    servers from running: it is not served, and the lease does not stay longer
-    for it.
+    :param closed: sum of the stretches that are over.
+    :param since: begin of the present stretch, None if there is none.
+    :param until: last observation of the present stretch.
+    :param excused: time in which the owner kept servers from running.  It is
+        not served, and does not extend the lease.
     """
 
     closed: float = 0.0
@@ -30,13 +30,13 @@ class Served:
                               else self.until - self.since)
 
     def observe(self, now: float, running: bool, excused: bool) -> None:
-        """Take in one look at the servers.
+        """Account for one observation of the servers.
 
-        A stretch ends at the last look that found all of them running, not at
-        the first that did not.
+        A stretch ends at the last observation that found all of them running,
+        not at the first that did not.
 
-        :param running: whether all servers of the lease run.
-        :param excused: whether the owner keeps one of them from running.
+        :param running: all servers of the lease run.
+        :param excused: the owner keeps one of them from running.
         """
         if running:
             self.since = now if self.since is None else self.since
@@ -49,23 +49,23 @@ class Served:
         self.looked_at = now
 
     def resume(self, looked_at: float) -> None:
-        """Go on after a restart of the engine.
+        """Continue a stretch after a restart of the engine.
 
-        A stretch that is not over in the database was not over when an engine
-        looked last, or that look would have ended it.
+        A stretch that is open in the database lasted until the last heartbeat
+        at least; the observation of an interruption would have closed it.
         """
         if self.since is not None:
             self.until = max(self.until, looked_at)
 
     def reset(self) -> None:
-        """Forget all: the work of the lease is lost."""
+        """Start from zero: the work of the lease is lost."""
         self.closed, self.since, self.excused = 0.0, None, 0.0
 
     def to_json(self) -> list[float | None]:
-        """Return what outlives the engine.
+        """Return the part that is stored.
 
-        The present stretch is kept in whole minutes, so that leases that run
-        undisturbed are not written with each look.
+        The end of the present stretch is rounded down to whole minutes, so
+        that an undisturbed lease is not written on each pass.
         """
         until = self.until
         if self.since is not None:

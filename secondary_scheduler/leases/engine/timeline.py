@@ -1,33 +1,36 @@
-"""What the schedule says of a lease, as its owner sees it."""
+"""Timeline of the hosts that a lease holds, as its owner sees it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from secondary_scheduler.leases.api.db.plans import Stretch, What
+from secondary_scheduler.leases.api.db.plans import PlannedSlot, SlotPurpose
 from secondary_scheduler.leases.engine.records import LeaseRecord
 from secondary_scheduler.leases.scheduling.lease import Booking
 from secondary_scheduler.leases.scheduling.types import NEVER
 
 
-def stretches(record: LeaseRecord, hosts: Sequence[str]) -> list[Stretch]:
-    """Return for what a lease holds which hosts when."""
+def lease_stretches(record: LeaseRecord, hosts: Sequence[str]
+                    ) -> list[PlannedSlot]:
+    """Return the stretches of all bookings of a lease, with their hosts."""
     lease, found = record.lease, []
     if lease.booking is not None:
         fresh = lease.resumes == 0 and lease.home is None
-        found += _of(lease.booking, record.boot_s if fresh else 0, hosts)
+        found += _booking_stretches(
+            lease.booking, record.boot_s if fresh else 0, hosts)
     if lease.later is not None:
-        found += _of(lease.later, 0, hosts)
+        found += _booking_stretches(lease.later, 0, hosts)
     return found
 
 
-def _of(booking: Booking, boot_s: int, hosts: Sequence[str]) -> list[Stretch]:
+def _booking_stretches(booking: Booking, boot_s: int, hosts: Sequence[str]
+                       ) -> list[PlannedSlot]:
     there = {hosts[host]: int(booking.on[host])
              for host in np.flatnonzero(booking.on).tolist()}
     up = min(booking.up + boot_s, booking.down)
-    parts = ((booking.begin, up, What.PREPARE if boot_s else What.RESUME),
-             (up, booking.down, What.RUN),
+    parts = ((booking.begin, up, SlotPurpose.PREPARE if boot_s else SlotPurpose.RESUME),
+             (up, booking.down, SlotPurpose.RUN),
              (booking.down, booking.end,
-              What.SUSPEND if booking.saves else What.SHUT_DOWN))
-    return [Stretch(begin, end if end < NEVER else None, what, there)
+              SlotPurpose.SUSPEND if booking.saves else SlotPurpose.SHUT_DOWN))
+    return [PlannedSlot(begin, end if end < NEVER else None, what, there)
             for begin, end, what in parts if end > begin]

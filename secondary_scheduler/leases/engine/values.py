@@ -1,4 +1,4 @@
-"""What the engine sees of a cloud, and what it asks of it.
+"""Values exchanged with the cloud: its observed state, and operations.
 
 Times are seconds since 1970.
 """
@@ -8,18 +8,20 @@ import dataclasses
 import enum
 import typing
 
-#: What a server takes and a host has, in this order.
+from secondary_scheduler.estimation.learning import Point
+
+#: Resources of servers and hosts, in the order of ``Amounts``.
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb', 'slots')
 Amounts = tuple[int, int, int, int]
 
 RUNNING = 'ACTIVE'
 SAVED = 'SUSPENDED'
-#: It holds nothing of a host but its place.
+#: States in which a server uses none of its host's resources.
 OFF = frozenset({SAVED, 'SHUTOFF', 'SHELVED', 'SHELVED_OFFLOADED', 'ERROR'})
 
 
 class LeaseOperation(enum.StrEnum):
-    """An operation on one server of a lease, or ahead of it."""
+    """An operation on one server of a lease, or a preparation for it."""
 
     BOOT = 'boot'
     SUSPEND = 'suspend'
@@ -30,7 +32,7 @@ class LeaseOperation(enum.StrEnum):
 
 
 class Nature(enum.StrEnum):
-    """What a failure says of the next attempt."""
+    """Nature of a failure: the prospects of another attempt."""
 
     #: The same request cannot succeed: an image is missing, a quota is full.
     PERMANENT = 'permanent'
@@ -38,28 +40,30 @@ class Nature(enum.StrEnum):
     CAPACITY = 'capacity'
     #: A service did not answer, or its reason is unknown.
     TRANSIENT = 'transient'
-    #: The trust, by which servers are made in the owner's name, is gone.
+    #: The trust by which servers are created for the owner is gone.
     LOST_RIGHT = 'lost right'
 
 
 class Postponed(Exception):
-    """A pass has come to nothing; a later one does what was due."""
+    """A pass was given up; a later one does the work."""
 
 
 class CloudDown(Postponed):
-    """The cloud cannot be asked at the moment."""
+    """The cloud does not answer at the moment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LeaseServer:
-    """A secondary as Nova shows it; ``status`` in the API's words.
+    """A secondary as Nova shows it.
 
-    ``lease`` is the UUID of the lease that it says to belong to, and ``node``
-    its number there, None if it says none; ``busy`` tells that somebody works
-    on it, ``preempted`` that it gave way to a primary; ``notice`` is when it
-    was told that it will have to give way.  One without a lease may be
-    suspended for leases if it is ``suspendable``.  ``fault`` is the reason
-    that Nova gives for ERROR.
+    :param status: state in the words of Nova's API.
+    :param lease: UUID of the lease on its label, '' if there is no label.
+    :param node: number of the node on its label.
+    :param busy: an operation on it is in progress.
+    :param preempted: it was preempted for a primary.
+    :param notice: time of preemption that it was notified of.
+    :param suspendable: it may be suspended for leases.
+    :param fault: reason that Nova gives for ERROR.
     """
 
     uuid: str
@@ -83,8 +87,9 @@ class LeaseServer:
 class LeaseHost:
     """A host on which leases may run.
 
-    ``total`` is what it has for secondaries, ``lendable`` what its agent lets
-    them have now, those that are there included.
+    :param total: amounts that the host has for secondaries.
+    :param lendable: amounts that its agent lets secondaries use now,
+        including those on the host already.
     """
 
     name: str
@@ -94,10 +99,13 @@ class LeaseHost:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """How often an operation has failed lately, and when it did so last.
+    """Recent failures of one operation on one server.
 
-    ``host`` is where that was, ``why`` the words of the service that refused
-    it, ``nature`` their meaning for the next attempt.
+    :param count: number of failures since the last success.
+    :param last: time of the last one.
+    :param host: host of the last one.
+    :param why: words of the service that refused it.
+    :param nature: their meaning for the next attempt.
     """
 
     count: int
@@ -105,15 +113,6 @@ class Failure:
     host: str | None = None
     why: str = ''
     nature: Nature = Nature.TRANSIENT
-
-
-@dataclasses.dataclass(frozen=True)
-class Took:
-    """An operation that has succeeded: how long it took, in seconds."""
-
-    kind: LeaseOperation
-    memory_mb: int
-    seconds: float
 
 
 #: A server of a lease: the lease's UUID, and the number of the node.
@@ -124,13 +123,15 @@ Copy = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class CloudState:
-    """The cloud at one time.
+    """Observed state of the cloud at one time.
 
-    ``flavors`` is what a server of each secondary flavor takes, by name and
-    by id.  ``pending`` is where an operation that was ordered has not ended;
-    ``failures`` where some have failed since one has succeeded, by place and
-    kind.  ``asked`` are copies of images that hosts were asked to fetch
-    lately, and when, and ``used`` those from which servers have booted.
+    :param flavors: amounts of each secondary flavor, by name and by id.
+    :param pending: nodes with an unfinished operation.
+    :param failures: failures since the last success.
+    :param took: durations of operations that have succeeded, oldest first.
+    :param asked: copies of images that hosts were asked to fetch recently,
+        with the time.
+    :param used: copies of images from which servers have booted recently.
     """
 
     servers: Mapping[str, LeaseServer] = dataclasses.field(
@@ -141,14 +142,14 @@ class CloudState:
     failures: Mapping[tuple[LeaseNode, LeaseOperation], Failure] = (
         dataclasses.field(default_factory=dict)
     )
-    took: Sequence[Took] = ()
+    took: Sequence[Point] = ()
     asked: Mapping[Copy, float] = dataclasses.field(default_factory=dict)
     used: frozenset[Copy] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """Of what a server is to be made, in whose name."""
+    """Properties of a server to be created."""
 
     name: str
     project: str
@@ -162,11 +163,14 @@ class Build:
 
 @dataclasses.dataclass(frozen=True)
 class OperationRequest:
-    """An operation to be carried out from a time on.
+    """An operation to be carried out between two times.
 
-    ``host`` is where the server is or is to be.  It is of no use any more
-    after ``until``.  ``expected`` is how long it is expected to take.  A
-    notice says ``text``.
+    :param host: host on which the server is or is to be.
+    :param at: time from which on it may begin.
+    :param until: time after which it is skipped.
+    :param server: UUID of the server; None before it is created.
+    :param expected: expected duration in seconds.
+    :param text: text of a notice.
     """
 
     kind: LeaseOperation
@@ -182,20 +186,21 @@ class OperationRequest:
 
 
 class LeaseCloud(typing.Protocol):
-    """Where leases run."""
+    """A cloud on which leases run."""
 
-    def look(self, known: Collection[str]) -> CloudState:
-        """Return what there is now.
+    def observe_state(self, known: Collection[str]) -> CloudState:
+        """Return the present state.
 
-        :param known: UUIDs of servers that are missed if they are not shown.
-        :raises CloudDown: if nobody answers.
+        :param known: UUIDs of servers to look up if a list of all servers
+            does not show them.
+        :raises CloudDown: if the cloud does not answer.
         """
 
     def forget_flavors(self) -> None:
-        """Ask for all secondary flavors anew with the next look."""
+        """Read all secondary flavors again with the next observation."""
 
-    def order(self, orders: Sequence[OperationRequest]) -> None:
-        """Have operations carried out; their outcome is seen later.
+    def order_operations(self, orders: Sequence[OperationRequest]) -> None:
+        """Have operations carried out; later observations show the outcome.
 
-        :raises CloudDown: if they cannot be ordered; none of them is then.
+        :raises CloudDown: if they cannot be ordered.  None is ordered then.
         """

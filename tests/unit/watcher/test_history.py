@@ -8,7 +8,8 @@ from oslo_utils import timeutils
 from watcher import objects
 from watcher.decision_engine import sync
 
-from secondary_scheduler.watcher import history
+from secondary_scheduler.model.cluster import DirtyMemory
+from secondary_scheduler.watcher.duration_record import DurationRecord
 from tests.unit.watcher import fakes
 
 

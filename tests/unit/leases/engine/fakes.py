@@ -1,14 +1,15 @@
-"""A cloud in memory whose operations take their time, and its owners."""
+"""A cloud in memory with operations of some duration, and its owners."""
 
 import dataclasses
 import heapq
 import itertools
 import uuid
 
+from secondary_scheduler.estimation.learning import Point
 from secondary_scheduler.leases.api.db import plans, quotas
 from secondary_scheduler.leases.api.db.models import Nodes
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
-from secondary_scheduler.leases.engine.engine import Engine, Options
+from secondary_scheduler.leases.engine.engine import Engine, EngineOptions
 from secondary_scheduler.leases.engine.values import (
     OFF,
     CloudDown,
@@ -19,7 +20,6 @@ from secondary_scheduler.leases.engine.values import (
     LeaseServer,
     Nature,
     Postponed,
-    Took,
 )
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.leases.scheduling.planner import Settings
@@ -32,18 +32,18 @@ LIMITS = quotas.QuotaLimits(100, 1000)
 #: 128 MB take 3 s, and are planned to take 4.
 DURATIONS = OperationTimes(suspend_rate=50.0, resume_rate=50.0, command=0.5,
                            shutdown=2, migration_rate=None, margin=0.3)
-OPTIONS = Options(Settings(durations=DURATIONS), boot_s=10, lead=4.0)
+OPTIONS = EngineOptions(Settings(durations=DURATIONS), boot_s=10, lead=4.0)
 AFTER = {LeaseOperation.BOOT: 'ACTIVE', LeaseOperation.RESUME: 'ACTIVE',
          LeaseOperation.SUSPEND: 'SUSPENDED'}
 BEFORE = {LeaseOperation.RESUME: 'SUSPENDED', LeaseOperation.SUSPEND: 'ACTIVE'}
 
 
 class Nova:
-    """``values.Cloud`` with operations that take ``takes[kind]`` seconds.
+    """``values.LeaseCloud`` with operations that take ``takes[kind]`` seconds.
 
     ``story`` has each change of a server: (time, server, status).  A host
-    takes ``fetch`` seconds for an image, when it is asked to have it or when
-    a server boots from it first; ``spoilt`` is where both was at once.
+    takes ``fetch`` seconds for an image, on request or when a server boots
+    from it first.  ``spoilt`` has the cases in which both happen at once.
     """
 
     def __init__(self, clock, hosts=('h1', 'h2', 'h3')):
@@ -59,7 +59,7 @@ class Nova:
         self.latency = 1.5
         self.down = False
         self.refuses = set()    # hosts on which nothing boots
-        #: What an operation is refused for: (nature, reason), by its order.
+        #: Returns (nature, reason) if it refuses an operation.
         self.refusal = lambda order: None
         self.fetch = 0
         self.keeps_images = True
@@ -74,9 +74,9 @@ class Nova:
         self._due = []
         self._count = itertools.count()
 
-    # -- what the engine asks
+    # -- interface for the engine
 
-    def look(self, known):
+    def observe_state(self, known):
         if self.down:
             raise CloudDown('nova-api is away')
         return CloudState(
@@ -93,7 +93,7 @@ class Nova:
     def forget_flavors(self):
         pass
 
-    def order(self, orders):
+    def order_operations(self, orders):
         if self.down:
             raise CloudDown('nova-api is away')
         for one in orders:
@@ -106,13 +106,13 @@ class Nova:
             self._at(max(one.at, self.clock.now + self.latency),
                      self._begin, one)
 
-    # -- what happens
+    # -- progress of operations
 
     def _at(self, time, what, *arguments):
         heapq.heappush(self._due, (time, next(self._count), what, arguments))
 
     def run(self, until):
-        """Let happen what is due up to a time."""
+        """Carry out all that is due up to a time."""
         while self._due and self._due[0][0] <= until:
             time, _, what, arguments = heapq.heappop(self._due)
             what(time, *arguments)
@@ -209,17 +209,17 @@ class Nova:
         self.pending.pop(order.place, None)
         self.failures.pop((order.place, order.kind), None)
         if seconds:
-            self.took.append(Took(order.kind, 128, seconds))
+            self.took.append(Point(order.kind, 1, seconds, 128))
 
     def stray(self, host='h1', need=(2, 128, 1, 1), project='p1', **changes):
-        """Let an owner have a server without a lease; return its UUID."""
+        """Create a server without a lease; return its UUID."""
         key = str(uuid.uuid5(uuid.UUID(int=2), str(next(self._count))))
         self.servers[key] = dataclasses.replace(LeaseServer(
             key, project, host, 'ACTIVE', need, name='mine', user='alice',
             flavor='medium'), **changes)
         return key
 
-    # -- what can be asked in tests
+    # -- queries for tests
 
     def of(self, lease):
         """Return the servers of a lease, by node."""
@@ -230,7 +230,7 @@ class Nova:
         return [one.status for _, one in sorted(self.of(lease).items())]
 
     def load(self):
-        """Return what runs on each host, by resource."""
+        """Return the amounts in use on each host, by resource."""
         found = {}
         for one in self.servers.values():
             if one.status not in OFF or one.busy:
@@ -257,7 +257,7 @@ class World:
         self.restart()
 
     def restart(self):
-        """Kill the engine; another one begins."""
+        """Kill the engine; another one takes over."""
         self.engine = self.another()
 
     def another(self):
@@ -271,7 +271,7 @@ class World:
         return request.uuid
 
     def quote(self, number, flavor='small', project='p1', **terms):
-        """Ask what such a lease would get; return the quote's UUID."""
+        """Request a quote for a lease; return the quote's UUID."""
         request = self._request(number, flavor, project, terms)
         self.service.quotes.create(request, 600, 100)
         return request.uuid
@@ -284,7 +284,7 @@ class World:
 
     def step(self, engine=None):
         try:
-            (engine or self.engine).run()
+            (engine or self.engine).run_pass()
         except Postponed:
             pass
 
@@ -311,5 +311,5 @@ class World:
 
     def plan(self, lease):
         return [(one.begin - NOW, one.end and one.end - NOW, str(one.what),
-                 dict(one.hosts)) for _, one in plans.read(
+                 dict(one.hosts)) for _, one in plans.read_plan(
                      self.service.database, lease=lease)]

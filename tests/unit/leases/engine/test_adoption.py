@@ -4,11 +4,9 @@ import dataclasses
 import unittest
 
 from secondary_scheduler.leases.api.db import quotas
-from secondary_scheduler.leases.engine import adoption, reconcile, values
-from secondary_scheduler.leases.engine.values import CloudState, LeaseOperation
+from secondary_scheduler.leases.engine import values
+from secondary_scheduler.leases.engine.values import LeaseOperation
 from secondary_scheduler.leases.scheduling.policies import NoPreemption
-from secondary_scheduler.model import lease_states
-from secondary_scheduler.model.lease_states import LeaseState
 from tests.unit.leases.api import services
 from tests.unit.leases.api.services import NOW
 from tests.unit.leases.engine import fakes
@@ -23,7 +21,7 @@ class Case(unittest.TestCase):
         self.nova = self.world.nova
 
     def tearDown(self):
-        # Whatever happens, nobody boots or deletes what an owner has made.
+        # The engine never deletes a server that its owner has created.
         strays = {one.server for _, one in self.nova.ordered
                   if one.kind is LeaseOperation.DELETE} & self.kept
         self.assertEqual(set(), strays)
@@ -32,7 +30,7 @@ class Case(unittest.TestCase):
     kept: set[str] = set()
 
     def stray(self, *arguments, **changes):
-        """Let an owner have a server that has to stay."""
+        """Create a server of an owner that must not be deleted."""
         key = self.nova.stray(*arguments, **changes)
         self.kept = self.kept | {key}
         return key
@@ -59,7 +57,7 @@ class Case(unittest.TestCase):
 
 class AdoptedTest(Case):
 
-    def test_it_is_a_best_effort_lease_that_lasts(self):
+    def test_adopted_server_is_a_best_effort_lease_without_end(self):
         key = self.stray()
         self.world.until(10)
         (lease,) = self.leases()
@@ -79,11 +77,11 @@ class AdoptedTest(Case):
             self.world.events(lease.uuid))
         self.assertEqual([], self.nova.ordered)
         # Its owner has not asked for it, so it counts against nothing.
-        usage = quotas.usage(self.world.service.database, 'p1',
+        usage = quotas.read_usage(self.world.service.database, 'p1',
                              quotas.QuotaLimits(0, 0))
         self.assertEqual((0, 0), (usage.leases, usage.nodes))
 
-    def test_the_service_shows_it_in_each_version(self):
+    def test_api_shows_an_adopted_lease_in_each_version(self):
         self.stray()
         self.world.until(4)
         api = services.Api(self.world.service)
@@ -105,7 +103,7 @@ class AdoptedTest(Case):
         self.assertEqual('worker', api.good(
             'PATCH', path, {'name': 'worker'})['lease']['name'])
 
-    def test_it_gives_way_to_a_reservation_and_comes_back(self):
+    def test_adopted_server_is_preempted_for_a_reservation_and_returns(self):
         keys = [self.stray(host) for host in ('h1', 'h2')]
         self.world.until(10)
         exact = self.reserve()
@@ -120,7 +118,7 @@ class AdoptedTest(Case):
         self.assertEqual([], self.world.overloads)
         self.assertNotIn('late', self.world.kinds(exact))
 
-    def test_an_engine_that_is_killed_at_any_time(self):
+    def test_engine_can_be_killed_at_any_time(self):
         for kill in range(12, 120, 2 * STEP):
             with self.subTest(kill):
                 self.setUp()
@@ -138,7 +136,7 @@ class AdoptedTest(Case):
                 self.assertEqual([], self.world.overloads)
                 self.tearDown()
 
-    def test_who_comes_too_late_leaves_as_soon_as_it_can(self):
+    def test_server_started_before_a_reservation_is_suspended_at_once(self):
         exact = self.reserve()
         self.world.until(58)
         key = self.stray()
@@ -148,7 +146,7 @@ class AdoptedTest(Case):
         self.assertEqual('done', self.world.state(exact))
         self.assertEqual(['ACTIVE'], self.statuses(key))
 
-    def test_others_stay_where_a_host_has_less_than_it_holds(self):
+    def test_only_the_latest_server_is_suspended_on_an_overfull_host(self):
         crowd = [self.stray() for _ in range(2)]
         beside = self.stray('h2')
         self.world.until(6)
@@ -160,7 +158,7 @@ class AdoptedTest(Case):
         self.world.until(40)
         self.assertEqual(['ACTIVE'], self.statuses(late))
 
-    def test_pausing_suspends_it(self):
+    def test_pausing_suspends_an_adopted_server(self):
         key = self.stray()
         self.world.until(4)
         (lease,) = self.leases()
@@ -171,7 +169,7 @@ class AdoptedTest(Case):
         self.world.until(40)
         self.assertEqual(['ACTIVE'], self.statuses(key))
 
-    def test_its_owner_cancels_it_and_has_it_deleted(self):
+    def test_cancelling_an_adopted_lease_deletes_its_server(self):
         key = self.nova.stray()
         self.world.until(4)
         (lease,) = self.leases()
@@ -181,7 +179,7 @@ class AdoptedTest(Case):
         self.assertNotIn(key, self.nova.servers)
         self.assertEqual('cancelled', self.world.state(lease.uuid))
 
-    def test_what_never_ends_is_waited_for_by_nobody(self):
+    def test_lease_without_end_has_no_planned_successor(self):
         world = fakes.World(self, dataclasses.replace(
             fakes.OPTIONS, settings=dataclasses.replace(
                 fakes.OPTIONS.settings, preemption=NoPreemption())))
@@ -197,7 +195,7 @@ class AdoptedTest(Case):
             world.state(refused), world.store.get(refused).next_start))
         self.assertEqual('queued', world.state(patient))
 
-    def test_who_is_refused_is_told_when_it_can_have_left(self):
+    def test_next_possible_start_includes_suspends_of_adopted_servers(self):
         for host in self.nova.hosts:
             self.stray(host, fakes.HOST)
         self.world.until(4)
@@ -206,7 +204,7 @@ class AdoptedTest(Case):
         self.assertEqual('rejected', self.world.state(refused))
         self.assertLess(self.world.store.get(refused).next_start, NOW + 60)
 
-    def test_two_engines_make_one_lease(self):
+    def test_two_engines_adopt_a_server_once(self):
         other = self.world.another()
         self.stray()
         for _ in range(3):
@@ -214,7 +212,7 @@ class AdoptedTest(Case):
             self.world.step()
         self.assertEqual(1, len(self.leases()))
 
-    def test_many_come_a_hundred_at_a_time(self):
+    def test_one_pass_adopts_at_most_100_servers(self):
         world = fakes.World(self, hosts=('h1',))
         world.nova.hosts['h1'] = values.LeaseHost('h1', (500,) * 4, (500,) * 4)
         for _ in range(101):
@@ -227,7 +225,7 @@ class AdoptedTest(Case):
 
 class OwnerTest(Case):
 
-    def test_who_is_stopped_or_suspended_is_left_alone(self):
+    def test_stopped_or_suspended_server_is_left_to_its_owner(self):
         for status in ('SHUTOFF', 'SUSPENDED', 'SHELVED_OFFLOADED', 'PAUSED',
                        'ERROR', 'VERIFY_RESIZE'):
             with self.subTest(status):
@@ -248,7 +246,7 @@ class OwnerTest(Case):
                     one.state for one in self.leases()])
                 self.tearDown()
 
-    def test_who_is_resized_is_another_lease(self):
+    def test_resized_server_gets_a_new_lease(self):
         key = self.stray()
         self.world.until(10)
         self.change(key, need=(1, 128, 1, 1))
@@ -257,7 +255,7 @@ class OwnerTest(Case):
             one.state for one in self.leases()])
         self.assertEqual(1, len(self.of(key)))
 
-    def test_who_is_deleted_is_done(self):
+    def test_lease_of_a_deleted_server_is_done(self):
         key = self.nova.stray()
         self.world.until(10)
         self.nova.servers.pop(key)
@@ -265,7 +263,7 @@ class OwnerTest(Case):
         (lease,) = self.leases()
         self.assertEqual('done', lease.state)
 
-    def test_who_resumes_while_it_gives_way_is_suspended_again(self):
+    def test_server_resumed_during_its_preemption_is_suspended_again(self):
         key = self.stray()
         self.world.until(10)
         self.reserve()
@@ -274,7 +272,7 @@ class OwnerTest(Case):
         self.world.until(94)
         self.assertEqual(['SUSPENDED'], self.statuses(key))
 
-    def test_who_shelves_while_it_gives_way_has_ended_it(self):
+    def test_server_shelved_during_its_preemption_ends_the_lease(self):
         key = self.stray()
         self.world.until(10)
         self.reserve()
@@ -286,7 +284,7 @@ class OwnerTest(Case):
         self.assertIn('SHELVED_OFFLOADED', lease.reason)
         self.assertEqual(['SHELVED_OFFLOADED'], self.statuses(key))
 
-    def test_who_gave_way_to_a_primary_is_left_to_that(self):
+    def test_server_preempted_for_a_primary_is_left_alone(self):
         key = self.stray()
         self.world.until(10)
         self.change(key, status='SUSPENDED', preempted=True)
@@ -296,7 +294,7 @@ class OwnerTest(Case):
         self.assertIn('was preempted', lease.reason)
         self.assertEqual([], self.nova.ordered)
 
-    def test_who_may_not_be_suspended_any_more_takes_room_only(self):
+    def test_lease_ends_when_its_server_may_not_be_suspended_any_more(self):
         key = self.stray()
         self.world.until(10)
         self.change(key, suspendable=False)
@@ -306,9 +304,9 @@ class OwnerTest(Case):
         self.assertEqual([], self.nova.ordered)
 
 
-class NobodysTest(Case):
+class UnsuitableServerTest(Case):
 
-    def test_who_is_not_adopted(self):
+    def test_unsuitable_servers_are_not_adopted(self):
         for changes in ({'suspendable': False}, {'host': 'elsewhere'},
                         {'busy': True}, {'status': 'SHUTOFF'},
                         {'status': 'SUSPENDED', 'preempted': True}):
@@ -316,7 +314,7 @@ class NobodysTest(Case):
         self.world.until(10)
         self.assertEqual([], self.leases())
 
-    def test_nobody_is_where_nobody_is_suspended(self):
+    def test_no_server_is_adopted_where_leases_are_not_suspended(self):
         world = fakes.World(self, dataclasses.replace(
             fakes.OPTIONS, settings=dataclasses.replace(
                 fakes.OPTIONS.settings, suspension=False)))
@@ -324,7 +322,7 @@ class NobodysTest(Case):
         world.until(10)
         self.assertEqual([], world.store.leases('p1'))
 
-    def test_what_a_server_says_of_itself_is_no_lease(self):
+    def test_server_with_an_invalid_label_is_adopted(self):
         theirs = self.world.ask(1, project='p2', duration=300)
         over = self.world.ask(1, duration=10)
         taken = self.world.ask(1, duration=300)
@@ -337,7 +335,7 @@ class NobodysTest(Case):
         self.assertEqual([1] * 4, [len(self.of(key)) for key in keys])
         self.assertEqual(before + 4, len(self.leases()))
 
-    def test_a_server_that_says_to_be_another_lease_s_stays_with_its_own(
+    def test_server_relabelled_for_another_lease_keeps_its_own(
             self):
         soon = self.world.ask(1, duration=60, start=NOW + 60)
         key = self.stray(need=(1, 1, 1, 1))
@@ -352,7 +350,7 @@ class NobodysTest(Case):
         self.assertEqual([first], [one.uuid for one in self.of(server.uuid)])
         self.assertEqual(['active'], [one.state for one in self.of(key)])
 
-    def test_a_server_that_a_boot_has_made_anew_is_the_lease_s(self):
+    def test_server_that_a_boot_has_replaced_belongs_to_the_lease(self):
         lease = self.world.ask(1, duration=60)
         self.world.until(4)
         (old,) = self.nova.of(lease).values()
@@ -364,7 +362,7 @@ class NobodysTest(Case):
         self.assertEqual([lease], [one.uuid for one in self.leases()])
         self.assertEqual([lease], [one.uuid for one in self.of(new)])
 
-    def test_who_says_to_be_of_a_lease_that_is_ending_is_not_deleted(self):
+    def test_server_with_the_label_of_an_ending_lease_is_not_deleted(self):
         lease = self.world.ask(1, duration=30)
         self.world.until(20)
         self.nova.takes[LeaseOperation.DELETE] = 8
@@ -377,25 +375,6 @@ class NobodysTest(Case):
         self.assertEqual('done', self.world.state(lease))
         self.assertEqual(5, len(self.nova.servers))
 
-    def test_only_its_owner_ends_it(self):
-        server = self.nova.servers[self.nova.stray()]
-        record = adoption.record(server, NOW)
-        cloud_state = CloudState({server.uuid: server})
-        expected = dict.fromkeys(LeaseOperation, 1.0)
-        for state in lease_states.FINAL:
-            record.lease.state = state
-            self.assertEqual(
-                [LeaseOperation.DELETE]
-                if state is LeaseState.CANCELLED
-                else [],
-                [
-                    one.kind
-                    for one in reconcile.orders(
-                        record, cloud_state, ['h1'], NOW, 4.0, expected
-                    )
-                ],
-                state,
-            )
 
 
 if __name__ == '__main__':

@@ -1,25 +1,18 @@
 """Leases on a cloud in memory, with an engine that looks every two seconds."""
 
 import dataclasses
-import json
 import os
 import unittest
-from unittest import mock
 
 from secondary_scheduler.leases.api.db import schedules
-from secondary_scheduler.leases.engine import (
-    records,
-    schedule_ledger,
-    values,
-)
+from secondary_scheduler.leases.engine import values
 from secondary_scheduler.leases.engine.values import (
     RUNNING,
     LeaseOperation,
     Postponed,
 )
-from secondary_scheduler.leases.scheduling.pricing import Adaptive
 from tests.unit.leases.api.services import NOW
-from tests.unit.leases.engine import fakes
+from tests.unit.leases.engine import base, fakes
 
 #: Seconds between the instants at which something is tried; LEASE_ENGINE_STEP
 #: has them tried nearer to each other.
@@ -47,7 +40,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual(['created', 'pending', 'starting', 'active',
                           'running', 'ending', 'done'], world.kinds(lease))
 
-    def test_who_has_no_room_waits(self):
+    def test_lease_without_room_waits(self):
         world = fakes.World(self)
         first = world.ask(12, duration=30)
         second = world.ask(1, duration=30)
@@ -58,7 +51,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual(['ACTIVE'], world.nova.statuses(second))
         self.assertEqual([], world.overloads)
 
-    def test_quotes_are_answered_and_nothing_comes_of_them(self):
+    def test_quotes_are_answered_and_nothing_is_booked(self):
         world = fakes.World(self)
         world.ask(12, duration=30)
         world.until(4)
@@ -78,7 +71,7 @@ class BestEffortTest(unittest.TestCase):
         world.until(20)
         self.assertEqual(12, len(world.nova.servers))
 
-    def test_who_is_refused_for_want_of_room_is_told_when_there_is(self):
+    def test_rejected_lease_reports_next_possible_start(self):
         world = fakes.World(self)
         world.ask(12, duration=30)
         world.until(4)
@@ -87,7 +80,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual('rejected', world.state(refused))
         self.assertGreater(world.store.get(refused).next_start, NOW + 20)
 
-    def test_what_cannot_be_is_rejected(self):
+    def test_impossible_lease_is_rejected(self):
         world = fakes.World(self)
         large = world.ask(13, duration=30)
         near = world.ask(1, duration=30, start=NOW + 5)
@@ -119,7 +112,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual('cancelled', world.state(lease))
         self.assertEqual({}, world.nova.servers)
 
-    def test_a_promise_is_not_paused(self):
+    def test_lease_with_guaranteed_start_is_not_paused(self):
         world = fakes.World(self)
         lease = world.ask(1, duration=30, start=NOW + 60)
         world.until(4)
@@ -129,7 +122,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual(1, world.kinds(lease).count('not-paused'))
         self.assertEqual('active', world.state(lease))
 
-    def test_who_is_deleted_by_its_owner_is_not_made_again(self):
+    def test_server_deleted_by_its_owner_is_not_created_again(self):
         world = fakes.World(self)
         lease = world.ask(2, duration=60)
         world.until(20)
@@ -141,7 +134,7 @@ class BestEffortTest(unittest.TestCase):
         world.until(44)
         self.assertEqual('done', world.state(lease))
 
-    def test_who_shuts_down_has_ended(self):
+    def test_lease_ends_when_its_servers_shut_down(self):
         world = fakes.World(self)
         lease = world.ask(2, duration=600)
         world.until(20)
@@ -183,7 +176,7 @@ class Reserved:
 
 class ReservationTest(Reserved, unittest.TestCase):
 
-    def test_others_give_way_in_time_and_go_on(self):
+    def test_reservation_preempts_in_time_and_preempted_lease_resumes(self):
         world = fakes.World(self)
         self.begin(world)
         world.until(self.OVER, self.follow(world))
@@ -204,17 +197,18 @@ class ReservationTest(Reserved, unittest.TestCase):
         self.assertIn('running', world.kinds(self.exact))
         self.assertNotIn('late', world.kinds(self.exact))
 
-    def test_boots_are_begun_as_late_as_they_may(self):
+    def test_boots_begin_as_late_as_measured_times_allow(self):
         world = fakes.World(self)
         world.nova.takes[LeaseOperation.BOOT] = 6
         for _ in range(5):
-            world.nova.took.append(fakes.Took(LeaseOperation.BOOT, 128, 6.0))
+            world.nova.took.append(
+                fakes.Point(LeaseOperation.BOOT, 1, 6.0, 128))
         self.begin(world)
         world.until(self.START + 20, self.follow(world))
         for one in self.times(world, self.exact, 'ACTIVE'):
             self.assertAlmostEqual(self.START, one, delta=0.5)
 
-    def test_an_engine_that_is_killed_at_any_time(self):
+    def test_engine_can_be_killed_at_any_time(self):
         for kill in range(22, self.START + 60, STEP):
             with self.subTest(kill):
                 world = fakes.World(self)
@@ -235,7 +229,7 @@ class ReservationTest(Reserved, unittest.TestCase):
         self.assertEqual([], world.overloads)
         self.assertEqual({}, world.nova.servers)
 
-    def test_an_engine_that_is_away_for_a_while(self):
+    def test_engine_can_be_away_for_a_while(self):
         for away in range(24, self.START + 60, 2 * STEP):
             with self.subTest(away):
                 world = fakes.World(self)
@@ -248,7 +242,7 @@ class ReservationTest(Reserved, unittest.TestCase):
                 world.until(self.OVER + 20, each)
                 self.check(world)
 
-    def test_an_api_that_is_down_for_20_s(self):
+    def test_nova_can_be_down_for_20_s(self):
         for down in range(20, self.START + 60, STEP):
             with self.subTest(down):
                 world = fakes.World(self)
@@ -267,7 +261,7 @@ class ReservationTest(Reserved, unittest.TestCase):
                 if late > 5:
                     self.assertIn('late', world.kinds(self.exact))
 
-    def test_an_owner_who_resumes_is_suspended_again(self):
+    def test_server_resumed_by_its_owner_is_suspended_again(self):
         world = fakes.World(self)
         self.begin(world)
         each = self.follow(world)
@@ -278,7 +272,7 @@ class ReservationTest(Reserved, unittest.TestCase):
         self.assertEqual(['SUSPENDED'] * 2,
                          world.nova.statuses(self.patient))
 
-    def test_an_owner_who_deletes_what_is_suspended_has_cancelled(self):
+    def test_deletion_of_suspended_servers_cancels_the_lease(self):
         world = fakes.World(self)
         self.begin(world)
         world.until(self.START + 10)
@@ -287,19 +281,19 @@ class ReservationTest(Reserved, unittest.TestCase):
         world.until(self.START + 20)
         self.assertEqual('cancelled', world.state(self.patient))
 
-    def test_a_suspension_that_takes_longer(self):
+    def test_slow_suspend_does_not_delay_the_reservation(self):
         world = fakes.World(self)
         world.nova.takes[LeaseOperation.SUSPEND] = 12
         self.begin(world)
         world.until(self.OVER + 20, self.follow(world))
-        # What was promised begins all the same; both are there for a moment.
+        # The reservation begins in time; for a moment both use the hosts.
         self.assertLessEqual(max(self.times(world, self.exact, 'ACTIVE')),
                              self.START)
         self.assertLess(len(world.overloads), 4)
         world.overloads.clear()
         self.check(world)
 
-    def test_a_host_that_takes_nobody(self):
+    def test_lease_is_relocated_from_a_host_that_refuses_servers(self):
         world = fakes.World(self, hosts=('h1', 'h2', 'h3', 'h4'))
         world.nova.refuses.add('h3')
         self.begin(world)
@@ -307,7 +301,7 @@ class ReservationTest(Reserved, unittest.TestCase):
         self.assertEqual('done', world.state(self.exact))
         self.assertIn('late', world.kinds(self.exact))
 
-    def test_notice_is_given(self):
+    def test_servers_are_notified_of_a_preemption(self):
         world = fakes.World(self, options=dataclasses.replace(
             fakes.OPTIONS, notice=20.0))
         self.begin(world)
@@ -324,21 +318,21 @@ class ReservationTest(Reserved, unittest.TestCase):
 
 class TwoEnginesTest(Reserved, unittest.TestCase):
 
-    def test_the_second_to_write_orders_nothing(self):
+    def test_second_engine_to_write_orders_nothing(self):
         world = fakes.World(self)
         self.begin(world)
         world.until(24)
         other = world.another()
-        other.run()
+        other.run_pass()
         world.store.change(self.patient, 'paused', {'hold': True})
         world.until(26)
         before = len(world.nova.ordered)
         with self.assertRaises(Postponed):
-            other.run()     # it knows less than is written now
+            other.run_pass()     # it knows less than is written now
         self.assertEqual(before, len(world.nova.ordered))
-        other.run()
+        other.run_pass()
 
-    def test_both_together_do_what_one_does(self):
+    def test_two_engines_have_the_effect_of_one(self):
         world = fakes.World(self)
         self.begin(world)
         other = world.another()
@@ -354,81 +348,9 @@ class TwoEnginesTest(Reserved, unittest.TestCase):
         self.assertEqual(2, len(self.keys[self.patient]))
 
 
-class PricingTest(unittest.TestCase):
-
-    def setUp(self):
-        self.world = fakes.World(self, self.options())
-
-    def options(self):
-        return dataclasses.replace(fakes.OPTIONS, settings=(
-            dataclasses.replace(fakes.OPTIONS.settings, pricing=Adaptive())))
-
-    def rate(self):
-        """Return at which rate a lease is quoted with the next pass."""
-        quote = self.world.quote(1, duration=30)
-        self.world.step()
-        return self.world.service.quotes.get(quote).rate
-
-    def test_what_was_learned_outlives_the_engine(self):
-        self.world.ask(1, duration=30, max_rate=0.2)
-        self.world.step()
-        self.assertEqual(0.5, self.rate())
-        self.world.options = self.options()
-        self.world.restart()
-        self.assertEqual(0.5, self.rate())
-
-    def test_what_cannot_be_read_is_learned_anew(self):
-        for garbage in ('{', '[1]', '{"rate": 1}',
-                        '{"rate": 2, "users": {"a": {"x": 1}}}'):
-            with self.subTest(garbage), mock.patch.object(
-                    schedules, 'learned', return_value=garbage):
-                self.world.options = self.options()
-                self.world.restart()
-                with self.assertLogs(schedule_ledger.__name__, 'WARNING'):
-                    self.assertEqual(1.0, self.rate())
-
-    def test_what_is_not_written_was_not_learned(self):
-        other = self.world.another()
-        other.run()
-        self.world.ask(1, duration=30, max_rate=0.2)
-        with mock.patch.object(
-                schedules, 'write', side_effect=schedules.Overtaken('test')):
-            with self.assertRaises(Postponed):
-                other.run()
-        self.assertEqual(0.5, self.rate())
-
-
-class DocumentsTest(unittest.TestCase):
-
-    def test_the_lease_is_named_whose_document_cannot_be_read(self):
-        world = fakes.World(self)
-        lease = world.ask(1, duration=60)
-        world.step()
-        passes, [(row, text)] = schedules.read(world.service.database)
-        known = json.loads(text)
-        without = [{name: value for name, value in known.items()
-                    if name != missing} for missing in known.keys() - {
-                        # What releases before have not written.
-                        'served_time', 'failing_since', 'cause'}]
-        of_another_kind = [known | {name: 7} for name in
-                           ('terms', 'stay', 'home', 'nodes', 'state')]
-        for garbage in (text[:-1], '[1]', *map(
-                json.dumps, without + of_another_kind)):
-            with self.subTest(garbage), mock.patch.object(
-                    schedules, 'read',
-                    return_value=(passes, [(row, garbage)])):
-                world.restart()
-                with self.assertRaisesRegex(
-                        records.LeaseRecordError, f'{lease} cannot be read'):
-                    world.engine.run()
-        world.restart()
-        world.until(90)
-        self.assertEqual('done', world.state(lease))    # nothing was lost
-
-
 class OthersTest(unittest.TestCase):
 
-    def test_secondaries_without_a_lease_take_room(self):
+    def test_secondaries_without_a_lease_use_capacity(self):
         world = fakes.World(self, hosts=('h1',))
         for number in range(3):
             key = f'other-{number}'
@@ -441,7 +363,7 @@ class OthersTest(unittest.TestCase):
         world.until(20)
         self.assertEqual('active', world.state(lease))
 
-    def test_what_hosts_cannot_lend_is_not_leased(self):
+    def test_capacity_that_hosts_cannot_lend_is_not_booked(self):
         world = fakes.World(self, hosts=('h1',))
         world.nova.hosts['h1'] = values.LeaseHost(
             'h1', fakes.HOST, (1, 256, 3, 1))
@@ -452,7 +374,7 @@ class OthersTest(unittest.TestCase):
         world.until(30)
         self.assertEqual('active', world.state(lease))
 
-    def test_a_forged_label_counts_in_its_project_only(self):
+    def test_label_counts_within_the_project_of_the_lease_only(self):
         world = fakes.World(self)
         lease = world.ask(1, duration=60, start=NOW + 30)
         world.nova.servers['forged'] = values.LeaseServer(
@@ -462,6 +384,26 @@ class OthersTest(unittest.TestCase):
         self.assertNotIn('forged', [
             one.uuid for one in world.store.get(lease).servers])
         self.assertEqual('active', world.state(lease))
+
+
+class HeartbeatTest(base.EngineTestCase):
+
+    def beat(self):
+        return schedules.read_heartbeat(self.world.service.database)
+
+    def test_heartbeat_has_the_time_of_the_last_pass(self):
+        self.assertIsNone(self.beat().looked_at)
+        self.world.step()
+        self.assertEqual((NOW, ''), dataclasses.astuple(self.beat()))
+        self.world.until(20)
+        self.assertGreaterEqual(self.beat().looked_at, NOW + 8)
+
+    def test_heartbeat_reports_a_cloud_that_is_down(self):
+        self.world.step()
+        self.nova.down = True
+        self.world.until(40)
+        self.assertEqual((NOW, 'nova-api is away'),
+                         dataclasses.astuple(self.beat()))
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""What is held for servers of leases that are about to run."""
+"""Holds for servers of leases that start soon."""
 
 import unittest
 
@@ -19,13 +19,13 @@ class HoldingTest(unittest.TestCase):
         self.world = fakes.World(self)
 
     def held(self):
-        """Return the hosts that are held, with what is left there."""
+        """Return the room that is left on the hosts that are held."""
         return {host: room(one) for host, one
                 in self.world.engine.holds.items()}
 
-    def test_from_before_its_servers_boot_until_they_do(self):
+    def test_hosts_are_held_from_order_lead_before_the_boot_to_its_end(self):
         # Its hosts are held for boots 10 s before its start, and from 14 s
-        # before that nobody else may come.
+        # before that other secondaries are rejected.
         lease = self.world.ask(2, 'large', duration=60, start=NOW + 60)
         self.world.until(36)
         self.assertEqual({}, self.held())
@@ -38,7 +38,7 @@ class HoldingTest(unittest.TestCase):
         self.assertEqual(['ACTIVE'] * 2, self.world.nova.statuses(lease))
         self.assertEqual({}, self.held())
 
-    def test_who_is_there_takes_room_as_well(self):
+    def test_other_secondaries_reduce_the_room_of_a_hold(self):
         self.world.ask(3, 'large', duration=60, start=NOW + 40)
         self.world.until(4)
         self.world.nova.stray('h2', (4, 1, 1, 1), suspendable=False)
@@ -46,7 +46,7 @@ class HoldingTest(unittest.TestCase):
         self.assertEqual({'h1': (1, 896, 9, 3), 'h2': (0, 895, 8, 2),
                           'h3': (1, 896, 9, 3)}, self.held())
 
-    def test_for_who_is_to_be_resumed(self):
+    def test_hosts_are_held_for_a_resume(self):
         lease = self.world.ask(1, 'large', duration=600)
         self.world.until(20)
         self.world.store.change(lease, 'paused', {'hold': True})
@@ -58,7 +58,7 @@ class HoldingTest(unittest.TestCase):
         self.assertEqual([(lease,)], [
             tuple(one.leases) for one in self.world.engine.holds.values()])
 
-    def test_no_more_hosts_than_one_message_has_those_first_that_begin_first(
+    def test_earliest_leases_are_held_if_there_are_too_many_hosts(
             self):
         most, holds.MOST_HOSTS = holds.MOST_HOSTS, 2
         self.addCleanup(setattr, holds, 'MOST_HOSTS', most)

@@ -31,7 +31,7 @@ class ImagesTest(unittest.TestCase):
         return [time - NOW - 6 for time, key, status in world.nova.story
                 if key in keys and status == 'ACTIVE']
 
-    def test_a_reservation_finds_its_image_on_its_hosts(self):
+    def test_image_of_a_reservation_is_fetched_ahead_on_its_hosts(self):
         world = self.world()
         lease = world.ask(3, 'large', duration=30, start=NOW + 140,
                           image='debian')
@@ -47,7 +47,7 @@ class ImagesTest(unittest.TestCase):
         self.assertIn('running', world.kinds(lease))
         self.assertNotIn('late', world.kinds(lease))
 
-    def test_without_it_servers_fetch_it_and_are_late(self):
+    def test_reservation_is_late_if_its_image_is_not_fetched_ahead(self):
         world = self.world(fetch_s=0)
         lease = world.ask(3, 'large', duration=30, start=NOW + 140,
                           image='debian')
@@ -55,7 +55,7 @@ class ImagesTest(unittest.TestCase):
         self.assertEqual([], self.asked(world))
         self.assertIn('late', world.kinds(lease))
 
-    def test_who_begins_soon_fetches_it_as_it_boots(self):
+    def test_image_of_a_lease_that_begins_soon_is_fetched_by_the_boot(self):
         world = self.world()
         soon = world.ask(1, duration=60, image='debian')
         world.ask(1, duration=60, start=NOW + 40, image='other')
@@ -63,7 +63,7 @@ class ImagesTest(unittest.TestCase):
         self.assertEqual([], self.asked(world))
         self.assertEqual(['ACTIVE'], world.nova.statuses(soon))
 
-    def test_what_is_there_is_not_asked_for(self):
+    def test_image_that_a_host_has_is_not_fetched(self):
         world = self.world(hosts=('h1',))
         world.ask(1, duration=60, image='debian')
         world.ask(1, duration=60, start=NOW + 200, image='debian')
@@ -72,7 +72,7 @@ class ImagesTest(unittest.TestCase):
         self.assertEqual([], self.asked(world))
         self.assertEqual(['ACTIVE'], world.nova.statuses(later))
 
-    def test_who_would_write_the_same_file_waits(self):
+    def test_boot_from_an_image_waits_until_it_is_fetched(self):
         for image, at_once in (('debian', False), (UUID, False),
                                ('other', True), (None, True)):
             with self.subTest(image):
@@ -92,7 +92,7 @@ class ImagesTest(unittest.TestCase):
                     self.assertGreaterEqual(booted, asked + FETCH_S)
                     self.assertLess(booted, asked + FETCH_S + 6)
 
-    def test_what_nova_refuses_is_in_nobodys_way(self):
+    def test_refused_fetch_does_not_delay_the_lease(self):
         world = self.world()
         world.nova.keeps_images = False
         world.nova.there = dict.fromkeys(
@@ -105,7 +105,7 @@ class ImagesTest(unittest.TestCase):
         self.assertIn('running', world.kinds(lease))
         self.assertNotIn('late', world.kinds(lease))
 
-    def test_hosts_with_a_copy_are_filled_first(self):
+    def test_hosts_with_a_copy_of_the_image_are_preferred(self):
         world = self.world()
         world.nova.asked['h2', 'debian'] = NOW - 100.0
         lease, other = (world.ask(1, duration=60, image=image)

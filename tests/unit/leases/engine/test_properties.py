@@ -1,11 +1,10 @@
-"""Any history of answers and observations: what leases tell stays true."""
+"""Reported states and served times are true in any history of events."""
 
 import dataclasses
 import unittest
 
 import hypothesis
 from hypothesis import strategies as st
-import pytest
 
 from secondary_scheduler.leases.engine.values import LeaseOperation, Nature
 from secondary_scheduler.model import lease_states
@@ -25,7 +24,7 @@ PARTS = -(-EXAMPLES // 1000)
 ANSWERS = st.sampled_from([None, *Nature])
 KINDS = st.sampled_from([LeaseOperation.BOOT, LeaseOperation.SUSPEND,
                         LeaseOperation.RESUME, LeaseOperation.DELETE])
-#: What an owner, a primary or a broken host does to a server.
+#: Changes of a server by its owner, a primary or a broken host.
 CHANGES = st.sampled_from([
     {'status': 'SHUTOFF'}, {'status': 'ERROR', 'fault': 'broken'},
     {'status': 'SUSPENDED', 'preempted': True}, {'status': 'SUSPENDED'},
@@ -44,7 +43,7 @@ LEASES = st.lists(st.tuples(
 
 
 class _History:
-    """Leases on a cloud to which things happen, and what was really so."""
+    """Leases on a cloud with random events, and their true running times."""
 
     def __init__(self, test, leases, history):
         self.world = fakes.World(test, OPTIONS)
@@ -117,8 +116,11 @@ class _History:
                 self.untrue.append((self.world.clock.now - NOW, statuses))
 
 
-@pytest.mark.parametrize('part', range(PARTS))
-def test_states_and_served_time_are_true(part):
+class PropertiesTest(unittest.TestCase):
+    """Has one test for each part; they are added below."""
+
+
+def _make_test():
     @hypothesis.settings(max_examples=EXAMPLES // PARTS, deadline=None)
     @hypothesis.given(leases=LEASES, history=HISTORIES)
     def check(leases, history):
@@ -128,13 +130,18 @@ def test_states_and_served_time_are_true(part):
         finally:
             case.doCleanups()
 
-    check()
+    return lambda self: check()
+
+
+for _part in range(PARTS):
+    setattr(PropertiesTest, f'test_states_and_served_time_are_true_{_part}',
+            _make_test())
 
 
 def _check(case, leases, history):
     found = _History(case, leases, history)
     found.run()
-    # An engine that was away credits what it finds running at both ends.
+    # An engine that was away counts servers that run at both ends.
     away = sum(event[1] for _, event in history if event[0] == 'away')
     for uuid, (_, duration, _) in zip(found.leases, leases, strict=True):
         lease, events = found.world.store.get(uuid), found.world.events(uuid)
@@ -142,7 +149,7 @@ def _check(case, leases, history):
         assert lease.served <= min(duration, found.ran[uuid] + away), events
         assert lease.reason or lease.state == 'done', (lease.state, events)
         assert lease.charge in (None, 0.0) or lease.state != 'failed'
-        # A restart forgets what was seen since the last heartbeat.
+        # A restart loses the time since the last heartbeat.
         restarts = sum(event[0] == 'restart' for _, event in history)
         if lease.served < duration - 10 - 15 * restarts:
             assert lease.reason, (lease.state, lease.served, events)
@@ -160,3 +167,7 @@ def _orders(found, lease):
         if one.place[0] == lease:
             times.setdefault((one.place[1], one.kind), []).append(time)
     return times
+
+
+if __name__ == '__main__':
+    unittest.main()

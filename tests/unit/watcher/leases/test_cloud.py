@@ -1,0 +1,85 @@
+"""Observed state of the cloud."""
+
+import dataclasses
+import unittest
+
+from secondary_scheduler.leases.engine.values import (
+    CloudDown,
+    LeaseOperation,
+)
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.watcher import (
+    cloud_snapshot,
+    cluster_state,
+    leader,
+    settings,
+)
+from secondary_scheduler.watcher.leases import cloud as lease_cloud
+from tests.unit.watcher import fakes
+from tests.unit.watcher.leases import base
+
+
+class LeaseCloudTest(base.LeaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.seen = cluster_state.ClusterState(
+            settings.CONF, lambda: self.cloud, self.history,
+            clock=lambda: 1000.0)
+        self.found = lease_cloud.LeaseCloud(self.seen, self.leases)
+        self.found.switches = self.history.switches()
+
+    def test_cloud_is_down_before_the_collector_has_run(self):
+        with self.assertRaises(CloudDown):
+            self.found.observe_state(())
+
+    def test_observed_state_has_hosts_flavors_and_labelled_servers(self):
+        self.cloud.known[fakes.uid(2)] = fakes.server(
+            2, status='SUSPENDED', metadata={
+                vocabulary.LEASE_METADATA: base.LEASE,
+                cloud_snapshot.NODE: '1'})
+        self.cloud.places['h2'] = fakes.host('h2', disabled=True)
+        self.seen.refresh()
+        cloud_state = self.found.observe_state(())
+        self.assertEqual({'h1'}, cloud_state.hosts.keys())
+        self.assertEqual((8, 8192, 100, 8), cloud_state.hosts['h1'].total)
+        self.assertEqual((1, 512, 1, 1), cloud_state.flavors['secondary'])
+        one = cloud_state.servers[fakes.uid(2)]
+        self.assertEqual((base.LEASE, 1, 'SUSPENDED', False),
+                         (one.lease, one.node, one.status, one.busy))
+
+    def test_preempt_policy_and_scope_decide_what_is_suspendable(self):
+        self.cloud.known |= {one.uuid: one for one in (
+            fakes.server(2, mark=vocabulary.SecondaryMark(
+                preempt_policy=vocabulary.PreemptPolicy.STOP)),
+            fakes.server(3), fakes.server(4, project='p4'))}
+        self.found.switches = [dataclasses.replace(
+            self.found.switches[0], scope=[{'compute': [{'exclude': [
+                {'instances': [{'uuid': fakes.uid(3)}]},
+                {'projects': [{'uuid': 'p4'}]}]}]}])]
+        self.seen.refresh()
+        servers = self.found.observe_state(()).servers
+        self.assertEqual([True, False, False, False], [
+            servers[fakes.uid(number)].suspendable
+            for number in (1, 2, 3, 4)])
+
+    def test_deleted_server_is_not_observed(self):
+        self.cloud.known[fakes.uid(2)] = fakes.server(2, status='DELETED')
+        self.seen.refresh()
+        self.assertEqual({fakes.uid(1)},
+                         self.found.observe_state(()).servers.keys())
+
+    def test_cloud_is_down_without_nova(self):
+        self.seen.refresh()
+        self.cloud.down = True
+        with self.assertRaises(CloudDown):
+            self.found.observe_state([fakes.uid(1)])
+
+    def test_no_operation_is_ordered_without_the_lock(self):
+        leader.shared().claiming.side_effect = RuntimeError('no lock')
+        with self.assertRaises(CloudDown):
+            self.found.order_operations([base.order(LeaseOperation.BOOT)])
+
+
+if __name__ == '__main__':
+    unittest.main()
