@@ -1,6 +1,7 @@
 """What is written beside the code agrees with the code."""
 
 import ast
+from collections.abc import Iterator
 import configparser
 import importlib
 import importlib.util
@@ -311,6 +312,26 @@ class ClientVersionTest(unittest.TestCase):
                       str(self.refusal('infra-optim', 'latest')))
 
 
+_INLINE_OPTION = re.compile(r'\[(\w+)\]\s+(\w+)')
+_SECTION = re.compile(r'^ +\[(\w+)\]$')
+_SETTING = re.compile(r'^ +(\w+) = ')
+
+
+def options_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the options that a page names, as (group, name)."""
+    for quoted in re.findall(r'``([^`]+)``', text):
+        for one in _INLINE_OPTION.finditer(quoted):
+            yield one[1], one[2]
+    group = None
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            group = section[1]
+        elif line and not line.startswith(' '):
+            group = None
+        elif group and (setting := _SETTING.match(line)):
+            yield group, setting[1]
+
+
 class DocumentationTest(unittest.TestCase):
 
     def test_policy_errors_are_the_real_ones(self) -> None:
@@ -339,22 +360,26 @@ class DocumentationTest(unittest.TestCase):
                 language.parse(example)
 
     def test_every_option_named_in_the_pages_exists(self) -> None:
-        options = {option.name for _, options in load(entry_points()[
-            'oslo.config.opts']['secondary_scheduler'])()
+        """Options in ``[group] name`` or in an example of a file."""
+        options = {(str(group), option.name) for group, options in load(
+            entry_points()['oslo.config.opts']['secondary_scheduler'])()
             for option in options}
-        for page, names in {
-                'admin/operations': {'report_stale_after'},
-                'admin/security': {'breaker_percent', 'breaker_period',
-                             'manage_inventory', 'operation_grace',
-                             'coordination_url'},
-                'admin/troubleshooting': {'floor_time_limit', 'backoff',
-                                    'hypervisor_hostname',
-                                    'report_interval'}}.items():
-            text = (ROOT / f'doc/source/{page}.rst').read_text()
-            for name in names:
-                with self.subTest(f'{page}: {name}'):
-                    self.assertIn(name, text)
-                    self.assertIn(name, options)
+        groups = {group for group, _ in options}
+        found = set()
+        for path in (ROOT / 'doc/source').rglob('*.rst'):
+            for group, name in options_in(path.read_text()):
+                if group in groups:
+                    found.add((path.relative_to(ROOT), group, name))
+        self.assertGreater(len(found), 20)
+        for path, group, name in sorted(found):
+            with self.subTest(f'{path}: [{group}] {name}'):
+                self.assertIn((group, name), options)
+
+    def test_an_unknown_option_in_a_page_is_found(self) -> None:
+        self.assertEqual(
+            {('secondary_agent', 'hots'), ('secondary_leases', 'oder')},
+            set(options_in('Set ``[secondary_agent]\nhots`` ::\n\n'
+                           '   [secondary_leases]\n   oder = aged\n')))
 
 
 def core_modules(package: str) -> list[pathlib.Path]:
