@@ -9,7 +9,11 @@ import typing
 import stevedore
 
 from secondary_scheduler.decisions import base
-from secondary_scheduler.plans import checker, documents
+from secondary_scheduler.plans import (
+    checker,
+    model_documents,
+    plan_documents,
+)
 from secondary_scheduler.plans.operations import Plan
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.fields import DocumentError
@@ -116,17 +120,17 @@ def plan_decide(model: str, algorithm: str, budget: int,
     if algorithm not in drivers:
         raise InputError(f'there is no algorithm {algorithm}; there are: '
                          + ', '.join(sorted(drivers)))
-    cluster = _read_file(model, documents.read_model)
+    cluster = _read_file(model, model_documents.read_model)
     plan: Plan = drivers[algorithm]().decide(
         cluster, base.DecisionRequest(request), base.Budget(budget))
-    print(json.dumps(documents.write_plan(plan), indent=2))
+    print(json.dumps(plan_documents.write_plan(plan), indent=2))
     return 0
 
 
 def plan_check(model: str, plan: str) -> int:
     """Print the first fault of a plan, or that it is good."""
-    cluster = _read_file(model, documents.read_model)
-    faults = checker.check(cluster, _read_file(plan, documents.read_plan))
+    cluster = _read_file(model, model_documents.read_model)
+    faults = checker.check(cluster, _read_file(plan, plan_documents.read_plan))
     if faults:
         print(faults[0])
         return 1

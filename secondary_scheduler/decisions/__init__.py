@@ -1,1 +1,1 @@
-"""Decisions: from a cluster and a request to a plan, one module each."""
+"""Decisions make a plan from a cluster and a request."""

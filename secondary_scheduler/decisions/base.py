@@ -1,7 +1,7 @@
 """The interface of every decision.
 
-Drivers are stevedore entry points in ``secondary_scheduler.decisions``; they
-are constructed with ``limits``, ``durations`` and ``order``, and hold no
+Drivers are stevedore entry points in ``secondary_scheduler.decisions``.  They
+are constructed with ``limits``, ``durations`` and ``order``, and keep no
 state from one decision to the next.
 """
 
@@ -27,12 +27,13 @@ RequestKind = typing.Literal['preempt', 'return', 'drain']
 
 @dataclasses.dataclass(frozen=True)
 class DecisionRequest:
-    """What is asked for.
+    """Request for a decision.
 
-    ``preempt``: end the violations of ``hosts`` (all violated ones if
-    empty); ``return``: bring back on ``hosts`` (all if empty) what was
-    preempted or moved away; ``drain``: clear ``hosts`` (none if empty) of
-    running secondaries.
+    * ``preempt``: end the violations of ``hosts`` (all violated ones if
+      empty).
+    * ``return``: return preempted and migrated instances to ``hosts`` (all if
+      empty).
+    * ``drain``: clear ``hosts`` (none if empty) of running secondaries.
     """
 
     kind: RequestKind
@@ -40,11 +41,11 @@ class DecisionRequest:
 
 
 class Budget:
-    """Bounds the search in work units, so that it is the same everywhere.
+    """Bound of the search in work units, independent of the machine.
 
-    A unit is one placement examined, or one look for the best.  When the
-    budget is spent a decision still protects the primary, by means that need
-    no search (Boettger 3.13: the meta-check).
+    A unit is one examined placement, or one look for the best host.  If the
+    budget is spent, a decision still protects the primary, by means that need
+    no search (Boettger 2012, section 4.4.5.2: the meta-check).
     """
 
     def __init__(self, units: int = 100_000) -> None:
@@ -52,7 +53,7 @@ class Budget:
         self.truncated = False
 
     def spend(self) -> bool:
-        """Take one unit; False, and ``truncated``, if none is left."""
+        """Take one unit, or set ``truncated`` and return False."""
         if self.units <= 0:
             self.truncated = True
             return False
@@ -61,9 +62,9 @@ class Budget:
 
     @contextlib.contextmanager
     def half(self) -> Iterator['Budget']:
-        """Lend half of what is left; what is not spent comes back.
+        """Lend half of the rest; unspent units come back.
 
-        A borrower that wants more does not make the decision truncated.
+        A borrower that needs more does not make the decision truncated.
         """
         lent = self.units // 2
         part = Budget(lent)
@@ -72,9 +73,9 @@ class Budget:
 
 
 class Decision(abc.ABC):
-    """Turns a cluster and a request into a plan.
+    """Makes a plan from a cluster and a request.
 
-    ``order`` is that in which leases that wait are served.
+    ``order`` is the order in which waiting leases are served.
     """
 
     def __init__(self, limits: LoadLimits | None = None,
@@ -87,8 +88,9 @@ class Decision(abc.ABC):
     @abc.abstractmethod
     def decide(self, cluster: Cluster, request: DecisionRequest,
                budget: Budget) -> Plan:
-        """Return a plan; the same cluster and request give the same one.
+        """Return a plan, the same one for the same cluster and request.
 
-        Nothing is changed in ``cluster``; hosts that are asked for but not
-        in it are ignored.  The budget is used up along the way.
+        :param cluster: remains unchanged
+        :param request: hosts that are not in the cluster are ignored
+        :param budget: is spent by the search
         """

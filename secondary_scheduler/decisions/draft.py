@@ -1,7 +1,7 @@
-"""A plan in the making: steps, and the cluster as it would be after them.
+"""Draft of a plan: steps, and the cluster after them.
 
 Steps are appended in an order in which they could run one by one; ``ordering``
-then finds out what may run at the same time.
+then decides which of them may run at the same time.
 """
 
 from collections.abc import Collection
@@ -9,14 +9,15 @@ import dataclasses
 import functools
 
 from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.estimation.cluster_room import Rooms
 from secondary_scheduler.estimation.durations import DurationInput
-from secondary_scheduler.estimation.room import LoadLimits, Rooms
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster, Instance, InstanceState
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import OperationKind
 
-#: We never delete: work that cannot be suspended is at most stopped.
+#: Instances are never deleted; the policy ``delete`` becomes a stop.
 PREEMPT_KIND = {PreemptPolicy.SUSPEND: OperationKind.SUSPEND,
                 PreemptPolicy.SHELVE: OperationKind.SHELVE,
                 PreemptPolicy.STOP: OperationKind.STOP,
@@ -33,7 +34,7 @@ _STATE_AFTER = {
 class Step:
     """One operation without its times: the instance before and after it.
 
-    ``target`` is what the operation will say; an unshelve leaves it to the
+    ``target`` is that of the operation.  An unshelve leaves it to Nova's
     scheduler, although the draft reserves room on ``new.host``.
     """
 
@@ -51,13 +52,13 @@ class Step:
 
     @property
     def job(self) -> DurationInput:
-        """What the operation's duration depends on."""
+        """Input of the duration model."""
         return DurationInput(self.kind, self.old.host, self.destination,
                              self.old.memory_mb, self.old.dirty)
 
 
 class Draft:
-    """Steps, and what the cluster looks like after them."""
+    """Steps, and the cluster after them."""
 
     def __init__(self, cluster: Cluster, limits: LoadLimits) -> None:
         self.instances = Lazy(cluster.instances.__getitem__)
@@ -65,22 +66,22 @@ class Draft:
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []
         self.cluster = cluster
-        #: What leases are sorted by, the highest priority first.
+        #: Sort keys of leases, the highest priority first.
         self.ranks = Lazy(self._rank)
 
     def _rank(self, lease: str) -> tuple[float, str]:
         return -min(one.priority for one in self.cluster.members(lease)), lease
 
     def members(self, lease: str) -> list[Instance]:
-        """Return the instances of a lease as they are now, by UUID."""
+        """Return the instances of a lease after the steps, by UUID."""
         return [self.instances[one.uuid]
                 for one in self.cluster.members(lease)]
 
     def leases(self) -> list[str]:
         """Return all leases, the highest priority first.
 
-        An owner may lower a priority, never raise one: a lease counts as
-        its lowest member does.
+        A lease has the priority of its lowest member, since an owner may
+        lower a priority but never raise it.
         """
         return sorted(self.cluster.named_leases(),
                       key=self.ranks.__getitem__)
@@ -90,21 +91,22 @@ class Draft:
         return -self.ranks[lease][0]
 
     def ranked_on(self, host: str) -> list[Instance]:
-        """Return the instances on a host, those of higher leases first."""
+        """Return the instances on a host, sorted by priority of leases."""
         return sorted(
             self.rooms.residents(host).values(),
             key=lambda i: (self.ranks[i.lease], i.uuid))
 
     def is_free(self, instance: Instance) -> bool:
-        """Tell whether an instance may be operated on now.
+        """Return whether an operation on an instance is allowed now.
 
-        Nobody rests whose lease runs where a static policy is violated.
+        Cooling down does not count for leases that run where a static policy
+        is violated.
         """
         return not instance.blocked and (
-            not instance.cooling_down or instance.lease in self._called)
+            not instance.cooling_down or instance.lease in self._needed)
 
     def is_movable(self, instance: Instance) -> bool:
-        """Tell whether an instance may be migrated now."""
+        """Return whether an instance may be migrated now."""
         return (
             instance.state is InstanceState.ACTIVE
             and self.is_free(instance)
@@ -112,8 +114,8 @@ class Draft:
         )
 
     @functools.cached_property
-    def _called(self) -> Collection[str]:
-        """The leases that run where a static policy is violated."""
+    def _needed(self) -> Collection[str]:
+        """Leases that run where a static policy is violated."""
         places = (*self.cluster.hosts.values(), *self.cluster.items.values())
         return {one.lease for place in places
                 if any(policy.violated and policy.static
@@ -126,9 +128,9 @@ class Draft:
                     calm: bool = False) -> str | None:
         """Return the emptiest host that could take an instance, or None.
 
-        Neither its own host nor a ``closed`` one; ``calm`` also excludes
-        hosts on which a policy fails at the moment.  None if the budget is
-        spent.
+        :param budget: the result is None if it is spent
+        :param closed: excluded hosts, beside the instance's own
+        :param calm: also exclude hosts on which a policy fails at the moment
         """
         if instance.migration_failed:
             return None
@@ -143,28 +145,28 @@ class Draft:
         return None
 
     def has_room(self, host: str, newcomer: Instance) -> bool:
-        """Tell whether policies, inventory and peers let an instance in."""
+        """Return whether a host has room for an instance."""
         return (self.rooms.has_useful_share(host)
                 and self.rooms.admits(host, newcomer)
                 and self.rooms.has_inventory(host, newcomer)
                 and self.rooms.satisfies_anti_affinity(host, newcomer))
 
     def migrate(self, instance: Instance, target: str) -> None:
-        """Move a running instance; it remembers where it comes from."""
+        """Migrate a running instance and note its origin."""
         origin = instance.origin or instance.host
         self._add(OperationKind.MIGRATE, instance, target, host=target,
                   origin=None if target == origin else origin)
 
     def preempt(self, instance: Instance,
                 kind: OperationKind | None = None) -> None:
-        """Take an instance off its host's CPU, by default the flavor's way."""
+        """Preempt an instance, by default as its flavor says."""
         kind = kind or PREEMPT_KIND[instance.preempt_policy]
         host = None if kind is OperationKind.SHELVE else instance.host
         self._add(kind, instance, None, host=host, state=_STATE_AFTER[kind],
                   preempted=True)
 
-    def bring_up(self, instance: Instance, host: str) -> None:
-        """Let a preempted instance run again, on ``host``."""
+    def activate(self, instance: Instance, host: str) -> None:
+        """Resume, start or unshelve an instance on ``host``."""
         kind = {
             InstanceState.SUSPENDED: OperationKind.RESUME,
             InstanceState.STOPPED: OperationKind.START,
@@ -193,7 +195,7 @@ class Draft:
         self.steps.remove(step)
 
     def rewind(self, length: int) -> None:
-        """Undo the last steps, until ``length`` are left."""
+        """Undo the last steps until ``length`` are left."""
         while len(self.steps) > length:
             step = self.steps.pop()
             self._replace(step.new, step.old)

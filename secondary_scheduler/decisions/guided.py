@@ -1,8 +1,8 @@
-"""Decision ``guided``: the search of Boettger 3.6 behind the interface.
+"""Decision ``guided``: search by Boettger 2012, section 4.4.3.
 
-Violations are ended by the guided search; a drained host is one whose policy
-allows no secondary, without a deadline (the thesis clears hosts so).  What
-was preempted comes back as with the decision ``priority``.
+The guided search ends violations.  A host to drain has a policy that allows
+no secondary, without a deadline, as in the thesis.  Preempted instances
+return as with the decision ``priority``.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ from secondary_scheduler.model.cluster import Cluster, HostPolicy
 from secondary_scheduler.model.lease_order import PRIORITY, QueueOrder
 from secondary_scheduler.plans.operations import Operation, Plan
 
-#: What a drain asks for: it is never invalid, however long it takes.
+#: Policy of a host to drain; it never becomes invalid.
 DRAINED = HostPolicy('slots <= 0', 'slots', 0, sys.maxsize, 1, True)
 
 
 class GuidedDecision(base.Decision):
-    """Protect the highest leases, by the gentlest means that are in time."""
+    """Protect leases by priority, by the gentlest means that are in time."""
 
     def __init__(self, limits: LoadLimits | None = None,
                  durations: DurationModel | None = None,
@@ -40,9 +40,9 @@ class GuidedDecision(base.Decision):
                  order: QueueOrder = PRIORITY) -> None:
         """Take the options.
 
-        ``profile`` is by default that of a cloud whose agents hold policies;
-        ``elapsed`` returns the seconds since the decision began; by default
-        none pass, so that the same cluster always gives the same plan.
+        :param profile: by default that of a cloud with agents
+        :param elapsed: returns the seconds since the decision began; by
+            default 0, so that the same cluster always gives the same plan
         """
         super().__init__(limits, durations, order=order)
         self.profile = profile or with_agents(self.limits)
@@ -55,10 +55,11 @@ class GuidedDecision(base.Decision):
                        if not request.hosts or name in request.hosts)
         if request.kind == 'return':
             draft = Draft(cluster, self.limits)
-            returns.bring_back(draft, hosts, budget, self.order)
-            return Plan(ordering.arrange(cluster, draft.steps, self.limits,
-                                         self.durations),
-                        truncated=budget.truncated)
+            returns.return_leases(draft, hosts, budget, self.order)
+            return Plan(
+                ordering.arrange_steps(cluster, draft.steps, self.limits,
+                                       self.durations),
+                truncated=budget.truncated)
         if request.kind == 'drain':
             drained = hosts if request.hosts else []
             found = [Violation(name, DRAINED, math.inf) for name in drained]
@@ -77,7 +78,7 @@ class GuidedDecision(base.Decision):
         late = search.late(search.preview.works(search.draft.steps))
         left |= {one.place for one in (*late, *search.failing(),
                                        *search.lost)}
-        return Plan(self._promised(cluster, operations, found),
+        return Plan(self._with_deadlines(cluster, operations, found),
                     tuple(sorted(left)), budget.truncated)
 
     def search(self, cluster: Cluster, violations: list[Violation],
@@ -91,10 +92,10 @@ class GuidedDecision(base.Decision):
 
     def _violations(self, cluster: Cluster, hosts: list[str]
                     ) -> tuple[list[Violation], set[str]]:
-        """Return what is violated, and the hosts to leave to their agents.
+        """Return violations, and the violated hosts to leave to their agents.
 
-        A host that was operated on a moment ago has not settled, as far as
-        dynamic policies go (Boettger 3.8).
+        Dynamic policies of a host that is cooling down are left to the agent
+        (Boettger 2012, section 4.4.6.3).
         """
         found, left = [], set()
         for name in sorted({place for host in hosts
@@ -106,31 +107,32 @@ class GuidedDecision(base.Decision):
                       for policy in due]
         return found, left
 
-    def _promised(self, cluster: Cluster, operations: tuple[Operation, ...],
-                  violations: list[Violation]) -> tuple[Operation, ...]:
-        """Return the operations with the deadlines that they keep.
+    def _with_deadlines(
+            self, cluster: Cluster, operations: tuple[Operation, ...],
+            violations: list[Violation]) -> tuple[Operation, ...]:
+        """Return the operations with the deadlines that they meet.
 
-        An operation promises something where it leaves a violated place and
-        can be done in time, one thing after the other (X12).
+        An operation has a deadline if its instance leaves a violated place
+        and the schedule of the plan meets the deadline of that place.
         """
-        promised = []
-        asked = {one.place for one in violations if one.deadline_s < math.inf}
+        found = []
+        urgent = {one.place for one in violations if one.deadline_s < math.inf}
         for one in operations:
             left = [] if one.source is None else [
                 place for place in cluster.places(one.source)
                 if one.target not in cluster.hosts_of(place)]
-            deadline = math.inf if asked.isdisjoint(left) else min(
+            deadline = math.inf if urgent.isdisjoint(left) else min(
                 self.profile.deadline(policy) for place in left
                 for policy in _due(cluster, place))
-            promised.append(
+            found.append(
                 dataclasses.replace(one, deadline_s=deadline)
                 if one.start_s + one.duration_s <= deadline < math.inf
                 else one)
-        return tuple(promised)
+        return tuple(found)
 
 
 def _due(cluster: Cluster, name: str) -> list[HostPolicy]:
-    """Return the policies of a place that are to be brought to hold now."""
+    """Return the violated policies of a place that operations must end."""
     cooling_down = name in cluster.hosts and cluster.hosts[name].blocked
     return [policy for policy in cluster.at(name).policies
             if policy.violated and (policy.static or not cooling_down)]

@@ -1,9 +1,9 @@
-"""What hosts can take and instances need, as arrays.
+"""Free room of hosts and needs of instances, as arrays.
 
-Rows are hosts in the order of their names, columns are resources: first the
-four that an allocation holds, then each one that a policy bounds.  It is the
-view for questions about all hosts at once; the outlook answers those about a
-single host, at any time, and both count use in the same way.
+Rows are hosts in the order of their names.  Columns are resources: first the
+four of an allocation, then each one with a policy.  This module answers
+questions about all hosts at once, ``what_if`` those about a single host at
+any time.  Both count use in the same way.
 """
 
 from collections import defaultdict
@@ -24,10 +24,10 @@ from secondary_scheduler.plans.operations import OperationKind
 CLAIMS = (vocabulary.VCPU, vocabulary.MEMORY_MB, vocabulary.DISK_GB,
           vocabulary.SLOT)
 
-#: Room for what nothing bounds.
+#: Room in a resource without a bound.
 UNBOUNDED = 1e15
 
-#: Hosts that are looked at in one go; each further go looks at twice as many.
+#: Hosts in the first batch that is examined; further batches double in size.
 FIRST_LOOK = 64
 
 _EPSILON = 1e-6
@@ -38,9 +38,11 @@ Vector = NDArray[np.float64]
 class Loads:
     """The free room of all hosts, kept up to date by ``move``.
 
-    ``closed`` names hosts to which nothing may move.  ``room`` (H, K) is what
-    instances may hold and ``free`` (H, K) what is left of it: measured
-    resources in percent of each host, others in their units.
+    ``room`` (H, K) is the room for instances, and ``free`` (H, K) the rest of
+    it.  Measured resources are in percent of each host, others in their
+    units.
+
+    :param closed: hosts that are no targets of migrations
     """
 
     def __init__(self, preview: WhatIf, closed: Collection[str]) -> None:
@@ -52,18 +54,18 @@ class Loads:
         self.bounded = tuple(sorted({
             policy.resource for host in hosts for policy in host.policies}))
         self.room = np.array([self._room_of(host) for host in hosts])
-        #: What one unit is on each host (H, K), NaN where that is not known.
+        #: Size of one unit on each host (H, K), NaN where it is not known.
         self._scale = np.stack(
             [np.ones(len(hosts))] * len(CLAIMS)
             + [_scale(hosts, resource) for resource in self.bounded], axis=1)
-        #: What an instance of unknown use counts with, and any at least (K).
+        #: Counted use of an instance if unknown, and least counted use (K).
         self._unknown = np.array([0.0] * len(CLAIMS) + [
             preview.overheads.newcomer * (resource not in STATIC)
             for resource in self.bounded])
         self._least = np.array([0.0] * len(CLAIMS) + [
             preview.limits.minimum_share * (resource == 'cpu')
             for resource in self.bounded])
-        # Rounded, so that the order in which it is summed up does not show.
+        # Rounded, so that the order of summation has no effect.
         self.free = np.round(self.room - self._held(), 6)
         self._amounts: Lazy[str, Vector] = Lazy(self._amounts_of)
         arriving = preview.overheads.arriving.get(OperationKind.MIGRATE, {})
@@ -82,7 +84,7 @@ class Loads:
     def _room_of(self, host: Host) -> list[float]:
         bounds = dict.fromkeys(self.bounded, UNBOUNDED)
         for policy in host.policies:
-            # What the primary does with a static resource is not ours.
+            # Policies on static resources do not count the primary.
             used = 0.0 if policy.static else host.primary_use(policy.resource)
             bounds[policy.resource] = min(
                 bounds[policy.resource],
@@ -91,9 +93,9 @@ class Loads:
                   for name in CLAIMS), *bounds.values()]
 
     def _held(self) -> Vector:
-        """Return what instances hold of each host's room (H, K).
+        """Return the used part of each host's room (H, K).
 
-        Those on their way hold it on both hosts.
+        Migrating instances count on both hosts.
         """
         cluster = self.preview.cluster
         there: list[Instance] = []
@@ -122,7 +124,7 @@ class Loads:
 
     def _counted(self, amounts: Vector, scale: Vector,
                  columns: int | slice = slice(None)) -> Vector:
-        """Return what amounts count with, on hosts of a scale."""
+        """Return counted use of amounts on hosts with a scale."""
         use = amounts * scale
         use = np.where(scale == 1.0, use, np.round(use, units.DIGITS))
         counted: Vector = np.where(
@@ -131,18 +133,18 @@ class Loads:
         return counted
 
     def _amounts_of(self, uuid: str) -> Vector:
-        """Return what an instance holds and uses, in units (K)."""
+        """Return the claims and the use of an instance, in units (K)."""
         usage = self.preview.guests[uuid].usage
         claims = self.preview.cluster.instances[uuid].claims
         return np.array([*(claims[name] for name in CLAIMS),
                          *map(usage.get, self.bounded)], float)
 
     def _needs(self, uuid: str, rows: NDArray[np.intp] | int) -> Vector:
-        """Return what an instance counts with on hosts (..., K)."""
+        """Return the counted use of an instance on hosts (..., K)."""
         return self._counted(self._amounts[uuid], self._scale[rows])
 
     def _first_looks(self, rows: Sequence[int]) -> Iterator[NDArray[np.intp]]:
-        """Yield rows in parts that are the larger, the less room they have."""
+        """Yield batches of rows of growing size, the emptiest hosts first."""
         left = (self.free / self._unit)[rows].min(axis=1, initial=1.0)
         order = iter(np.array(rows, np.intp)[np.argsort(-left, kind='stable')])
         size = FIRST_LOOK
@@ -151,26 +153,29 @@ class Loads:
             size *= 2
 
     def move(self, uuid: str, source: str, target: str) -> None:
-        """Move what an instance needs from one host to another."""
+        """Move the use of an instance from one host to another."""
         for host, sign in ((source, 1), (target, -1)):
             row = self._rows[host]
             self.free[row] += sign * self._needs(uuid, row)
 
     def _asked(self, uuid: str, rows: NDArray[np.intp] | int) -> Vector:
-        """Return what must be free where an instance arrives (..., K).
+        """Return the room that a migration needs on its target (..., K).
 
-        A migration may use more than the instance that comes.
+        The migration itself may use more than the instance.
         """
         asked: Vector = np.maximum(self._needs(uuid, rows), self._arrival)
         return asked
 
     def size(self, uuid: str) -> float:
-        """Return how large an instance is, in parts of a middling host."""
+        """Return the size of an instance relative to a median host."""
         needs = self._counted(self._amounts[uuid], self._middling)
         return float((needs / self._typical).sum())
 
     def fits(self, uuid: str, host: str, without: str | None = None) -> bool:
-        """Tell whether a host has room for an instance if another leaves."""
+        """Return whether a host has room for an instance.
+
+        ``without`` is an instance that is assumed to leave.
+        """
         row = self._rows[host]
         asked, free = self._asked(uuid, row), self.free[row]
         if without is not None:
@@ -180,8 +185,8 @@ class Loads:
     def takers(self, uuid: str) -> Iterator[str]:
         """Yield the open hosts with room for an instance.
 
-        Those that had most room in the beginning are looked at first, and of
-        those looked at together the one is first that has most left.
+        Batches are sorted by initial room, and hosts within a batch by the
+        room that would be left, in descending order.
         """
         for look in self._looks:
             asked = self._asked(uuid, look)
@@ -194,7 +199,7 @@ class Loads:
                     yield self.names[row]
 
     def nearly(self, uuid: str, count: int) -> list[str]:
-        """Return open hosts without room, those that lack least first."""
+        """Return open hosts without room, sorted by the missing room."""
         rows = np.concatenate([np.empty(0, np.intp), *self._looks])
         asked = self._asked(uuid, rows)
         lack = np.maximum(asked - self.free[rows], 0.0) * (asked > 0)
@@ -205,9 +210,9 @@ class Loads:
 
 
 def _scale(hosts: Sequence[Host], resource: str) -> Vector:
-    """Return what one unit of a resource is on each host (H).
+    """Return the size of one unit of a resource on each host (H).
 
-    In percent of the host, NaN where its capacity is not known.
+    It is in percent of the host, NaN where its capacity is not known.
     """
     if resource in STATIC:
         return np.ones(len(hosts))
@@ -216,14 +221,14 @@ def _scale(hosts: Sequence[Host], resource: str) -> Vector:
 
 
 def _uses(instances: Sequence[Instance], resource: str) -> Vector:
-    """Return what each instance uses of a resource while it runs (N)."""
+    """Return the use of a resource by each running instance (N)."""
     if resource in STATIC:
         return _column(instances, resource)
     return np.array([one.use(resource) for one in instances], float)
 
 
 def _column(instances: Sequence[Instance], resource: str) -> Vector:
-    """Return what each instance holds of a static resource (N)."""
+    """Return the amount of a static resource of each instance (N)."""
     if resource == 'slots':
         return np.ones(len(instances))
     if resource == 'cores':

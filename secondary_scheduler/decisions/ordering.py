@@ -1,25 +1,26 @@
-"""From steps in a serial order to operations that run side by side.
+"""Conversion of serial steps to operations that can run in parallel.
 
-Every wait is a dependency, none relies on the estimated times: a plan stays
-right when an operation takes longer than expected (DESIGN.md decision 11).
-An operation waits for
+Every wait is a dependency, and none relies on estimated times.  So a plan
+stays valid if an operation takes longer than expected (see
+reference/decisions, 11).  An operation waits for
 
-* the one before it on the same instance,
+* the preceding operation on the same instance,
 * the last one that moved a member of its anti-affinity group (Nova checks
   groups one request at a time: bug 1821755),
-* those that free the room it needs on its target,
-* the one before it in its lane, of which each host has some.
+* the ones that free the room it needs on its target,
+* the preceding one in its lane; each host has ``limits.lanes`` of them.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 
 from secondary_scheduler.decisions.draft import Step
+from secondary_scheduler.estimation.cluster_room import Rooms
 from secondary_scheduler.estimation.durations import (
     DurationInput,
     DurationModel,
 )
-from secondary_scheduler.estimation.room import LoadLimits, Rooms
+from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Operation, OperationKind
 
@@ -28,10 +29,10 @@ _MOVES = frozenset(
 
 
 class _Room:
-    """Finds out for which departures an arrival has to wait.
+    """Finds the departures for which an arrival has to wait.
 
-    Its view of a place is the worst one: whatever arrives has arrived, and
-    nothing has left but what all later arrivals are made to wait for.
+    The view is conservative.  All earlier arrivals count as completed, and
+    only those departures that every later arrival waits for count as gone.
     """
 
     def __init__(self, cluster: Cluster, limits: LoadLimits) -> None:
@@ -41,7 +42,7 @@ class _Room:
         self.awaited: dict[str, set[int]] = defaultdict(set)
 
     def waits(self, step: Step) -> set[int]:
-        """Return the operations that must have ended before this arrival."""
+        """Return the operations that an arrival has to wait for."""
         if step.target is None:     # down, or the scheduler will choose
             return set()
         found: set[int] = set()
@@ -52,7 +53,7 @@ class _Room:
         return found
 
     def _leave(self, number: int, gone: Step) -> None:
-        """Let all that come later to a place wait for who leaves it."""
+        """Make all later arrivals wait for a departure."""
         self.rooms.take(gone.old)
         if gone.new.host == gone.old.host:  # down, but still holding claims
             self.rooms.put(gone.new)
@@ -61,7 +62,7 @@ class _Room:
             self.awaited[place].add(number)
 
     def _left(self, step: Step) -> list[str]:
-        """Return the places that an operation leaves."""
+        """Return the places that an instance leaves."""
         if step.old.host is None or step.old.host == step.target:
             return []
         reached = (() if step.target is None
@@ -78,9 +79,9 @@ class _Room:
                  or self.rooms.has_inventory(place, step.new)))
 
     def note(self, number: int, step: Step) -> None:
-        """Remember what a step brings to its target and takes from its host.
+        """Note the arrival and the departure of a step.
 
-        A suspend frees CPU of its host, a migration and a shelve all.
+        A suspend frees CPU of its host, a migration and a shelve free all.
         """
         if step.target is not None:
             if step.old.host == step.target:
@@ -90,15 +91,17 @@ class _Room:
             self.departures[place][number] = step
 
 
-def arrange(cluster: Cluster, steps: Sequence[Step], limits: LoadLimits,
-            durations: DurationModel) -> tuple[Operation, ...]:
+def arrange_steps(
+        cluster: Cluster, steps: Sequence[Step], limits: LoadLimits,
+        durations: DurationModel) -> tuple[Operation, ...]:
     """Return the operations of a plan, numbered from 1.
 
-    ``cluster`` is the one before the first step; ``start_s`` is the earliest
-    time that the dependencies allow.  Durations are those of all operations
-    at the same time, an upper estimate.
+    Each operation starts at the earliest time that its dependencies allow.
+    Durations are upper estimates, as if all operations ran at the same time.
+
+    :param cluster: the cluster before the first step
     """
-    lasting = durations.of_all(
+    lasting = durations.predict_all(
         [step.job for step in steps],
         [
             DurationInput(one.kind, one.source, one.target)
@@ -137,7 +140,7 @@ def arrange(cluster: Cluster, steps: Sequence[Step], limits: LoadLimits,
 
 def _enter_lane(lanes: list[int | None], number: int,
                 ends: dict[int, float]) -> set[int]:
-    """Queue in the lane that is free first; return whom to wait for."""
+    """Enter the lane that is free first; return its last operation."""
     def free_at(lane: int) -> float:
         last = lanes[lane]
         return 0.0 if last is None else ends[last]

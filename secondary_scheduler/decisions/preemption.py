@@ -1,8 +1,9 @@
-"""Making way: take secondaries off hosts until what stays fits.
+"""Relief of hosts by migration and preemption of secondaries.
 
 The highest-priority leases stay, the next ones migrate where there is room,
-the rest are preempted, lowest first, each with its whole lease: peers on
-other hosts share its fate (Boettger R25, R31).
+and the rest are preempted, the lowest first.  A lease is preempted as a
+whole, including its instances on other hosts (Boettger 2012, section
+4.4.3.2).
 """
 
 from collections.abc import Callable
@@ -13,23 +14,24 @@ from secondary_scheduler.model.cluster import Host, InstanceState
 
 
 def is_due(host: Host) -> bool:
-    """Tell whether a host's violation is to be ended by operations.
+    """Return whether operations are to end a host's violation.
 
-    A host that was operated on a moment ago is left to its agent, since its
-    load has not settled; a static policy does not wait (Boettger 3.8).
+    A host that is cooling down is left to its agent, since its load has not
+    settled; static policies do not wait (Boettger 2012, section 4.4.6.3).
     """
     return any(policy.violated
                and (not host.blocked or policy.static)
                for policy in host.policies)
 
 
-def make_way(draft: Draft, hosts: list[str], surplus: Callable[[str], int],
-             budget: Budget) -> tuple[str, ...]:
-    """Add the steps that clear each host of its surplus.
+def relieve_hosts(draft: Draft, hosts: list[str],
+                  surplus: Callable[[str], int], budget: Budget
+                  ) -> tuple[str, ...]:
+    """Add steps until no host has a surplus.
 
-    ``surplus(host)`` tells how many have still to go, given what the draft
-    has taken off by then.  Returns the hosts where not enough could be moved
-    or preempted.
+    :param surplus: returns the number of instances that still have to leave a
+        host, given the steps so far
+    :returns: the hosts that keep a surplus
     """
     closed = frozenset(hosts)
     left, progress = tuple(hosts), True
@@ -44,43 +46,43 @@ def make_way(draft: Draft, hosts: list[str], surplus: Callable[[str], int],
 
 def _clear(draft: Draft, host: str, closed: frozenset[str],
            surplus: Callable[[str], int], budget: Budget) -> bool:
-    immovable: set[str] = set()  # can neither migrate nor be preempted
-    homeless: set[str] = set()  # found no host since the last preemption
+    immovable: set[str] = set()         # can neither migrate nor be preempted
+    without_target: set[str] = set()    # since the last preemption
     while count := surplus(host):
-        goers = [i for i in draft.ranked_on(host)
-                 if i.state is InstanceState.ACTIVE and draft.is_free(i)
-                 and i.uuid not in immovable][-count:]
-        if not goers:
+        leavers = [i for i in draft.ranked_on(host)
+                   if i.state is InstanceState.ACTIVE and draft.is_free(i)
+                   and i.uuid not in immovable][-count:]
+        if not leavers:
             return False
-        for goer in goers:
-            if goer.uuid in homeless:
+        for leaver in leavers:
+            if leaver.uuid in without_target:
                 continue
-            target = draft.find_target(goer, budget, closed)
+            target = draft.find_target(leaver, budget, closed)
             if target is not None:
-                draft.migrate(goer, target)
+                draft.migrate(leaver, target)
                 break
-            homeless.add(goer.uuid)
+            without_target.add(leaver.uuid)
         else:
-            lowest = goers[-1]
+            lowest = leavers[-1]
             if _preempt_lease(draft, lowest.lease):
-                homeless.clear()    # peers elsewhere have left room
+                without_target.clear()    # peers elsewhere have left room
             else:
                 immovable.add(lowest.uuid)
     return True
 
 
 def _preempt_lease(draft: Draft, lease: str) -> bool:
-    """Preempt all of a lease, or nothing if that is not possible now.
+    """Preempt a whole lease; return False if that is not possible now.
 
-    A member that is busy or was operated on a moment ago will soon be free;
-    one in a state of its owner's making (paused, rescued, in error) may stay
-    like that for ever and does not protect its peers.
+    A member that is busy or cooling down will soon be free, so the lease is
+    left alone.  One in another state (paused, rescued, in error) may remain
+    so for ever, and does not protect its peers.
     """
     members = draft.members(lease)
     if any(i.state is InstanceState.BUSY or not draft.is_free(i)
            for i in members):
         return False
-    # What this plan wanted to migrate stays where it is and goes down there.
+    # Migrations of its instances are withdrawn.
     for step in [s for s in draft.steps if s.old.lease == lease]:
         draft.withdraw(step)
     for member in draft.members(lease):

@@ -1,7 +1,8 @@
 """Decision ``priority``: the highest-priority leases keep running.
 
-A greedy pass without search over sets of leases: it is quick on clusters of
-any size.  The full search of Boettger 3.6 is the decision ``guided``.
+This is a greedy pass without a search over sets of leases, quick on clusters
+of any size.  Decision ``guided`` has the full search of Boettger 2012,
+section 4.4.3.
 """
 
 from secondary_scheduler.decisions import base, ordering, preemption, returns
@@ -11,7 +12,7 @@ from secondary_scheduler.plans.operations import Plan
 
 
 class PriorityDecision(base.Decision):
-    """Keep the highest, migrate the next, preempt the rest; then return."""
+    """Keep leases by priority, migrate the next, preempt the rest."""
 
     def decide(self, cluster: Cluster, request: base.DecisionRequest,
                budget: base.Budget) -> Plan:
@@ -21,7 +22,7 @@ class PriorityDecision(base.Decision):
                        if not request.hosts or name in request.hosts)
         unresolved: tuple[str, ...] = ()
         if request.kind == 'drain':
-            unresolved = preemption.make_way(
+            unresolved = preemption.relieve_hosts(
                 draft, hosts if request.hosts else [], draft.rooms.running,
                 budget)
         elif request.kind == 'preempt':
@@ -29,9 +30,9 @@ class PriorityDecision(base.Decision):
                         if cluster.hosts[name].violated]
             due = [name for name in violated
                    if preemption.is_due(cluster.hosts[name])]
-            left = preemption.make_way(
+            left = preemption.relieve_hosts(
                 draft, due, draft.rooms.surplus, budget)
-            # What hosts share is for the search.
+            # Policies on items are for the search of ``guided``.
             shared = {place for name in hosts
                       for place in cluster.places(name)[1:]
                       if cluster.at(place).violated}
@@ -39,7 +40,7 @@ class PriorityDecision(base.Decision):
                             if name in left or name not in due),
                           *sorted(shared))
         else:
-            returns.bring_back(draft, hosts, budget, self.order)
-        operations = ordering.arrange(cluster, draft.steps, self.limits,
-                                      self.durations)
+            returns.return_leases(draft, hosts, budget, self.order)
+        operations = ordering.arrange_steps(
+            cluster, draft.steps, self.limits, self.durations)
         return Plan(operations, unresolved, budget.truncated)

@@ -1,15 +1,20 @@
-"""Decision ``provisioning``: let waiting leases run (Boettger 3.5).
+"""Decision ``provisioning``: start waiting leases.
 
-One pass over the whole queue, the highest priority first and among equals
-who came first.  A lease runs as a whole or not at all; one that finds no room
-does not keep the next from trying (backfill).  The first host that fits is
-taken, even if that keeps others out: nothing is planned ahead, and nobody who
-runs has to make room.  Hosts are asked in the order of their names, as the
-thesis does, or those first that have the most CPU to spare.
+It follows Boettger 2012, section 4.4.2:
 
-An instance that has a host comes up there and nowhere else, as Nova has it;
-one that has none (shelved, never started, or of a platform where suspending
-frees the host) may come up on any.
+* One pass goes over the whole queue by priority, and first come, first served
+  among equals.
+* A lease starts as a whole or not at all.
+* A lease without room does not block the next ones (backfilling).
+* The first feasible host is taken.  Nothing is planned ahead, and no running
+  lease is preempted.
+
+Hosts are tried in the order of their names, as in the thesis, or by
+unclaimed CPU.
+
+An instance with a host starts there only, as Nova requires.  One without a
+host may start on any: it is shelved, was never started, or its platform frees
+the host of a suspended instance.
 """
 
 from collections.abc import Callable
@@ -27,11 +32,12 @@ from secondary_scheduler.plans.operations import Plan
 
 
 class ProvisioningDecision(base.Decision):
-    """First come, first served by priority, first fit, all or nothing.
+    """Start leases by priority, on the first feasible hosts.
 
-    Where it ``spreads`` an instance comes up where those who run could leave
-    it the most CPU, as Nova's weigher of ours has it; agents squeeze all to
-    their least share, so that room alone says little of what a newcomer gets.
+    With ``spreads``, hosts with the most CPU that running instances do not
+    claim are tried first, as by the weigher in Nova.  Room alone says little
+    about the CPU of a newcomer, since agents throttle all instances down to
+    the minimum share.
     """
 
     def __init__(
@@ -51,8 +57,8 @@ class ProvisioningDecision(base.Decision):
                budget: base.Budget) -> Plan:
         """Return the plan for a ``return`` (see ``base.Decision``).
 
-        Other requests want somebody to give way, which is not for a
-        provisioner to decide: it plans nothing.
+        The plan is empty for other requests, since they need preemption or
+        migration.
         """
         hosts = {name for name in cluster.hosts
                  if not request.hosts or name in request.hosts}
@@ -83,11 +89,14 @@ class ProvisioningDecision(base.Decision):
 def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
                hosts: Callable[[], list[str]], budget: base.Budget,
                timed: set[str]) -> None:
-    """Bring a lease up, or leave everything as it is.
+    """Start a whole lease, or leave the draft as it is.
 
-    What the pass has accepted before counts: later leases must not spoil it
-    (Boettger R28).  They cannot but on ``timed`` hosts, which bear what comes
-    because of when it comes; those of this lease are added.
+    Leases that were accepted earlier in the pass must stay feasible (Boettger
+    2012, section 4.4.2).
+
+    :param timed: hosts on which the accepted steps are feasible only as
+        scheduled, so that later leases can spoil them; those of this lease
+        are added
     """
     begun = len(draft.steps)
     last = ''
@@ -99,7 +108,7 @@ def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
         last = str(draft.steps[-1].new.host)
         if found is Feasibility.FEASIBLE_AS_SCHEDULED:
             timed.add(last)
-    # The last one's host has been asked with these very operations.
+    # The host of the last instance was checked with these very steps.
     if not all(preview.feasibility(host, draft.steps)
                for host in sorted(timed - {last})):
         draft.rewind(begun)
@@ -107,8 +116,8 @@ def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
 
 def _place(draft: Draft, preview: WhatIf, instance: Instance,
            hosts: list[str], budget: base.Budget) -> Feasibility:
-    """Bring an instance up on the first host that bears it, if one does."""
-    # Nova resumes, starts and unshelves in place what still has a host.
+    """Start an instance on the first feasible host, if there is one."""
+    # Nova resumes, starts and unshelves an instance on its own host.
     for host in hosts if instance.host is None else [instance.host]:
         if not budget.spend():
             return Feasibility.INFEASIBLE
@@ -117,7 +126,7 @@ def _place(draft: Draft, preview: WhatIf, instance: Instance,
                 and draft.rooms.satisfies_anti_affinity(host, instance))):
             continue
         begun = len(draft.steps)
-        draft.bring_up(instance, host)
+        draft.activate(instance, host)
         found = preview.feasibility(host, draft.steps)
         if found:
             return found

@@ -1,15 +1,15 @@
-"""Ending violations by migrations only, as few as possible.
+"""Repair: end violations by as few migrations as possible.
 
-It comes before the search over leases: nobody loses anything by a migration,
-so nobody is preempted where some end it all.  A host is relieved whole or not
-at all; what is left is for the search.
+It precedes the search over leases, since a migration costs no work.  A host
+is relieved completely or not at all; other violations are left to the search.
 
-An anytime search.  The first round has a plan at once: for each host the
-smallest set of instances whose leaving ends the violation, each to the host
-with most room; where there is none, somebody there moves on first (an
-ejection).  Further rounds begin with the hosts that cost more than the least
-or got nothing (squeaky wheels: Joslin and Clements 1999), and the best round
-counts.  A unit of the budget is one look for a place.
+It is an anytime search.  The first round yields a plan at once: for each host
+it takes the smallest set of instances whose departure ends the violation, and
+moves each to the host with the most room.  If no host has room, it first moves
+an instance away from there (an ejection).  Further rounds begin with the hosts
+that needed more than the least number of moves, or found none (squeaky wheel
+optimization, Joslin and Clements 1999).  The best round counts.  A unit of the
+budget is one look for a target.
 """
 
 from collections import defaultdict
@@ -29,19 +29,19 @@ from secondary_scheduler.model.lazy import Lazy
 
 #: Rounds at most, the first included.
 ROUNDS = 6
-#: Moves beyond the least with which a host's relief is tried.
+#: Most moves beyond the least number for one host.
 EXTRA = 3
-#: Sets of instances of one size that are made, and that are tried.
+#: Most sets of instances of one size that are made, and that are tried.
 SETS_MADE, SETS_TRIED = 2000, 24
-#: Hosts on which an ejection may make room for one newcomer.
+#: Most hosts that are tried for an ejection.
 NEARLY = 24
 
-#: Less than that by which a use is too much because a trigger says so.
+#: Less than the excess of a violation that only its trigger shows.
 _EPSILON = 1e-9
 
 
 class Move(typing.NamedTuple):
-    """A migration, and the violated host for whose sake it is made."""
+    """A migration, and the violated host that it relieves."""
 
     uuid: str
     source: str
@@ -50,11 +50,11 @@ class Move(typing.NamedTuple):
 
 
 class Burden:
-    """What is too much on a host, and who could take it away.
+    """Excess use of a violated host, and sets of instances that end it.
 
     ``excess`` is by resource in its unit, ``use`` the same of each movable
-    instance; ``least`` is the least number of them that must leave, whoever
-    they are.  ``sets`` has, by their number, sets of them that are enough.
+    instance.  At least ``least`` of them must leave.  ``sets`` has sets of
+    instances that suffice, by their number.
     """
 
     def __init__(self, host: str, violations: Sequence[Violation],
@@ -86,10 +86,10 @@ class Burden:
                      if total >= enough), self.running)
 
     def _sets(self, count: int) -> list[tuple[str, ...]]:
-        """Return those of the sets that are small, the smallest first.
+        """Return sufficient sets with few resources, the smallest first.
 
-        Instances that take most away are looked at first.  In each set the
-        largest, which is the hardest to place, is the first.
+        Instances that relieve the host most are combined first.  Each set
+        begins with its largest instance, which is the hardest to place.
         """
         size = self._size
         order = sorted(self.use, key=lambda uuid: (-sum(
@@ -102,9 +102,10 @@ class Burden:
                 for _size, uuids in ranked[:SETS_TRIED]]
 
     def _enough(self, uuids: Sequence[str]) -> bool:
-        """Tell whether it helps that some leave.
+        """Return whether the departure of instances ends the violations.
 
-        It does if nobody stays, whatever the primary uses (R14).
+        It does if no instance remains, whatever the primary uses (Boettger
+        2012, section 4.3.5).
         """
         return len(uuids) == self.running or all(
             sum(self.use[uuid][resource] for uuid in uuids)
@@ -112,11 +113,12 @@ class Burden:
 
 
 class Repair:
-    """Adds the moves to a draft that has no steps yet.
+    """Adds migrations to a draft without steps.
 
-    They end violations of hosts; what hosts share is left to others.
-    ``leases`` tells that these will look after what is left, by leases: then
-    no instance of a lease that runs there is moved.
+    They end violations of hosts, not of items.
+
+    :param leases: a search over leases follows; instances of leases that run
+        on hosts which remain violated are then not moved
     """
 
     def __init__(self, draft: Draft, preview: WhatIf,
@@ -139,7 +141,7 @@ class Repair:
         self._floor = 0
 
     def run(self) -> None:
-        """Relieve as many hosts as can be, in time and with least moves."""
+        """Relieve as many hosts as possible in time, with few moves."""
         hosts = self._wanting()
         while hosts:
             self._improve(hosts)
@@ -150,32 +152,32 @@ class Repair:
         self._undo(0)
 
     def _wanting(self) -> list[str]:
-        """Return the hosts that someone must leave, urgent ones first."""
+        """Return the hosts that instances must leave, urgent ones first."""
         return sorted(
             (host for host in self._of_host if self._burdens[host].least),
             key=lambda host: (min(one.deadline_s
                                   for one in self._of_host[host]), host))
 
     def _improve(self, hosts: list[str]) -> None:
-        """Leave the moves of the best of some rounds."""
+        """Add the moves of the best of some rounds."""
         best: tuple[int, int] | None = None
         chosen: list[Move] = []
         for _round in range(ROUNDS):
             self._undo(0)
-            left, dear = [], []
+            left, costly = [], []
             for place, host in enumerate(hosts):
                 begun = len(self.moves)
-                # Nobody takes more than a fair part of what is left.
+                # No host takes more than a fair part of the budget.
                 self._floor = self._budget.units - math.ceil(
                     self._budget.units / (2 * (len(hosts) - place)))
                 if not self._relieve(host):
                     left.append(host)
                 elif len(self.moves) - begun > self._burdens[host].least:
-                    dear.append(host)
+                    costly.append(host)
             score = len(left), len(self.moves)
             if best is None or score < best:
                 best, chosen = score, list(self.moves)
-            squeaky = left + dear
+            squeaky = left + costly
             order = squeaky + [one for one in hosts if one not in squeaky]
             if order == hosts:
                 break
@@ -206,14 +208,14 @@ class Repair:
         return True
 
     def _place(self, uuid: str, relieves: str, ejections: int) -> int | None:
-        """Move an instance somewhere; return the ejections that it took."""
+        """Move an instance; return its ejections, None if there is no host."""
         if self._budget.units <= self._floor:
             return None
         self._budget.spend()
         instance = self.draft.instances[uuid]
         source = str(instance.host)
         for target in self.loads.takers(uuid):
-            if self._lets_in(target, instance):
+            if self._accepts(target, instance):
                 self._move(uuid, source, target, relieves)
                 return 0
         if not ejections:
@@ -222,16 +224,16 @@ class Repair:
         for target in self.loads.nearly(uuid, NEARLY // ejections):
             for other in self._blockers(uuid, target):
                 used = self._place(other, relieves, ejections - 1)
-                # What made room for the other may have come here.
+                # The other instance's ejection may have filled this host.
                 if (used is not None and self.loads.fits(uuid, target)
-                        and self._lets_in(target, instance)):
+                        and self._accepts(target, instance)):
                     self._move(uuid, source, target, relieves)
                     return used + 1
                 self._undo(begun)
         return None
 
-    def _lets_in(self, host: str, instance: Instance) -> bool:
-        """Tell whether it is not its room that keeps an instance out."""
+    def _accepts(self, host: str, instance: Instance) -> bool:
+        """Return whether a host is a valid target, apart from its room."""
         rooms = self.draft.rooms
         return (
             host != instance.host
@@ -240,7 +242,7 @@ class Repair:
         )
 
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:
-        """Yield instances without which a host has room, small ones first."""
+        """Yield instances whose departure makes room, small ones first."""
         moved = {move.uuid for move in self.moves}
         there = self.draft.rooms.residents(host)
         for one in sorted(there, key=lambda one: (
@@ -262,10 +264,10 @@ class Repair:
             self.loads.move(move.uuid, move.target, move.source)
 
     def _unfit(self) -> set[str]:
-        """Return the relieved hosts that must be relieved in another way.
+        """Return the relieved hosts whose moves are not acceptable.
 
-        Their relief comes too late, or harms another host while it goes on,
-        or moves an instance of a lease that is not to be moved.
+        Their relief comes too late, or makes a policy of another host fail,
+        or moves an instance of a lease that must stay.
         """
         works = self.preview.works(self.draft.steps)
         places = self.preview.cluster.places
@@ -292,6 +294,7 @@ class Repair:
         return unfit
 
     def _of_leases_left(self, relieved: set[str]) -> set[str]:
+        """Return relieved hosts with moves of leases that must stay."""
         left = set(self._wanting()) - relieved
         for one in self._shared:
             if not self.preview.holds(

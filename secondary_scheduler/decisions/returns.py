@@ -1,9 +1,11 @@
-"""Coming back: run again what was preempted, take home what was moved.
+"""Returns of preempted and migrated instances.
 
-Only whole leases return, in the order of the queue (``waiting``); where one
-has failed to, what runs of it goes down again.  On each host there must be a
-useful share for everyone, while nobody has to leave as long as policies hold
-with less: so a constant load ends in an empty plan.
+Only whole leases return, in the order of the queue (``waiting``).  If a
+member fails to return, the running members are preempted again.
+
+A return needs a useful share for all instances of a host, whereas none has to
+leave as long as policies hold with less.  So a constant load ends in an empty
+plan.
 """
 
 from collections.abc import Collection
@@ -16,42 +18,43 @@ from secondary_scheduler.model.lease_order import QueueOrder
 from secondary_scheduler.plans.operations import OperationKind
 
 
-def bring_back(draft: Draft, scope: Collection[str], budget: Budget,
+def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
                order: QueueOrder) -> None:
-    """Add the steps that bring back what belongs on the hosts of ``scope``.
+    """Add the steps that return instances to the hosts of ``scope``.
 
-    While any host is violated, instances return only where they are: the
-    room of other hosts is kept for those that have to leave that host.
+    While any host is violated, instances return only on their present hosts.
+    The room of other hosts is kept for instances that leave the violated one.
     """
-    _clean_up(draft, scope)
+    _preempt_partial_leases(draft, scope)
     roaming = not draft.cluster.violated
     for lease in queue(draft.cluster, order):
         _return_lease(draft, lease, scope, roaming, budget)
     if roaming:
-        _take_home(draft, scope)
+        _migrate_back(draft, scope)
 
 
-def _clean_up(draft: Draft, scope: Collection[str]) -> None:
-    """Take down what runs of leases of which a member cannot come up.
+def _preempt_partial_leases(draft: Draft, scope: Collection[str]) -> None:
+    """Preempt running members of leases with a member that cannot return.
 
-    They stay in the queue, and return as a whole (Boettger R29).
+    The leases stay in the queue, and return as a whole later (Boettger 2012,
+    section 4.4.2).
     """
     for lease in sorted({one.lease for one in draft.cluster.instances.values()
                          if one.return_failed}):
         members = draft.members(lease)
         left = [one for one in members if one.state is InstanceState.ACTIVE]
         if (any(one.host in scope for one in left)
-                and all(_may_go_down(draft, one) for one in left)
+                and all(_may_be_preempted(draft, one) for one in left)
                 and not any(one.state is InstanceState.BUSY or one.blocked
                             or one.cooling_down for one in members)):
             for one in left:
                 draft.preempt(one)
 
 
-def _may_go_down(draft: Draft, instance: Instance) -> bool:
-    """Tell whether an instance can go down now, and loses no work by it.
+def _may_be_preempted(draft: Draft, instance: Instance) -> bool:
+    """Return whether an instance can be preempted now without loss of work.
 
-    Nobody has to make room, so this can wait.
+    This preemption is not urgent, since no policy needs it.
     """
     host = draft.hosts.get(instance.host or '')
     return (host is not None and not host.blocked
@@ -76,34 +79,34 @@ def _return_instance(draft: Draft, instance: Instance,
                      budget: Budget) -> bool:
     home = instance.host
     closed = set(draft.hosts) - set(scope)
-    if home is None:    # shelved: the scheduler chooses among the hosts
+    if home is None:    # shelved: Nova's scheduler chooses a host
         if not roaming or instance.state is not InstanceState.SHELVED:
             return False
         target = draft.find_target(instance, budget, closed, calm=True)
         if target is not None:
-            draft.bring_up(instance, target)
+            draft.activate(instance, target)
         return target is not None
     if home not in draft.hosts or not draft.cluster.is_open(home, calm=True):
         return False
     if not draft.rooms.admits(home, instance):
         return False
     if draft.rooms.has_useful_share(home):
-        draft.bring_up(instance, home)
+        draft.activate(instance, home)
         return True
-    # Nova resumes in place only: it may pass through if the host bears it.
+    # Nova resumes in place only, so it may resume at home and then migrate.
     if (not roaming or instance.state is InstanceState.SHELVED
             or not draft.rooms.has_minimum_share(home)):
         return False
     target = draft.find_target(instance, budget, closed, calm=True)
     if target is None:
         return False
-    draft.bring_up(instance, home)
+    draft.activate(instance, home)
     draft.migrate(draft.instances[instance.uuid], target)
     return True
 
 
-def _take_home(draft: Draft, scope: Collection[str]) -> None:
-    """Migrate back to less crowded hosts, at most one for each host."""
+def _migrate_back(draft: Draft, scope: Collection[str]) -> None:
+    """Migrate instances to less crowded origins, at most one per host."""
     touched = {host for step in draft.steps
                for host in (step.old.host, step.new.host)}
     for lease in draft.leases():

@@ -1,4 +1,4 @@
-"""What has to be ended, by when, and by which rules that is counted."""
+"""Policy violations, their deadlines, and the cost profile of the search."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from secondary_scheduler.model.cluster import HostPolicy
 
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """A policy of a place that has to hold by a time, in seconds."""
+    """A violated policy of a place; ``deadline_s`` is in seconds from now."""
 
     place: str
     policy: HostPolicy
@@ -20,16 +20,20 @@ class Violation:
 
 @dataclasses.dataclass(frozen=True)
 class CostProfile:
-    """How the search counts.
+    """Rules by which the search judges plans.
 
-    ``deadline_guard`` seconds are kept between the last operation and the
-    timelimit, since the host helps itself one second before it (X15);
-    ``schedule`` gives operations their times; the LOW order takes the
-    ``subset_leases`` lowest leases.  ``moves_first`` tries to end violations
-    by migrations alone before anything else; without ``preempts`` that is
-    all that is tried.  Where ``agents_hold`` policies in time, by taking
-    instances to the floor at no loss, operations have no deadline, and
-    nothing is stopped for want of time.
+    :param deadline_guard: seconds between the last operation and the time
+        limit, since the host helps itself one second before the limit (see
+        reference/errata, Boettger, decision deadline)
+    :param schedule: gives operations their times
+    :param subset_leases: number of lowest leases of which the search tries
+        subsets
+    :param moves_first: try to end violations by migrations alone first
+    :param preempts: try preemptions as well
+    :param overheads: use of hosts by operations
+    :param agents_hold: agents keep policies in time, by taking instances to
+        the floor at no loss; operations then have no deadline, and no
+        instance is stopped for lack of time
     """
 
     deadline_guard: float = 2.0
@@ -41,7 +45,7 @@ class CostProfile:
     agents_hold: bool = False
 
     def deadline(self, policy: HostPolicy) -> float:
-        """Return the seconds left to end a violation (Boettger R22, X15)."""
+        """Return the seconds left to end a violation (section 4.4.3.1)."""
         if self.agents_hold:
             return math.inf
         return (policy.timelimit - max(policy.sensitivity, policy.failed)
@@ -49,11 +53,11 @@ class CostProfile:
 
 
 def with_agents(limits: LoadLimits) -> CostProfile:
-    """Return how to count in a cloud: an agent on each host holds policies.
+    """Return the profile of a cloud with agents.
 
-    It throttles instances for the seconds in which an operation uses CPU, so
-    overheads keep nobody from migrating: who stayed for that would have to be
-    preempted.
+    Overheads of operations do not count.  Agents throttle instances for the
+    seconds in which an operation uses CPU, and an instance that does not
+    migrate because of overheads would have to be preempted.
     """
     return CostProfile(
         overheads=Overheads({}, {}, newcomer=limits.entry_share),
@@ -61,7 +65,7 @@ def with_agents(limits: LoadLimits) -> CostProfile:
     )
 
 
-#: As in the thesis: no guard, all operations begin at the same time, and a
-#: higher lease may cost a lower one its place where moving others would do.
+#: The rules of Boettger 2012: no guard, all operations begin at the same time,
+#: and lower leases may be preempted where migrations would suffice.
 THESIS = CostProfile(deadline_guard=0.0, schedule=what_if.at_once,
                      moves_first=False)

@@ -1,7 +1,7 @@
-"""The queue: leases that wait to run, in the order in which they are served.
+"""Queue of waiting leases, in the order in which they are served.
 
-The order is that of the queue of leases (``leases.ordering``).  A lease that
-finds no room does not keep the next from trying.
+The order is one of ``model.lease_order``.  A lease without room does not
+block the next ones.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from secondary_scheduler.model.cluster import (
 from secondary_scheduler.model.lease_order import QueueOrder
 from secondary_scheduler.model.lease_states import QUEUED
 
-#: What each instance of a lease adds to its priority (Boettger R26).
+#: Weight of a lease's size in its priority (Boettger 2012, section 4.4.2).
 SIZE_WEIGHT = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class WaitingLease:
-    """A lease in the queue, and its instances that are to come up."""
+    """A waiting lease; ``due`` are the instances to start."""
 
     lease: str
     rank: tuple[float, float]
@@ -32,7 +32,8 @@ class WaitingLease:
 def priority(lease: LeaseMembers, size: int) -> float:
     """Return the priority of a lease of ``size`` instances.
 
-    ``owner_priority + 0.5 size`` (R26), unless one is given (X26).
+    It is ``owner_priority + 0.5 size`` unless one is given (see
+    reference/errata, Boettger, priority).
     """
     if lease.priority is not None:
         return lease.priority
@@ -40,11 +41,11 @@ def priority(lease: LeaseMembers, size: int) -> float:
 
 
 def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
-    """Return the leases that wait, in the order in which they are served.
+    """Return the waiting leases, in the order in which they are served.
 
-    A lease waits if it says so, or if some of its instances were preempted;
-    one of which only its instances are known has the lowest of their
-    priorities.
+    A lease waits if its state says so, or if some of its instances were
+    preempted.  A lease that is missing in ``cluster.leases`` has the lowest
+    priority of its instances.
     """
     waiting = []
     for name in {one.lease for one in cluster.instances.values()
@@ -54,7 +55,7 @@ def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
         queued = known is not None and known.state in QUEUED
         due = tuple(one for one in instances if one.state in DOWN
                     and (queued or one.preempted))
-        # Half a lease does not run: who is busy or rests is waited for.
+        # A lease starts as a whole, so it waits for excluded members.
         if not due or any(one.state is InstanceState.BUSY or one.blocked
                           or one.cooling_down or one.return_failed
                           for one in instances):

@@ -1,11 +1,10 @@
-"""What a set of steps would make of the hosts' policies, and when.
+"""What-if evaluation: policies of hosts under a set of steps.
 
-It joins the feasibility estimator with the cluster: which instances run
-where, which policies bind a host, what is under way, and at what times the
-steps of a decision begin and end.
+It applies the feasibility estimator to a cluster: to its instances and
+policies, to ongoing operations, and to the times of a decision's steps.
 
-What hosts share is foreseen as a host is: seen from an item its hosts are
-one, so that a move among them neither leaves nor arrives.
+An item is evaluated as a single host.  A migration among its hosts neither
+leaves it nor arrives there.
 """
 
 from collections.abc import (
@@ -57,7 +56,7 @@ class Feasibility(enum.IntEnum):
 
 
 class WhatIf:
-    """Foresees hosts under steps that nobody has taken yet."""
+    """Predicts the state of hosts under steps of a draft."""
 
     def __init__(self, cluster: Cluster, limits: LoadLimits,
                  durations: DurationModel, schedule: 'Schedule',
@@ -95,17 +94,17 @@ class WhatIf:
         return GuestLoad(instance.host if runs else None, usage)
 
     def _least(self, part: float) -> Mapping[str, float]:
-        """Let each running instance count with its minimum share at least.
+        """Return the least counted use of a running instance.
 
-        The agent may have taken it there, and would at any time give it no
-        less (Boettger 3.9).
+        The agent may have throttled it, but never below the minimum share
+        (Boettger 2012, section 4.4.4.1).
         """
         return {'cpu': part * self.limits.minimum_share}
 
     def _of_item(self, name: str) -> Estimator:
         """Return the estimator of an item, in percent of the item."""
         item = self.cluster.items[name]
-        # What no secondary uses is found out with the estimator itself.
+        # Use by primaries is derived with the estimator itself.
         primaries: dict[str, Mapping[str, float]] = {}
         found = Estimator(
             primaries, self.guests, self.overheads.of_part(item.part),
@@ -120,7 +119,9 @@ class WhatIf:
 
     def _seen_from(self, place: str,
                    works: Iterable[TimedOperation]) -> list[TimedOperation]:
-        """Return the operations that a place has to do with, as it sees them.
+        """Return the operations on a place.
+
+        Hosts of an item are replaced by the item.
         """
         hosts = self.cluster.hosts_of(place)
         here = [work for work in works
@@ -150,11 +151,11 @@ class WhatIf:
                       key=lambda policy: not policy.static)
 
     def _primary(self, name: str) -> dict[str, float]:
-        """Return what is no secondary's use, by resource in percent.
+        """Return use by primaries, by resource in percent.
 
-        A trigger that has fired is a measurement too: the use is above the
-        threshold now, whatever the means say.  What the instances do not
-        explain is then the primary's.
+        A trigger that has fired proves that the use exceeds the threshold
+        now, whatever the mean values are.  The part that instances do not
+        explain is then attributed to primaries.
         """
         host = self.cluster.hosts.get(name)
         return {} if host is None else self._others(
@@ -175,16 +176,16 @@ class WhatIf:
         return uses
 
     def use(self, uuid: str, resource: str, host: str) -> float:
-        """Return what an instance is thought to use of a host, in percent.
+        """Return the estimated use of a host by an instance.
 
-        In its unit what it holds of a static resource.
+        It is in percent, or in the unit of a static resource.
         """
         return self._of_hosts.use(uuid, resource, host)
 
     def limit(self, policy: HostPolicy) -> float:
-        """Return up to where a policy's resource may be planned to be used.
+        """Return the planned limit of use under a policy.
 
-        The margin is the CPU's, as everywhere (``estimation.room``).
+        The margin applies to CPU only (as in ``estimation.room``).
         """
         margin = self.limits.margin if policy.resource == 'cpu' else 0.0
         return policy.threshold - margin
@@ -196,14 +197,15 @@ class WhatIf:
     def operations(self, steps: Sequence[Step]) -> tuple[Operation, ...]:
         """Return the operations of a plan of some steps.
 
-        What was judged last is often what is then planned: it is kept.
+        The last result is cached, since the last steps that were judged are
+        often those of the plan.
         """
         asked, found = self._arranged
         if len(asked) != len(steps) or any(
                 one is not other for one, other
                 in zip(asked, steps, strict=True)):
-            found = ordering.arrange(self.cluster, steps, self.limits,
-                                     self.durations)
+            found = ordering.arrange_steps(self.cluster, steps, self.limits,
+                                           self.durations)
             self._arranged = tuple(steps), found
         return found
 
@@ -211,7 +213,7 @@ class WhatIf:
                 *places: str) -> list[TimedOperation]:
         """Return the operations on places as if all had ended at once.
 
-        Those that are under way there come last, as they are.
+        Ongoing operations there follow unchanged.
         """
         hosts = {host for place in places
                  for host in self.cluster.hosts_of(place)}
@@ -221,9 +223,9 @@ class WhatIf:
 
     def excess(self, place: str, policy: HostPolicy,
                works: Iterable[TimedOperation]) -> float:
-        """Return by how much a policy's resource is used too much in the end.
+        """Return the final excess over a policy's limit.
 
-        In the resource's unit; 0 or less where the policy will hold.
+        It is in the resource's unit, 0 or negative if the policy will hold.
         """
         if self.holds(place, policy, math.inf, works):
             return 0.0
@@ -234,34 +236,38 @@ class WhatIf:
     def holds(self, place: str, policy: HostPolicy, at_s: float = math.inf,
               works: Iterable[TimedOperation] = (),
               only: Collection[str] | None = None) -> bool:
-        """Tell whether a policy of a place will hold at a time."""
+        """Return whether a policy of a place will hold at a time."""
         return self._estimator(place).holds(
             policy.resource, self.limit(policy), place, at_s,
             self._seen_from(place, works), only)
 
     def allow(self, host: str, works: Iterable[TimedOperation]) -> bool:
-        """Tell whether all policies that bind a host will hold in the end."""
+        """Return whether all policies of a host and its items finally hold."""
         works = list(works)
         return all(self.holds(place, policy, math.inf, works)
                    for place in self.cluster.places(host)
                    for policy in self.cluster.at(place).policies)
 
     def known(self, host: Host) -> bool:
-        """Tell whether policies say what a host may take, and it is known."""
+        """Return whether a host has policies, all with known use."""
         return bool(host.policies) and all(
             policy.static or item.primary_use(policy.resource) is not None
             for item in map(self.cluster.at, self.cluster.places(host.name))
             for policy in item.policies)
 
     def spoils(self, host: str, works: Sequence[TimedOperation]) -> bool:
-        """Tell whether operations would make a policy of a host fail.
+        """Return whether operations would make a policy of a host fail.
 
-        Those that are violated already are not judged here, nor is what would
-        fail without the operations as well.  A policy must hold when its
-        trigger could fire first, as often as an operation begins, after all
-        have ended (Boettger 3.6), and at the end of each start and resume
-        (X10).  No operation can be made to wait for one that is under way
-        already, so who is leaving still has its place under a static policy.
+        Policies that are already violated are not judged, nor are failures
+        that would also occur without the operations.  A policy must hold
+        (Boettger 2012, sections 4.4.2 and 4.4.3):
+
+        * at the earliest firing of its trigger after each operation's start,
+        * after all operations have ended,
+        * at the end of each start and resume.
+
+        An operation cannot wait for an ongoing one.  So an ongoing departure
+        still counts under a static policy.
         """
         for place, policy, mine in self._judged(host, works):
             if self._holds_always(place, policy, mine):
@@ -292,15 +298,15 @@ class WhatIf:
 
     def _holds_always(self, place: str, policy: HostPolicy,
                       works: list[TimedOperation]) -> bool:
-        """Tell whether a policy will hold whatever ends when."""
+        """Return whether a policy will hold whatever the times are."""
         return self._estimator(place).bound(
             policy.resource, place, works) <= self.limit(policy)
 
     def _judged(self, host: str, works: Sequence[TimedOperation]
                 ) -> Iterator[tuple[str, HostPolicy, list[TimedOperation]]]:
-        """Yield the policies that hold, and the operations that count.
+        """Yield places, their policies that hold, and operations to judge.
 
-        With each is its place, a host or what it shares with others.
+        Places are the host and its items.
         """
         for place in self.cluster.places(host):
             here = self._seen_from(place, works)
@@ -313,7 +319,9 @@ class WhatIf:
 
     def _worse(self, place: str, policy: HostPolicy, at_s: float,
                works: list[TimedOperation]) -> bool:
-        """Tell whether operations make a policy fail, as its place sees them.
+        """Return whether operations make a policy fail at a time.
+
+        They are given as its place sees them.
         """
         estimator = self._estimator(place)
         ask = policy.resource, self.limit(policy), place, at_s
@@ -325,7 +333,7 @@ class WhatIf:
         return use[0] > use[1] or estimator.holds(*ask, ongoing)
 
 
-#: Gives steps their times; ongoing operations are taken from the outlook.
+#: Gives steps their times, considering the ongoing operations.
 Schedule = Callable[[WhatIf, Sequence[Step]], list[TimedOperation]]
 
 
@@ -341,8 +349,8 @@ def _work(step: Step, start_s: float, end_s: float) -> TimedOperation:
 
 
 def at_once(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
-    """Begin all steps now and in parallel, as the thesis does (3.7)."""
-    durations = preview.durations.of_all(
+    """Begin all steps now, in parallel (Boettger 2012, section 4.4.5.1)."""
+    durations = preview.durations.predict_all(
         [step.job for step in steps],
         [
             DurationInput(one.kind, one.source, one.target)
@@ -354,7 +362,7 @@ def at_once(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
 
 
 def in_order(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
-    """Begin each step after those it depends on, as it will be (X12)."""
+    """Begin each step after those it depends on, as in the plan."""
     return [_work(step, one.start_s, one.start_s + one.duration_s)
             for step, one in zip(steps, preview.operations(steps),
                                  strict=True)]

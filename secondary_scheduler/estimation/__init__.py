@@ -1,1 +1,1 @@
-"""What a host can still take, and how long an operation lasts."""
+"""Estimates of a host's free capacity and of operations' durations."""

@@ -1,10 +1,14 @@
-"""How long operations are expected to take.
+"""Models of the durations of operations, behind one interface.
 
-Models behind one interface.  ``Durations`` is a profile of constants, in the
-order of magnitude of small guests on shared storage.  ``ConcurrentDurations``
-is Boettger's (Eq. 4.3-4.8): shared storage serialises what goes on at the
-same time, so each operation of a set takes longer.  ``learning`` has a third,
-fitted to what was seen.
+``Durations`` is a profile of constants, in the order of magnitude of small
+guests on shared storage.  ``ConcurrentDurations`` has the regressions of
+Boettger 2012, eq. 4.3 to 4.8.  Shared storage serialises concurrent
+operations there, so each operation of a set takes longer.  ``learning`` has
+the third, which is fitted to observed operations.
+
+These are durations of single operations on instances.  The time for all VMs of
+a lease, which copy memory one after another, is computed by
+``leases.scheduling.durations``.
 """
 
 from collections import Counter
@@ -20,12 +24,13 @@ _READS = frozenset({'resume', 'start', 'unshelve'})
 
 
 class DurationInput(typing.NamedTuple):
-    """An operation as far as its duration depends on it.
+    """Properties of an operation on which its duration depends.
 
-    ``source`` is the host that it burdens while an instance leaves (suspend,
-    stop, shelve, migrate), ``target`` the one on which an instance arrives;
-    ``memory_mb`` is the instance's, 0 if it is not known, and ``dirty`` what
-    it writes to of it while it runs.
+    :param source: host that an instance leaves (suspend, stop, shelve,
+        migrate), which bears the load of the operation
+    :param target: host on which an instance arrives
+    :param memory_mb: memory of the instance, 0 if it is not known
+    :param dirty: memory that the instance writes to while it runs
     """
 
     kind: str
@@ -36,22 +41,22 @@ class DurationInput(typing.NamedTuple):
 
 
 class DurationModel(typing.Protocol):
-    """Whatever tells how long operations take, in seconds."""
+    """Predicts durations of operations, in seconds."""
 
-    def of(self, kind: str) -> float:
-        """Return the duration of an operation that is alone."""
+    def predict(self, kind: str) -> float:
+        """Return the duration of a single operation."""
 
-    def of_all(self, proposed: Sequence[DurationInput],
+    def predict_all(self, proposed: Sequence[DurationInput],
                ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation.
 
-        All of them start now; ``ongoing`` ones are under way already.
+        All of them start now; ``ongoing`` operations are under way.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Durations:
-    """Seconds by kind of operation; the fields are the kinds' values."""
+    """Constant seconds by kind of operation."""
 
     migrate: float = 5.0
     suspend: float = 3.0
@@ -61,19 +66,19 @@ class Durations:
     shelve: float = 10.0
     unshelve: float = 15.0
 
-    def of(self, kind: str) -> float:
-        """Return the expected duration of one operation, in seconds."""
+    def predict(self, kind: str) -> float:
+        """Return the expected duration of an operation."""
         return float(getattr(self, kind))
 
-    def of_all(self, proposed: Sequence[DurationInput],
+    def predict_all(self, proposed: Sequence[DurationInput],
                ongoing: Iterable[DurationInput] = ()) -> list[float]:
-        """Return the duration of each operation, whatever else goes on."""
-        return [self.of(job.kind) for job in proposed]
+        """Return the duration of each operation, independent of others."""
+        return [self.predict(job.kind) for job in proposed]
 
 
 @dataclasses.dataclass(frozen=True)
 class Concurrency:
-    """How many operations go on at a time, ongoing and proposed ones.
+    """Numbers of concurrent operations, ongoing and proposed ones.
 
     ``writes`` (suspends and shelves), ``stops`` and ``reads`` (starts,
     resumes and unshelves) are cluster-wide.  By host, ``leaving`` counts
@@ -110,9 +115,9 @@ class Concurrency:
 
 def rivals(job: DurationInput, counts: Concurrency,
            count_stops: bool = False) -> int:
-    """Return how many share what an operation needs, itself included.
+    """Return the number of operations that compete, itself included.
 
-    ``count_stops`` as in ``ConcurrentDurations``.
+    ``count_stops`` is as in ``ConcurrentDurations``.
     """
     if job.kind == 'stop':
         return counts.writes + counts.stops
@@ -127,17 +132,18 @@ def rivals(job: DurationInput, counts: Concurrency,
 
 @dataclasses.dataclass(frozen=True)
 class ConcurrentDurations:
-    """Boettger's regressions, in whole seconds (Eq. 4.3-4.8, spec 3.4).
+    """Regressions in whole seconds (Boettger 2012, eq. 4.3 to 4.8).
 
     A duration is ``base + each * n`` for n operations at the same time.  The
-    migration's coefficients are those of the equations; the text of A.5 has
-    them the other way round (X6).  Shelving is not in the thesis: it writes
-    and reads like a suspend and a resume, after a stop and before a boot.
+    coefficients of migrations are those of the equations, not of section A.5
+    (see reference/errata, Boettger, duration of migrations).  Shelving is not
+    in the thesis.  It writes and reads like a suspend and a resume, after a
+    stop and before a boot.
 
-    ``count_stops`` makes stops count for suspends and migrations as the
-    equations say literally.  By default they do not: a stop ends within two
-    seconds and writes nothing, and the thesis's own example has no solution
-    if they do (X8).  A stop's duration counts both either way.
+    With ``count_stops``, stops count for suspends and migrations, as the
+    equations literally say.  By default they do not, since a stop ends within
+    two seconds and writes nothing (see reference/errata, Boettger, stops in
+    parallel operations).  The duration of a stop always counts both.
     """
 
     suspend_base: float = 5.3
@@ -156,22 +162,22 @@ class ConcurrentDurations:
     unshelve_each: float = 1.0
     count_stops: bool = False
 
-    def of(self, kind: str) -> float:
-        """Return the expected duration of an operation that is alone."""
-        return self.of_all([DurationInput(kind)])[0]
+    def predict(self, kind: str) -> float:
+        """Return the expected duration of a single operation."""
+        return self.predict_all([DurationInput(kind)])[0]
 
-    def of_all(self, proposed: Sequence[DurationInput],
+    def predict_all(self, proposed: Sequence[DurationInput],
                ongoing: Iterable[DurationInput] = ()) -> list[float]:
         """Return the duration of each proposed operation.
 
-        All start now, and ongoing ones count as if they did too: staged
-        starts are not in the model (spec 3.4).
+        All start now, and ongoing ones count as if they also did, since
+        staged starts are not in the model.
         """
         counts = Concurrency.of([*proposed, *ongoing])
         return [self.among(job, counts) for job in proposed]
 
     def among(self, job: DurationInput, counts: Concurrency) -> float:
-        """Return the duration of one of the operations that are counted."""
+        """Return the duration of one of the counted operations."""
         base = float(getattr(self, job.kind + '_base'))
         each = float(getattr(self, job.kind + '_each'))
         # Rounding up must not turn 8.000000000000002 into 9.

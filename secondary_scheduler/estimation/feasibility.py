@@ -1,11 +1,13 @@
-"""The feasibility estimator: what a host will bear at a future time.
+"""Feasibility estimator: use of a host at a future time.
 
-Boettger 3.4, Eq. 4.2: a host's use of a resource is that of its primary, of
-the instances that run there, of those that will have come, and the overhead
-of the operations that go on at that time.  It is an upper estimate: use is
-the mean of the last intervals and is assumed to persist, whoever is new takes
-a default at most, and an instance stays in its old state until the operation
-on it has ended.
+By Boettger 2012, section 4.4.1, eq. 4.2, the use of a resource has four
+parts: that of the primary, of running instances, of instances that will have
+arrived, and the overhead of ongoing operations.  It is an upper estimate with
+these assumptions:
+
+* the mean use of the last intervals persists,
+* a new instance uses a default at most,
+* an instance stays in its old state until the operation on it has ended.
 """
 
 from collections import defaultdict
@@ -20,16 +22,17 @@ from secondary_scheduler.model.resources import STATIC, UNTHROTTLED
 #: Kinds of operation that take an instance off the host it is on.
 DEPARTURES = frozenset({'migrate', 'suspend', 'stop', 'shelve'})
 
-#: What all of a measured resource is on a host, None if it is not known; asked
-#: about None, where the use of an instance without a host was measured.
+#: Returns the capacity of a host for a measured resource, None if it is not
+#: known.  The host None stands for the one on which the use of an instance
+#: without a host was measured.
 Capacity = Callable[[str | None, str], float | None]
 
 
 class TimedOperation(typing.NamedTuple):
     """An operation with its times, in seconds from now.
 
-    ``source`` is the host an instance leaves, ``target`` the one it will run
-    on (for a resume the only one); one that is under way has begun at 0.
+    ``source`` is the host that an instance leaves, ``target`` the one it will
+    run on (for a resume the only one).  An ongoing operation begins at 0.
     """
 
     kind: str
@@ -40,18 +43,18 @@ class TimedOperation(typing.NamedTuple):
     end_s: float = 0.0
 
     def departs(self, host: str) -> bool:
-        """Tell whether the operation takes its instance off the host."""
+        """Return whether its instance leaves the host."""
         return (self.kind in DEPARTURES and self.source == host
                 and self.target != host)
 
 
 @dataclasses.dataclass(frozen=True)
 class GuestLoad:
-    """One instance, and what it uses by resource.
+    """Load of one instance.
 
-    All in the resources' units, measured ones as the mean of the last
-    intervals (before it went down, if it is down); what is missing is
-    unknown.  ``host`` is where it runs now, None if it does not.
+    ``usage`` is by resource in its unit.  Measured use is the mean of the
+    last intervals in which the instance ran; missing resources are unknown.
+    ``host`` is the one it runs on now, None if it does not run.
     """
 
     host: str | None
@@ -73,15 +76,19 @@ def _arriving() -> Mapping[str, Mapping[str, float]]:
 
 @dataclasses.dataclass(frozen=True)
 class Overheads:
-    """What operations themselves use, in percent of a host.
+    """Use of hosts by operations themselves, in percent of a host.
 
-    By kind and resource, on the host that an instance leaves and on the one
-    where it arrives; what is missing is 0 (Boettger Table 4.2: single
-    operations on an idle cluster, taken as maxima).  ``newcomer`` is the
-    most that an instance uses that has just begun to run.  With ``lingers``
-    an operation counts up to the instant of its end, at which its instance
-    already counts as well: the thesis calls it ongoing for
-    ``start <= t <= end`` (footnote 34).
+    The defaults are the values of single operations on an idle cluster, taken
+    as maxima (Boettger 2012, Table 4.2).
+
+    :param leaving: by kind and resource, on the host that an instance leaves;
+        missing values are 0
+    :param arriving: the same on the host where it arrives
+    :param newcomer: upper bound on the use of an instance that has just begun
+        to run
+    :param lingers: an operation still counts at the instant of its end, at
+        which its instance already counts as well (footnote 34 of the thesis:
+        ``start <= t <= end``)
     """
 
     leaving: Mapping[str, Mapping[str, float]] = dataclasses.field(
@@ -92,7 +99,10 @@ class Overheads:
     lingers: bool = False
 
     def of_part(self, part: float) -> 'Overheads':
-        """Return what the same is of something that is larger than a host."""
+        """Return the same in percent of an item.
+
+        ``part`` is the fraction of the item that one host makes up.
+        """
         def parts(table: Mapping[str, Mapping[str, float]]
                   ) -> Mapping[str, Mapping[str, float]]:
             return {kind: {resource: part * use for resource, use
@@ -103,34 +113,38 @@ class Overheads:
             newcomer=part * self.newcomer)
 
     def ongoing(self, work: TimedOperation, at_s: float) -> bool:
-        """Tell whether an operation burdens its hosts at a time."""
+        """Return whether an operation uses its hosts at a time."""
         return work.start_s <= at_s < work.end_s or (
             self.lingers and at_s == work.end_s)
 
     def on(self, host: str, work: TimedOperation, resource: str) -> float:
-        """Return what an operation uses on a host while it goes on."""
+        """Return the use of a host by an ongoing operation."""
         if work.target == host:
             return self.arriving.get(work.kind, {}).get(resource, 0.0)
         return self.leaving.get(work.kind, {}).get(resource, 0.0)
 
 
 def percentages(_host: str | None, _resource: str) -> float:
-    """Return the capacity of hosts whose guests' use is in percent."""
+    """Return the capacity if the use of guests is in percent."""
     return units.WHOLE
 
 
 class Estimator:
-    """Answers for any host and time; all values are given once.
+    """Predicts the use of any host at any time.
 
-    ``primaries`` is the use of what is no secondary, by host and resource in
-    percent; use that is left out counts as a full host.  ``running`` names
-    the guests on each host, for who knows them without a look at all.  Where
-    newcomers are not ``held``, by an agent, they use what they have used; nor
-    are those that come from a host of another size, where a share was another
-    amount.  ``capacity`` returns what 100 % of a host is, and of some
-    resources a guest counts with ``least`` percent at least.  A question
-    costs a pass over the instances of one host and the operations in
-    question.
+    A prediction costs a pass over the instances of one host and the given
+    operations.
+
+    :param primaries: use by primaries, by host and resource in percent;
+        missing use counts as a full host
+    :param guests: loads of instances by UUID
+    :param running: UUIDs of the guests on each host; None: derived from
+        ``guests``
+    :param held: an agent throttles newcomers, so that they use at most
+        ``overheads.newcomer``; an instance from a host of another size counts
+        with its former use, since a share was another amount there
+    :param capacity: returns the amount that is 100 % of a host
+    :param least: least use of a guest that is counted, by resource in percent
     """
 
     def __init__(self, primaries: Mapping[str, Mapping[str, float]],
@@ -149,10 +163,10 @@ class Estimator:
         self._capacity = capacity
 
     def use(self, uuid: str, resource: str, host: str) -> float:
-        """Return what a guest is thought to use of a host.
+        """Return the estimated use of a host by a guest.
 
-        In percent, or the unit of a static resource; as much as a newcomer
-        where it is not known.
+        It is in percent, or in the unit of a static resource.  Unknown use
+        counts as that of a newcomer.
         """
         amount = self.guests[uuid].usage.get(resource)
         if resource in STATIC:
@@ -168,9 +182,10 @@ class Estimator:
                 only: Collection[str] | None = None) -> float:
         """Return the use of a resource, in percent of the host up to 100.
 
-        For a static resource it is the sum of what its instances hold, in
-        the resource's unit.  ``only`` leaves other instances out of account
-        (the partial check of X1).
+        For a static resource it is the sum of the amounts of its instances,
+        in the resource's unit.  ``only`` restricts the sum to some instances
+        (the partial check; see reference/errata, Boettger, order of the
+        search).
         """
         demand = self.demand(resource, host, at_s, works, only)
         return demand if resource in STATIC else min(100.0, demand)
@@ -178,7 +193,7 @@ class Estimator:
     def demand(self, resource: str, host: str, at_s: float,
                works: Iterable[TimedOperation] = (),
                only: Collection[str] | None = None) -> float:
-        """Return the same, also where it is more than a host has."""
+        """Return the same without the upper bound of 100 %."""
         works = [work for work in works if host in (work.source, work.target)]
         use = sum(self._uses(resource, host, at_s, works, only))
         if resource in STATIC:
@@ -189,9 +204,10 @@ class Estimator:
     def bound(
         self, resource: str, host: str, works: Iterable[TimedOperation] = ()
     ) -> float:
-        """Return what demand does not exceed, whatever ends when.
+        """Return an upper bound on the demand at any time.
 
-        That is as if nobody left, all came, and everything went on.
+        It assumes that no instance leaves, all arrive, and all operations are
+        ongoing.
         """
         works = [work for work in works if host in (work.source, work.target)]
         use = sum(self.use(uuid, resource, host)
@@ -206,10 +222,10 @@ class Estimator:
     def holds(self, resource: str, threshold: float, host: str, at_s: float,
               works: Iterable[TimedOperation] = (),
               only: Collection[str] | None = None) -> bool:
-        """Tell whether a policy will hold.
+        """Return whether a policy will hold.
 
-        It does, whatever the primary uses, where no secondary contributes
-        and no operation goes on (R14).
+        It holds whatever the primary uses if no secondary contributes and no
+        operation is ongoing (Boettger 2012, section 4.3.5).
         """
         works = [work for work in works if host in (work.source, work.target)]
         if self.predict(resource, host, at_s, works, only) <= threshold:
@@ -221,7 +237,7 @@ class Estimator:
     def _uses(self, resource: str, host: str, at_s: float,
               works: list[TimedOperation], only: Collection[str] | None
               ) -> list[float]:
-        """Return the use of each instance that will be on the host."""
+        """Return the uses of the instances that will be on the host."""
         there: dict[str, TimedOperation | None] = dict.fromkeys(
             self._running[host])
         ended = [work for work in works if work.end_s <= at_s]
@@ -237,13 +253,13 @@ class Estimator:
 
     def _arriving(self, work: TimedOperation,
                   resource: str, host: str) -> float:
-        """Return what an instance uses of the host to which it has come."""
+        """Return the use of a host by an instance that has arrived."""
         known = self.use(work.instance, resource, host)
         if (resource in UNTHROTTLED or not self._held
                 or not units.are_alike(*(self._capacity(one, resource)
                                          for one in (work.source, host)))):
             return known
-        # What a stopped instance has used says nothing about its next boot.
+        # Former use of a stopped instance does not predict its next boot.
         newcomer = self.overheads.newcomer
         return newcomer if work.kind == 'start' else min(known, newcomer)
 

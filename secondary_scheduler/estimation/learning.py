@@ -86,10 +86,9 @@ class FitMethod(typing.NamedTuple):
         return points if self.latest is None else points[-self.latest:]
 
 
-#: Plans know which operations go on at the same time.
+#: Method for plans, which know the number of concurrent operations.
 PLANS = FitMethod(FEWEST)
-#: Leases count each operation as if it was alone; their bookings serialize
-#: operations on a host.
+#: Method for leases: their bookings serialize the operations on a host.
 LEASES = FitMethod(5, latest=60, proportional=True)
 
 

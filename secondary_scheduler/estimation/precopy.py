@@ -1,11 +1,10 @@
-"""What a live migration copies beyond the memory there is (pre-copy).
+"""Data that a live migration copies beyond the guest's memory (pre-copy).
 
-While a first round copies all memory the guest writes to some of it; the next
-round copies what was written meanwhile, and so on, until the rest is so little
-that the guest can be paused for it (Sliwko 2.1; ``PrecopyCostModel`` of the
-specification, 9.5).  A guest that writes faster than memory is copied never
-gets there: its agent takes it to the floor for the migration, where it hardly
-writes, if it knows.
+While the first round copies all memory, the guest writes to some of it.  The
+next round copies the pages written meanwhile, and so on, until the rest is so
+small that the guest can be paused for it (Sliwko 2019, section 2.1).  This
+never happens if the guest writes faster than memory is copied.  Its agent, if
+it knows of the migration, then takes it to the floor, where it hardly writes.
 """
 
 from collections.abc import Iterator
@@ -14,18 +13,18 @@ import math
 
 from secondary_scheduler.model.cluster import DirtyMemory
 
-#: Rounds after which no guest is expected to be there any more.
+#: Rounds after which a guest counts as not converging.
 ROUNDS = 30
-#: Seconds for which a guest may be paused: where Nova begins, the eleventh
-#: part of live_migration_downtime; the rest comes within tens of minutes.
+#: Seconds for which a guest may be paused.  Nova begins with one eleventh of
+#: live_migration_downtime, and reaches the rest within tens of minutes.
 DOWNTIME_S = 0.5 / 11
 
 
 def longer_s(memory_mb: float, dirty: DirtyMemory,
              bandwidth_mb_s: float) -> float:
-    """Return how much longer it takes than if nothing was written to.
+    """Return the extra seconds of a migration due to the guest's writes.
 
-    ``bandwidth_mb_s`` is how fast memory is copied, in MiB/s.
+    ``bandwidth_mb_s`` is the rate of copying memory, in MiB/s.
     """
     rounds = list(_rounds(memory_mb, dirty, bandwidth_mb_s))
     if not _fits(rounds[-1], bandwidth_mb_s):
@@ -35,16 +34,17 @@ def longer_s(memory_mb: float, dirty: DirtyMemory,
 
 def converges(memory_mb: float, dirty: DirtyMemory,
               bandwidth_mb_s: float) -> bool:
-    """Tell whether so little is left at last that the guest can be paused."""
+    """Return whether the rest becomes small enough to pause the guest."""
     *_before, last = _rounds(memory_mb, dirty, bandwidth_mb_s)
     return _fits(last, bandwidth_mb_s)
 
 
 def written_mb(dirty: DirtyMemory, seconds: float) -> float:
-    """Return how much is written to in a time, each page counted once.
+    """Return the memory written to in a time, each page counted once.
 
-    A guest that writes here and there in a working set of W MiB, of which q
-    is left after a second, has written to W (1 - q^t) after t seconds.
+    A guest that writes at random in a working set of W MiB, of which the
+    fraction q is still unwritten after a second, has written to W (1 - q^t)
+    after t seconds.
     """
     if dirty.in_1s <= 0:
         return seconds * dirty.in_5s / 5
@@ -60,7 +60,7 @@ def _fits(left_mb: float, bandwidth_mb_s: float) -> bool:
 
 def _rounds(memory_mb: float, dirty: DirtyMemory, bandwidth_mb_s: float
             ) -> Iterator[float]:
-    """Yield what each round copies, in MiB; the last one in the pause."""
+    """Yield the MiB that each round copies; the last one is in the pause."""
     left = float(memory_mb)
     yield left
     for _round in range(ROUNDS):
@@ -72,9 +72,9 @@ def _rounds(memory_mb: float, dirty: DirtyMemory, bandwidth_mb_s: float
 
 @functools.lru_cache
 def _left_after_a_second(growth: float) -> float:
-    """Return q from how much more is written to in 5 s than in 1 s.
+    """Return q, given the ratio of memory written to in 5 s and in 1 s.
 
-    That is (1 - q^5) / (1 - q) = 1 + q + q^2 + q^3 + q^4.
+    The ratio is (1 - q^5) / (1 - q) = 1 + q + q^2 + q^3 + q^4.
     """
     if growth >= 5:
         return 1.0

@@ -1,4 +1,4 @@
-"""What the cloud looks like to every part of the plug-in, as plain values.
+"""Plain values that describe the cloud to every part of the plug-in.
 
 Nothing here performs I/O, reads a clock or imports OpenStack: the scheduler,
 the strategies, the agent, the simulator and the tests share these values.

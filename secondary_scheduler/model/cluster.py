@@ -1,8 +1,8 @@
 """The cluster as a value: hosts, and the secondaries on them.
 
-It states Nova's facts (DESIGN.md decision 7): a suspended or stopped
-instance stays on its host and keeps its allocation there, a resume happens
-on that host; only shelving frees the host, and loses memory.
+It follows Nova's facts (see reference/decisions, 7).  A suspended or stopped
+instance stays on its host, keeps its allocation there and resumes there.
+Only shelving frees the host, and it loses memory.
 """
 
 from collections import defaultdict
@@ -20,13 +20,13 @@ from secondary_scheduler.model.resources import STATIC
 
 
 class InstanceState(enum.StrEnum):
-    """Where an instance is in its life, in Nova's words."""
+    """State of an instance, in Nova's terms."""
 
     ACTIVE = 'active'
     SUSPENDED = 'suspended'
     STOPPED = 'stopped'
     SHELVED = 'shelved'
-    BUSY = 'busy'       # an operation of somebody is under way
+    BUSY = 'busy'       # an operation of any origin is under way
     OTHER = 'other'     # paused, error, rescued ...: never touched
 
 
@@ -36,18 +36,18 @@ DOWN = frozenset(
 
 
 class DirtyMemory(typing.NamedTuple):
-    """How much memory a guest writes to in 1 s and in 5 s, in MiB.
+    """Memory that a guest writes to in 1 s and in 5 s, in MiB.
 
-    A page counts once, however often it is written to: five seconds beside
-    one tell a guest that always writes to the same (its writable working set,
-    Sliwko 2.1) from one that goes through all its memory.
+    A page counts once, however often it is written to.  The two figures
+    together distinguish a small writable working set (Sliwko 2019, section
+    2.1) from writes all over the memory.
     """
 
     in_1s: float = 0.0
     in_5s: float = 0.0
 
 
-#: Nothing is written, or nothing is known of it.
+#: No writes, or unknown.
 CLEAN = DirtyMemory()
 
 
@@ -63,7 +63,7 @@ class Instance:
     :param preempted: it is down because the scheduler preempted it
     :param blocked: no operation may touch it
     :param cooling_down: recently operated on; only an operation for a static
-        policy may touch it (Boettger 2012, section 3.8)
+        policy may touch it (Boettger 2012, section 4.4.6.3)
     :param migration_failed: its live migration has just failed; it may be
         suspended but not migrated
     :param return_failed: it is down and its return failed; no retry yet
@@ -96,14 +96,14 @@ class Instance:
 
     @property
     def claims(self) -> dict[str, int]:
-        """What its allocation holds on the host's child provider."""
+        """Its allocation on the host's child provider, by resource class."""
         return {vocabulary.VCPU: self.vcpus,
                 vocabulary.MEMORY_MB: self.memory_mb,
                 vocabulary.DISK_GB: self.disk_gb,
                 vocabulary.SLOT: 1}
 
     def holds(self, resource: str) -> int:
-        """Return what it holds of a static resource while it runs."""
+        """Return its amount of a static resource while it runs."""
         return {'slots': 1, 'cores': self.vcpus,
                 'memory': self.memory_mb}[resource]
 
@@ -114,12 +114,13 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True)
 class HostPolicy:
-    """A policy that applies to a host, and how it stands there.
+    """A policy that applies to a place, with its counters there.
 
-    ``threshold`` is in percent of the host for cpu and a count for slots,
-    ``timelimit`` in seconds; ``failed`` is the run of failed checks, one a
-    second, and ``violated`` tells that the global trigger has fired, which
-    it does after ``sensitivity`` failed checks.
+    :param threshold: in percent of the place; an amount for static resources
+    :param timelimit: in seconds
+    :param failed: number of failed checks in a row, one a second
+    :param violated: the global trigger has fired
+    :param sensitivity: failed checks after which the global trigger fires
     """
 
     text: str
@@ -137,9 +138,10 @@ class HostPolicy:
 
 
 class Place:
-    """What policies bind: a host, or an item that hosts share.
+    """A host, or an item that hosts share; policies apply to it.
 
-    ``part`` is what the whole of one host is of it, for measured resources.
+    ``part`` is the fraction of the place that one whole host makes up, for
+    measured resources.
     """
 
     name: str
@@ -153,10 +155,7 @@ class Place:
         return any(p.violated for p in self.policies)
 
     def primary_use(self, resource: str) -> float | None:
-        """Use of a measured resource by what is no secondary, in percent.
-
-        None if it is not known.
-        """
+        """Use of a measured resource by primaries, in percent, if known."""
         return self.usage.get(resource)
 
 
@@ -164,13 +163,17 @@ class Place:
 class Host(Place):
     """One compute host.
 
-    ``cpus`` is its capacity in CPUs, ``capacities`` that of measured resources
-    by name in their units, as far as it is known; ``total`` and
-    ``reserved`` are the child provider's inventory by resource class;
-    ``cpu_primary`` percent of the host used lately by everything that is not
-    a secondary (None: unknown), ``usage`` the same of further resources by
-    name; ``usable`` is False when the host is disabled, down, closed, or its
-    data is stale; ``blocked`` while it must be left alone after an operation.
+    :param cpus: its capacity in CPUs
+    :param total: inventory of the child provider, by resource class
+    :param reserved: reserved part of the inventory, by resource class
+    :param cpu_primary: recent CPU use by everything but secondaries, in
+        percent of the host; None if unknown
+    :param usable: False if the host is disabled, down or closed, or if its
+        data is stale
+    :param blocked: it is cooling down after an operation
+    :param usage: use of further resources by primaries, as ``cpu_primary``
+    :param capacities: capacity of further measured resources in their units,
+        as far as it is known
     """
 
     name: str
@@ -185,9 +188,9 @@ class Host(Place):
     capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def capacity(self, resource: str) -> float | None:
-        """Return what all of a measured resource is, None if not known.
+        """Return the capacity of a measured resource, None if not known.
 
-        In the resource's unit; of a resource without one it is 100 %.
+        It is in the resource's unit, 100 % for a resource without one.
         """
         if resource not in units.UNITS:
             return units.WHOLE
@@ -201,19 +204,21 @@ class Host(Place):
         return min(values, default=None)
 
     def primary_use(self, resource: str) -> float | None:
-        """Return the same; CPU has a field of its own."""
+        """Return use by primaries; CPU has a field of its own."""
         return (self.cpu_primary if resource == 'cpu'
                 else super().primary_use(resource))
 
 
 @dataclasses.dataclass(frozen=True)
 class Item(Place):
-    """What several hosts use together (Boettger 3.3: a passive item).
+    """Something that hosts share (Boettger 2012, section 4.3.5).
 
-    A switch or a storage, or nothing but the hosts of a policy on their sum.
-    ``usage`` is what no secondary uses of it, by resource in percent of the
-    item.  Its name is no host's, and its hosts are all in the cluster.  Of
-    hosts that differ in size ``part`` is that of their mean.
+    It is a switch or a storage, or just the set of hosts of a policy on their
+    sum.  Its name differs from those of all hosts; its hosts are all in the
+    cluster.
+
+    :param part: as in ``Place``; the mean of hosts that differ in size
+    :param usage: use by primaries, by resource in percent of the item
     """
 
     name: str
@@ -225,11 +230,11 @@ class Item(Place):
 
 @dataclasses.dataclass(frozen=True)
 class LeaseMembers:
-    """Instances that run or wait together, as their owner asked for them.
+    """Instances that run or wait together as one lease.
 
-    ``priority`` is given or follows from ``owner_priority`` and size (X26);
-    ``state`` is that of the lease's life; it waits to be provisioned where it
-    is queued, since ``waited_s`` seconds.
+    ``priority`` is given, or follows from ``owner_priority`` and the size
+    (see reference/errata, Boettger, priority).  ``waited_s`` is the time in
+    seconds for which a queued lease has waited.
     """
 
     name: str
@@ -240,10 +245,10 @@ class LeaseMembers:
 
 
 class InFlight(typing.NamedTuple):
-    """An operation that is under way, with what remains of it in seconds.
+    """An operation that is under way; ``remaining_s`` in seconds.
 
-    ``kind`` is that of a plan's operation, and so are ``source`` and
-    ``target``; its instance is busy and counts as in its old state.
+    Fields are as in ``plans.operations.Operation``.  The instance is busy and
+    counts as in its old state.
     """
 
     kind: str
@@ -255,13 +260,11 @@ class InFlight(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Hosts by name, the secondaries on them by UUID, and what goes on.
+    """Hosts by name, secondaries by UUID, and operations under way.
 
-    A *place* is a host or an item that hosts share.
-
-    ``leases`` by name need not name all: one of which nothing is known but
-    its instances has their priority.  It is a value: who wants another one
-    makes another one, since what is asked about is worked out only once.
+    A *place* is a host or an item that hosts share.  A lease that is missing
+    in ``leases`` has the priority of its instances.  A cluster is immutable,
+    and caches derived values.
     """
 
     hosts: Mapping[str, Host]
@@ -276,11 +279,11 @@ class Cluster:
         return self.items[place] if place in self.items else self.hosts[place]
 
     def hosts_of(self, place: str) -> tuple[str, ...]:
-        """Return the hosts of an item; a host is its own."""
+        """Return the hosts of an item, or the host itself."""
         return self.items[place].hosts if place in self.items else (place,)
 
     def places(self, host: str) -> tuple[str, ...]:
-        """Return a host, and the items in which it has a part."""
+        """Return the names of a host and of its items."""
         return (host, *self._items_of.get(host, ()))
 
     @property
@@ -290,10 +293,10 @@ class Cluster:
                 or any(item.violated for item in self.items.values()))
 
     def capacity(self, place: str | None, resource: str) -> float | None:
-        """Return what all of a measured resource is at a place, if known.
+        """Return the capacity of a place for a measured resource, if known.
 
-        None stands for the host on which the use of an instance without one
-        was measured: that may have been the largest.
+        ``place`` is None for an instance without a host.  Its use may have
+        been measured on the largest host, whose capacity is returned.
         """
         if place is None:
             return self._largest[resource]
@@ -306,7 +309,7 @@ class Cluster:
                 ) -> float | None:
         """Return an instance's use of a measured resource, if it is known.
 
-        In percent of the place that is asked about, wherever the instance is.
+        It is in percent of ``place``, wherever the instance is.
         """
         amount = instance.use(resource)
         capacity = self.capacity(place, resource)
@@ -315,7 +318,7 @@ class Cluster:
 
     def are_alike(self, one: str | None, other: str | None,
                   resource: str) -> bool:
-        """Tell whether a share of two hosts is the same amount."""
+        """Return whether one percent is the same amount on two hosts."""
         return one == other or units.are_alike(
             *(self.capacity(host, resource) for host in (one, other)))
 
@@ -330,10 +333,10 @@ class Cluster:
         return Lazy(functools.partial(_item_capacity, self.hosts, self.items))
 
     def is_open(self, host: str, calm: bool = False) -> bool:
-        """Tell whether anything may be brought to a host.
+        """Return whether an instance may be brought to a host.
 
-        ``calm`` asks in addition that no check of a policy fails at the
-        moment, neither of its own nor of what it shares.
+        With ``calm``, also require that no policy of the host or of its items
+        fails at the moment.
         """
         one = self.hosts[host]
         return one.usable and not one.blocked and not any(
@@ -350,21 +353,21 @@ class Cluster:
         return found
 
     def residents(self, place: str) -> list[Instance]:
-        """Return the instances that the hosts of a place hold, by UUID."""
+        """Return the instances on the hosts of a place, sorted by UUID."""
         return sorted((one for host in self.hosts_of(place)
                        for one in self.by_host.get(host, ())), key=_UUID)
 
     def members(self, lease: str) -> list[Instance]:
-        """Return the instances of a lease, by UUID."""
+        """Return the instances of a lease, sorted by UUID."""
         return sorted(self._by_lease.get(lease, ()), key=_UUID)
 
     def named_leases(self) -> Collection[str]:
-        """Return the leases that have instances, in no order."""
+        """Return the names of leases with instances, unordered."""
         return self._by_lease.keys()
 
     @functools.cached_property
     def by_host(self) -> Mapping[str, list[Instance]]:
-        """The instances that each host holds, in no order."""
+        """Instances by host, unordered."""
         found: dict[str, list[Instance]] = defaultdict(list)
         for instance in self.instances.values():
             if instance.host is not None:

@@ -1,7 +1,7 @@
-"""What is held for leases: what their engine tells those who admit servers.
+"""Holds: capacity of hosts that the lease engine keeps for leases.
 
-It travels as a dictionary in an RPC cast, as agents' reports do, so reading
-one back validates it.
+Holds travel as a dictionary in an RPC cast, as agents' reports do, so they
+are validated when they are read.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,8 +11,8 @@ from typing import Any
 from secondary_scheduler.model import vocabulary
 
 VERSION = 1
-#: Most hosts in one message, and leases on one of them: what is beyond that
-#: is not held.
+#: Most hosts in one message, and most leases on one of them.  Further ones
+#: get no hold.
 MOST_HOSTS, MOST_LEASES = 1000, 50
 #: No amount of a resource, no time and no sequence number is larger.
 _LARGEST = 1e15
@@ -23,22 +23,22 @@ _LONGEST_NAME = 255
 class Hold:
     """A host on which servers of leases are about to run.
 
-    ``room`` is what is left beside them, by resource class; ``leases`` are
-    the UUIDs of those that are coming.
+    ``room`` is the capacity left beside them, by resource class; ``leases``
+    are the UUIDs of these leases.
     """
 
     room: Mapping[str, int]
     leases: Collection[str]
 
     def admits(self, need: Mapping[str, int], lease: str | None) -> bool:
-        """Tell whether a server that takes so much may come there."""
+        """Return whether a server with these needs may boot on the host."""
         return lease in self.leases or all(
             need.get(name, 0) <= amount for name, amount in self.room.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class Holds:
-    """All hosts of which something is held, at one instant.
+    """All holds at one instant, by host.
 
     ``incarnation``, ``seq`` and ``time`` are as in ``reports.HostReport``.
     """
@@ -49,7 +49,7 @@ class Holds:
     hosts: Mapping[str, Hold]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that travels."""
+        """Return the holds as a message."""
         return {'version': VERSION, 'incarnation': self.incarnation,
                 'seq': self.seq, 'time': self.time,
                 'hosts': {name: {'room': dict(one.room),
@@ -58,14 +58,14 @@ class Holds:
 
     @classmethod
     def from_dict(cls, data: object) -> 'Holds':
-        """Read what came over the bus.
+        """Read a message.
 
-        :raises ValueError: on anything that is nothing of this version.
+        :raises ValueError: if it is no message of this version
         """
         fields = _parts(data, 'version', 'incarnation', 'seq', 'time',
                         'hosts')
         if fields['version'] != VERSION:
-            raise ValueError('unknown version of what is held')
+            raise ValueError('unknown version of holds')
         hosts = fields['hosts']
         if type(hosts) is not dict or len(hosts) > MOST_HOSTS:
             raise ValueError(f'no hosts, or more than {MOST_HOSTS}')

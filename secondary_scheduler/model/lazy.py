@@ -1,4 +1,4 @@
-"""Values that are worked out when somebody first asks for them."""
+"""A dictionary of values that are computed at first access."""
 
 from collections.abc import Callable
 import inspect
@@ -10,14 +10,14 @@ Value = typing.TypeVar('Value')
 
 
 class Lazy(dict[Key, Value]):
-    """A dictionary that makes a missing value from its key.
+    """A dictionary that computes a missing value from its key.
 
-    Of a large cluster a decision looks at few hosts: what nobody asks about
-    costs nothing.
+    A decision looks at few hosts of a large cluster; values of the others are
+    never computed.
 
-    Whose method makes the values is not kept alive: it mostly is the one that
-    has the dictionary, and both would stay in memory until the garbage
-    collector finds them.
+    If ``make`` is a method, it is held by a weak reference.  Its object
+    mostly has the dictionary as an attribute, and the reference cycle would
+    keep both in memory until the garbage collector runs.
     """
 
     def __init__(self, make: Callable[[Key], Value]) -> None:
@@ -27,6 +27,6 @@ class Lazy(dict[Key, Value]):
 
     def __missing__(self, key: Key) -> Value:
         make = self._make()
-        assert make is not None, 'whoever makes the values is gone'
+        assert make is not None, 'the owner of the values is gone'
         value = self[key] = make(key)
         return value

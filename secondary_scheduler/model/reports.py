@@ -1,7 +1,7 @@
-"""The report of an agent: what one host tells the rest of the cloud.
+"""The report of an agent about its host.
 
-It travels as a dictionary in an RPC cast (DESIGN.md decision 9), so reading
-one back validates it: a report that cannot be read is no report.
+It travels as a dictionary in an RPC cast (see reference/decisions, 9), so it
+is validated when it is read.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from typing import Any
 from secondary_scheduler.model import units
 
 VERSION = 2
-#: Versions that can be read: before 2 a report said nothing of capacities, so
-#: that of links and disks only percentages are known.
+#: Versions that can be read.  Version 1 has no capacities, so only
+#: percentages of links and disks are known.
 READABLE = frozenset({1, VERSION})
 
-#: What a field may hold that came over the bus, by its annotation.
-_MAY_HOLD: dict[object, frozenset[type]] = {
+#: Types that a field of a message may have, by its annotation.
+_TYPES: dict[object, frozenset[type]] = {
     str: frozenset({str}), bool: frozenset({bool}), int: frozenset({int}),
     float: frozenset({int, float}),
     float | None: frozenset({int, float, type(None)}),
     int | None: frozenset({int, type(None)})}
-#: Nothing in a report is near this, and no number that computing stumbles
-#: over (NaN, infinity, an integer that no float can hold) is below it.
+#: Bound on numbers in a report.  It also excludes NaN, infinity and integers
+#: that no float can represent.
 _LARGEST = 1e15
-#: Nor has any host less of anything: amounts are divided by its capacity.
+#: Least capacity of a host, since amounts are divided by it.
 _SMALLEST = 1e-9
 
 
 class PolicyState(enum.StrEnum):
-    """State of one policy on one host (Boettger 3.3)."""
+    """State of one policy on one host (Boettger 2012, section 4.3.5)."""
 
     HELD = 'held'
     FAILING = 'failing'
@@ -60,10 +60,10 @@ class PolicyReport:
 class InstanceReport:
     """One secondary on the host; cpu and cap in percent of the host.
 
-    ``dirty_1s_mb`` and ``dirty_5s_mb`` are how much of its memory it writes
-    to in that time, in MiB; ``usage`` is that of further resources in percent
-    of the host, as far as it is known.  ``problem`` says why the host cannot
-    limit it, '' if it can.
+    ``dirty_1s_mb`` and ``dirty_5s_mb`` are the memory that it writes to in
+    that time, in MiB.  ``usage`` is that of further resources in percent of
+    the host, as far as it is known.  ``problem`` is the reason if the host
+    cannot throttle it, else ''.
     """
 
     uuid: str
@@ -80,25 +80,28 @@ class InstanceReport:
 
 @dataclasses.dataclass(frozen=True)
 class HostReport:
-    """Everything an agent says at one instant.
+    """State of a host at one instant, as its agent sees it.
 
-    ``incarnation`` changes when the agent starts, ``seq`` grows from report
-    to report; together they order reports of one host whatever the network
-    does.
-    ``time`` is the agent's wall clock (s since the epoch), used to recognise
-    stale and future reports.  ``cpu_total`` (now) and ``cpu_primary`` (the
-    mean of the last seconds) are percent of the host's capacity, and
-    ``migration_mb_s`` is how fast live migrations to it have copied memory
-    (MiB/s); each is None while unknown.  ``usage`` is what is no secondary's
-    use of further resources, in percent of the host; ``save_free_mb`` is what
-    the disk has room for (MiB) to which suspended instances are saved, None if
-    that is not known; ``killed`` tells why, by UUID, of secondaries that the
-    host has ended and that have not run since.
+    Use is in percent of the host.  None stands for unknown values.
 
-    A report speaks of one host, so its figures are in percent of that host.
-    It says as well what 100 % are: ``cpus`` CPUs, ``memory_mb`` MiB, and
-    ``capacities`` of further resources in their units (``model.units``), as
-    far as these are known.
+    :param incarnation: changes when the agent starts
+    :param seq: grows with each report; with ``incarnation`` it orders the
+        reports of a host, whatever the network does
+    :param time: the agent's wall clock (s since the epoch), to recognise
+        stale and future reports
+    :param cpus: capacity in CPUs
+    :param memory_mb: capacity in MiB
+    :param cpu_total: present CPU use
+    :param cpu_primary: mean CPU use by primaries in the last seconds
+    :param migration_mb_s: rate at which live migrations to the host have
+        copied memory, in MiB/s
+    :param usage: use of further resources by primaries
+    :param save_free_mb: free space on the disk to which suspended instances
+        are saved, in MiB
+    :param killed: reasons, by UUID of secondaries that the agent has killed
+        and that have not run since
+    :param capacities: capacities of further resources in their units (see
+        ``model.units``), as far as they are known
     """
 
     host: str
@@ -122,7 +125,7 @@ class HostReport:
     capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def capacity(self, resource: str) -> float | None:
-        """Return what all of a measured resource is on the host, if known."""
+        """Return the capacity for a measured resource, if known."""
         known: Mapping[str, float] = {
             **self.capacities, 'cpu': self.cpus, 'mem': self.memory_mb}
         return (known.get(resource) or None if resource in units.UNITS
@@ -135,18 +138,17 @@ class HostReport:
                      if p.state in (PolicyState.VIOLATED, PolicyState.INVALID))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that travels: what is as by default goes without
-        saying.
-        """
-        return {'version': VERSION, **_said(self),
-                'policies': [_said(one) for one in self.policies],
-                'instances': [_said(one) for one in self.instances]}
+        """Return the report as a message, without default values."""
+        return {'version': VERSION, **_without_defaults(self),
+                'policies': [_without_defaults(one) for one in self.policies],
+                'instances': [_without_defaults(one)
+                              for one in self.instances]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> 'HostReport':
-        """Read a report that came over the bus.
+        """Read a message.
 
-        :raises ValueError: on anything that is not a report of this version.
+        :raises ValueError: if it is no report of a readable version
         """
         try:
             fields = dict(data)
@@ -173,9 +175,9 @@ class HostReport:
         return report
 
 
-def _said(part: HostReport | PolicyReport | InstanceReport
+def _without_defaults(part: HostReport | PolicyReport | InstanceReport
           ) -> dict[str, Any]:
-    """Return the fields of a part that are not as by default."""
+    """Return the fields of a part without default values."""
     return {field.name: getattr(part, field.name)
             for field in dataclasses.fields(part)
             if getattr(part, field.name) != (
@@ -184,15 +186,15 @@ def _said(part: HostReport | PolicyReport | InstanceReport
 
 
 def _check_types(part: HostReport | PolicyReport | InstanceReport) -> None:
-    """Refuse what a decision could not compute with.
+    """Reject values with which a decision could not compute.
 
-    A host that was broken into must not stop the decisions on others.
+    A compromised host must not stop the decisions on others.
 
-    :raises ValueError: if a field is of another type, or no sane number.
+    :raises ValueError: if a field has another type, or is out of bounds
     """
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        may_hold = _MAY_HOLD.get(field.type)
+        may_hold = _TYPES.get(field.type)
         if (may_hold is not None and type(value) not in may_hold
                 or isinstance(value, int | float)
                 and not abs(value) < _LARGEST):

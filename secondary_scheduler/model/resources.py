@@ -76,7 +76,7 @@ TABLE = (
 BY_NAME: Mapping[str, Resource] = {one.name: one for one in TABLE}
 
 #: Resources whose use changes only by an operation (Boettger 2012, section
-#: 3.3).
+#: 4.3.5).
 STATIC = frozenset(one.name for one in TABLE if one.static)
 #: Resources of which an agent cannot limit an instance: it uses its part from
 #: its first second.

@@ -3,41 +3,41 @@
 An instance keeps the *amount* that it uses when it moves, so the model holds
 amounts: CPUs, MiB of memory, MB/s (10^6 bytes a second) of links and disks.
 Policies, shares of an instance and the use of primaries are in percent of
-one host and never leave it. A percentage of an instance's use exists only
-against the host that is asked about, whose capacity is 100 %.
+one host and never leave it. The use of an instance in percent always refers
+to a given host, whose capacity is 100 %.
 
-A resource that is missing in ``UNITS`` is a share by nature, as ``pressure``
-(a share of time): its amount is a percentage, on each host the same.
+A resource that is missing in ``UNITS``, such as ``pressure`` (a share of
+time), has percentages as its amounts, the same on each host.
 """
 
 from secondary_scheduler.model import resources
 
 UNITS = resources.UNITS
 
-#: Capacity of a host of which nothing but percentages is known.
+#: Capacity of a host of which only percentages are known.
 WHOLE = 100.0
 
-#: Digits after the point of a percentage that was made of an amount: those
-#: of a configuration or a report are the same again, so that what is exactly
-#: at a limit stays there.
+#: Decimals of a percentage that is computed from an amount.  A percentage of
+#: a configuration or a report so remains the same after conversion to an
+#: amount and back, and use that is exactly at a limit stays there.
 DIGITS = 9
 
 
 def to_amount(percent: float, capacity: float) -> float:
-    """Return what a percentage of a host is, in the resource's unit."""
+    """Return a percentage of a host in the resource's unit."""
     return percent if capacity == WHOLE else percent * capacity / WHOLE
 
 
 def to_percent(amount: float, capacity: float) -> float:
-    """Return what an amount is of a host, in percent."""
+    """Return an amount in percent of a host."""
     return (amount if capacity == WHOLE
             else round(WHOLE * amount / capacity, DIGITS))
 
 
 def are_alike(one: float | None, other: float | None) -> bool:
-    """Tell whether a share of two capacities is the same amount.
+    """Return whether one percent of two capacities is the same amount.
 
-    Capacities that are not known are taken to be alike.
+    Unknown capacities count as equal.
     """
     return one is None or other is None or one == other
 

@@ -1,8 +1,8 @@
-"""The names under which Nova, Placement, libvirt and Watcher know us.
+"""Names that Nova, Placement, libvirt and Watcher see.
 
-A *flavor* marks a secondary (DESIGN.md decision 1): flavor extra specs belong
-to the operator, so a tenant cannot turn a primary into a secondary or the
-reverse, and Nova, Placement, Watcher, libvirt's domain XML and Horizon all
+A *flavor* marks a secondary (see reference/decisions, 1).  Flavor extra specs
+belong to the operator, so a tenant cannot turn a primary into a secondary or
+the reverse.  Nova, Placement, Watcher, libvirt's domain XML and Horizon all
 see the same marker.
 """
 
@@ -31,10 +31,10 @@ DISK_GB = 'CUSTOM_SECONDARY_DISK_GB'
 SLOT = 'CUSTOM_SECONDARY_SLOT'
 RESOURCE_CLASSES = (VCPU, MEMORY_MB, DISK_GB, SLOT)
 
-#: Traits of a child provider that was closed on purpose: by an operator who
-#: disabled or drained the host, or by Watcher because its scope is switched
-#: off.  Each is removed only by who set it, and the agent keeps everything
-#: reserved while any of them is there.
+#: Traits of a child provider that was closed on purpose.  The operator sets
+#: the first by disabling or draining the host, Watcher the second if its scope
+#: is switched off.  Each is removed only by the side that set it.  The agent
+#: keeps the whole inventory reserved while any of them is present.
 CLOSED_TRAIT = 'CUSTOM_SECONDARY_CLOSED'
 SWITCHED_OFF_TRAIT = 'CUSTOM_SECONDARY_SWITCHED_OFF'
 CLOSING_TRAITS = frozenset({CLOSED_TRAIT, SWITCHED_OFF_TRAIT})
@@ -42,11 +42,11 @@ CLOSING_TRAITS = frozenset({CLOSED_TRAIT, SWITCHED_OFF_TRAIT})
 #: Placement's version from which ``reserved`` may equal ``total``.
 PLACEMENT_VERSION = '1.26'
 
-#: Watcher's names of our goal and strategy.
+#: Names of the goal and the strategy in Watcher.
 GOAL = 'secondary'
 STRATEGY = 'secondary_workloads'
 
-#: Namespace of the deterministic UUIDs of our child resource providers.
+#: Namespace of the deterministic UUIDs of child resource providers.
 _PROVIDER_NAMESPACE = uuid.UUID('6f0c9b52-3a53-5d0e-9d0e-2d7f6d0c5e11')
 
 DEFAULT_PRIORITY = 5
@@ -55,7 +55,7 @@ HIGHEST_PRIORITY = 10
 
 
 class PreemptPolicy(enum.StrEnum):
-    """How an instance gives way when it cannot be moved."""
+    """Operation that preempts an instance if it cannot be migrated."""
 
     SUSPEND = 'suspend'
     SHELVE = 'shelve'
@@ -65,7 +65,7 @@ class PreemptPolicy(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class SecondaryMark:
-    """What a well-formed secondary flavor says about its instances."""
+    """Properties of instances that a well-formed secondary flavor sets."""
 
     preempt_policy: PreemptPolicy = PreemptPolicy.SUSPEND
     priority: int = DEFAULT_PRIORITY
@@ -77,12 +77,12 @@ def is_true(value: object) -> bool:
 
 
 def is_marked(extra_specs: Mapping[str, str]) -> bool:
-    """Tell whether a flavor carries the marker of a secondary."""
+    """Return whether a flavor carries the marker of a secondary."""
     return is_true(extra_specs.get(MARKER, 'false'))
 
 
 def uses_secondary_resources(extra_specs: Mapping[str, str]) -> bool:
-    """Tell whether a flavor claims any of our custom resource classes."""
+    """Return whether a flavor claims any secondary resource class."""
     return any(_resource(extra_specs, name) for name in RESOURCE_CLASSES)
 
 
@@ -96,9 +96,8 @@ def _resource(extra_specs: Mapping[str, str], name: str) -> int:
 def read_mark(extra_specs: Mapping[str, str]) -> SecondaryMark | None:
     """Return the mark of a secondary flavor, or None for any other flavor.
 
-    A value that cannot be read falls to the side that is safe for the
-    primary: the lowest priority.  ``flavor_problems`` is where such a value
-    is reported.
+    An unreadable priority becomes the lowest one, which is safe for
+    primaries.  ``flavor_problems`` reports such values.
     """
     if not is_marked(extra_specs):
         return None
@@ -115,9 +114,10 @@ def read_mark(extra_specs: Mapping[str, str]) -> SecondaryMark | None:
 
 
 def lowered_priority(mark: SecondaryMark, wish: object) -> int:
-    """Return the priority of an instance whose owner asks for ``wish``.
+    """Return the priority of an instance with a request for ``wish``.
 
-    An owner may step back, never ahead (risks.md F20); nonsense is ignored.
+    An owner may lower the priority, never raise it; an unreadable wish is
+    ignored.
     """
     try:
         return max(LOWEST_PRIORITY, min(mark.priority, int(str(wish))))
@@ -131,7 +131,7 @@ def secondary_extra_specs(vcpus: int, memory_mb: int, disk_gb: int,
 
     The root provider keeps ``MEMORY_MB=1`` as an anchor, since Nova finds no
     valid host for an allocation with nothing on the root; everything else is
-    claimed from the child provider (DESIGN.md decision 2).
+    claimed from the child provider (see reference/decisions, 2).
     """
     return {
         MARKER: 'true',
@@ -152,8 +152,7 @@ def claimed_disk_gb(root_gb: int | None, ephemeral_gb: int | None,
                     swap_mb: int | str | None) -> int:
     """Return the disk (GiB) that Nova claims for a flavor.
 
-    Swap is in MiB, and counts as whole GiB; a flavor without any may say so
-    by an empty text.
+    Swap is in MiB, rounded up to whole GiB; '' means no swap.
     """
     return (int(root_gb or 0) + int(ephemeral_gb or 0)
             + -(-int(swap_mb or 0) // 1024))
@@ -161,12 +160,12 @@ def claimed_disk_gb(root_gb: int | None, ephemeral_gb: int | None,
 
 def flavor_problems(extra_specs: Mapping[str, str], vcpus: int,
                     memory_mb: int, disk_gb: int) -> list[str]:
-    """Say in words what is ill-formed in a flavor; empty if nothing is.
+    """Return messages about faults of a flavor.
 
-    A flavor that is neither marked nor claims our classes is a primary's and
-    has no problem.  A half-secondary is the dangerous kind: the marker
-    without the resources takes a primary's place, the resources without the
-    marker run unthrottled at no cost.
+    A flavor without the marker and without secondary resource classes belongs
+    to primaries and has no fault.  Flavors with only one of both are
+    dangerous.  With the marker alone, an instance takes a primary's place;
+    with the resources alone, it runs unthrottled at no cost.
     """
     marked = is_marked(extra_specs)
     if not marked:

@@ -1,1 +1,1 @@
-"""Plans: operations in a dependency graph, and an independent checker."""
+"""Plans: dependency graphs of operations, and an independent checker."""

@@ -1,7 +1,7 @@
 """Operations and plans as plain values.
 
-A plan is a dependency graph, not layers (DESIGN.md decision 11): each
-operation names those that must have ended before it may start.
+A plan is a dependency graph (see reference/decisions, 11): each operation
+names the operations that must have ended before it may start.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import enum
 
 
 class OperationKind(enum.StrEnum):
-    """What can be done to an instance (Boettger 3.2; EXPERIMENTS 1.3)."""
+    """Kind of operation on an instance (Boettger 2012, section 4.3.3)."""
 
     MIGRATE = 'migrate'
     SUSPEND = 'suspend'
@@ -20,7 +20,7 @@ class OperationKind(enum.StrEnum):
     UNSHELVE = 'unshelve'
 
 
-#: What takes an instance off its host's CPU, and what brings it back.
+#: Kinds that preempt an instance, and kinds that return it.
 PREEMPTIONS = (OperationKind.SUSPEND, OperationKind.SHELVE, OperationKind.STOP)
 RETURNS = (OperationKind.RESUME, OperationKind.START, OperationKind.UNSHELVE)
 
@@ -29,12 +29,14 @@ RETURNS = (OperationKind.RESUME, OperationKind.START, OperationKind.UNSHELVE)
 class Operation:
     """One operation on one instance.
 
-    ``source`` is the host it leaves (or None), ``target`` the host on which
-    it runs afterwards (or None); a suspend has no target, a resume the same
-    host in both.  ``start_s`` and ``duration_s`` are estimates in seconds
-    from the plan's beginning.  ``deadline_s`` is the time by which the plan
-    promises it to have ended for the sake of a violated policy, None if it
-    promises nothing.
+    :param source: host that the instance leaves, or None
+    :param target: host on which it runs afterwards, or None; a suspend has no
+        target, a resume has the same host as both
+    :param start_s: estimated seconds from the beginning of the plan
+    :param duration_s: estimated duration in seconds
+    :param after: operations that must have ended before
+    :param deadline_s: time by which it must have ended for a violated policy;
+        None without such a policy, or if the plan cannot meet it
     """
 
     id: int
@@ -53,9 +55,9 @@ class Operation:
 class Plan:
     """Operations in the order in which they were decided.
 
-    ``unresolved`` names the hosts whose violation the plan does not end, or
-    not in time;
-    ``truncated`` tells that the budget ended the search.
+    :param unresolved: places with violations that the plan does not end, or
+        not in time
+    :param truncated: the budget ended the search
     """
 
     operations: tuple[Operation, ...] = ()

@@ -1,8 +1,8 @@
-"""What a plan's dependencies alone guarantee, whatever the times.
+"""Check of a plan's dependencies, independent of times.
 
-Where one operation has to wait for another, the plan must say so: it is
-carried out as a graph, and estimates are wrong (DESIGN.md decision 11).
-A part of the checker, which shares no code with the decisions.
+A plan is executed as a graph, and estimates of times are wrong.  So all waits
+that are needed must be dependencies (see reference/decisions, 11).  This is a
+part of the checker, which shares no code with the decisions.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from secondary_scheduler.model.cluster import (
 )
 from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 
-#: What changes the hosts on which an instance holds its claims.
+#: Kinds that change the hosts on which an instance has claims.
 MOVES = frozenset(
     {OperationKind.MIGRATE, OperationKind.SHELVE, OperationKind.UNSHELVE})
 #: States in which an instance may use its host.
@@ -27,13 +27,13 @@ RUNNING = frozenset(
 
 
 def describe(operation: Operation) -> str:
-    """Name an operation for whoever reads of its faults."""
+    """Return the name of an operation in messages."""
     return (f'operation {operation.id} ({operation.kind} of '
             f'{operation.instance})')
 
 
 def ancestors(plan: Plan) -> dict[int, set[int]]:
-    """Return all that must have ended before each operation may start."""
+    """Return, by operation, all that must have ended before its start."""
     by_id = {operation.id: operation for operation in plan.operations}
     found: dict[int, set[int]] = {}
     for one in by_id:
@@ -48,12 +48,13 @@ def ancestors(plan: Plan) -> dict[int, set[int]]:
 
 
 class Orders:
-    """Looks for operations that could come too early.
+    """Finds operations that could start too early.
 
-    Each place is looked at when its arrivals have happened up to one of them,
-    and nothing has left it but what they have to wait for; ``holding`` are the
-    hosts on which each instance holds its claims before.  A host sees to
-    ``lanes`` operations at a time, to any number if that is None.
+    Each place is checked after each of its arrivals, when only those
+    departures have happened that the arrivals wait for.
+
+    :param holding: hosts on which each instance has claims before the plan
+    :param lanes: most concurrent operations on a host, None for any number
     """
 
     def __init__(self, cluster: Cluster, plan: Plan,
@@ -80,7 +81,7 @@ class Orders:
                 self.arrive[item.name].append(operation)
 
     def faults(self) -> Iterator[str]:
-        """Say which operations could come too early."""
+        """Yield messages about operations that could start too early."""
         yield from self._groups()
         yield from self._crowds()
         for place, arrivals in self.arrive.items():
@@ -88,7 +89,7 @@ class Orders:
                 yield from self._collisions(place, arrivals[:count + 1])
 
     def _groups(self) -> Iterator[str]:
-        """Members of a group move one after the other."""
+        """Check that members of a group move one after the other."""
         moves = defaultdict(list)
         for operation in self.plan.operations:
             group = self.cluster.instances[operation.instance].anti_affinity
@@ -102,7 +103,7 @@ class Orders:
                            f'{one.id}, which moves group {group} too')
 
     def _crowds(self) -> Iterator[str]:
-        """Say which hosts could have too many operations at a time."""
+        """Check the number of concurrent operations on each host."""
         if self.lanes is None:
             return
         here: dict[str, set[int]] = defaultdict(set)
@@ -117,19 +118,19 @@ class Orders:
                     yield f'too many at a time on {host}: {count} operations'
 
     def _at_a_time(self, ids: set[int]) -> int:
-        """Return how many of some operations may go on at a time.
+        """Return the largest number of concurrent ones among operations.
 
-        As many as there must be chains in which each waits for the one
-        before it (Dilworth 1950): a matching has the most links.
+        It is the least number of chains in which each operation waits for the
+        preceding one (Dilworth 1950), which a maximum matching yields.
         """
-        linked: dict[int, int] = {}     # who is waited for by whom
+        linked: dict[int, int] = {}     # operation: the next one in its chain
         return len(ids) - sum(
             self._link(one, ids, linked, set()) for one in ids)
 
     def _link(self, one: int, ids: set[int], linked: dict[int, int],
               asked: set[int]) -> bool:
-        """Find somebody whom an operation waits for; others may change."""
-        # Close ones first, which is nearly always right.
+        """Link an operation to a predecessor, with changes of other links."""
+        # Close predecessors first, which nearly always succeeds.
         for other in sorted(self.ancestors[one] & ids, reverse=True):
             if other not in asked:
                 asked.add(other)
@@ -141,7 +142,7 @@ class Orders:
 
     def _collisions(self, place: str, arrivals: list[Operation]
                     ) -> Iterator[str]:
-        """Say what is in the way of the last of some arrivals."""
+        """Yield the faults of the last of some arrivals."""
         last = arrivals[-1]
         residents = set().union(*(self.residents[host] for host in
                                   self.cluster.hosts_of(place)))
@@ -176,20 +177,15 @@ class Orders:
 
 
 def entered(items: Iterable[Item], operation: Operation) -> list[Item]:
-    """Return the items on whose hosts one more runs by an operation."""
-    return [
-        item
-        for item in items
-        if operation.target in item.hosts
-        and not (
-            operation.kind is OperationKind.MIGRATE
-            and operation.source in item.hosts
-        )
-    ]
+    """Return the items on which an operation adds a running instance."""
+    return [item for item in items
+            if operation.target in item.hosts
+            and not (operation.kind is OperationKind.MIGRATE
+                     and operation.source in item.hosts)]
 
 
 def broken(place: Place, running: list[Instance]) -> Iterator[str]:
-    """Yield the static resources of which instances hold too much."""
+    """Yield the static resources whose policies are violated."""
     holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
              'memory': sum(i.memory_mb for i in running)}
     for policy in place.policies:
@@ -198,10 +194,10 @@ def broken(place: Place, running: list[Instance]) -> Iterator[str]:
 
 
 def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
-    """Return the hosts on which instances hold their claims now.
+    """Return the hosts on which instances have claims now, by UUID.
 
-    Those that are being migrated hold them on two.  Instances on hosts that
-    the plan does not touch, and that share nothing with them, are left out.
+    Migrating instances have claims on two.  Instances on hosts that the plan
+    does not touch, and that share no item with them, are left out.
     """
     touched = {host for one in plan.operations
                for host in (one.source, one.target)} - {None}
@@ -220,7 +216,7 @@ def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:
 
 
 def by_host(holding: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return the instances that hold something by host."""
+    """Return the instances with claims, by host."""
     there: dict[str, set[str]] = defaultdict(set)
     for uuid, hosts in holding.items():
         for host in hosts:

@@ -1,7 +1,7 @@
-"""Sizes of hosts in documents, and amounts from and to their percentages.
+"""Sizes of hosts in documents, and conversion of percentages to amounts.
 
-A document gives an instance's use in percent of the host on which it was
-measured; the model holds amounts (``model.units``).
+A document has an instance's use in percent of the host on which it was
+measured; the model has amounts (``model.units``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from secondary_scheduler.reading.fields import DocumentError
 
 
 def complete(hosts: Sequence[Host]) -> list[Host]:
-    """Return hosts with the capacities that a document leaves out.
+    """Return hosts with the capacities that a document omits.
 
-    Memory is then what secondaries may hold.  Of a resource of which no host
-    gives its capacity all are alike.
+    The default of memory is the inventory for secondaries.  If no host has a
+    capacity of a resource, all hosts get the same.
 
-    :raises DocumentError: naming a host that does not give what others give.
+    :raises DocumentError: naming a host without a capacity that others have
     """
     given = {one for host in hosts for one in host.capacities}
     for number, host in enumerate(hosts):
@@ -39,21 +39,21 @@ def complete(hosts: Sequence[Host]) -> list[Host]:
 
 
 def _own(host: Host, resource: str) -> float:
-    """Return what a host itself says of its CPUs or memory, 0 if nothing."""
+    """Return a host's own value of CPUs or memory, 0 if there is none."""
     return host.capacity(resource) or (float(host.total[
         vocabulary.MEMORY_MB]) if resource == 'mem' else 0.0)
 
 
 def amounts(usage: Mapping[str, float], host: str | None,
             cluster: Cluster) -> dict[str, float]:
-    """Return what an instance uses, from percent of where it was measured."""
+    """Return an instance's use as amounts, given in percent of its host."""
     return {resource: units.to_amount(percent, size)
             for resource, percent in usage.items()
             if (size := cluster.capacity(host, resource)) is not None}
 
 
 def percentages(instance: Instance, cluster: Cluster) -> dict[str, float]:
-    """Return the percentages from which an instance's amounts are read."""
+    """Return an instance's use in percent of its host."""
     usage = {**({} if instance.cpu is None else {'cpu': instance.cpu}),
              **instance.usage}
     return {resource: units.to_percent(amount, size)

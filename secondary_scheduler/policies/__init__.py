@@ -1,1 +1,1 @@
-"""The policy language, and the triggers that count failed checks."""
+"""The policy language, and triggers that count failed checks."""

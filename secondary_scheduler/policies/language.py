@@ -1,4 +1,4 @@
-"""The policy language: one line of configuration, one policy.
+"""The policy language: one line of configuration is one policy.
 
 ::
 
@@ -18,17 +18,20 @@
 ``net_in`` and ``net_out`` are in percent of the host's link, ``disk_in``
 (written) and ``disk_out`` (read) of what its disks can do; ``pressure`` is
 the share of time in which a task of the primary waited for a CPU, ``steal``
-what a hypervisor below takes of the machine's CPU time, ``membw`` is in
+the share of CPU time that an underlying hypervisor takes.  ``membw`` is in
 percent of the memory's bandwidth and ``llc`` of the last-level cache.  A
-probe is what the operator's own command or service says of the primary.
+probe is a value that the operator's own command or service reports about the
+primary.
 
-``on`` a scope the limit binds each of its hosts, ``in`` a scope all of them
-together: counts are added up, and so are amounts, in percent of all hosts.
+With ``on`` a scope the limit applies to each of its hosts, with ``in`` a
+scope to all of them together: counts are added up, and so are amounts, in
+percent of all hosts.
 
-It is Boettger's ``P = (S, CI, n)`` (3.3): the statement ``resource <= limit``,
-the hosts ``scope``, and the timelimit ``n`` in checks of one second each.
-A reader says which resources it can see to, and which of several hosts
-together; to promise more would be a lie.
+A policy is ``P = (S, CI, n)`` of Boettger 2012, section 4.3.5: the statement
+``resource <= limit``, the hosts ``scope``, and the time limit ``n`` in checks
+of one second each.  A reader names the resources that it can enforce, and
+those that it can enforce on several hosts together.  A policy that the reader
+cannot enforce is rejected.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -64,9 +67,9 @@ COUNTED = tuple(name for name in ENFORCED if resources.BY_NAME[name].counted)
 MODELLED = tuple(name for name in ENFORCED
                  if resources.BY_NAME[name].modelled)
 
-#: What a probe may be called.
+#: Valid names of probes.
 PROBE_NAME = r'[A-Za-z]\w{0,63}'
-#: No report may hold a larger number, so no policy either.
+#: Bound on numbers, as in reports.
 _LARGEST = 1e15
 
 MIN_TIMELIMIT = 3
@@ -74,7 +77,7 @@ MAX_TIMELIMIT = 3600
 #: Seconds to move or suspend surplus secondaries, if a policy names none.
 STATIC_TIMELIMIT = 60
 
-#: As many as no policy needs; what is longer is a slip of the hand.
+#: More digits than any policy needs; a longer number is a mistake.
 _DIGITS = r'\d{1,7}'
 
 ScopeKind = typing.Literal['all', 'aggregate', 'host']
@@ -86,7 +89,7 @@ def kind_of(resource: str) -> str:
 
 
 def is_signal(resource: str) -> bool:
-    """Tell whether a resource is a signal of harm, not something used."""
+    """Return whether a resource is a signal of harm to the primary."""
     return kind_of(resource) in SIGNALS
 
 
@@ -111,12 +114,14 @@ class PolicyError(ValueError):
 class Policy:
     """One policy.
 
-    ``threshold`` is in percent of the host, a count for static resources, in
-    its own unit for a probe, whose ``resource`` is ``probe:NAME``;
-    ``timelimit`` in seconds (one check a second); ``scope_name`` is None for
-    all hosts; ``text`` is the policy in its canonical form, by which reports
-    name it.  ``total`` tells that it binds the hosts of its scope together
-    (Boettger 3.3: a set with several items).
+    :param resource: name of the resource; ``probe:NAME`` for a probe
+    :param threshold: in percent of the host; a count for static resources; in
+        its own unit for a probe
+    :param timelimit: in seconds (one check a second)
+    :param scope_name: None for all hosts
+    :param text: the policy in its canonical form, by which reports name it
+    :param total: it applies to the hosts of its scope together (Boettger
+        2012, section 4.3.5: a set with several items)
     """
 
     resource: str
@@ -134,10 +139,10 @@ class Policy:
 
     def applies_to(self, host: str,
                    aggregates: Collection[str] | None) -> bool:
-        """Tell whether the policy binds a host.
+        """Return whether the policy applies to a host.
 
-        ``aggregates`` are the names of the host's aggregates; None means
-        that they are not known, and then the policy applies: too strict
+        ``aggregates`` are the names of the host's aggregates, None if they
+        are not known.  Then the policy applies, since one that is too strict
         harms no primary.
         """
         if self.scope_kind == 'host':
@@ -148,7 +153,7 @@ class Policy:
 
 
 class _Scanner:
-    """Reads a text from left to right and knows the column."""
+    """Reader of a text from left to right that knows the column."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -157,7 +162,7 @@ class _Scanner:
         self.example = EXAMPLES[CPU]
 
     def take(self, pattern: str) -> re.Match[str] | None:
-        """Skip blanks and what matches the pattern, if it is there."""
+        """Skip blanks, and match the pattern at the next character."""
         blank = re.compile(r'\s*').match(self.text, self.pos)
         self.start = blank.end() if blank else self.pos
         found = re.compile(pattern).match(self.text, self.start)
@@ -166,9 +171,9 @@ class _Scanner:
         return found
 
     def need(self, pattern: str, what: str) -> re.Match[str]:
-        """Take what must be there.
+        """Take a match of the pattern.
 
-        :raises PolicyError: if it is not.
+        :raises PolicyError: if there is none
         """
         found = self.take(pattern)
         if found is None:
@@ -176,9 +181,9 @@ class _Scanner:
         return found
 
     def fail(self, message: str) -> typing.NoReturn:
-        """Refuse the text at the last thing looked at.
+        """Reject the text at the last position.
 
-        :raises PolicyError: always.
+        :raises PolicyError: always
         """
         raise PolicyError(self.text, self.start + 1, message, self.example)
 
@@ -228,11 +233,11 @@ def _scope(scan: _Scanner, word: str) -> tuple[ScopeKind, str | None]:
 
 def parse(text: str, known: Sequence[str] = ENFORCED,
           totals: Sequence[str] = COUNTED) -> Policy:
-    """Read one policy on one of some resources.
+    """Read one policy.
 
-    Of ``totals`` it may be what several hosts have together.
-
-    :raises PolicyError: naming the column and a correct example.
+    :param known: the resources that it may be on
+    :param totals: those of them that may be bound "in" a scope
+    :raises PolicyError: naming the column and a correct example
     """
     scan = _Scanner(text)
     resource = scan.need(
@@ -270,16 +275,16 @@ def parse(text: str, known: Sequence[str] = ENFORCED,
 
 def parse_all(texts: Iterable[str], known: Sequence[str] = ENFORCED,
               totals: Sequence[str] = COUNTED) -> tuple[Policy, ...]:
-    """Read all policies, in their order; one said twice counts once.
+    """Read all policies in their order, without duplicates.
 
-    :raises PolicyError: for the first that cannot be read.
+    :raises PolicyError: for the first that cannot be read
     """
     return tuple(dict.fromkeys(parse(text, known, totals)
                                for text in texts))
 
 
 def fingerprint(policies: Iterable[Policy]) -> str:
-    """Return 16 hex digits that two equal sets of policies share."""
+    """Return 16 hex digits that identify a set of policies."""
     texts = '\n'.join(sorted({policy.text for policy in policies}))
     return hashlib.sha256(texts.encode(
         errors='backslashreplace')).hexdigest()[:16]

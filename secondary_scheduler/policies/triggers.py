@@ -1,12 +1,13 @@
-"""Run counters: when a policy fails, is violated, and is invalid.
+"""Run counters, which decide whether a policy is violated or invalid.
 
-One ``Trigger`` counts one policy on one host (Boettger 3.3, errata X5), one
-check a second.  With timelimit TL and sensitivity s, ``failed`` checks in a
-row mean::
+One ``Trigger`` counts one policy on one host, one check a second (Boettger
+2012, sections 4.3.5, 4.4.3.1 and 4.4.4.2; see reference/errata, Boettger, run
+counters).  With time limit TL and sensitivity s, ``failed`` checks in a row
+mean::
 
-    failed >= s       violated: the cloud is asked for help   (R16, R17)
-    failed >= TL - 1  local trigger: the host helps itself    (R18)
-    failed >  TL      invalid: the promise is broken          (R15)
+    failed >= s       violated: the cloud is asked for help
+    failed >= TL - 1  local trigger: the host helps itself
+    failed >  TL      invalid: the policy is broken
 """
 
 from collections import deque
@@ -18,37 +19,39 @@ from secondary_scheduler.policies import language
 
 
 class FailureRuns:
-    """How long runs of failed checks last that end by themselves.
+    """Lengths of runs of failed checks that ended without an operation.
 
-    The agent's controller, and a primary that was busy for a moment, end most
-    runs before any operation could.  A trigger that waits for these fires
-    where only an operation helps (Boettger names adaptation from history, and
-    leaves it open).
+    Most runs end by the agent's controller, or with a short burst of the
+    primary, before any operation could take effect.  A trigger that waits for
+    these runs fires only if an operation is needed (Boettger 2012 names
+    adaptation from history, and leaves it open).
     """
 
-    #: Runs that are remembered, and those without which nothing is known.
+    #: Most runs that are remembered, and least that are needed.
     SIZE, FEWEST = 40, 8
-    #: Part of the runs that is waited for.
-    PATIENCE = 0.9
-    #: No operation has an effect within so many checks of the trigger.
+    #: Fraction of the runs that a trigger waits for.
+    QUANTILE = 0.9
+    #: Checks after the trigger in which no operation can take effect.
     UNTOUCHED = 2
 
     def __init__(self) -> None:
         self._runs: deque[int] = deque(maxlen=self.SIZE)
 
     def note(self, failed: int, sensitivity: int) -> None:
-        """Remember a run that has ended, if nobody else has ended it."""
+        """Remember a run, unless an operation may have ended it."""
         if 0 < failed < sensitivity + self.UNTOUCHED:
             self._runs.append(failed)
 
     def sensitivity(self, otherwise: int, timelimit: int) -> int:
-        """Return after how many failed checks to ask for help.
+        """Return the number of failed checks from which to ask for help.
 
-        At most after half the timelimit: operations have the other half.
+        It is at most half of the time limit; operations have the other half.
+
+        :param otherwise: the number if too few runs are known
         """
         if len(self._runs) < self.FEWEST:
             return otherwise
-        rank = math.ceil(self.PATIENCE * len(self._runs))
+        rank = math.ceil(self.QUANTILE * len(self._runs))
         return max(1, min(sorted(self._runs)[rank - 1] + 1, timelimit // 2))
 
 
@@ -59,10 +62,11 @@ class Trigger:
                  history: FailureRuns | None = None) -> None:
         """Start with no failed check.
 
-        ``sensitivity`` is the number of failed checks from which the policy
-        is violated; it is kept within 1 and timelimit - 1, and is 1 for a
-        static policy.  With a ``history`` it is what a dynamic one starts
-        with, and adapts after each run.
+        :param sensitivity: number of failed checks from which the policy is
+            violated; kept within 1 and timelimit - 1, and 1 for a static
+            policy
+        :param history: adapts the sensitivity of a dynamic policy after each
+            run
         """
         self.policy = policy
         self.given = self.sensitivity = 1 if policy.static else max(
@@ -72,17 +76,17 @@ class Trigger:
         self._unknown = False
 
     def check(self, usage: float | None, contributing: bool) -> PolicyState:
-        """Check once (a second), and say how the policy stands.
+        """Check once (a second), and return the new state of the policy.
 
-        ``usage`` is in the policy's unit, None if it could not be measured;
-        ``contributing`` tells whether any secondary of the host uses the
-        resource: without one the check holds, whatever the use (R14).
+        Unknown use while a secondary contributes counts as a failed check up
+        to the local trigger.  So a host without a sensor takes its
+        secondaries to the floor in time, at no loss.  Unknown use alone makes
+        a policy neither violated nor invalid.
 
-        Use that is unknown while a secondary contributes counts as a failed
-        check up to the local trigger, so that a host without a sensor takes
-        its secondaries to the floor in time, at no loss.  It goes no
-        further: what was not measured neither changes the cloud
-        (``violated``) nor counts as a broken promise (``invalid``).
+        :param usage: in the policy's unit, None if it could not be measured
+        :param contributing: whether any secondary of the host uses the
+            resource; without one the check holds, whatever the use (Boettger
+            2012, section 4.3.5)
         """
         self._unknown = contributing and usage is None
         if not contributing:
@@ -112,12 +116,12 @@ class Trigger:
 
     @property
     def invalid(self) -> bool:
-        """Whether the policy was overrun for longer than its timelimit."""
+        """Whether the policy has failed for longer than its time limit."""
         return self.failed > self.policy.timelimit and not self._unknown
 
     @property
     def state(self) -> PolicyState:
-        """How the policy stands after the last check."""
+        """State of the policy after the last check."""
         if self._unknown:
             return PolicyState.UNKNOWN
         if self.invalid:
@@ -129,14 +133,14 @@ class Trigger:
 
 def sensitivity_for(timelimit: int, table: Mapping[str, str]
                     | Mapping[int, int]) -> int:
-    """Return after how many failed checks a policy is violated.
+    """Return the number of failed checks from which a policy is violated.
 
-    ``table`` maps timelimits to numbers of checks (Boettger Table 6.3), as
-    the option trigger_sensitivity gives it; between two timelimits the number
-    is interpolated, outside the nearest is taken, and the result is within 1
-    and timelimit - 1.
+    Between two time limits of the table the number is interpolated, outside
+    the nearest is taken.  The result is within 1 and timelimit - 1.
 
-    :raises ValueError: for a table that is empty or has no whole numbers.
+    :param table: numbers of checks by time limits (Boettger 2012, Table 6.3),
+        as the option trigger_sensitivity gives it
+    :raises ValueError: for a table that is empty or has no whole numbers
     """
     try:
         points = sorted((int(key), int(value))

@@ -408,7 +408,7 @@ class Simulation:
                     found.append((one, f'{host:04}'))
                     held[0][host] += world.vcpus[here][one]
                     held[1][host] += world.memory_mb[here][one]
-            lasting = ConcurrentDurations().of_all(
+            lasting = ConcurrentDurations().predict_all(
                 [
                     DurationInput(OperationKind.START, None, host)
                     for _one, host in found

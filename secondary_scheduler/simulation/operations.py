@@ -160,7 +160,7 @@ class Operations:
             self._number += 1
             self._begin(Flight(
                 self._number, kind, instance, int(self.world.host[instance]),
-                NOWHERE, now, now, self._model.of(kind), by))
+                NOWHERE, now, now, self._model.predict(kind), by))
 
     def _begin_what_may(self, cluster: int, now: float) -> None:
         waiting = self._waiting[cluster]

@@ -17,7 +17,11 @@ from oslo_config import cfg
 from secondary_scheduler.cmd import agent, lease_api, manage, status
 from secondary_scheduler.leases.api import app
 from secondary_scheduler.leases.client import gantt
-from secondary_scheduler.plans import checker, documents
+from secondary_scheduler.plans import (
+    checker,
+    model_documents,
+    plan_documents,
+)
 from secondary_scheduler.reading.values import InputError
 from tests.unit.agent.base import AgentTestCase
 
@@ -155,12 +159,12 @@ class FilesTest(unittest.TestCase):
                 code, out, _err = run(manage.main, 'plan', 'decide',
                                       INPUTS / name)
                 self.assertEqual(0, code)
-                plan = documents.read_plan(out)
+                plan = plan_documents.read_plan(out)
                 score = {kind: number for kind, number
-                         in documents.score(plan).items()
+                         in plan_documents.score(plan).items()
                          if number and kind != 'makespan_s'}
                 self.assertEqual(right, score)
-                model = documents.read_model(
+                model = model_documents.read_model(
                     (INPUTS / name).read_text())
                 self.assertEqual((), tuple(checker.check(model, plan)))
                 self.assertEqual((), plan.unresolved)

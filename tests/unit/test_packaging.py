@@ -361,7 +361,7 @@ class DocumentationTest(unittest.TestCase):
 
     def test_every_option_named_in_the_pages_exists(self) -> None:
         """Options in ``[group] name`` or in an example of a file."""
-        options = {(str(group), option.name) for group, options in load(
+        options = {(group.name, option.name) for group, options in load(
             entry_points()['oslo.config.opts']['secondary_scheduler'])()
             for option in options}
         groups = {group for group, _ in options}

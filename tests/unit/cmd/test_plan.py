@@ -16,7 +16,7 @@ from unittest import mock
 from secondary_scheduler.cmd import manage
 from secondary_scheduler.decisions import base, guided, violations
 from secondary_scheduler.estimation.room import LoadLimits
-from secondary_scheduler.plans import documents
+from secondary_scheduler.plans import model_documents
 from secondary_scheduler.policies import language
 from tests.unit.decisions import worked_example
 
@@ -44,7 +44,7 @@ class PlanTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.world = worked_example.cluster()
         self.model = self.write(
-            'model.json', documents.write_model(self.world))
+            'model.json', model_documents.write_model(self.world))
         patch = mock.patch(
             'secondary_scheduler.cmd.plan.algorithms', drivers)
         patch.start()

@@ -172,7 +172,7 @@ class TestWorkedExample(unittest.TestCase):
         enough = {down for down in ways if sum(sizes) - down <= room}
         self.assertEqual(7, min(enough))
         for down in enough:
-            self.assertGreater(min(ConcurrentDurations().of_all(
+            self.assertGreater(min(ConcurrentDurations().predict_all(
                 [DurationInput('suspend')] * down)), 9)
 
 

@@ -128,11 +128,11 @@ class TestSets(unittest.TestCase):
         ]
         model = ConcurrentDurations()
         # migrate: two leave a, two arrive on b
-        self.assertEqual([7, 9, 1, 11], model.of_all(jobs))
-        self.assertEqual([8, 13, 1, 11], model.of_all(
+        self.assertEqual([7, 9, 1, 11], model.predict_all(jobs))
+        self.assertEqual([8, 13, 1, 11], model.predict_all(
             jobs, [DurationInput('suspend', 'a')]))
-        self.assertEqual([3, 5, 2, 3], Durations().of_all(jobs))
-        self.assertEqual([], model.of_all([]))
+        self.assertEqual([3, 5, 2, 3], Durations().predict_all(jobs))
+        self.assertEqual([], model.predict_all([]))
 
     def test_what_fits_a_deadline(self):
         # [derived] in spec 3.4, under a deadline of TL - 1
@@ -145,7 +145,7 @@ class TestSets(unittest.TestCase):
                     (
                         n
                         for n in range(1, 60)
-                        if model.of_all([DurationInput('suspend')] * n)[0]
+                        if model.predict_all([DurationInput('suspend')] * n)[0]
                         <= timelimit - 1
                     ),
                     default=0,
@@ -157,7 +157,7 @@ class TestSets(unittest.TestCase):
                     (
                         n
                         for n in range(1, 60)
-                        if model.of_all(
+                        if model.predict_all(
                             [
                                 DurationInput('migrate', 'a', f'{i}')
                                 for i in range(n)
@@ -172,4 +172,4 @@ class TestSets(unittest.TestCase):
     def test_every_kind_has_one_alone(self):
         model = ConcurrentDurations()
         self.assertEqual([5, 7, 11, 1, 22, 7, 22],
-                         [model.of(kind) for kind in OperationKind])
+                         [model.predict(kind) for kind in OperationKind])

@@ -67,12 +67,12 @@ class TestFit(unittest.TestCase):
         self.assertAlmostEqual(1.0, line.bound)
         self.assertAlmostEqual(
             0.85 + 2 * 3.75,
-            learned.of_all(
+            learned.predict_all(
                 [DurationInput('migrate', 'a', 'b')],
                 [DurationInput('migrate', 'c', 'b')],
             )[0],
         )
-        self.assertAlmostEqual(4.6, learned.of('migrate'))
+        self.assertAlmostEqual(4.6, learned.predict('migrate'))
 
     def test_memory_is_copied(self):
         rng = random.Random(7)
@@ -84,7 +84,7 @@ class TestFit(unittest.TestCase):
         self.assertEqual(512, learned.lines['migrate'].typical_mb)
         for size, seconds in ((512, 5.0), (2048, 14.0), (8192, 50.0),
                               (0, 5.0)):
-            self.assertAlmostEqual(seconds, learned.of_all(
+            self.assertAlmostEqual(seconds, learned.predict_all(
                 [DurationInput('migrate', 'a', 'b', size)])[0])
         self.assertEqual(0, learned.lines['stop'].typical_mb)
         self.assertLess(learning.held_out(seen)['migrate'].error, 1e-6)
@@ -114,11 +114,11 @@ class TestFit(unittest.TestCase):
                 0.0,
             ),
         ):
-            self.assertAlmostEqual(7.0 + more, learned.of_all([job])[0])
+            self.assertAlmostEqual(7.0 + more, learned.predict_all([job])[0])
         # One that would never end is done at the floor, where it is clean.
         self.assertAlmostEqual(
             7.0,
-            learned.of_all(
+            learned.predict_all(
                 [
                     DurationInput(
                         'migrate', 'a', 'b', 512, DirtyMemory(100, 500)
@@ -141,18 +141,18 @@ class TestFit(unittest.TestCase):
     def test_accidents_move_nothing(self):
         rng = random.Random(2)
         seen = drawn(rng, 'suspend', 3.0, 1.0, 0.05, 50)
-        calm = learning.fit(seen).of('suspend')
+        calm = learning.fit(seen).predict('suspend')
         seen += [Point('suspend', 1.0, 600.0)] * 5
-        self.assertAlmostEqual(calm, learning.fit(seen).of('suspend'),
+        self.assertAlmostEqual(calm, learning.fit(seen).predict('suspend'),
                                delta=0.15)
 
     def test_too_few_leave_the_prior(self):
         prior = ConcurrentDurations()
         learned = learning.fit(drawn(random.Random(3), 'start', 1, 1, 0.1,
                                      learning.FEWEST - 1), prior)
-        self.assertEqual(prior.of('start'), learned.of('start'))
-        self.assertEqual(Durations().of('stop'),
-                         learning.fit([]).of('stop'))
+        self.assertEqual(prior.predict('start'), learned.predict('start'))
+        self.assertEqual(Durations().predict('stop'),
+                         learning.fit([]).predict('stop'))
 
     def test_never_negative_and_never_faster_in_a_crowd(self):
         rng = random.Random(4)

@@ -247,4 +247,4 @@ class TestDurations(unittest.TestCase):
 
     def test_every_kind_has_one(self):
         self.assertEqual([5, 3, 3, 2, 5, 10, 15],
-                         [Durations().of(kind) for kind in OperationKind])
+                         [Durations().predict(kind) for kind in OperationKind])

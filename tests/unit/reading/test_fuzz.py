@@ -19,7 +19,7 @@ from secondary_scheduler.conf import lease_api, policy
 from secondary_scheduler.leases.api import policies
 from secondary_scheduler.leases.api.db import urls
 from secondary_scheduler.leases.client import gantt
-from secondary_scheduler.plans import documents
+from secondary_scheduler.plans import model_documents, plan_documents
 from secondary_scheduler.reading import answers, files, options
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import traces
@@ -51,7 +51,7 @@ CLOUDS = '''clouds:
 RULES = '''"secondary_lease:list": "role:reader"
 "secondary_lease:show": ["role:admin"]
 '''
-MODEL = documents.write_model(worked_example.cluster())
+MODEL = model_documents.write_model(worked_example.cluster())
 PLAN = {'schema': 1, 'operations': [{
     'id': 1, 'kind': 'migrate', 'instance': 'i1', 'lease': 'l1',
     'from': 'n1', 'to': 'n2', 'start_s': 0, 'duration_s': 5, 'after': []}]}
@@ -131,7 +131,7 @@ class ReadersTest(FileCase):
         whole = data.draw(st.sampled_from([MODEL, PLAN]))
         text = data.draw(fuzzing.changed(whole).map(json.dumps)
                          | fuzzing.spoilt(json.dumps(whole), WORDS))
-        for reader in documents.read_model, documents.read_plan:
+        for reader in model_documents.read_model, plan_documents.read_plan:
             with contextlib.suppress(InputError):
                 reader(text)
 
@@ -163,10 +163,10 @@ class ReadersTest(FileCase):
         conf([], project='any', default_config_files=[])
 
         def read(path):
-            policies.enforcer(conf)
+            policies.make_enforcer(conf)
 
         self.path.write_bytes(b'')
-        policies.enforcer(conf)     # knows the options of oslo.policy
+        policies.make_enforcer(conf)     # knows the options of oslo.policy
         conf.set_override('policy_file', str(self.path), 'oslo_policy')
         self.read(data, read)
 

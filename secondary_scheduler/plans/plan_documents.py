@@ -1,0 +1,96 @@
+"""Plans as JSON documents, for other tools.
+
+A plan document has ``operations`` in the order in which they were decided,
+the ``unresolved`` hosts, ``truncated``, and a ``score``.  The score is derived
+from the operations, and checked when it is read.
+"""
+
+from collections import Counter
+
+from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
+from secondary_scheduler.reading.fields import Fields, load
+
+SCHEMA = 1
+
+#: Kinds of operation that only an agent carries out.
+_AGENTS_KINDS = ('freeze', 'kill')
+
+
+def check_schema(top: Fields) -> None:
+    """Reject a document of another schema.
+
+    :raises DocumentError: if the version is not ``SCHEMA``
+    """
+    version = top.whole('schema')
+    if version != SCHEMA:
+        top.wrong('schema', f'the version {SCHEMA}', version)
+
+
+def read_kind(fields: Fields) -> OperationKind:
+    """Read the kind of an operation.
+
+    :raises DocumentError: if it is none of a plan
+    """
+    kind = fields.choice('kind', (*OperationKind, *_AGENTS_KINDS))
+    if kind in _AGENTS_KINDS:
+        fields.wrong('kind', 'one of ' + ', '.join(OperationKind)
+                     + ' (an agent freezes and kills by itself, never by a '
+                     'plan)', kind)
+    return OperationKind(kind)
+
+
+def read_plan(text: str) -> Plan:
+    """Return the plan that a document describes, valid or not.
+
+    Use ``checker`` to check it against a cluster.
+
+    :raises DocumentError: naming the field and the expected value
+    """
+    top = load(text)
+    check_schema(top)
+    operations = tuple(map(_operation, top.objects('operations')))
+    plan = Plan(operations, tuple(top.texts('unresolved')),
+                top.truth('truncated', False))
+    if 'score' in top.names:
+        given = top.numbers('score')
+        if given != score(plan):
+            top.wrong('score', 'what follows from the operations, '
+                      f'{score(plan)}, or none', given)
+    top.done()
+    return plan
+
+
+def _operation(fields: Fields) -> Operation:
+    operation = Operation(
+        fields.whole('id'), read_kind(fields), fields.text('instance'),
+        fields.text('lease'), fields.text('from', None),
+        fields.text('to', None), fields.number('start_s'),
+        fields.number('duration_s'), tuple(fields.wholes('after')),
+        fields.number('deadline_s', None))
+    fields.done()
+    return operation
+
+
+def score(plan: Plan) -> dict[str, float]:
+    """Return the number of operations of each kind, and the makespan.
+
+    ``makespan_s`` is the expected end of the last operation, in seconds.
+    """
+    kinds = Counter(str(one.kind) for one in plan.operations)
+    return {**{str(kind): float(kinds[kind]) for kind in OperationKind},
+            'makespan_s': max((one.start_s + one.duration_s
+                               for one in plan.operations), default=0.0)}
+
+
+def write_plan(plan: Plan) -> dict[str, object]:
+    """Return a document from which the same plan can be read."""
+    return {
+        'schema': SCHEMA,
+        'operations': [{
+            'id': one.id, 'kind': str(one.kind), 'instance': one.instance,
+            'lease': one.lease, 'from': one.source, 'to': one.target,
+            'start_s': one.start_s, 'duration_s': one.duration_s,
+            'after': list(one.after), 'deadline_s': one.deadline_s}
+            for one in plan.operations],
+        'unresolved': list(plan.unresolved), 'score': score(plan),
+        'truncated': plan.truncated}
