@@ -1,5 +1,5 @@
-"""What runs inside nova-scheduler and nova-api (DESIGN.md decision 4).
+"""Plug-ins of nova-scheduler and nova-api.
 
-Nothing here may raise into Nova, and no code path changes what happens to a
-primary, except that secondaries are not counted against its hosts.
+No exception of this package may reach Nova.  Its only effect on a primary is
+that the secondaries of a host are not counted (see reference/decisions, 4).
 """

@@ -1,7 +1,7 @@
 """Validators of ``lifecycle:*`` (namespace nova.api.extra_spec_validators).
 
-Nova asks them from microversion 2.86 on only; what was set before, or with
-an older client, is found by ``secondary-scheduler flavor check``.
+Nova calls them from microversion 2.86 on only.  ``secondary-scheduler flavor
+check`` finds invalid values that were set before, or by an older client.
 """
 
 from nova.api.validation.extra_specs import base
@@ -16,24 +16,25 @@ def register() -> list[base.ExtraSpecValidator]:
             name=vocabulary.MARKER,
             description=(
                 'Whether the instances are secondary: they use capacity that '
-                'primaries leave idle, and give way when policies demand it. '
-                'Goes with resources:CUSTOM_SECONDARY_*; "secondary-'
+                'primaries leave idle, and are preempted when policies demand '
+                'it. Requires resources:CUSTOM_SECONDARY_*; "secondary-'
                 'scheduler flavor create" sets both.'),
             value={'type': bool,
                    'description': 'Whether instances may be preempted.'}),
         base.ExtraSpecValidator(
             name=vocabulary.PREEMPT_POLICY,
-            description='How a secondary gives way if it cannot be moved.',
+            description='Operation that preempts an instance which cannot be '
+                        'migrated.',
             value={'type': str,
                    'enum': [str(p) for p in vocabulary.PreemptPolicy],
-                   'description': 'What is done to the instance.'}),
+                   'description': 'The operation on the instance.'}),
         base.ExtraSpecValidator(
             name=vocabulary.PRIORITY,
             description=(
-                'Which secondaries give way first: those with the lowest '
-                'priority.'),
+                'Order of preemption: instances with the lowest priority are '
+                'preempted first.'),
             value={'type': int,
                    'min': vocabulary.LOWEST_PRIORITY,
                    'max': vocabulary.HIGHEST_PRIORITY,
-                   'description': 'The priority, 1 gives way first.'}),
+                   'description': 'The priority; 1 is preempted first.'}),
     ]

@@ -1,4 +1,4 @@
-"""The filter that admits secondaries, and never concerns a primary.
+"""Filter that admits secondaries; primaries pass it unchanged.
 
 In nova.conf::
 
@@ -26,42 +26,49 @@ NAMESPACE = 'secondary_scheduler.filters'
 
 
 def load_plugins(namespace: str) -> list[type]:
-    """Return the classes of a stevedore namespace; one that fails is left
-    out and logged, so that it keeps no scheduler from starting.
+    """Return the classes of a stevedore namespace.
+
+    A class that cannot be loaded is logged and left out, so that it does not
+    stop a scheduler from starting.
     """
-    def complain(manager: object, entry_point: typing.Any,
+    def log_failure(manager: object, entry_point: typing.Any,
                  reason: BaseException) -> None:
         LOG.error('Cannot load %(name)s from %(namespace)s: %(reason)s',
                   {'name': entry_point.name, 'namespace': namespace,
                    'reason': reason})
 
     found = extension.ExtensionManager(
-        namespace, on_load_failure_callback=complain)
+        namespace, on_load_failure_callback=log_failure)
     return [one.plugin for one in found]
 
 
 def all_filters() -> list[type]:
-    """Return the filters that stevedore knows, for ``available_filters``."""
+    """Return the filters of our namespace, for ``available_filters``."""
     return load_plugins(NAMESPACE)
 
 
 class SecondaryPolicyFilter(filters.BaseHostFilter):
-    """Passes a host for a secondary if its agent says it has room.
+    """Passes a host for a secondary if the agent's report admits it.
 
-    Closed (for secondaries only) when the request is ill-formed, when the
-    policies cannot be read or the host's agent has others, when the host's
-    report is missing, stale, closed or tells a violation, and when as many
-    run in one of its aggregates as a policy allows there together.  A new
-    server of a lease is for one host, which its schedule has chosen, and
-    others get no room there that leases are about to take.  Any failure of
-    ours closes it for secondaries and opens it for primaries.
+    A host is rejected (for secondaries only)
+
+    * if the request is ill-formed,
+    * if the policies cannot be parsed, or the host's agent has others,
+    * if the host's report is missing, stale, closed, or has a violation,
+    * if an aggregate of the host runs the largest number of secondaries that
+      a policy allows,
+    * if a new server would take resources held for leases,
+    * if a new server of a lease is scheduled to another host.
+
+    An exception of ours rejects all hosts for a secondary, and passes all
+    hosts for a primary.
     """
 
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[typing.Any],
                    spec_obj: typing.Any) -> Iterable[typing.Any]:
-        """Return the hosts that pass; for a primary all, untouched."""
+        """Return the hosts that pass; for a primary the given list itself."""
         if not _concerns_us(spec_obj):
             return filter_obj_list
         try:
@@ -84,7 +91,7 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
 
     def host_passes(self, host_state: typing.Any,
                     filter_properties: typing.Any) -> bool:
-        """Tell whether one host passes; never raises."""
+        """Return whether one host passes; never raises."""
         if not _concerns_us(filter_properties):
             return True
         return bool(self.filter_all([host_state], filter_properties))
@@ -94,14 +101,14 @@ def _concerns_us(spec: typing.Any) -> bool:
     try:
         return request.is_secondary(spec)
     except Exception:
-        # What cannot be read is a primary.
-        COMPLAINTS.exception('spec', 'A request whose flavor cannot be read '
-                             'is left alone.')
+        # A request that cannot be read counts as one for a primary.
+        COMPLAINTS.exception('spec', 'A request with an unreadable flavor is '
+                             'not filtered.')
         return False
 
 
 class _Admission:
-    """What policies and reports say while one request is looked at."""
+    """Admission by policies, reports and holds, for one request."""
 
     def __init__(self, spec: typing.Any) -> None:
         self._spec = spec
@@ -114,7 +121,7 @@ class _Admission:
         self._full: dict[str, bool] = {}
 
     def admits(self, host_state: typing.Any) -> bool:
-        """Tell whether a host takes one more secondary."""
+        """Return whether a host takes one more secondary."""
         reason = self._refusal(host_state)
         if reason:
             LOG.debug('Host %(host)s takes no secondary: %(reason)s',
@@ -142,14 +149,14 @@ class _Admission:
                      if self._is_full(policy, host_state)), None)
 
     def _is_held(self, host: str) -> bool:
-        """Tell whether leases are to have what a new server would take.
+        """Return whether a new server would take resources held for leases.
 
-        Who moves does so to help a primary.
+        A move is exempt: it relieves a primary.
         """
         hold = self._holds.get(host)
-        return hold is not None and not request.moves(
+        return hold is not None and not request.is_move(
             self._spec) and not hold.admits(
-                request.needs(self._spec.flavor),
+                request.claims_of(self._spec.flavor),
                 request.hint(self._spec, vocabulary.LEASE_HINT))
 
     def _is_full(self, policy: language.Policy,
@@ -160,11 +167,12 @@ class _Admission:
         if policy.text not in self._full:
             together = hosts.get(policy.scope_name, [host_state.host])
             running = self._book.running(together)
-            # One that moves among these hosts is no more than there are, and
-            # helps a primary: it need not wait until all have been heard.
+            # An instance that runs on these hosts already does not raise the
+            # number.  A move relieves a primary, so it does not wait until
+            # every host has reported.
             self._full[policy.text] = (
                 self._spec.instance_uuid not in running
                 and (policy.threshold <= len(running)
-                     or not (request.moves(self._spec)
+                     or not (request.is_move(self._spec)
                              or self._book.knows(together))))
         return self._full[policy.text]

@@ -1,7 +1,7 @@
-"""Complaints that do not flood the scheduler's log.
+"""Rate-limited log messages.
 
-A scheduler looks at thousands of hosts for each request: what goes wrong
-once goes wrong for each of them.
+A scheduler checks thousands of hosts for each request, and an error usually
+occurs for each of them.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two complaints about the same thing.
+#: Seconds between two messages of the same kind.
 INTERVAL = 60.0
 
 
 class Complaints:
-    """Logs each kind of complaint at most once a minute; never raises."""
+    """Logs each kind of message at most once a minute; never raises."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -25,12 +25,12 @@ class Complaints:
         self._last: dict[str, float] = {}
 
     def exception(self, kind: str, message: str) -> None:
-        """Log the exception that is being handled."""
+        """Log the exception being handled."""
         if self._due(kind):
             LOG.exception(message)
 
     def critical(self, kind: str, message: str) -> None:
-        """Log something that an operator must repair."""
+        """Log an error that an operator must repair."""
         if self._due(kind):
             LOG.critical(message)
 

@@ -1,4 +1,4 @@
-"""What the weighers read from Nova's cell databases, a batch at a time."""
+"""Queries of Nova's cell databases for the weighers, in batches."""
 
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
@@ -17,17 +17,18 @@ from secondary_scheduler.nova import request
 #: The event by which Nova records each attempt to build an instance.
 BUILD_EVENT = 'compute__do_build_and_run_instance'
 
-#: How many of a cell's last events are searched for builds.
+#: Number of a cell's last events that are searched for builds.
 LAST_EVENTS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class InstanceUsage:
-    """What the resource tracker counts for one instance.
+    """Resources that the resource tracker counts for an instance.
 
-    ``memory_mb`` in MiB, ``disk_gb`` in GiB; ``born`` is when its host
-    claimed it, as well as the database tells, and ``number`` its row there,
-    which tells apart what was born in the same second.
+    * ``memory_mb`` in MiB, ``disk_gb`` in GiB.
+    * ``born``: the later of creation and launch, an approximation of the time
+      of its host's claim.
+    * ``number``: row in the database; orders instances of the same second.
     """
 
     uuid: str
@@ -39,22 +40,22 @@ class InstanceUsage:
     number: int = 0
 
 
-def readable(instance: typing.Any) -> bool:
-    """Tell whether an Instance came with its flavor."""
+def has_flavor(instance: typing.Any) -> bool:
+    """Return whether an Instance was loaded with its flavor."""
     return 'flavor' in instance and instance.flavor is not None
 
 
-def read(instance: typing.Any) -> InstanceUsage | None:
-    """Read an Instance without loading what it lacks.
+def read_instance(instance: typing.Any) -> InstanceUsage | None:
+    """Read an Instance, without loading missing fields.
 
-    :returns: None if it came without its flavor.
+    :returns: None if it was loaded without its flavor.
     """
-    if not readable(instance):
+    if not has_flavor(instance):
         return None
     flavor = instance.flavor
     on_volume = 'image_ref' in instance and not instance.image_ref
-    # As compute/resource_tracker.py _update_usage() adds them up; its sums
-    # are whole GiB, so a swap below one vanishes.
+    # As in compute/resource_tracker.py _update_usage(): its sums are whole
+    # GiB, so a swap below 1 GiB does not count.
     disk_gb = (flavor.ephemeral_gb + (flavor.swap or 0) // 1024
                + (0 if on_volume else flavor.root_gb))
     times = [getattr(instance, name) for name in ('created_at', 'launched_at')
@@ -79,7 +80,7 @@ class Records:
         with self._target(cell, read_deleted='yes') as context:
             found = objects.InstanceList.get_by_filters(
                 context, {'uuid': list(uuids)}, expected_attrs=['flavor'])
-        return {record.uuid: record for record in map(read, found)
+        return {record.uuid: record for record in map(read_instance, found)
                 if record is not None}
 
     def on_hosts(self, cell: str, hosts: Collection[str]
@@ -91,7 +92,7 @@ class Records:
                           'soft_deleted': True}, expected_attrs=['flavor'])
         records: dict[str, list[InstanceUsage]] = {host: [] for host in hosts}
         for instance in found:
-            record = read(instance)
+            record = read_instance(instance)
             if record is not None:
                 records.setdefault(instance.host, []).append(record)
         return records
@@ -108,7 +109,7 @@ class Records:
 
     def failures(self, cell: str) -> dict[str, list[
             tuple[datetime.datetime, str]]]:
-        """Return builds that came to nothing by host, the newest first.
+        """Return failed builds by host, the newest first.
 
         :returns: lists of (start, instance).
         """
@@ -145,10 +146,11 @@ def _last_failures(context: typing.Any, limit: int
     tail = context.session.query(
         event.id, event.event, event.host, event.start_time,
         event.action_id).order_by(event.id.desc()).limit(limit).subquery()
-    # Neither result nor finish_time of an event can be used: a build that is
-    # tried on another host is a "Success" here, and Nova notes the end of
-    # any further attempt at the first one (db/main/api.py
-    # action_event_finish).  But a build that failed leaves the host.
+    # Neither result nor finish_time of an event can be used.  A build that is
+    # retried on another host is a "Success" here, and Nova records the end of
+    # each further attempt at the first one (db/main/api.py
+    # action_event_finish).  But after a failed build the instance is on
+    # another host or none.
     return context.session.query(
         tail.c.host, tail.c.start_time, action.instance_uuid).join(
             action, action.id == tail.c.action_id).join(
@@ -160,9 +162,9 @@ def _last_failures(context: typing.Any, limit: int
                                tail.c.id.desc()).all()
 
 
-def newest(records: Iterable[InstanceUsage],
+def newest_instances(records: Iterable[InstanceUsage],
            count: int) -> list[InstanceUsage]:
-    """Return the records that were born last."""
+    """Return the records of the instances created last."""
     known = [(one.born, one.number, one.uuid, one) for one in records
              if one.born is not None]
     return [one[-1] for one in sorted(known, reverse=True)[:count]]

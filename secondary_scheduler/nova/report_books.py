@@ -1,9 +1,9 @@
-"""The last reports, of agents and of leases, in this scheduler process.
+"""Latest reports and holds, in this scheduler process.
 
-nova-scheduler builds filters in its parent process and forks workers after
-that; a thread or a connection made in the parent would die or be shared
-(risks.md F9).  So the listener starts in each forked child, and in a process
-that never forks when it is first needed.
+nova-scheduler creates filters in its parent process and then forks workers.
+The parent's threads do not exist in a child, and its connections would be
+shared.  So the listener starts in each forked child, and at its first use in a
+process that never forks.
 """
 
 import os
@@ -22,7 +22,7 @@ def _stale_after() -> float:
 
 
 class ReportBooks:
-    """The books of this process and the listener that fills them."""
+    """Books of this process, and the listener that fills them."""
 
     def __init__(self) -> None:
         self.book = HostBook(_stale_after)
@@ -31,9 +31,9 @@ class ReportBooks:
         self._listener: ReportListener | None = None
 
     def start(self) -> HostBook:
-        """Return the book; begin to fill it if that has not begun yet.
+        """Return the book; start the listener if there is none yet.
 
-        Neither waits nor raises: the listener connects in the background.
+        Neither blocks nor raises: the listener connects in the background.
         """
         if self._listener is None:
             with self._lock:
@@ -54,7 +54,7 @@ class ReportBooks:
 
 
 def server_name() -> str:
-    """Return a name that no other process has."""
+    """Return a name unique to this process."""
     return f'{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
 
 
@@ -62,17 +62,17 @@ _books = ReportBooks()
 
 
 def book() -> HostBook:
-    """Return the reports of the hosts, from whatever process asks."""
+    """Return the reports of hosts in this process; starts the listener."""
     return _books.start()
 
 
 def holds() -> HoldBook:
-    """Return what is held for leases; filled with ``book``."""
+    """Return the holds of leases; ``book`` starts the listener."""
     return _books.holds
 
 
 def _start_in_child() -> None:
-    # Locks, threads and reports of the parent mean nothing here.
+    # Locks, threads and reports of the parent cannot be used here.
     global _books
     _books = ReportBooks()
     _books.start()

@@ -1,71 +1,72 @@
-"""What a scheduling request says, and what is wrong with it."""
+"""Content of a scheduling request, and its faults."""
 
 from collections.abc import Mapping
 import typing
 
 from secondary_scheduler.model import vocabulary
 
-#: What an allocation of a secondary holds outside its child provider.
+#: Allocation of a secondary outside its child provider.
 ANCHOR = {'MEMORY_MB': 1}
 
 
 def extra_specs(flavor: typing.Any) -> Mapping[str, str]:
-    """Return a flavor's extra specs without asking the database."""
+    """Return a flavor's extra specs, without a query."""
     if flavor is None or 'extra_specs' not in flavor:
         return {}
     return flavor.extra_specs or {}
 
 
 def is_secondary(spec: typing.Any) -> bool:
-    """Tell whether a request concerns us at all.
+    """Return whether a request is for a secondary.
 
-    A flavor that claims our resource classes without the marker does: it is
-    refused (``problems``), where it would run unthrottled at no cost.
+    A flavor that claims our resource classes without the marker counts too:
+    ``problems`` rejects it, since its instances would run unthrottled.
     """
     specs = extra_specs(spec.flavor)
     return (vocabulary.is_marked(specs)
             or vocabulary.uses_secondary_resources(specs))
 
 
-def moves(spec: typing.Any) -> bool:
-    """Tell whether a server that runs somewhere is to go elsewhere."""
+def is_move(spec: typing.Any) -> bool:
+    """Return whether an existing server is moved to another host."""
     going = _get(spec, 'requested_destination')
     return bool((going is not None and _get(going, 'host'))
                 or _get(spec, 'ignore_hosts'))
 
 
 def wanted_host(spec: typing.Any) -> str | None:
-    """Return the only host that a new server is for, if there is one.
+    """Return the host for which a new server is scheduled, if any.
 
-    Nova keeps hints: of one that moves they say where it was.
+    The hint is ignored on a move: Nova keeps the one of the original boot,
+    which names the old host.
     """
-    return None if moves(spec) else hint(spec, vocabulary.HOST_HINT)
+    return None if is_move(spec) else hint(spec, vocabulary.HOST_HINT)
 
 
 def hint(spec: typing.Any, name: str) -> str | None:
-    """Return one of a request's hints."""
+    """Return the value of a scheduler hint."""
     found = (_get(spec, 'scheduler_hints') or {}).get(name)
     return str(found[0] if isinstance(found, list) else found
                ) if found else None
 
 
-def needs(flavor: typing.Any) -> dict[str, int]:
-    """Return what a secondary of a flavor takes, by resource class."""
+def claims_of(flavor: typing.Any) -> dict[str, int]:
+    """Return the claim of a secondary, by resource class."""
     return dict(zip(vocabulary.RESOURCE_CLASSES, (
         flavor.vcpus, flavor.memory_mb, disk_gb(flavor), 1), strict=True))
 
 
 def disk_gb(flavor: typing.Any) -> int:
-    """Return the disk a flavor takes, as Nova claims it (GiB)."""
+    """Return the disk of a flavor (GiB), as Nova claims it."""
     return vocabulary.claimed_disk_gb(flavor.root_gb, flavor.ephemeral_gb,
                                       flavor.swap)
 
 
 def problems(spec: typing.Any) -> list[str]:
-    """Say what a secondary request asks for that no secondary can have.
+    """Return the faults of a request for a secondary.
 
-    Image and ports belong to the tenant: with them a secondary could become
-    a pinned, NUMA-accounted taker of a primary's resources (risks.md F5).
+    Image and ports belong to the tenant.  With them a secondary could claim
+    dedicated CPUs, NUMA cells or devices of primaries.
     """
     flavor = spec.flavor
     found = vocabulary.flavor_problems(
@@ -83,7 +84,7 @@ def problems(spec: typing.Any) -> list[str]:
 
 
 def _get(thing: typing.Any, name: str) -> typing.Any:
-    # A field that is not set would be loaded, or raise.
+    # Access to a missing field would load it, or raise.
     return getattr(thing, name) if name in thing else None
 
 
@@ -104,9 +105,10 @@ def _image_problems(image: typing.Any) -> list[str]:
 
 
 def takes_primary_resources(host_state: typing.Any) -> bool:
-    """Tell whether a candidate would hold anything but the anchor and ours.
+    """Return whether an allocation candidate has resources of primaries.
 
-    Whatever made Nova ask for it: this is what Placement would book.
+    Everything but the anchor and our resource classes counts, whichever part
+    of the request claims it.
     """
     for candidate in host_state.allocation_candidates or ():
         for provider, allocation in candidate['allocations'].items():

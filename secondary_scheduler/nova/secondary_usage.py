@@ -1,30 +1,31 @@
-"""How much of what Nova counts on a host is secondaries' (risks.md F4).
+"""Secondaries' part of the numbers that Nova counts for a host.
 
 Nova's resource tracker adds up the flavors of *all* instances on a host,
-whatever Placement says, and Nova's weighers use these sums.  The agents
-cannot tell the secondaries' part: a suspended one has no domain but is
-counted.  So it is worked out from the instances that the scheduler knows on
-each host (``track_instance_changes``) and, where that is not enough, from
-Nova's own database, in one batch for all hosts of a decision:
+whatever Placement says, and Nova's weighers use these sums.  Agents cannot
+report the secondaries' part: a suspended instance has no domain, but Nova
+counts it.  So the part is computed from the instances of a host that the
+scheduler knows (``track_instance_changes``).  Missing facts are read from
+Nova's database, in one batch for all hosts of a decision:
 
-* the flavor of an instance that came without it is read once;
-* a host whose number of instances differs from what the scheduler knows
-  builds or removes one now: its instances are read afresh;
+* The flavor of an instance that was loaded without it is read once.
+* A host with another number of instances than the scheduler knows is creating
+  or removing an instance.  Its instances are read again.
 * ``num_io_ops`` counts a build until the host's next periodic update, long
-  after it has ended.  That update settles all older ones, so the ``n`` that
-  are counted are the ``n`` youngest instances on the host;
-* free disk is the smaller of what the flavors leave and what the host
-  measured at its last periodic update.  Without secondaries both would be
-  larger, the measured one only by those that were there at that update: not
-  by those among the ``n`` youngest.  (One that has ended since then still
-  lacks in what was measured; which ones these are cannot be told.)
-* ``failed_builds`` counts failures since the last success, so the ``n`` that
-  are counted are the last ``n`` builds that failed there and had begun when
-  the host reported the number.  (A success of a secondary does reset the
-  count of primaries' failures; that cannot be told apart.)
+  after its end.  That update removes all older builds, so the ``n`` counted
+  builds are those of the ``n`` youngest instances of the host.
+* Free disk is the smaller of two values: the disk that flavors leave, and the
+  free disk that the host measured at its last periodic update.  Without
+  secondaries both would be larger.  The measured one would be larger by the
+  secondaries of that time, that is, without those among the ``n`` youngest.
+  (A secondary removed since then is missing in the measurement; it cannot be
+  identified.)
+* ``failed_builds`` counts failures since the last success.  So the ``n``
+  counted ones are the last ``n`` builds that failed on the host and had begun
+  when it reported the number.  (A success of a secondary resets the count of
+  primaries' failures as well; that cannot be corrected.)
 
-What was worked out holds until the host's numbers change, so that a decision
-in a quiet cloud asks nothing.
+Results stay valid until the host's numbers change, so a decision in a quiet
+cloud needs no query.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,39 +39,39 @@ from secondary_scheduler.nova.log_limiter import COMPLAINTS
 from secondary_scheduler.nova.records import (
     InstanceUsage,
     Records,
-    newest,
-    read,
-    readable,
+    has_flavor,
+    newest_instances,
+    read_instance,
 )
 
-#: Rows asked for at once.
+#: Rows of one query.
 BATCH = 500
 
-#: Seconds without a question after the database failed.
+#: Seconds without a query after the database failed.
 PAUSE = 30.0
 
-#: Instances remembered; one takes some 300 bytes.
+#: Number of instances kept in memory; one takes some 300 bytes.
 MEMORY = 200_000
 
 
-#: Attribute of an Instance: its Record.
+#: Attribute of an Instance: its InstanceUsage.
 _ATTRIBUTE = 'secondary_record'
 
-#: With the instances, what changes when anything that we work out may change.
-#: The time of the host's last update alone would not do: it has whole
-#: seconds.  Each decision compares this for each host, so it takes things as
-#: they are; what the request has consumed changes it as well.
+#: Numbers of a host; with its instances, the key of a result.  The time of the
+#: host's last update alone does not suffice, since it has whole seconds.  Each
+#: decision compares the key for each host, so it is made of attributes without
+#: any conversion.  Consumption by the present request changes it as well.
 _NUMBERS = operator.attrgetter(
     'updated', 'num_instances', 'num_io_ops', 'failed_builds', 'vcpus_used',
     'free_ram_mb', 'free_disk_mb')
 
 
 class HostUsage(typing.NamedTuple):
-    """What secondaries add to the numbers of one host.
+    """Secondaries' part of the numbers of one host.
 
-    ``memory_mb`` and ``disk_mb`` are MiB.  ``disk_mb`` is how much more
-    would be free without them, which is less than their disks where Nova
-    goes by what the host measured before they came.
+    ``memory_mb`` and ``disk_mb`` are MiB.  ``disk_mb`` is the additional free
+    disk without secondaries.  It is less than their disks if the host measured
+    its free disk before they arrived.
     """
 
     vcpus: int = 0
@@ -85,14 +86,14 @@ class HostUsage(typing.NamedTuple):
 HostState = typing.Any
 _Node = tuple[str, str]
 
-#: What is known of a host that nobody has asked about.
+#: Result for a host without any query yet.
 _UNKNOWN: tuple[object, HostUsage | None] = (None, None)
 
 
 class SecondaryUsage:
-    """Works out the secondaries' part for the hosts of a decision.
+    """Computes the secondaries' part for the hosts of a decision.
 
-    :param budget: returns the seconds one call may spend in the database.
+    :param budget: returns the seconds that one call may spend on queries.
     """
 
     def __init__(self, budget: Callable[[], float],
@@ -107,10 +108,9 @@ class SecondaryUsage:
         self._silent_until = 0.0
 
     def uses(self, hosts: Sequence[HostState]) -> list[HostUsage | None]:
-        """Return the secondaries' part of each host.
+        """Return the secondaries' part of each host, None if unknown.
 
-        None where it is not known: such a host is to be weighed with Nova's
-        own numbers.
+        A host with an unknown part must be weighed with Nova's own numbers.
         """
         known, found, changed = self._known, [], []
         for place, host in enumerate(hosts):
@@ -120,33 +120,33 @@ class SecondaryUsage:
                 changed.append((place, now, host))
             found.append(use)
         if changed:
-            # One thread asks; the next finds the answers.
+            # One thread queries; the next one finds the results.
             with self._lock:
-                self._work_out(changed, found)
+                self._compute(changed, found)
         return found
 
-    def _work_out(self, changed: list[tuple[int, object, HostState]],
+    def _compute(self, changed: list[tuple[int, object, HostState]],
                   found: list[HostUsage | None]) -> None:
-        inquiry = _Inquiry(self._records, self._instances,
+        queries = _Queries(self._records, self._instances,
                            self._clock() + self._budget(), self._clock)
         if self._clock() >= self._silent_until:
             try:
-                inquiry.ask([host for _, _, host in changed])
+                queries.run([host for _, _, host in changed])
             except Exception:
                 self._silent_until = self._clock() + PAUSE
                 COMPLAINTS.exception(
                     'ledger', 'Secondary instances cannot be told from '
                     'primaries; hosts are weighed with Nova\'s own numbers.')
         for place, key, host in changed:
-            found[place] = use = inquiry.use(host)
+            found[place] = use = queries.use(host)
             if use is not None:
                 self._known[host.host, host.nodename] = key, use
         if len(self._instances) > MEMORY:
             self._instances.clear()
 
 
-class _Inquiry:
-    """The questions and answers of one decision."""
+class _Queries:
+    """Queries and results of one decision."""
 
     def __init__(self, records: Records, instances: dict[str, InstanceUsage],
                  deadline: float, clock: Callable[[], float]) -> None:
@@ -159,8 +159,8 @@ class _Inquiry:
         self._failures: dict[str, dict[str, list[
             tuple[datetime.datetime, str]]]] = {}
 
-    def ask(self, hosts: list[HostState]) -> None:
-        """Ask the databases for what the hosts do not tell themselves."""
+    def run(self, hosts: list[HostState]) -> None:
+        """Query the databases for facts that the hosts lack."""
         by_cell: dict[str, list[HostState]] = {}
         for host in hosts:
             if not _bare_metal(host):
@@ -175,22 +175,22 @@ class _Inquiry:
                        if host.host not in self._fresh
                        for uuid, instance in host.instances.items()
                        if _ATTRIBUTE not in vars(instance)
-                       and not readable(instance)]
-            self._learn(cell, unknown)
+                       and not has_flavor(instance)]
+            self._read_instances(cell, unknown)
             if any(_number(h, 'failed_builds') for h in states) and (
                     self._clock() < self._deadline):
                 self._failures[cell] = self._records.failures(cell)
-                self._learn(cell, [uuid for host in states
+                self._read_instances(cell, [uuid for host in states
                                    for uuid in self._failed(host)])
 
     def use(self, host: HostState) -> HostUsage | None:
-        """Return the answer for a host, None if something lacks."""
+        """Return the result for a host, None if a fact is missing."""
         if _bare_metal(host):
             return HostUsage()
         records = self._on(host)
         if records is None:
             return None
-        io_ops = newest(records, _number(host, 'io_workload'))
+        io_ops = newest_instances(records, _number(host, 'io_workload'))
         failed = [self._instances.get(uuid) for uuid in self._failed(host)]
         if _number(host, 'failed_builds') and (
                 host.cell_uuid not in self._failures):
@@ -207,13 +207,14 @@ class _Inquiry:
             failed_builds=sum(r is not None and r.secondary for r in failed))
 
     def _disk_gb(self, host: HostState, all_ours: int, came: int) -> int:
-        """Return how much more disk would be free without secondaries.
+        """Return the additional free disk (GiB) without secondaries.
 
-        ``came`` is the disk of those that the host has not measured yet.
+        :param all_ours: disk of all secondaries.
+        :param came: disk of those that arrived after the measurement.
         """
         measured = self._measured.get((host.host, host.nodename))
         if host.hypervisor_type == 'fake':
-            # Nova's fake driver measures 0, whatever is there.
+            # Nova's fake driver always measures 0.
             measured, came = 0, all_ours
         if measured is None:
             return all_ours
@@ -228,17 +229,17 @@ class _Inquiry:
             return None
         records = []
         for uuid, instance in host.instances.items():
-            # Nova replaces an Instance as a whole, so what was read from it
-            # once is kept with it.
+            # Nova replaces an Instance as a whole, so its record is stored on
+            # it.
             record = vars(instance).get(_ATTRIBUTE)
             if record is None:
-                record = read(instance) or self._instances.get(uuid)
+                record = read_instance(instance) or self._instances.get(uuid)
                 if record is None:
                     return None
-                # A resize brings another flavor, and a later
-                # resynchronisation the instance without any.
+                # After a resize the instance has another flavor, and after a
+                # later resynchronisation none.
                 self._instances[uuid] = record
-                if readable(instance):
+                if has_flavor(instance):
                     setattr(instance, _ATTRIBUTE, record)
             records.append(record)
         return records
@@ -250,7 +251,7 @@ class _Inquiry:
                 if updated is None or began <= updated][
                     :_number(host, 'failed_builds')]
 
-    def _learn(self, cell: str, uuids: list[str]) -> None:
+    def _read_instances(self, cell: str, uuids: list[str]) -> None:
         unknown = [u for u in dict.fromkeys(uuids)
                    if u not in self._instances]
         for batch in self._batches(unknown):
@@ -264,7 +265,7 @@ class _Inquiry:
 
 
 def _bare_metal(host: HostState) -> bool:
-    # Its nodes share one host name, and hold no secondaries.
+    # Its nodes share one host name, and have no secondaries.
     return bool(host.hypervisor_type == 'ironic')
 
 
@@ -274,8 +275,8 @@ def _in_motion(host: HostState) -> bool:
 
 
 def _number(host: HostState, name: str) -> int:
-    # The host's own numbers; HostState's attributes also count what the
-    # request that is being served has consumed.
+    # The host's own numbers; HostState's attributes also count consumption by
+    # the present request.
     return int(getattr(host, 'stats', {}).get(name, 0))
 
 

@@ -1,4 +1,4 @@
-"""Nova's configuration with our options in it."""
+"""Nova's configuration, with our options registered."""
 
 from nova import conf as nova_conf
 
@@ -13,23 +13,23 @@ nova_options.register_opts(CONF)
 
 _Parsed = tuple[tuple[str, ...], tuple[language.Policy, ...]]
 
-#: The last value of the option and what came of it; not an attribute of a
-#: filter, since a worker inherits those from before a reload (risks.md F9).
+#: Last value of the option, and the parsed policies.  Not an attribute of a
+#: filter: a worker inherits filters from its parent, also after a reload.
 _last: _Parsed | None = None
 
 
 def policies() -> tuple[language.Policy, ...]:
-    """Return the policies that are configured now.
+    """Return the policies of the present configuration.
 
-    :returns: nothing if there is no policy or one cannot be read: then no
-        host takes secondaries.
+    :returns: an empty tuple if there is no policy, or one cannot be parsed;
+        then no host takes secondaries.
     """
     global _last
     texts = tuple(CONF.secondary_scheduler.policy)
     if _last is None or _last[0] != texts:
         _last = (texts, _read(texts))
     elif texts and not _last[1]:
-        _read(texts)    # repeats the complaint, once a minute
+        _read(texts)    # logs the error again, once a minute
     return _last[1]
 
 

@@ -1,14 +1,14 @@
-"""Weighers that do not count secondaries, and one that places them.
+"""Weighers of hosts without their secondaries, and one for secondaries.
 
 In nova.conf::
 
     [filter_scheduler]
     weight_classes = secondary_scheduler.nova.weights.all_weighers
 
-Nova's CPU, RAM, disk, I/O, instance and build-failure weighers are replaced
-by subclasses that take the secondaries' part out of a host's numbers
-(``ledger``); the rest of Nova's weighers stays, in Nova's order, so that the
-sums of floats are the same as without us.
+Nova's CPU, RAM, disk, I/O, instance and build-failure weighers are replaced by
+subclasses that subtract the secondaries' part of a host's numbers
+(``secondary_usage``).  The order of Nova's weighers is kept, so that sums of
+floats are the same as without this package.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,16 +34,16 @@ from secondary_scheduler.nova.settings import CONF
 
 NAMESPACE = 'secondary_scheduler.weighers'
 
-#: The Use of a host whose secondaries are not known.
+#: Usage of a host with an unknown secondaries' part.
 _NOTHING = HostUsage()
 
 
 class _Decision(threading.local):
-    """What six weighers of a thread ask for, worked out once.
+    """Usage that the six weighers of a thread share in one decision.
 
-    ``columns`` are a Use of sequences, each in the order of the hosts.  Nova
-    hands the same objects, made for one decision, to each weigher; the
-    ``first`` tells which decision it is.
+    ``columns`` are a ``HostUsage`` of sequences in the order of the hosts.
+    Nova creates the weighed objects once for each decision, and passes them to
+    each weigher; ``first`` identifies the decision.
     """
 
     first: typing.Any = None
@@ -62,21 +62,22 @@ def all_weighers() -> list[type]:
 
 
 class _WithoutSecondaries(weights.BaseHostWeigher):
-    """Takes secondaries out of what Nova's own weigher says of the hosts.
+    """Subtracts secondaries from the weights of Nova's own weigher.
 
-    Where the secondaries' part is not known, or anything of ours fails,
-    Nova's own numbers stand.  Nova's weigher runs first and as it is, and
-    lists are added to lists, since a scheduler looks at thousands of hosts.
+    Nova's own weights stay if the secondaries' part is unknown, and after an
+    exception of ours.  Nova's weigher runs first, unchanged.  Lists are added
+    to lists, since a scheduler weighs thousands of hosts.
     """
 
-    #: What of the columns concerns this weigher.
+    #: The column that this weigher uses.
     amount: typing.ClassVar[Callable[[typing.Any], Sequence[int]]]
-    #: What of a HostState it counts; None where it goes by what is free.
+    #: The counter of a HostState that it weighs; None if it weighs free
+    #: resources.
     counted: typing.ClassVar[Callable[[typing.Any], int] | None] = None
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> typing.Any:
-        """Weigh the hosts, after learning of their secondaries."""
+        """Weigh the hosts without their secondaries."""
         stock = super().weigh_objects(weighed_obj_list, weight_properties)
         try:
             return self._corrected(stock, weighed_obj_list, weight_properties)
@@ -92,7 +93,7 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
         if not any(amounts):
             return stock
         if self.minval is not None and self.minval in stock:
-            # Nova has cut these off; what lies below counts.
+            # Nova has raised these to its minimum; weigh them again.
             stock = [weight if weight != self.minval
                      else self._weigh_object(one.obj, properties)
                      for weight, one in zip(stock, weighed, strict=True)]
@@ -106,10 +107,10 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
 
 
 def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
-    """Return the secondaries' part of all hosts, nothing where not known."""
+    """Return the secondaries' part of all hosts; zero where unknown."""
     if _LAST.first is not weighed[0]:
-        # Also here, where every request passes: a process that never forks
-        # listens from its first request on, whatever it is for.
+        # Every request passes here, so a process that never forks starts its
+        # listener with its first request.
         report_books.book()
         _LAST.columns = HostUsage(*zip(*(
             use or _NOTHING for use in LEDGER.uses(
@@ -119,25 +120,25 @@ def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
 
 
 class CPUWeigher(_WithoutSecondaries, cpu.CPUWeigher):
-    """Free vCPUs, were there no secondaries."""
+    """Weighs free vCPUs, without secondaries."""
 
     amount = operator.attrgetter('vcpus')
 
 
 class RAMWeigher(_WithoutSecondaries, ram.RAMWeigher):
-    """Free memory (MiB), were there no secondaries."""
+    """Weighs free memory (MiB), without secondaries."""
 
     amount = operator.attrgetter('memory_mb')
 
 
 class DiskWeigher(_WithoutSecondaries, disk.DiskWeigher):
-    """Free disk (MiB), were there no secondaries."""
+    """Weighs free disk (MiB), without secondaries."""
 
     amount = operator.attrgetter('disk_mb')
 
 
 class IoOpsWeigher(_WithoutSecondaries, io_ops.IoOpsWeigher):
-    """I/O operations of primaries."""
+    """Weighs I/O operations of primaries."""
 
     amount = operator.attrgetter('io_ops')
     counted = operator.attrgetter('num_io_ops')
@@ -145,17 +146,17 @@ class IoOpsWeigher(_WithoutSecondaries, io_ops.IoOpsWeigher):
 
 class NumInstancesWeigher(_WithoutSecondaries,
                           num_instances.NumInstancesWeigher):
-    """Number of primaries."""
+    """Weighs the number of primaries."""
 
     amount = operator.attrgetter('instances')
     counted = operator.attrgetter('num_instances')
 
 
 class BuildFailureWeigher(_WithoutSecondaries, compute.BuildFailureWeigher):
-    """Failed builds of primaries.
+    """Weighs failed builds of primaries.
 
-    Otherwise a tenant whose secondaries fail pushes primaries off a host,
-    with Nova's largest multiplier.
+    Otherwise failing secondaries of one tenant would keep primaries off a
+    host, with Nova's largest multiplier.
     """
 
     amount = operator.attrgetter('failed_builds')
@@ -173,13 +174,13 @@ REPLACED: dict[type, type] = {
 
 
 class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
-    """Prefers the host on which a newcomer gets the most CPU.
+    """Prefers the host on which a new secondary gets the most CPU.
 
-    For a primary it weighs nothing at all.
+    It has no effect on primaries.
     """
 
     def weight_multiplier(self, host_state: typing.Any) -> float:
-        """Return the option's value, or the aggregate's."""
+        """Return the multiplier of the aggregate, or of the option."""
         try:
             return float(utils.get_weight_multiplier(
                 host_state, 'headroom_weight_multiplier',
@@ -191,9 +192,9 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> list[float]:
-        """Return the newcomer's share of each host, in CPUs."""
-        # No weights: Nova adds none and spends nothing on them (nova/
-        # weights.py normalize), where zeros would cost as much as figures.
+        """Return the share of a new secondary on each host, in CPUs."""
+        # An empty list: Nova skips it (nova/weights.py normalize), while zeros
+        # would be normalised like other weights.
         nothing: list[float] = []
         try:
             if not request.is_secondary(weight_properties):
@@ -204,8 +205,8 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
                         weighed_obj_list,
                         _find_uses(weighed_obj_list).instances, strict=True)]
         except Exception:
-            COMPLAINTS.exception('headroom', 'Hosts are not weighed by what '
-                                 'they have left for secondary instances.')
+            COMPLAINTS.exception('headroom', 'Hosts are not weighed by their '
+                                 'headroom for secondary instances.')
             return nothing
 
     def _weigh_object(self, host_state: typing.Any,
@@ -217,9 +218,11 @@ def _share(host_state: typing.Any, report: HostReport | None,
            known: int = 0) -> float:
     """Return the CPUs that one more secondary would get below the policy.
 
-    Those that this request has put there already count as well, and so do
-    those that Nova knows of: its agent reports one only when it runs, seconds
-    after it was sent there, and a suspended one will be back.
+    The room is divided by the number of secondaries, which includes
+
+    * those that the present request has put on the host,
+    * those that Nova knows: the agent reports an instance only once it runs,
+      seconds after it was scheduled, and a suspended one will return.
     """
     thresholds = [p.threshold for p in report.policies
                   if p.resource == 'cpu'] if report else []

@@ -1,1 +1,1 @@
-"""The report channel between agents, scheduler and Watcher (DESIGN.md 9)."""
+"""Messages between agents, schedulers and Watcher over oslo.messaging."""

@@ -1,4 +1,4 @@
-"""The last report of each host, as long as it is worth believing."""
+"""Latest report of each host, and latest holds, while they are fresh."""
 
 import collections
 from collections.abc import Callable, Iterable
@@ -11,10 +11,9 @@ import typing
 from secondary_scheduler.model.holds import Hold, Holds
 from secondary_scheduler.model.reports import HostReport
 
-#: How far (s) an agent's clock may be ahead of ours.
+#: Largest lead (s) of a sender's clock over ours.
 FUTURE_TOLERANCE = 5.0
-#: For how many seconds a host whose agent has fallen silent is taken to run
-#: what it ran.
+#: Seconds for which the instances of a silent agent count as running.
 LINGER_S = 300.0
 
 
@@ -27,9 +26,9 @@ class _Entry(typing.Generic[Report]):
     received: float
 
     def fresh(self, now: float, stale_after: float) -> bool:
-        # Both clocks must agree that it is young: the sender's, so that a
-        # delayed report is old, and ours, so that one from a clock that is
-        # ahead does not live longer.
+        # Fresh by both clocks: by the sender's, so that a delayed report is
+        # stale, and by ours, so that a clock that is ahead does not prolong a
+        # report.
         oldest = now - stale_after
         return (oldest <= self.report.time
                 and oldest <= self.received <= now + FUTURE_TOLERANCE)
@@ -37,7 +36,7 @@ class _Entry(typing.Generic[Report]):
 
 def _judge(report: Report, last: _Entry[Report] | None, now: float,
            stale_after: float) -> str:
-    """Return "accepted", or why a report is not."""
+    """Return "accepted", or the reason of a rejection."""
     if report.time > now + FUTURE_TOLERANCE:
         return 'future'
     if report.time < now - stale_after:
@@ -47,21 +46,21 @@ def _judge(report: Report, last: _Entry[Report] | None, now: float,
     if report.incarnation == last.report.incarnation:
         newer = report.seq > last.report.seq
     else:
-        # Sequence numbers of two lives of a sender cannot be compared.
+        # Sequence numbers start again with each start of a sender.
         newer = report.time > last.report.time
     return 'accepted' if newer else 'replayed'
 
 
 class HostBook:
-    """Keeps the newest report of each host and forgets it when it is stale.
+    """Keeps the newest report of each host, until it is stale.
 
     :param stale_after: returns the seconds for which a report counts, an
         option that may change while the service runs.
     :param clock: wall clock in seconds since the epoch.
 
-    ``counters`` tells how many reports were accepted and why others were
-    not: ``replayed``, ``stale`` or ``future`` (risks.md F21).  All methods
-    may be called from any thread.
+    ``counters`` has the numbers of ``accepted`` reports, and of rejected ones:
+    ``replayed``, ``stale`` and ``future``.  All methods may be called from any
+    thread.
     """
 
     def __init__(self, stale_after: Callable[[], float],
@@ -80,7 +79,10 @@ class HostBook:
         return self._stale_after()
 
     def accept(self, report: HostReport) -> bool:
-        """Take a report if it is newer than what is known of its host."""
+        """Store a report if it is newer than the last one of its host.
+
+        :returns: whether it was accepted.
+        """
         now = self._clock()
         with self._lock:
             verdict = _judge(report, self._entries.get(report.host), now,
@@ -89,7 +91,7 @@ class HostBook:
             if verdict != 'accepted':
                 return False
             if report.host not in self._entries:
-                # A new name is the only thing that makes the book grow.
+                # The book grows only with new names.
                 self._purge(now)
             self._entries[report.host] = _Entry(report, now)
             self._began = min(self._began, now)
@@ -113,9 +115,10 @@ class HostBook:
                     if entry.fresh(now, self.stale_after)}
 
     def knows(self, hosts: Iterable[str]) -> bool:
-        """Tell whether each of some hosts that has an agent has reported.
+        """Return whether all agents on some hosts have had time to report.
 
-        A process that has just begun to listen has not heard all of them.
+        That is the case once each host has reported, or ``stale_after``
+        seconds after the first report to this process.
         """
         with self._lock:
             return (self._clock() > self._began + self.stale_after
@@ -124,8 +127,9 @@ class HostBook:
     def running(self, hosts: Iterable[str]) -> set[str]:
         """Return the secondaries (UUIDs) that run on some hosts together.
 
-        One that migrates is on two of them.  An agent may die, but what runs
-        beside it does not.
+        A migrating instance is reported by two hosts and counts once.  The
+        instances of a silent agent count for ``LINGER_S`` seconds, since they
+        do not stop with their agent.
         """
         oldest = self._clock() - LINGER_S
         with self._lock:
@@ -135,14 +139,14 @@ class HostBook:
                 for one in entry.report.instances}
 
     def _purge(self, now: float) -> None:
-        # What is stale needs no memory: its replays are stale as well.
+        # A stale report is not kept: its replays are stale as well.
         self._entries = {host: entry for host, entry in self._entries.items()
                          if entry.received >= now - LINGER_S
                          or entry.fresh(now, self.stale_after)}
 
 
 class HoldBook:
-    """Keeps what is held for leases, and forgets it when it is stale.
+    """Keeps the newest holds of leases, until they are stale.
 
     Parameters as of ``HostBook``; all methods may be called from any thread.
     """
@@ -155,7 +159,10 @@ class HoldBook:
         self._entry: _Entry[Holds] | None = None
 
     def accept(self, holds: Holds) -> bool:
-        """Take what is held if that is newer than what is known."""
+        """Store holds if they are newer than the last ones.
+
+        :returns: whether they were accepted.
+        """
         now = self._clock()
         with self._lock:
             if _judge(holds, self._entry, now,
@@ -165,7 +172,7 @@ class HoldBook:
             return True
 
     def get(self, host: str) -> Hold | None:
-        """Return what is held of a host; None if nothing is known to be."""
+        """Return the hold of a host, None if there is no fresh one."""
         entry = self._entry
         if entry is None or not entry.fresh(self._clock(),
                                             self._stale_after()):

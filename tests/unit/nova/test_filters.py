@@ -321,9 +321,9 @@ class PluginsTest(unittest.TestCase):
         with mock.patch.object(filters.extension, 'ExtensionManager',
                                return_value=[]) as manager:
             self.assertEqual([], filters.load_plugins('some.namespace'))
-        complain = manager.call_args.kwargs['on_load_failure_callback']
+        log_failure = manager.call_args.kwargs['on_load_failure_callback']
         with self.assertLogs('secondary_scheduler.nova.filters') as logs:
-            complain(None, mock.Mock(), ImportError('no such module'))
+            log_failure(None, mock.Mock(), ImportError('no such module'))
         self.assertIn('no such module', logs.output[0])
 
 

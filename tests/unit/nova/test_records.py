@@ -141,19 +141,19 @@ class RecordsTest(unittest.TestCase):
 
     def test_missing_flavor_is_not_loaded(self):
         instance = objects.Instance(self.context, uuid=fakes.uuid(1))
-        self.assertIsNone(records.read(instance))
+        self.assertIsNone(records.read_instance(instance))
 
     def test_newest_instances_were_created_last(self):
         made = [records.InstanceUsage(uuid=str(n), secondary=False,
                                       born=fakes.moment(n)) for n in (3, 1, 2)]
         made.append(records.InstanceUsage(uuid='unborn', secondary=False))
         self.assertEqual(['3', '2'],
-                         [r.uuid for r in records.newest(made, 2)])
-        self.assertEqual([], records.newest(made, 0))
+                         [r.uuid for r in records.newest_instances(made, 2)])
+        self.assertEqual([], records.newest_instances(made, 0))
 
     def test_of_the_same_second_the_last_row_is_the_newest(self):
         uuids = [self.boot(fakes.flavor()).uuid for _number in range(4)]
         found = [dataclasses.replace(one, born=fakes.moment(1)) for one
                  in self.records.on_hosts('cell', ['node1'])['node1']]
         self.assertEqual(uuids[:1:-1], [
-            one.uuid for one in records.newest(found, 2)])
+            one.uuid for one in records.newest_instances(found, 2)])
