@@ -3,6 +3,9 @@
 Sotomayor 2010, section 7.1 (equations 7.1 and 7.2): operations on one host do
 not overlap, or on the whole site if memory is saved to one storage, since they
 share a disk or a link.
+
+``OperationTimes`` computes these for all VMs of a lease together.  Durations
+of single operations on instances are in ``estimation.durations``.
 """
 
 from collections.abc import Sequence

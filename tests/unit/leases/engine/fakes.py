@@ -29,7 +29,7 @@ from tests.unit.leases.api.services import NOW
 FLAVORS = {'small': (1, 128, 1, 1), 'large': (3, 128, 1, 1)}
 HOST = (4, 1024, 10, 4)
 LIMITS = quotas.QuotaLimits(100, 1000)
-#: 128 MB take 3 s, and are planned to take 4.
+#: 128 MB take 3 s, and 4 s by the plan.
 DURATIONS = OperationTimes(suspend_rate=50.0, resume_rate=50.0, command=0.5,
                            shutdown=2, migration_rate=None, margin=0.3)
 OPTIONS = EngineOptions(Settings(durations=DURATIONS), boot_s=10, lead=4.0)
@@ -64,7 +64,7 @@ class Nova:
         self.fetch = 0
         self.keeps_images = True
         self.asked, self.used = {}, set()
-        self.there = {}         # (host, image): from when on
+        self.there = {}         # (host, image): time of its arrival
         self.spoilt = []
         self.pending = {}
         self.failures = {}
@@ -265,7 +265,7 @@ class World:
                       self.options, self.clock)
 
     def ask(self, number, flavor='small', project='p1', **terms):
-        """Ask for a lease of so many nodes; return its UUID."""
+        """Request a lease of ``number`` nodes; return its UUID."""
         request = self._request(number, flavor, project, terms)
         self.store.create(request, LIMITS)
         return request.uuid
@@ -289,7 +289,7 @@ class World:
             pass
 
     def until(self, seconds, each=lambda: None, period=2.0):
-        """Let time pass up to so many seconds after the beginning."""
+        """Run a pass each period, until ``seconds`` after the begin."""
         while self.clock.now < NOW + seconds:
             self.step()
             each()

@@ -39,12 +39,12 @@ class Case(unittest.TestCase):
         return self.world.store.leases(project)
 
     def of(self, key):
-        """Return the leases that have a server."""
+        """Return the leases to which a server belongs."""
         return [one for one in self.leases(None)
                 if key in [server.uuid for server in one.servers]]
 
     def reserve(self, start=70):
-        """Reserve all hosts, which leaves no room beside two vCPUs."""
+        """Reserve three of four vCPUs on each host."""
         return self.world.ask(3, 'large', project='p2', duration=30,
                               start=NOW + start)
 
@@ -76,7 +76,7 @@ class AdoptedTest(Case):
              ('running', 'all 1 servers run')],
             self.world.events(lease.uuid))
         self.assertEqual([], self.nova.ordered)
-        # Its owner has not asked for it, so it counts against nothing.
+        # It was adopted, not requested, so it counts against no quota.
         usage = quotas.read_usage(self.world.service.database, 'p1',
                              quotas.QuotaLimits(0, 0))
         self.assertEqual((0, 0), (usage.leases, usage.nodes))
@@ -239,7 +239,7 @@ class OwnerTest(Case):
                 self.assertIn(status, lease.reason)
                 self.assertEqual([], self.of(key))
                 self.assertEqual([], self.nova.ordered)
-                # When it runs again it is a new lease.
+                # When it runs again it gets a new lease.
                 self.change(key, status='ACTIVE')
                 self.world.until(40)
                 self.assertEqual(['done', 'active'], [
@@ -345,7 +345,7 @@ class UnsuitableServerTest(Case):
         for one in (key, server.uuid):
             self.change(one, lease=soon, node=0)
         self.world.until(80)
-        # Its own server is not made while another one has its label.
+        # No server is created for a node while another one has its label.
         self.assertEqual('starting', self.world.state(soon))
         self.assertEqual([first], [one.uuid for one in self.of(server.uuid)])
         self.assertEqual(['active'], [one.state for one in self.of(key)])

@@ -1,4 +1,4 @@
-"""Leases on a cloud in memory, with an engine that looks every two seconds."""
+"""Leases on a cloud in memory, with one pass of the engine each 2 seconds."""
 
 import dataclasses
 import os
@@ -14,8 +14,8 @@ from secondary_scheduler.leases.engine.values import (
 from tests.unit.leases.api.services import NOW
 from tests.unit.leases.engine import base, fakes
 
-#: Seconds between the instants at which something is tried; LEASE_ENGINE_STEP
-#: has them tried nearer to each other.
+#: Seconds between the times at which the engine or Nova is interrupted.
+#: LEASE_ENGINE_STEP makes them denser.
 STEP = int(os.environ.get('LEASE_ENGINE_STEP', '14'))
 
 
@@ -63,10 +63,10 @@ class BestEffortTest(unittest.TestCase):
                    for one in (late, unknown, soon)]
         self.assertEqual([True, False, False],
                          [one.accepted for one in answers])
-        # The others boot, run, and are shut down before; then it boots.
+        # The first lease boots, runs and is shut down; then this one boots.
         self.assertEqual(NOW + 10 + 30 + 2 + 10, answers[0].begin)
         self.assertIn('no flavor', answers[1].reason)
-        # A reservation has not to wait for their end, but for their saving.
+        # A reservation waits for the suspend of the first lease only.
         self.assertTrue(NOW + 20 < answers[2].begin < answers[0].begin)
         world.until(20)
         self.assertEqual(12, len(world.nova.servers))
@@ -90,7 +90,7 @@ class BestEffortTest(unittest.TestCase):
         self.assertIn('do not fit', world.store.get(large).reason)
         self.assertEqual('rejected', world.state(near))
         self.assertIn('10 s ahead', world.store.get(near).reason)
-        # Its flavor may be a new one: it is looked for once more.
+        # The flavor may be new, so all flavors are read once more.
         self.assertEqual('rejected', world.state(unknown))
         self.assertEqual('rejected', world.state(unknown))
         self.assertIn('primary is no flavor', world.store.get(unknown).reason)
@@ -157,7 +157,7 @@ class Reserved:
                                start=NOW + self.START)
 
     def times(self, world, lease, status):
-        """Return when each server of a lease came into a state first."""
+        """Return the first times of a state of each server of a lease."""
         first = {}
         for time, key, state in world.nova.story:
             if state == status and key in self.keys[lease]:
@@ -165,7 +165,7 @@ class Reserved:
         return sorted(first.values())
 
     def follow(self, world):
-        """Note the servers of both, while they are there."""
+        """Return a function that collects the servers of both leases."""
         self.keys = {self.patient: set(), self.exact: set()}
 
         def each():
@@ -190,7 +190,7 @@ class ReservationTest(Reserved, unittest.TestCase):
         self.assertEqual('done', world.state(self.exact))
         self.assertEqual('done', world.state(self.patient))
         self.assertEqual([], world.overloads)
-        # All of its time, and no boot but the first.
+        # It ran for its duration, and booted only once.
         self.assertEqual(2, len(self.keys[self.patient]))
         ran = sum(self.times(world, self.patient, 'DELETED'))
         self.assertGreater(ran, 0)
@@ -328,7 +328,7 @@ class TwoEnginesTest(Reserved, unittest.TestCase):
         world.until(26)
         before = len(world.nova.ordered)
         with self.assertRaises(Postponed):
-            other.run_pass()     # it knows less than is written now
+            other.run_pass()     # its state is older than the database
         self.assertEqual(before, len(world.nova.ordered))
         other.run_pass()
 

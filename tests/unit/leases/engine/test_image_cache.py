@@ -20,13 +20,13 @@ class ImagesTest(unittest.TestCase):
         return world
 
     def asked(self, world):
-        """Return which images hosts were asked for, and when."""
+        """Return the requests for images: time, host and image."""
         return [(time - NOW, one.host, one.build.image)
                 for time, one in world.nova.ordered
                 if one.kind is LeaseOperation.CACHE_IMAGE]
 
     def booted(self, world, lease):
-        """Return when servers of a lease began to boot."""
+        """Return the times at which servers of a lease began to boot."""
         keys = {one.uuid for one in world.nova.of(lease).values()}
         return [time - NOW - 6 for time, key, status in world.nova.story
                 if key in keys and status == 'ACTIVE']
@@ -39,7 +39,7 @@ class ImagesTest(unittest.TestCase):
         times, hosts, images = zip(*self.asked(world), strict=True)
         self.assertEqual(['h1', 'h2', 'h3'], sorted(hosts))
         self.assertEqual({'debian'}, set(images))
-        # One after the other, and none that could be too late.
+        # One after another, and all early enough.
         self.assertGreaterEqual(times[1], times[0] + FETCH_S)
         self.assertGreaterEqual(times[2], times[1] + FETCH_S)
         self.assertLessEqual(times[2], 140 - 10 - FETCH_S)
@@ -100,7 +100,7 @@ class ImagesTest(unittest.TestCase):
         lease = world.ask(3, 'large', duration=60, start=NOW + 140,
                           image='debian')
         world.until(150)
-        # Again and again, but not with each pass.
+        # It is retried, but not with each pass.
         self.assertTrue(3 < len(self.asked(world)) < 30)
         self.assertIn('running', world.kinds(lease))
         self.assertNotIn('late', world.kinds(lease))
@@ -113,7 +113,7 @@ class ImagesTest(unittest.TestCase):
         world.until(40)
         self.assertEqual(['h2', 'h1'], [
             world.nova.of(one)[0].host for one in (lease, other)])
-        # So are those on which a server has booted from it.
+        # So are hosts on which a server has booted from the image.
         world.until(130)
         world.nova.asked.clear()
         world.restart()

@@ -13,11 +13,11 @@ from tests.unit.leases.engine import fakes
 
 GIVE_UP, PERIOD = 40.0, 4.0
 OPTIONS = dataclasses.replace(fakes.OPTIONS, give_up=GIVE_UP)
-#: Seconds in which anything may happen, and after which all has to be over:
+#: Seconds with random events, and seconds after which all leases have ended:
 #: failing leases are given up, and the others run for their duration.
 TROUBLED, OVER = 80, 80 + 8 * 60
 
-#: A part is a test of its own, so that parts run side by side.
+#: Each part is a test of its own, so that parts run in parallel.
 EXAMPLES = max(300, hypothesis.settings().max_examples)
 PARTS = -(-EXAMPLES // 1000)
 
@@ -99,7 +99,7 @@ class _History:
             self.nova.run(self.world.clock.now)
 
     def _calm(self):
-        """Let the cloud answer again, and owners leave leases alone."""
+        """Let the cloud answer again, and withdraw requests to pause."""
         self.nova.down = False
         for lease in self.leases:
             found = self.world.store.get(lease)
@@ -107,7 +107,7 @@ class _History:
                 self.world.store.change(lease, 'asked', {'hold': False})
 
     def _look(self):
-        """Count a period after each look that found all servers running."""
+        """Count a period after each observation of all servers running."""
         for lease in self.leases:
             statuses = self.nova.statuses(lease)
             if statuses and set(statuses) == {'ACTIVE'}:
@@ -161,7 +161,7 @@ def _check(case, leases, history):
 
 
 def _orders(found, lease):
-    """Return when each operation on each server of a lease was ordered."""
+    """Return the times of the orders of each operation on each node."""
     times = {}
     for time, one in found.nova.ordered:
         if one.place[0] == lease:
