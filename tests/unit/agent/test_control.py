@@ -118,7 +118,7 @@ class ControlTest(AgentTestCase):
         self.assertEqual(0, report.counters['invalidations'])
 
     def test_cached_guests_are_controlled_without_libvirt(self):
-        """The cache alone is enough for control and last resort."""
+        """The cache suffices for control and for the last resort."""
         self.host.guest(0)
         self.make()
         self.host.libvirt.error = OSError('dead')

@@ -26,7 +26,7 @@ class AgentCallsTest(AgentTestCase):
             self.agent.reporter.measure_disk()
         free = self.agent.calls.hand_over(self.uuid)['save_free_mb']
         self.assertEqual(free, self.agent.reporter.build_report().save_free_mb)
-        # A disk that hangs, or is not there, says nothing.
+        # The space of a missing or hanging disk is unknown.
         with mock.patch.object(os, 'statvfs', side_effect=OSError):
             self.agent.reporter.measure_disk()
         self.assertIsNone(self.agent.calls.hand_over(self.uuid)['save_free_mb'])
@@ -56,10 +56,10 @@ class AgentCallsTest(AgentTestCase):
         self.assertEqual(before, self.host.fingerprint())
 
     def test_unknown_instance_is_not_handed_over(self):
-        answer = self.agent.calls.hand_over('nobody')
+        answer = self.agent.calls.hand_over('unknown')
         self.assertFalse(answer['ok'])
-        self.assertIn('nobody', answer['reason'])
-        self.agent.calls.thaw_hint('nobody')
+        self.assertIn('unknown', answer['reason'])
+        self.agent.calls.thaw_hint('unknown')
 
     def test_primary_is_not_handed_over(self):
         uuid = self.host.guest(1, specs={})
@@ -97,7 +97,7 @@ class AgentCallsTest(AgentTestCase):
     def test_migration_that_would_not_end_floors_until_the_thaw_hint(self):
         with mock.patch.object(self.agent.parts.memory_meter, 'floor_s',
                                {self.uuid: 500.0}.get):
-            # Who is stopped has to hear of it, and who is suspended ends.
+            # Other operations than a live migration need no floor.
             self.assertFalse(self.agent.calls.hand_over(self.uuid)['floored'])
             answer = self.agent.calls.hand_over(self.uuid, migrates=True)
         self.assertEqual((True, True, (0, 0)), (

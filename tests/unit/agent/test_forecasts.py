@@ -6,7 +6,7 @@ from secondary_scheduler.agent import forecasts
 from secondary_scheduler.conf import agent as agent_conf
 
 
-class TestForecast(unittest.TestCase):
+class ForecastTest(unittest.TestCase):
 
     def setUp(self):
         config = fixture.Config(cfg.ConfigOpts())
@@ -16,7 +16,7 @@ class TestForecast(unittest.TestCase):
         agent_conf.register_opts(self.conf)
         self.conf([])
 
-    def test_percentile_and_margin(self):
+    def test_percentile_with_margin(self):
         forecast = forecasts.Percentile(self.conf)
         self.assertEqual(60.0, forecast.window)
         self.assertIsNone(forecast([]))
@@ -27,13 +27,13 @@ class TestForecast(unittest.TestCase):
                     forecast_margin=7.5)
         self.assertEqual(57.5, forecast(uses))
 
-    def test_peak(self):
+    def test_peak_is_the_largest_use(self):
         self.config(group='secondary_agent', forecast_window=300.0)
         forecast = forecasts.Peak(self.conf)
         self.assertEqual(300.0, forecast.window)
         self.assertEqual(9.0, forecast([1.0, 9.0, 3.0]))
 
-    def test_by_name(self):
+    def test_forecast_is_loaded_by_name(self):
         for name, kind in (('peak', forecasts.Peak),
                            ('percentile', forecasts.Percentile)):
             self.config(group='secondary_agent', forecast=name)

@@ -1,7 +1,7 @@
-"""The agent reads what libvirt, the kernel and its own disk say.
+"""Arbitrary answers of libvirt, the kernel and the agent's own files.
 
-Whatever that is: nothing but the documented exception, what is not known is a
-primary, unknown or the floor, and what was refused is in the log.
+Only the documented exceptions are raised.  An unreadable domain counts as a
+primary, an unreadable value as unknown.  Rejected input is logged.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ TOKENS = ('<', '>', '/>', '<!--', '-->', '<![CDATA[', ']]>', '&#0;', '&lt;',
           '<metadata>', '</nova:instance>', '<name>../x</name>', '/', '..')
 
 
-class Xml(unittest.TestCase):
+class DomainXmlTest(unittest.TestCase):
     def read(self, text):
         try:
             return domain_xml.read_guest(text, UUID)
@@ -88,14 +88,14 @@ class Xml(unittest.TestCase):
 
     @fuzzing.fuzzed
     @given(st.text() | fuzzing.spoilt(PRIMARY, TOKENS))
-    def test_nothing_makes_a_secondary_of_a_primary(self, text):
+    def test_no_change_makes_a_primary_a_secondary(self, text):
         self.assertIsNone(self.read(text))
 
     @fuzzing.fuzzed
     @given(fuzzing.spoilt(SECONDARY, TOKENS))
     @example(SECONDARY.replace('>2<', f'>{"9" * 5000}<'))
     @example(SECONDARY.replace('small', '\ud800'))
-    def test_what_is_read_of_a_secondary_can_be_used(self, text):
+    def test_values_read_of_a_secondary_are_valid(self, text):
         guest = self.read(text)
         if guest is not None:
             self.assertEqual(UUID, guest.uuid)
@@ -105,8 +105,8 @@ class Xml(unittest.TestCase):
                 self.assertNotIn('/', tap)
 
 
-class Listing(unittest.TestCase):
-    """One guest whose domain is nonsense, beside one that is not."""
+class ListingTest(unittest.TestCase):
+    """A guest with a damaged domain beside a valid one."""
 
     def setUp(self):
         self.log = fuzzing.Log(self)
@@ -118,7 +118,7 @@ class Listing(unittest.TestCase):
     @fuzzing.fuzzed
     @given(st.none() | st.binary(max_size=8) | fuzzing.spoilt(
         SECONDARY, TOKENS))
-    def test_a_listing(self, xml):
+    def test_listing_with_a_damaged_domain(self, xml):
         self.host.libvirt.domains[-1].xml = xml
         found = domains.Domains(
             self.host.libvirt.connect, self.host.store, self.host.run_dir,
@@ -131,8 +131,8 @@ class Listing(unittest.TestCase):
         json.dumps(self.host.store.load(domains.CACHE), allow_nan=False)
 
 
-class Statistics(unittest.TestCase):
-    """What libvirt says of memory."""
+class StatisticsTest(unittest.TestCase):
+    """Statistics of memory from libvirt."""
 
     def setUp(self):
         self.log = fuzzing.Log(self)
@@ -148,7 +148,7 @@ class Statistics(unittest.TestCase):
     @example({**JOB, 'memory_bps': -1}, RATE, 1 << 20)
     @example({**JOB, 'memory_bps': math.nan}, RATE, 1 << 20)
     @example(JOB, RATE, -1)
-    def test_a_measurement(self, job, rate, size):
+    def test_measurement_of_memory(self, job, rate, size):
         domain = test_memory.FakeDomain(UUID, 1, job)
         domain.maxMemory = lambda: size
         connection = test_memory.FakeConnection(domain)
@@ -178,7 +178,7 @@ def spoilt_file(text, tokens=()):
         lambda found: found.encode(errors='surrogatepass'))
 
 
-class Files(unittest.TestCase):
+class FilesTestCase(unittest.TestCase):
     version = 1
 
     def setUp(self):
@@ -195,7 +195,7 @@ class Files(unittest.TestCase):
 
     @contextlib.contextmanager
     def actuator(self):
-        """One that starts with what is there, and leaves nothing open."""
+        """Yield an actuator for the present files, and close its files."""
         acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
         try:
             yield acting
@@ -206,7 +206,7 @@ class Files(unittest.TestCase):
             os.unlink(self.host.store.path(guest_cgroups.STATE))
 
 
-class Cgroups(Files):
+class CgroupsTest(FilesTestCase):
     MOUNT = '29 23 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n'
 
     @fuzzing.fuzzed
@@ -218,7 +218,7 @@ class Cgroups(Files):
         b'- cgroup ', b'- cgroup2 '), b'')
     @example(MOUNT.encode(), b'no colon')
     @example(MOUNT.encode(), b'\xff')
-    def test_where_groups_are(self, mounts, groups):
+    def test_paths_of_groups(self, mounts, groups):
         os.makedirs(self.host.path('proc/9'), exist_ok=True)
         self.put('proc/self/mountinfo', mounts)
         self.put('proc/9/cgroup', groups)
@@ -238,7 +238,7 @@ class Cgroups(Files):
     @example(b'5', b'100000', b'9' * 4000, b'0-1')
     @example(b'-5', b'-1', b'100000', b'5-0')
     @example(b'\xff', b'\xff', b'\xff', b'0-' + b'9' * 400)
-    def test_a_host_of_version_1(self, usage, quota, period, cpus):
+    def test_host_of_version_1(self, usage, quota, period, cpus):
         self.check_host({'cpuacct/cpuacct.usage': usage,
                          'cpu/cpu.cfs_quota_us': quota,
                          'cpu/cpu.cfs_period_us': period,
@@ -259,22 +259,22 @@ class Cgroups(Files):
                 group.close()
 
 
-class CgroupsV2(Files):
+class CgroupsV2Test(FilesTestCase):
     version = 2
-    check_host = Cgroups.check_host
+    check_host = CgroupsTest.check_host
 
     @fuzzing.fuzzed
     @given(spoilt_file('usage_usec 5\nuser_usec 3\n', ('usage_usec',)),
            spoilt_file('max 100000'), spoilt_file('0-3,8'))
     @example(b'usage_usec -5', b'100000 0', b'0-1')
     @example(b'usage_usec ' + b'9' * 400, b'5', b'')
-    def test_a_host_of_version_2(self, usage, limit, cpus):
+    def test_host_of_version_2(self, usage, limit, cpus):
         self.check_host({'all/cpu.stat': usage, 'all/cpu.max': limit,
                          'all/cpuset.cpus.effective': cpus})
 
 
-class Guests(Files):
-    """A guest whose files say nonsense can be taken to the floor, or not."""
+class GuestsTest(FilesTestCase):
+    """A guest with damaged files."""
 
     @fuzzing.fuzzed
     @given(content, content, content)
@@ -295,11 +295,11 @@ class Guests(Files):
             acting.release(self.guest)
 
 
-class Processes(Files):
+class ProcessesTest(FilesTestCase):
     @fuzzing.fuzzed
     @given(spoilt_file('7 (q) S 1' + ' 0' * 17 + ' 77', (')', '(')),
            spoilt_file('12.5 3.0\n'), content, spoilt_file('1000'))
-    def test_who_is_who(self, stat, uptime, cmdline, pid):
+    def test_identity_of_processes(self, stat, uptime, cmdline, pid):
         os.makedirs(self.host.path('proc/1000'), exist_ok=True)
         for path, data in (('proc/1000/stat', stat), ('proc/uptime', uptime),
                            ('proc/1000/cmdline', cmdline),
@@ -309,7 +309,7 @@ class Processes(Files):
         self.assertIsInstance(started, int | None)
         age = processes.age(started or 0, self.host.proc)
         self.assertTrue(age is None or 0 <= age)
-        # No nonsense has both its name and its UUID.
+        # No arbitrary command line has both the name and the UUID.
         self.assertIsNone(processes.find_qemu(
             self.host.run_dir, UUID, NAME, self.host.proc))
 
@@ -318,14 +318,14 @@ class Processes(Files):
     @example('\0')
     @example('\ud800')
     @example('x' * 300)
-    def test_names(self, name):
+    def test_names_of_domains(self, name):
         found = processes.find_qemu(
             self.host.run_dir, UUID, name, self.host.proc)
         if name != NAME:
             self.assertIsNone(found)
 
 
-class Sensors(Files):
+class SensorsTest(FilesTestCase):
     def setUp(self):
         super().setUp()
         self.fixture = fixture.Config(cfg.ConfigOpts())
@@ -396,7 +396,7 @@ class Sensors(Files):
                                            fuzzing.values, max_size=2))
     @example(10 ** 400, {})
     @example(math.nan, {'a': math.inf})
-    def test_a_driver_of_somebody_else(self, total, instances):
+    def test_third_party_sensor(self, total, instances):
         class Sensor(base.Sensor):
             resources = ('mem',)
 
@@ -409,8 +409,8 @@ class Sensors(Files):
         self.check(Sensor())
 
 
-class State(Files):
-    """What the agent finds on its disk when it starts."""
+class StateTest(FilesTestCase):
+    """Files in the state directory at the start of the agent."""
 
     def setUp(self):
         super().setUp()
@@ -494,8 +494,8 @@ class State(Files):
         self.save(policy_source.STATE, data)
         source = policy_source.PolicySource(self.conf, 'node1',
                                             self.host.store)
-        # Without aggregates all policies apply, with them those that name
-        # one: never what the file says of policies.
+        # Without aggregates all policies apply.  The policies in the file
+        # never do.
         known = data.get('aggregates') if isinstance(data, dict) else None
         applies = not isinstance(known, list) or 'a' in map(str, known)
         self.assertEqual(applies, bool(source.current.policies))

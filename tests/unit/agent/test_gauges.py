@@ -7,7 +7,7 @@ from secondary_scheduler.agent.sensors import base
 
 
 class FakeSensor(base.Sensor):
-    """Returns ``values`` one after the other, and costs ``costs`` each."""
+    """Returns ``values`` in turn; each read costs ``costs`` seconds."""
 
     resources = ('mem', 'pressure')
     budget = 1.0
@@ -39,7 +39,7 @@ class GaugesTest(unittest.TestCase):
     def reading(self, total, **instances):
         return {'mem': base.Reading(total, instances)}
 
-    def test_the_last_and_the_mean(self):
+    def test_last_reading_and_mean_are_returned(self):
         read = self.gauges(self.reading(50.0, a=10.0, b=4.0),
                            self.reading(70.0, a=20.0))
         read.measure('one')
@@ -51,7 +51,7 @@ class GaugesTest(unittest.TestCase):
         self.assertEqual({'a': {'mem': 15.0}, 'b': {'mem': 4.0}}, instances)
         self.assertIsNone(read.total('net_in'))
 
-    def test_what_100_percent_are(self):
+    def test_valid_capacities_are_returned(self):
         for resource, said, known in (
                 ('net_in', 125e6, {'net_in': 125.0}), ('net_in', None, {}),
                 ('net_in', -1.0, {}), ('net_in', math.inf, {}),
@@ -65,7 +65,7 @@ class GaugesTest(unittest.TestCase):
             read.measure('one')
             self.assertEqual(known, read.capacities())
 
-    def test_what_has_not_been_said_lately_is_unknown(self):
+    def test_reading_expires_after_three_periods(self):
         read = self.gauges(self.reading(50.0))
         read.measure('one')
         self.now = 2.9
@@ -75,14 +75,14 @@ class GaugesTest(unittest.TestCase):
         self.now = 5.1
         self.assertEqual(({}, {}), read.recent())
 
-    def test_what_no_sensor_can_have_measured(self):
+    def test_impossible_values_are_unknown(self):
         for value in (math.nan, math.inf, -1.0, None):
             read = self.gauges(self.reading(value, a=math.nan, b=1.0))
             read.measure('one')
             self.assertIsNone(read.total('mem'))
             self.assertEqual(({}, {'b': {'mem': 1.0}}), read.recent())
 
-    def test_a_sensor_that_fails_says_why_once(self):
+    def test_failure_of_a_sensor_is_logged_once(self):
         read = self.gauges(OSError('no such file'), OSError('no such file'),
                            {}, self.reading(1.0))
         with self.assertLogs('secondary_scheduler.agent') as logs:
@@ -95,7 +95,7 @@ class GaugesTest(unittest.TestCase):
         read.measure('one')
         self.assertEqual({}, read.problems)
 
-    def test_what_nobody_measures_says_so_once(self):
+    def test_resource_without_sensor_is_logged_once(self):
         read = self.gauges()
         self.wanted = {'membw', 'probe:p99'}
         with self.assertLogs('secondary_scheduler.agent') as logs:
@@ -108,7 +108,7 @@ class GaugesTest(unittest.TestCase):
         self.wanted = {'mem'}
         self.assertEqual({}, read.problems)
 
-    def test_a_sensor_says_of_each_resource_why(self):
+    def test_problem_names_each_unknown_resource(self):
         self.wanted = {'mem', 'pressure'}
         read = self.gauges(
             {**self.reading(50.0),
@@ -124,7 +124,7 @@ class GaugesTest(unittest.TestCase):
         self.assertEqual((None, 3.0), (read.total('mem'),
                                        read.total('pressure')))
 
-    def test_a_signal_is_no_use_of_the_primarys(self):
+    def test_signal_does_not_count_as_use_by_the_primary(self):
         self.wanted = {'mem', 'pressure'}
         read = self.gauges({
             **self.reading(50.0), 'pressure': base.Reading(
@@ -133,7 +133,7 @@ class GaugesTest(unittest.TestCase):
         self.assertEqual(({'mem': 50.0}, {'a': {'pressure': 80.0}}),
                          read.recent())
 
-    def test_one_that_costs_too_much_is_read_half_as_often(self):
+    def test_sensor_over_its_budget_is_read_half_as_often(self):
         read = self.gauges(*[self.reading(float(n)) for n in range(99)])
         sensor, cost = read.sensors['one'], read.costs['one']
         self.assertEqual((0.0, False), (cost.percent, cost.over))
@@ -141,7 +141,7 @@ class GaugesTest(unittest.TestCase):
         with self.assertLogs('secondary_scheduler.agent') as logs:
             for self.now in range(40):
                 read.measure('one')
-                # What was read is never so old that it is unknown.
+                # No reading expires before the next one.
                 self.now += 0.9
                 self.assertIsNotNone(read.total('mem'))
         self.assertEqual(1, len(logs.output))
@@ -152,7 +152,7 @@ class GaugesTest(unittest.TestCase):
         sensor.costs = 0.009
         for self.now in range(40, 80):
             read.measure('one')
-        self.assertTrue(cost.over)      # it has not come down far enough
+        self.assertTrue(cost.over)      # still above 80 % of the budget
         sensor.costs = 0.005
         with self.assertLogs('secondary_scheduler.agent') as logs:
             for self.now in range(80, 120):
@@ -160,13 +160,13 @@ class GaugesTest(unittest.TestCase):
         self.assertIn('every period again', logs.output[0])
         self.assertFalse(cost.over)
 
-    def test_nobody_reads_what_nobody_asks_about(self):
+    def test_sensor_without_policy_is_not_read(self):
         self.wanted = {'cpu', 'net_in'}
         read = self.gauges(AssertionError('was read'))
         read.measure('one')
         self.assertEqual({}, read.problems)
 
-    def test_one_that_hangs_is_unknown_and_holds_up_nobody(self):
+    def test_hanging_sensor_is_unknown_and_blocks_nothing(self):
         class Hangs(FakeSensor):
             def read(self, guests):
                 begun.set()

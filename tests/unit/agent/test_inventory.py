@@ -16,11 +16,11 @@ CHILD = vocabulary.child_provider_uuid(ROOT)
 
 
 def of(share):
-    """Return the same share of everything."""
+    """Return a share of slots, which other classes follow."""
     return {vocabulary.SLOT: share}
 
 
-class Answer:
+class FakeAnswer:
     def __init__(self, status, body=None):
         self.status_code, self._body, self.text = status, body, str(body)
 
@@ -30,8 +30,8 @@ class Answer:
         return self._body
 
 
-class Placement:
-    """The part of Placement that the agent talks to."""
+class FakePlacement:
+    """The part of Placement that the agent uses."""
 
     def __init__(self):
         self.root = True
@@ -53,35 +53,36 @@ class Placement:
             raise self.error
         if url.startswith('/resource_providers?name='):
             found = [{'uuid': ROOT, 'parent_provider_uuid': None}]
-            return Answer(200, {
+            return FakeAnswer(200, {
                 'resource_providers': found if self.root else []})
         if not self.child:
-            return Answer(404)
+            return FakeAnswer(404)
         assert CHILD in url, url
         if url.endswith('/traits'):
-            return Answer(200, {'traits': self.traits})
+            return FakeAnswer(200, {'traits': self.traits})
         if url.endswith('/allocations'):
-            return Answer(200, {'allocations': dict.fromkeys(
+            return FakeAnswer(200, {'allocations': dict.fromkeys(
                 self.consumers, {})})
         if method == 'PUT':
             self.puts.append(json)
             if self.put_status != 200:
-                return Answer(self.put_status)
+                return FakeAnswer(self.put_status)
             if self.conflicts or (json['resource_provider_generation']
                                   != self.generation):
                 self.conflicts = max(0, self.conflicts - 1)
                 self.generation += 1
-                return Answer(409)
+                return FakeAnswer(409)
             self.generation += 1
             self.inventories = json['inventories']
-        return Answer(200, {'resource_provider_generation': self.generation,
-                            'inventories': self.inventories})
+        return FakeAnswer(200, {
+            'resource_provider_generation': self.generation,
+            'inventories': self.inventories})
 
 
-class Base(unittest.TestCase):
+class InventoryTestCase(unittest.TestCase):
     def setUp(self):
         self.now = 0.0
-        self.placement = Placement()
+        self.placement = FakePlacement()
         self.inventory = inventory.Inventory(
             self.placement, lambda: 'node1', lambda: self.now)
 
@@ -90,8 +91,8 @@ class Base(unittest.TestCase):
                 for one in self.placement.inventories.values()]
 
 
-class Keeping(Base):
-    def test_opens_and_closes_in_proportion(self):
+class UpdateTest(InventoryTestCase):
+    def test_amounts_follow_the_share(self):
         self.assertTrue(self.inventory.update(of(0.5), []))
         self.assertEqual([2, 3], self.reserved())
         self.assertEqual(4, self.inventory.slots())
@@ -102,7 +103,7 @@ class Keeping(Base):
         self.inventory.update(of(0.0), [])
         self.assertEqual([4, 6], self.reserved())
 
-    def test_each_class_by_itself(self):
+    def test_each_resource_class_has_its_own_share(self):
         self.placement.inventories[vocabulary.MEMORY_MB] = {
             'total': 1000, 'reserved': 0, 'max_unit': 1000}
         self.assertEqual(0, self.inventory.memory_mb())
@@ -116,12 +117,12 @@ class Keeping(Base):
                                vocabulary.MEMORY_MB: 0.1}, [])
         self.assertEqual([4, 6, 1000], self.reserved())
 
-    def test_every_slot_count_is_exact(self):
+    def test_number_of_slots_is_exact(self):
         for slots in range(5):
             self.inventory.update(of(slots / 4), [])
             self.assertEqual(4 - slots, self.reserved()[0])
 
-    def test_conflicts(self):
+    def test_update_is_repeated_after_conflicts(self):
         self.placement.conflicts = 2
         self.assertTrue(self.inventory.update(of(1.0), []))
         self.assertEqual([0, 0], self.reserved())
@@ -129,7 +130,7 @@ class Keeping(Base):
         self.assertFalse(self.inventory.update(of(0.0), []))
         self.assertIn('again and again', self.inventory.state)
 
-    def test_missing_things_are_looked_for_each_minute(self):
+    def test_missing_provider_is_looked_up_each_minute(self):
         for name in ('root', 'child'):
             setattr(self.placement, name, False)
             self.assertFalse(self.inventory.update(of(1.0), []))
@@ -140,35 +141,35 @@ class Keeping(Base):
             self.assertTrue(self.inventory.update(of(1.0), []))
             self.now += 61
 
-    def test_placement_gone(self):
+    def test_unreachable_placement_offers_nothing(self):
         for error in (ks_exceptions.ConnectFailure('no'), ValueError('x')):
             self.now += 61
             self.placement.error = error
             self.assertFalse(self.inventory.update(of(1.0), []))
             self.assertEqual(0, self.inventory.slots())
 
-    def test_page_of_a_proxy_is_named(self):
+    def test_answer_of_a_proxy_is_reported(self):
         for page in ('<html>Maintenance</html>', '[]', '{"versions": []}'):
             with self.subTest(page), mock.patch.object(
                     self.placement, 'request',
-                    lambda *_args, page=page, **_named: Answer(200, page)):
+                    lambda *_args, page=page, **_named: FakeAnswer(200, page)):
                 self.now += 60
                 self.assertFalse(self.inventory.update(of(1.0), []))
                 self.assertIn('this address does not answer as Placement '
                               'does', self.inventory.state)
 
-    def test_a_refusal(self):
+    def test_rejected_update_is_reported(self):
         self.placement.put_status = 403
         self.assertFalse(self.inventory.update(of(1.0), []))
         self.assertIn('403', self.inventory.state)
         self.assertEqual({}, self.inventory.allowed)
 
-    def test_no_inventory_yet(self):
+    def test_provider_without_inventory_is_not_updated(self):
         self.placement.inventories = {}
         self.assertTrue(self.inventory.update(of(1.0), []))
         self.assertEqual([], self.placement.puts)
 
-    def test_closed_on_purpose_stays_closed(self):
+    def test_closed_provider_stays_closed_until_its_trait_is_removed(self):
         for traits in ([vocabulary.CLOSED_TRAIT],
                        [vocabulary.SWITCHED_OFF_TRAIT],
                        sorted(vocabulary.CLOSING_TRAITS)):
@@ -184,8 +185,8 @@ class Keeping(Base):
             self.inventory.update(of(1.0), [])
             self.assertEqual([0, 0], self.reserved())
 
-    def test_switched_off_between_two_looks(self):
-        """The conflict tells the agent, not the next minute's look."""
+    def test_conflict_detects_a_provider_that_was_switched_off(self):
+        """The conflict is found before the look-up in the next minute."""
         self.inventory.update(of(0.5), [])
         self.placement.traits = [vocabulary.SWITCHED_OFF_TRAIT]
         self.placement.generation += 2
@@ -194,12 +195,12 @@ class Keeping(Base):
         self.inventory.update(of(1.0), [])
         self.assertEqual([4, 6], self.reserved())
 
-    def test_unreadable_traits_open_nothing(self):
+    def test_unreadable_traits_keep_the_provider_closed(self):
         answers = self.placement.request
 
         def request(url, *args, **kwargs):
             if url.endswith('/traits'):
-                return Answer(503)
+                return FakeAnswer(503)
             return answers(url, *args, **kwargs)
 
         with mock.patch.object(self.placement, 'request', request):
@@ -208,12 +209,12 @@ class Keeping(Base):
         self.assertIn('503', self.inventory.state)
 
 
-class Consumers(Base):
+class ConsumersTest(InventoryTestCase):
     def look(self, running, others=()):
         self.inventory.update(of(1.0), running, others)
         self.now += 31
 
-    def test_a_secondary_without_allocation_closes(self):
+    def test_secondary_without_allocation_closes_the_host(self):
         self.placement.consumers = ['a']
         self.look(['a', 'rogue'])
         self.assertEqual(frozenset(), self.inventory.alarm)
@@ -224,7 +225,7 @@ class Consumers(Base):
         self.assertEqual(frozenset(), self.inventory.alarm)
         self.assertEqual([0, 0], self.reserved())
 
-    def test_a_secondary_that_counts_as_a_primary_closes(self):
+    def test_allocation_of_an_unrecognized_secondary_closes_the_host(self):
         self.placement.consumers = ['a', 'unread', 'suspended']
         self.look(['a'], ['unread', 'primary'])
         self.assertEqual(frozenset(), self.inventory.alarm)
@@ -237,13 +238,13 @@ class Consumers(Base):
         self.assertEqual(frozenset(), self.inventory.alarm)
         self.assertEqual([0, 0], self.reserved())
 
-    def test_what_counts_as_a_primary_excuses_nobody(self):
+    def test_unrecognized_secondary_explains_no_missing_allocation(self):
         self.placement.consumers = ['unread']
         for _ in range(2):
             self.look(['rogue'], ['unread'])
         self.assertEqual({'rogue', 'unread'}, self.inventory.alarm)
 
-    def test_suspended_and_migrating_are_normal(self):
+    def test_suspended_and_migrating_instances_raise_no_alarm(self):
         self.placement.consumers = ['suspended', 'a', 'migration']
         self.assertIsNone(self.inventory.consumers)
         for _ in range(10):
@@ -256,8 +257,8 @@ class Consumers(Base):
         self.assertEqual({'leaving'}, self.inventory.alarm)
 
 
-class Window(unittest.TestCase):
-    def test_closes_at_once_and_opens_later(self):
+class HysteresisTest(unittest.TestCase):
+    def test_hysteresis_falls_at_once_and_rises_later(self):
         window = inventory.Hysteresis(10.0)
         for now, share, left in (
                 (0.0, 1.0, 0.0), (9.0, 1.0, 0.0), (10.0, 1.0, 1.0),
@@ -266,7 +267,7 @@ class Window(unittest.TestCase):
                              window.push(now, {'a': share, 'b': 1.0}))
 
 
-class Adapter(unittest.TestCase):
+class AdapterTest(unittest.TestCase):
     def setUp(self):
         conf = cfg.ConfigOpts()
         agent_conf.register_placement_opts(conf)
@@ -275,10 +276,10 @@ class Adapter(unittest.TestCase):
         conf.set_override('endpoint_override', 'http://nowhere', 'placement')
         self.adapter = inventory.placement_adapter(conf)
 
-    def test_no_request_lasts_for_ever(self):
+    def test_requests_have_a_time_limit(self):
         self.assertEqual(30, self.adapter.session.timeout)
 
-    def test_a_clock_set_back_holds_no_request_up(self):
+    def test_clock_set_back_delays_no_request(self):
         answer = requests.Response()
         answer.status_code = 404
         self.adapter.session.session = mock.Mock()

@@ -12,7 +12,7 @@ def secondary(n, priority=5):
     return Secondary(f'u{n}', f'i{n}', priority, 1, n, 100 + n, n)
 
 
-class TestKilled(unittest.TestCase):
+class KilledTest(unittest.TestCase):
 
     def setUp(self):
         self.host = fakes.Host(self)
@@ -20,7 +20,7 @@ class TestKilled(unittest.TestCase):
     def make(self):
         return killed_instances.Killed(self.host.store)
 
-    def test_until_they_run_again(self):
+    def test_killed_guests_are_known_until_they_run_again(self):
         book = self.make()
         guest = secondary(1)
         book.note(guest, 'memory')
@@ -33,7 +33,7 @@ class TestKilled(unittest.TestCase):
         self.assertEqual({'u2': 'cpu'}, other.reasons)
         self.assertEqual({'u2': 'cpu'}, self.make().reasons)
 
-    def test_who_was_deleted_is_forgotten(self):
+    def test_deleted_guests_are_forgotten(self):
         book = self.make()
         book.note(secondary(1), 'memory')
         book.note(secondary(2), 'memory')
@@ -41,14 +41,14 @@ class TestKilled(unittest.TestCase):
         self.assertEqual({'u2'}, set(book.reasons))
         self.assertEqual({'u2'}, set(self.make().reasons))
 
-    def test_the_last_ones(self):
+    def test_number_of_entries_is_limited(self):
         book = self.make()
         for n in range(70):
             book.note(secondary(n), 'memory')
         self.assertEqual(64, len(book.reasons))
         self.assertIn('u69', book.reasons)
 
-    def test_a_spoilt_file(self):
+    def test_damaged_entries_are_ignored(self):
         self.host.store.save(killed_instances.STATE, {'u1': ['x'], 'u2': 5,
                                                       'u3': ['memory', 1, 2]})
         self.assertEqual({'u3': 'memory'}, self.make().reasons)

@@ -21,7 +21,7 @@ def make_options(**changes):
         **changes})
 
 
-class Meter:
+class FakeMeter:
     def __init__(self):
         self.total, self.instances = 50.0, {}
 
@@ -29,7 +29,7 @@ class Meter:
         return cpu.CpuUsage(self.total, self.instances, 4.0)
 
 
-class Gauges:
+class FakeGauges:
     def __init__(self):
         self.totals, self.expected = {}, {}
 
@@ -40,7 +40,7 @@ class Gauges:
         return self.expected.get(resource, 0.0)
 
 
-class Base(unittest.TestCase):
+class LocalTriggerTestCase(unittest.TestCase):
     policies = ('cpu <= 90% for 10s',)
     options = make_options()
     kills = True
@@ -49,8 +49,8 @@ class Base(unittest.TestCase):
     def setUp(self):
         self.now = 0.0
         self.guests = [secondary(1, 3), secondary(2, 7)]
-        self.meter = Meter()
-        self.gauges = Gauges()
+        self.meter = FakeMeter()
+        self.gauges = FakeGauges()
         self.floors = Floors(lambda: self.now)
         self.floored, self.killed = [], []
         policies = language.parse_all(self.policies)
@@ -75,19 +75,19 @@ class Base(unittest.TestCase):
         return self.trigger.reports[0].state
 
 
-class AfterAnother(Base):
-    """An agent goes on counting where the one before has ended."""
+class EarlierRunTest(LocalTriggerTestCase):
+    """An agent continues the counts of the previous one."""
 
     runs = {'cpu <= 90% for 10s': 5, 'cpu <= 80% for 9s': 3}
 
-    def test_the_run_goes_on(self):
+    def test_failed_checks_of_the_previous_agent_count(self):
         self.meter.total = 95.0
         self.seconds(3)
         self.assertEqual([], self.floored)
         self.seconds(1)
         self.assertEqual(['u1', 'u2'], sorted(self.floored))
 
-    def test_a_check_that_holds_ends_it(self):
+    def test_passed_check_ends_the_earlier_run(self):
         self.meter.total = 85.0
         self.seconds(1)
         self.assertIs(PolicyState.HELD, self.state)
@@ -96,17 +96,17 @@ class AfterAnother(Base):
         self.assertEqual([], self.floored)
 
 
-class LongAfterAnother(Base):
+class LongEarlierRunTest(LocalTriggerTestCase):
     runs = {'cpu <= 90% for 10s': 300}
 
-    def test_it_is_due_at_once_and_not_invalid(self):
+    def test_long_earlier_run_triggers_at_once_and_is_not_invalid(self):
         self.meter.total = 95.0
         self.seconds(1)
         self.assertEqual(['u1', 'u2'], sorted(self.floored))
         self.assertEqual(0, self.trigger.counters['invalidations'])
 
 
-class EarlierRuns(unittest.TestCase):
+class EarlierRunsTest(unittest.TestCase):
 
     @staticmethod
     def said(**changes):
@@ -114,14 +114,14 @@ class EarlierRuns(unittest.TestCase):
             {'policy': 'a', 'failed': 0}, {'policy': 'b', 'failed': 4}],
             **changes}
 
-    def test_nobody_checked_meanwhile(self):
+    def test_seconds_without_an_agent_count_as_failed_checks(self):
         self.assertEqual({'b': 7}, local_trigger.earlier_runs(
             self.said(), 103.9))
 
-    def test_the_machine_began_anew(self):
+    def test_status_before_a_reboot_is_ignored(self):
         self.assertEqual({}, local_trigger.earlier_runs(self.said(), 99.0))
 
-    def test_garbage_is_nothing(self):
+    def test_damaged_status_is_ignored(self):
         for status in ({}, self.said(monotonic='x'), self.said(policies=3),
                        self.said(policies=[{'policy': 'b'}]),
                        self.said(monotonic=float('nan')),
@@ -133,8 +133,8 @@ class EarlierRuns(unittest.TestCase):
             self.assertEqual({}, local_trigger.earlier_runs(status, 103.0))
 
 
-class LastResort(Base):
-    def test_the_way_to_the_floor(self):
+class LastResortTest(LocalTriggerTestCase):
+    def test_guests_go_to_the_floor_one_second_before_invalidation(self):
         self.meter.total = 95.0
         self.seconds(3)
         self.assertIs(PolicyState.FAILING, self.state)
@@ -147,7 +147,7 @@ class LastResort(Base):
         self.assertEqual(['u1', 'u2'], sorted(self.floored))
         self.assertTrue(self.floors.floored('u1'))
         self.seconds(60)
-        # The primary alone exceeds it: nobody contributes any more.
+        # The primary alone exceeds it: no guest contributes any more.
         self.assertIs(PolicyState.HELD, self.state)
         self.assertEqual(1, self.trigger.counters['violations'])
         self.assertEqual(0, self.trigger.counters['invalidations'])
@@ -156,13 +156,13 @@ class LastResort(Base):
                                delta=3)
         self.assertEqual([], self.killed)
 
-    def test_no_secondary_no_failure(self):
+    def test_policy_holds_without_secondaries(self):
         self.guests = []
         self.meter.total = 100.0
         self.seconds(20)
         self.assertIs(PolicyState.HELD, self.state)
 
-    def test_a_dead_sensor_leads_to_the_floor_in_time(self):
+    def test_unknown_use_leads_to_the_floor_in_time(self):
         self.meter.total = None
         self.seconds(9)
         self.assertTrue(self.floors.floored('u2'))
@@ -170,7 +170,7 @@ class LastResort(Base):
         self.assertTrue(self.floors.floored('u2'))
         self.assertEqual(0, self.trigger.counters['violations'])
 
-    def test_invalid_is_counted_once(self):
+    def test_invalidation_is_counted_once(self):
         self.trigger._floors = Floors(lambda: self.now)
         self.trigger._floors.add = lambda *_: None   # the floor fails
         self.meter.total = 95.0
@@ -178,7 +178,7 @@ class LastResort(Base):
         self.assertIs(PolicyState.INVALID, self.state)
         self.assertEqual(1, self.trigger.counters['invalidations'])
 
-    def test_the_count_survives_a_reload(self):
+    def test_number_of_failed_checks_survives_a_reload(self):
         self.meter.total = 95.0
         self.seconds(5)
         self.options = make_options(sensitivity={'10': '2'})
@@ -188,7 +188,7 @@ class LastResort(Base):
         self.seconds(1)
         self.assertEqual((), self.trigger.reports)
 
-    def test_what_was_learned_survives_a_reload(self):
+    def test_learned_sensitivity_survives_a_reload(self):
         self.options = make_options(adapts=True)
         for _run in range(8):
             self.meter.total = 95.0
@@ -202,24 +202,24 @@ class LastResort(Base):
         self.seconds(1)
         self.assertIs(PolicyState.FAILING, self.state)
 
-    def test_a_bad_table_asks_early(self):
+    def test_invalid_sensitivity_asks_for_help_at_the_first_failure(self):
         self.options = make_options(sensitivity={'a': 'b'})
         self.meter.total = 95.0
         self.seconds(1)
         self.assertIs(PolicyState.VIOLATED, self.state)
 
 
-class Kill(Base):
+class KillTest(LocalTriggerTestCase):
     options = make_options(kill=True)
 
-    def test_kill(self):
+    def test_last_resort_kills_all_secondaries_if_configured(self):
         self.meter.total = 95.0
         self.seconds(9)
         self.assertEqual(['u1', 'u2'], sorted(self.killed))
         self.assertEqual(['u1', 'u2'], sorted(self.floored))
         self.assertEqual(2, self.trigger.counters['kills'])
 
-    def test_what_could_not_be_killed_is_at_the_floor(self):
+    def test_guest_that_was_not_killed_goes_to_the_floor(self):
         self.kills = False
         self.meter.total = 95.0
         self.seconds(9)
@@ -227,7 +227,7 @@ class Kill(Base):
         self.assertEqual(0, self.trigger.counters['kills'])
 
 
-class Lift(Base):
+class LiftTest(LocalTriggerTestCase):
     def setUp(self):
         super().setUp()
         self.meter.total = 95.0
@@ -237,14 +237,14 @@ class Lift(Base):
     def lifted(self):
         return [u for u in ('u1', 'u2') if not self.floors.floored(u)]
 
-    def test_calm_long_enough(self):
+    def test_floor_is_lifted_after_the_delay(self):
         self.meter.total = 20.0
         self.seconds(5)
         self.assertEqual([], self.lifted())
         self.seconds(2)
         self.assertEqual(['u1', 'u2'], self.lifted())
 
-    def test_calm_interrupted(self):
+    def test_interrupted_calm_does_not_lift_the_floor(self):
         for _ in range(5):
             self.meter.total = 20.0
             self.seconds(4)
@@ -252,7 +252,7 @@ class Lift(Base):
             self.seconds(1)
         self.assertEqual([], self.lifted())
 
-    def test_as_many_as_there_is_room_for_best_first(self):
+    def test_guests_are_lifted_by_priority_as_room_permits(self):
         self.meter.total = 75.0      # 14 % for a useful share of 10 %
         self.seconds(20)
         self.assertEqual(['u2'], self.lifted())
@@ -261,15 +261,15 @@ class Lift(Base):
         self.assertEqual(['u1', 'u2'], self.lifted())
 
 
-class Cores(Base):
+class CoresTest(LocalTriggerTestCase):
     policies = ('cores <= 3 for 5s', 'slots <= 2 for 5s',
                 'cpu <= 90% for 10s')
 
-    def test_who_is_one_too_many(self):
+    def test_lowest_priorities_above_a_limit_go_to_the_floor(self):
         self.guests = [dataclasses.replace(secondary(n, n), vcpus=2)
                        for n in (1, 2, 3)]
         self.seconds(5)
-        # One has room beside nobody: two of them hold four.
+        # Only one fits, since two of them have four cores.
         self.assertEqual([True, True, False], [
             self.floors.floored(f'u{n}') for n in (1, 2, 3)])
         self.assertEqual([2.0, 1.0], [
@@ -280,16 +280,16 @@ class Cores(Base):
             self.floors.floored(f'u{n}') for n in (1, 2, 3)])
 
 
-class Memory(Base):
+class MemoryTest(LocalTriggerTestCase):
     policies = ('mem <= 80% for 5s', 'cpu <= 90% for 10s')
 
-    def test_the_floor_frees_none(self):
+    def test_floor_does_not_free_memory(self):
         self.gauges.totals['mem'] = 85.0
         self.seconds(4)
         self.assertEqual(['u1', 'u2'], sorted(self.floored))
         self.assertIs(PolicyState.VIOLATED, self.state)
         self.seconds(60)
-        # Who is there contributes, and stays at the floor: it asks for more.
+        # Guests contribute at the floor too, and stay there.
         self.assertIs(PolicyState.INVALID, self.state)
         self.assertTrue(self.floors.floored('u2'))
         self.gauges.totals['mem'] = 60.0
@@ -297,7 +297,7 @@ class Memory(Base):
         self.assertIs(PolicyState.HELD, self.state)
         self.assertFalse(self.floors.floored('u2'))
 
-    def test_nobody_is_killed_for_what_is_only_expected(self):
+    def test_expected_use_alone_kills_no_guest(self):
         self.options = make_options(kill=True)
         resource = self.resolved.policies[0].resource
         limit = self.resolved.policies[0].threshold
@@ -310,7 +310,7 @@ class Memory(Base):
         self.seconds(1)
         self.assertEqual(['u1'], self.killed)
 
-    def test_one_at_a_time_is_killed_and_who_is_worth_least_first(self):
+    def test_guests_are_killed_one_at_a_time_lowest_priority_first(self):
         self.options = make_options(kill=True)
         self.gauges.totals['mem'] = 85.0
         self.seconds(4)
@@ -320,7 +320,7 @@ class Memory(Base):
         self.assertEqual(['u1', 'u2'], self.killed)
         self.assertEqual(2, self.trigger.counters['kills'])
 
-    def test_what_is_not_known_fails_and_kills_nobody_for_it(self):
+    def test_unknown_use_floors_guests_and_kills_none(self):
         self.options = make_options(kill=True)
         self.seconds(30)
         self.assertEqual([], self.killed)
@@ -329,10 +329,10 @@ class Memory(Base):
         self.assertTrue(self.floors.floored('u2'))
 
 
-class Traffic(Base):
+class TrafficTest(LocalTriggerTestCase):
     policies = ('net_out <= 50% for 5s', 'cpu <= 90% for 10s')
 
-    def test_at_the_floor_nobody_sends(self):
+    def test_floor_ends_a_violation_of_traffic(self):
         self.gauges.totals['net_out'] = 60.0
         self.seconds(4)
         self.assertTrue(self.floors.floored('u2'))
@@ -342,7 +342,7 @@ class Traffic(Base):
         self.seconds(7)
         self.assertFalse(self.floors.floored('u2'))
 
-    def test_nobody_is_lifted_while_it_is_not_known(self):
+    def test_floor_stays_while_traffic_is_unknown(self):
         self.seconds(4)
         self.assertTrue(self.floors.floored('u2'))
         self.floored.clear()
@@ -351,10 +351,10 @@ class Traffic(Base):
         self.assertEqual([], self.floored)
 
 
-class Harm(Base):
+class HarmTest(LocalTriggerTestCase):
     policies = ('probe:p99_ms <= 20 for 5s', 'cpu <= 90% for 10s')
 
-    def test_the_floor_for_as_long_as_the_primary_is_harmed(self):
+    def test_floor_stays_while_the_primary_is_harmed(self):
         self.gauges.totals['probe:p99_ms'] = 20.0
         self.seconds(9)
         self.assertIs(PolicyState.HELD, self.state)
@@ -364,7 +364,7 @@ class Harm(Base):
         self.assertEqual([], self.floored)
         self.seconds(1)
         self.assertEqual({'u1', 'u2'}, set(self.floored))
-        # It may be slow by itself: nobody harms it, but nobody is let loose.
+        # The primary may be slow by itself, but the floor stays.
         self.floored.clear()
         self.seconds(60)
         self.assertIs(PolicyState.HELD, self.state)
@@ -377,10 +377,10 @@ class Harm(Base):
         self.assertFalse(self.floors.floored('u2'))
 
 
-class Slots(Base):
+class SlotsTest(LocalTriggerTestCase):
     policies = ('slots <= 1 for 5s', 'cpu <= 90% for 10s')
 
-    def test_the_surplus_goes_to_the_floor(self):
+    def test_guests_above_a_limit_on_slots_go_to_the_floor(self):
         self.seconds(1)
         self.assertIs(PolicyState.VIOLATED, self.state)
         self.seconds(3)

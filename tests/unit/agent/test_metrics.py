@@ -39,7 +39,7 @@ class MetricsTest(unittest.TestCase):
                 for family in parser.text_string_to_metric_families(text)
                 for one in family.samples}
 
-    def test_what_is_known_is_told(self):
+    def test_known_values_become_metrics(self):
         registry = prometheus_client.CollectorRegistry(auto_describe=False)
         registry.register(metrics.Collector(lambda: STATUS))
         text = prometheus_client.generate_latest(registry).decode()
@@ -79,7 +79,7 @@ class MetricsTest(unittest.TestCase):
                     ('instance_cap_ratio', UUID)):
             self.assertNotIn((metrics.PREFIX + key[0], *key[1:]), found)
 
-    def test_it_answers(self):
+    def test_metrics_are_served_over_http(self):
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]

@@ -38,7 +38,7 @@ class PolicySourceTest(AgentTestCase):
         self.conf.reload_config_files()
         agent = self.make()
         self.assertIsNone(agent.parts.policies.current.limit('slots'))
-        # All the same it is told to whom it concerns.
+        # The fingerprint includes it.
         self.assertEqual(language.fingerprint(language.parse_all(texts)),
                          agent.parts.policies.current.fingerprint)
 

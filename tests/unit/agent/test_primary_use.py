@@ -44,7 +44,7 @@ class RecentPrimaryUseTest(AgentTestCase):
         self.assertEqual(22.5, primary.recent)
         self.now += 3
         self.assertIsNone(primary.recent)
-        self.assertEqual(60.0, primary.forecast)     # still remembered
+        self.assertEqual(60.0, primary.forecast)     # still in the window
 
     def test_use_by_a_new_secondary_is_subtracted(self):
         primary = self.make_use()
@@ -56,7 +56,7 @@ class RecentPrimaryUseTest(AgentTestCase):
     def test_only_the_overlapping_part_of_a_sample_is_subtracted(self):
         primary = self.make_use()
         self.use(primary, *[20.0] * 8)
-        # A tenth of a second with all of the host is a fifth of a sample.
+        # 100 % of the host for 0.1 s is a fifth of the sample of 0.5 s.
         primary.push(40.0, [cpu.Arrival(0.1, 100.0)])
         self.assertAlmostEqual(20.0, primary.recent)
         self.now += 3.5
@@ -71,7 +71,7 @@ class RecentPrimaryUseTest(AgentTestCase):
     def test_starting_guest_does_not_close_its_host(self):
         agent = self.make()
         self.steps(agent, 20, 10.0)
-        # QEMU starts, and takes what it can until it is listed.
+        # Until it is listed, the use by QEMU counts as the primary's.
         self.host.guest(0, started=int(self.now * 100))
         self.steps(agent, 8, 100.0, g0=90.0)
         self.assertGreater(agent.parts.primary_cpu.forecast, 30.0)
@@ -79,7 +79,7 @@ class RecentPrimaryUseTest(AgentTestCase):
         self.steps(agent, 1, 100.0, g0=90.0)
         self.assertAlmostEqual(10.0, agent.parts.primary_cpu.forecast)
         self.assertGreater(agent.reporter.room(), 1)
-        # What it uses from then on is measured.
+        # From then on its use is measured.
         self.steps(agent, 12, 40.0, g0=30.0)
         self.assertAlmostEqual(10.0, agent.parts.primary_cpu.forecast)
         self.assertAlmostEqual(10.0, agent.parts.primary_cpu.recent)

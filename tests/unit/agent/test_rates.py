@@ -29,7 +29,7 @@ def secondary(n, disks=('vda',), taps=('tap',)):
                      taps=taps)
 
 
-class Case(unittest.TestCase):
+class RatesTestCase(unittest.TestCase):
     def setUp(self):
         options = self.useFixture(fixture.Config(cfg.ConfigOpts()))
         agent_conf.register_opts(options.conf)
@@ -62,7 +62,7 @@ class Case(unittest.TestCase):
         self.made.step()
 
     def settle(self):
-        """Let both secondaries have all that there is."""
+        """Let both secondaries reach their full shares."""
         for _ in range(4):
             self.step(20.0, u1=10.0, u2=10.0)
 
@@ -70,36 +70,35 @@ class Case(unittest.TestCase):
         return self.made.caps[uuid]['disk_in']
 
 
-class TestRateControl(Case):
-    def test_the_primary_goes_first(self):
+class RateControlTest(RatesTestCase):
+    def test_shares_follow_the_use_by_the_primary(self):
         self.settle()
         self.assertAlmostEqual(30.0, self.part('u1'))
-        # A primary comes that takes half of the disk.
+        # A primary uses half of the disk.
         self.step(100.0, u1=25.0, u2=25.0)
         self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
-        # It is more than was seen, as it was held up itself.
+        # It needs more than was measured, since the disk was saturated.
         self.step(70.0, u1=5.0, u2=5.0)
         self.assertAlmostEqual(1.0, self.part('u1'))
-        # And goes.
+        # The primary has gone.
         self.step(2.0, u1=1.0, u2=1.0)
         self.assertAlmostEqual(30.0, self.part('u1'))
 
-    def test_together_they_never_have_more_than_the_primary_leaves(self):
-        """However little of it they use."""
+    def test_sum_of_shares_never_exceeds_the_room(self):
         self.settle()
         self.step(50.0, u1=5.0, u2=5.0)
         self.assertLessEqual(self.part('u1') + self.part('u2'), 20.001)
 
-    def test_who_has_no_disk_has_no_part_of_it(self):
+    def test_guest_without_disk_gets_no_share_of_disks(self):
         self.guests[1] = secondary(2, disks=())
         for used in (0.0, 10.0, 0.0, 10.0):
             self.step(used, u1=used)
-        # All of it, however much it uses.
+        # The other guest gets all of it, even while idle.
         self.assertAlmostEqual(60.0, self.part('u1'))
         self.assertEqual(NOTHING, self.set['u2'])
         self.assertNotIn('u2', self.made.caps)
 
-    def test_percent_become_bytes_and_operations(self):
+    def test_share_becomes_bytes_and_operations(self):
         self.settle()
         self.assertAlmostEqual(30 * MB, self.set['u1'].disk_in)
         self.assertAlmostEqual(300, self.set['u1'].disk_in_iops)
@@ -107,7 +106,7 @@ class TestRateControl(Case):
             self.set['u1'].disk_out, self.set['u1'].net_in,
             self.set['u1'].disk_out_iops))
 
-    def test_a_newcomer_begins_at_the_minimum(self):
+    def test_new_guest_starts_with_the_minimum(self):
         for _ in range(3):
             self.step(20.0, u1=10.0, u2=10.0)
         self.guests.append(secondary(3))
@@ -118,7 +117,7 @@ class TestRateControl(Case):
         self.step(20.0, u1=10.0, u2=10.0)
         self.assertGreater(self.set['u3'].disk_in, 1 * MB)
 
-    def test_one_reading_counts_once(self):
+    def test_reading_is_applied_once(self):
         self.settle()
         self.step(80.0, u1=30.0, u2=30.0)
         before = dict(self.set)
@@ -126,7 +125,7 @@ class TestRateControl(Case):
             self.made.step()
         self.assertEqual(before, self.set)
 
-    def test_unknown_means_the_minimum(self):
+    def test_unknown_use_reduces_all_to_the_minimum(self):
         self.settle()
         for reading in (None, Reading(None)):
             with self.subTest(reading):
@@ -134,19 +133,19 @@ class TestRateControl(Case):
                 self.made.step()
                 self.assertAlmostEqual(1 * MB, self.set['u1'].disk_in)
 
-    def test_a_sensor_that_never_answered(self):
+    def test_unknown_capacity_limits_operations_only(self):
         self.made.step()
-        # Of how many bytes a hundredth is the minimum nobody knows.
+        # The minimum in bytes is unknown without a capacity.
         self.assertEqual(IoLimits(disk_in_iops=10.0), self.set['u1'])
 
-    def test_without_a_policy_the_limits_go(self):
+    def test_limits_are_removed_without_a_policy(self):
         self.step(60.0, u1=30.0, u2=30.0)
         self.policies('cpu <= 90% for 10s')
         self.made.step()
         self.assertEqual(NOTHING, self.set['u1'])
         self.assertEqual({}, self.made.caps)
 
-    def test_the_lowest_of_several_thresholds(self):
+    def test_lowest_of_several_thresholds_applies(self):
         self.policies('disk_in <= 61% for 10s', 'disk_in <= 31% for 60s',
                       'net_out <= 91% for 10s')
         for _ in range(4):
@@ -157,7 +156,7 @@ class TestRateControl(Case):
         self.assertAlmostEqual(90 * MB, sum(
             one.net_out for one in self.set.values()))
 
-    def test_nothing_is_set_while_nova_operates(self):
+    def test_limits_are_not_changed_during_an_operation_of_nova(self):
         self.floors.operate('u1', 10.0)
         self.step(60.0, u1=30.0, u2=30.0)
         self.assertEqual({'u2'}, set(self.set))
@@ -165,7 +164,7 @@ class TestRateControl(Case):
         self.made.step()
         self.assertEqual({'u1', 'u2'}, set(self.set))
 
-    def test_who_has_gone_is_forgotten(self):
+    def test_guest_that_has_gone_is_forgotten(self):
         self.step(60.0, u1=30.0, u2=30.0)
         del self.guests[0]
         self.step(60.0, u2=30.0)
@@ -174,7 +173,7 @@ class TestRateControl(Case):
 
 
 class RatesOfAgentTest(AgentTestCase):
-    """From a reading of the disks to the limits in libvirt, and back."""
+    """Limits in libvirt that follow readings of the disks."""
 
     def setUp(self):
         super().setUp()
@@ -201,7 +200,7 @@ class RatesOfAgentTest(AgentTestCase):
             (time.monotonic(), Reading(total, {}, capacity)))
 
     def step(self, agent):
-        """Do what the threads do one after the other."""
+        """Do one step of each thread in turn."""
         agent.parts.rates.step()
         for held in agent.parts.throttles._held.values():
             while held.busy:
@@ -220,7 +219,7 @@ class RatesOfAgentTest(AgentTestCase):
         self.assertAlmostEqual(
             0.49 * 100e6 / 1.1, self.domain.tunes['vda']['write_bytes_sec'],
             delta=10)
-        # The cache tells whoever comes after a crash.
+        # After a crash the next agent reads it from the cache.
         self.assertTrue(self.make().parts.domains.secondaries()[0].limited)
         status = agent.calls.get_status()
         self.assertEqual({self.uuid: {'disk_in': 49.0}}, status['rates'])
@@ -257,7 +256,7 @@ class RatesOfAgentTest(AgentTestCase):
         self.assertEqual(1, code)
         self.assertIn(f'{self.uuid} keep their limits: dead', err)
         self.host.libvirt.error = None
-        # Whatever becomes of its control groups.
+        # The devices are released although the control groups are not.
         with mock.patch.object(Actuator, 'release', return_value=False):
             self.assertEqual(1, release()[0])
         self.assertEqual(({}, None),

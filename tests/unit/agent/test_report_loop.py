@@ -60,7 +60,7 @@ class ReportLoopTest(AgentTestCase):
             thread.join()
 
     def send_for(self, seconds, news):
-        """Return when reports were sent while news came all the time."""
+        """Return the times of reports with continuous news."""
         agent, sender, sent = self.make(), mock.Mock(), []
         sender.send.side_effect = lambda report: sent.append(
             time.monotonic())

@@ -55,21 +55,21 @@ class ReporterTest(AgentTestCase):
             self.memory(available_mb)
             agent.guard_memory()
             self.now += 2
-            # Its own, and what is free but for 5 %, and for the 100 MiB that
-            # it has yet to touch.
+            # Its own memory and the free memory, without the headroom of 5 %
+            # and the 100 MiB that it has not touched yet.
             return agent.reporter.memory_room()
         step = 1024 // 128
         self.assertEqual(128 + (1000 - 52 - 100) // step * step, room(1000))
-        # A primary has come that takes 300 MiB.
+        # A new primary uses 300 MiB.
         room(700)
         self.assertEqual(128 + (700 - 52 - 100) // step * step, room(700))
         self.now += 5
-        # It has gone, and may come back within a minute.
+        # It has gone, but its use stays in the window for a minute.
         self.assertEqual(128 + (700 - 52 - 100) // step * step, room(1000))
         self.now += 70
         room(1000)
         self.assertEqual(128 + (1000 - 52 - 100) // step * step, room(1000))
-        # Less than what they have, where there is none.
+        # Without free memory there is less than the secondary has.
         self.assertLess(room(20), 128)
 
     def test_host_short_of_memory_is_closed(self):
@@ -129,7 +129,7 @@ class ReporterTest(AgentTestCase):
         self.assertIn('no room', agent.reporter.build_report().reason)
 
     def test_used_cores_limit_the_room(self):
-        for cores, room in ((2, 1), (3, 2)):    # it has two of them
+        for cores, room in ((2, 1), (3, 2)):    # the guest has two
             self.configure('cpu <= 90% for 10s\n'
                            f'policy = cores <= {cores}')
             self.conf.reload_config_files()

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from secondary_scheduler.agent.restraint import Restraint
 
 
-class Case(unittest.TestCase):
-    def test_half_at_once_and_back_slowly(self):
+class RestraintTest(unittest.TestCase):
+    def test_harm_halves_the_share_which_then_recovers_slowly(self):
         one = Restraint()
         self.assertEqual(89.0, one.bound(89.0, 30.0))
         one.push(True)
@@ -21,15 +21,14 @@ class Case(unittest.TestCase):
             one.push(False)
         self.assertEqual(1.0, one.share)
 
-    def test_where_there_is_no_room_or_nothing_is_known(self):
+    def test_set_point_is_kept_without_room_or_with_unknown_use(self):
         one = Restraint()
         one.push(True)
         self.assertEqual(89.0, one.bound(89.0, 95.0))
         self.assertEqual(89.0, one.bound(89.0, None))
 
-    def test_it_settles_around_what_the_primary_bears(self):
-        """The primary is harmed when they use more than a third of the room.
-        """
+    def test_share_settles_around_the_use_without_harm(self):
+        """Harm begins when secondaries use more than a third of the room."""
         one, harmed, run, longest, used = Restraint(), 0, 0, 0, 0.0
         for _ in range(600):
             bad = one.share > 1 / 3
@@ -38,13 +37,14 @@ class Case(unittest.TestCase):
             harmed += bad
             used += one.share
             one.push(bad)
-        # No policy of 4 s and more would ever come to the floor.
+        # A policy with a timelimit of 4 s or more never needs the floor.
         self.assertLessEqual(longest, 2)
         self.assertLess(harmed, 0.15 * 600)
         self.assertGreater(used / 600, 0.2)
 
     @given(st.lists(st.booleans()), st.floats(0, 100), st.floats(0, 100))
-    def test_never_more_than_the_set_point(self, harms, set_point, primary):
+    def test_bound_is_between_primary_use_and_set_point(
+            self, harms, set_point, primary):
         one = Restraint()
         for harmed in harms:
             one.push(harmed)

@@ -135,7 +135,7 @@ class AgentTest(AgentTestCase):
         del self.host.libvirt.domains[1:]
         agent.parts.domains.refresh()
         agent.keep_inventory(inventory, window)
-        # Nothing is known of its memory yet.
+        # Its memory is not known yet.
         self.assertEqual({vocabulary.SLOT: 0.5, vocabulary.MEMORY_MB: 0.0},
                          window.push.call_args[0][1])
         agent.guard_memory()
@@ -146,7 +146,7 @@ class AgentTest(AgentTestCase):
         inventory.update.assert_called_with(
             window.push.return_value, [], {primary})
         self.assertEqual({fakes.UUIDS[0]}, set(agent.parts.killed.reasons))
-        # Read before it came: says nothing of it.
+        # An unchanged set of consumers is ignored.
         inventory.consumers = frozenset()
         agent.parts.domains._listed_at -= 60
         agent.keep_inventory(inventory, window)

@@ -21,7 +21,7 @@ class CommandsTest(AgentTestCase):
     def call(self, *arguments):
         out, err = io.StringIO(), io.StringIO()
         hierarchy = self.host.hierarchy()
-        # Nova, if a test has imported it, has its own [placement] in CONF.
+        # If a test has imported Nova, CONF contains its group [placement].
         with mock.patch('secondary_scheduler.agent.cgroups.Hierarchy',
                         lambda: hierarchy), \
                 mock.patch.object(cfg, 'CONF', cfg.ConfigOpts()), \
@@ -148,7 +148,7 @@ class CommandsTest(AgentTestCase):
         agent = self.make()
         agent.write_status()
         data = self.host.store.load('status.json')
-        # The second one is what a clock makes of it that was set back.
+        # The second time is in the future, after a clock was set back.
         for seen in 0, data['time'] + 3600:
             self.host.store.save('status.json', {**data, 'time': seen})
             code, out, _ = self.call('status')

@@ -12,7 +12,7 @@ from tests.unit.agent.sensors.cases import SensorTestCase
 
 class LoadSensorsTest(SensorTestCase):
 
-    def test_the_built_in_ones(self):
+    def test_all_sensors_are_loaded_by_default(self):
         found = base.load_sensors(self.fixture.conf,
                           cgroups.Hierarchy(self.host.proc))
         self.assertEqual(
@@ -23,7 +23,7 @@ class LoadSensorsTest(SensorTestCase):
              'probe': probes.ProbeSensor},
             {name: type(sensor) for name, sensor in found.items()})
 
-    def test_one_that_is_not_there(self):
+    def test_missing_sensor_is_an_error(self):
         self.config(sensors=['memory', 'moon'])
         with self.assertRaisesRegex(ValueError, 'sensors = moon'):
             base.load_sensors(self.fixture.conf,

@@ -35,7 +35,7 @@ class ArrivalTest(AgentTestCase):
         self.assertEqual([], agent.parts.control.usage.arrivals)
 
     def test_secondary_that_has_run_for_long_is_no_arrival(self):
-        # Nobody knows when in its life it used what.
+        # The times of its use are unknown.
         agent = self.make()
         self.steps(agent, 4, 10.0)
         self.host.guest(0, started=int((self.now - 60) * 100))
@@ -45,7 +45,7 @@ class ArrivalTest(AgentTestCase):
 
 
 class StuckCounterTest(SensorTestCase):
-    """The host's counter of CPU time, beside what must have moved it."""
+    """The host's counter of CPU time, compared with known use."""
 
     def setUp(self):
         super().setUp()
@@ -67,12 +67,12 @@ class StuckCounterTest(SensorTestCase):
         self.own += own
         return self.meter.sample([secondary(1)]).total
 
-    def test_an_idle_host(self):
+    def test_counter_of_an_idle_host_may_stand_still(self):
         self.sample()
         for _ in range(1000):
             self.assertEqual(0.0, self.sample(own=0.00009))
 
-    def test_secondaries_run_on_a_host_that_stands_still(self):
+    def test_counter_is_stuck_if_secondaries_run(self):
         self.sample()
         self.assertAlmostEqual(50.0, self.sample(host=0.5, guest=0.3))
         self.assertIsNone(self.sample(guest=0.3))
@@ -80,7 +80,7 @@ class StuckCounterTest(SensorTestCase):
         self.assertAlmostEqual(20.0, self.sample(host=0.2, guest=0.1))
         self.assertEqual(0.0, self.sample(guest=0.01))
 
-    def test_the_agent_itself_runs_on_it(self):
+    def test_counter_is_stuck_if_the_agent_runs(self):
         self.sample()
         found = [self.sample(own=0.003) for _ in range(40)]
         self.assertEqual(0.0, found[30])

@@ -28,7 +28,7 @@ class DiskSensorTest(SensorTestCase):
         self.now += 1.0
         return self.sensor.read([secondary(1), secondary(2)])
 
-    def test_rates_in_percent_of_the_disk(self):
+    def test_use_is_in_percent_of_the_disks(self):
         self.assertIsNone(self.read()['disk_out'].total)
         self.move(5 * MIB, 5 * MIB)
         found = self.read()
@@ -37,7 +37,7 @@ class DiskSensorTest(SensorTestCase):
         self.assertAlmostEqual(25.0, found['disk_out'].instances['u1'])
         self.assertAlmostEqual(12.5, found['disk_in'].instances['u1'])
 
-    def test_operations_where_these_are_more(self):
+    def test_larger_of_bytes_and_operations_counts(self):
         self.config(disk_write_iops=1000)
         self.assertIsNone(self.read()['disk_in'].total)
         self.move(5 * MIB, 5 * MIB, 900, 901)
@@ -46,24 +46,24 @@ class DiskSensorTest(SensorTestCase):
         self.assertAlmostEqual(90.0, found['disk_in'].total)
         self.move(10 * MIB, 10 * MIB, 1000, 1001)
         self.assertAlmostEqual(25.0, self.read()['disk_in'].total)
-        # One counter that goes back is one too many.
+        # One decreased counter makes the use unknown.
         self.move(15 * MIB, 15 * MIB, 2000, 5)
         self.assertIsNone(self.read()['disk_in'].total)
 
-    def test_a_mirror_counts_once(self):
+    def test_mirror_counts_once(self):
         os.makedirs(self.host.path('block', 'vdb', 'device'))
         self.host.write('block/md0/slaves/vda/stat', '')
         self.host.write('block/md0/slaves/vdb/stat', '')
         self.check_once('md0', 'vda', 'vdb')
 
-    def test_multipath_counts_once(self):
+    def test_multipath_disk_counts_once(self):
         for name in ('nvme0n1', 'nvme0c0n1'):
             os.makedirs(self.host.path('block', name, 'device'))
         shutil.rmtree(self.host.path('block/vda'))
         self.move = lambda *_: None
         self.check_once('nvme0n1', 'nvme0c0n1')
 
-    def test_the_head_of_an_older_multipath_stands_still(self):
+    def test_paths_count_if_the_multipath_head_does_not(self):
         for name in ('nvme0n1', 'nvme0c0n1'):
             os.makedirs(self.host.path('block', name, 'device'))
         shutil.rmtree(self.host.path('block/vda'))
@@ -78,7 +78,7 @@ class DiskSensorTest(SensorTestCase):
             found = self.read()
         self.assertAlmostEqual(40.0, found['disk_in'].total)
 
-    def test_a_damaged_counter_is_unknown_and_named(self):
+    def test_damaged_counter_is_unknown_and_reported(self):
         self.read()
         for text in ('', '1 2 3 4 5 6', '1 2 3 x 5 6 7 8', '-1 ' * 11):
             self.host.write('block/vda/stat', text)
@@ -86,11 +86,11 @@ class DiskSensorTest(SensorTestCase):
             self.assertIsNone(found.total)
             self.assertIn('vda/stat says', found.why)
 
-    def test_what_the_whole_is(self):
+    def test_capacity_is_the_configured_speed(self):
         found = self.read()
         self.assertEqual((10 * MIB, 20 * MIB), (
             found['disk_out'].capacity, found['disk_in'].capacity))
 
-    def test_without_a_speed_nothing_is_known(self):
+    def test_use_without_configured_speed_is_unknown(self):
         self.config(disk_write_speed=0)
         self.assertEqual({'disk_out'}, set(self.read()))

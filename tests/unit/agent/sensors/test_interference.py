@@ -8,7 +8,7 @@ from secondary_scheduler.agent.sensors import interference
 from tests.unit.agent.sensors.cases import SensorTestCase, secondary
 
 
-class Case(SensorTestCase):
+class PressureTestCase(SensorTestCase):
     """Two services, one primary guest, and one secondary (pid 101)."""
 
     def setUp(self):
@@ -30,8 +30,8 @@ class Case(SensorTestCase):
         return self.sensor.read([secondary(1), secondary(9)])['pressure']
 
 
-class Stall(Case):
-    """The kernel says what groups waited."""
+class StallTest(PressureTestCase):
+    """Pressure stall information of groups."""
 
     version = 2
 
@@ -46,7 +46,7 @@ class Stall(Case):
             f'total={int(seconds * 1e6)}\nfull avg10=0.00 avg60=0.00 '
             'avg300=0.00 total=7\n'))
 
-    def test_the_primary_that_waits_most(self):
+    def test_largest_pressure_on_a_primary_counts(self):
         self.assertIsNone(self.read().total)
         self.stall('/user.slice', 0.02)
         self.stall(self.primary, 0.3)
@@ -56,12 +56,12 @@ class Stall(Case):
         self.assertEqual({'u1'}, set(found.instances))
         self.assertAlmostEqual(90.0, found.instances['u1'])
 
-    def test_clocks_that_differ_by_a_little(self):
+    def test_pressure_is_at_most_100_percent(self):
         self.read()
         self.stall('/user.slice', 1.001)
         self.assertEqual(100.0, self.read().total)
 
-    def test_the_operator_names_the_services(self):
+    def test_only_the_primary_groups_count_if_configured(self):
         self.config(primary_groups=['/system.slice/'])
         self.read()
         self.stall(self.primary, 0.3)
@@ -71,7 +71,7 @@ class Stall(Case):
         with self.assertRaises(OSError):
             self.read()
 
-    def test_a_host_of_nothing_but_secondaries(self):
+    def test_host_without_primary_groups_is_an_error(self):
         for group in self.groups:
             folder = self.host.path(self.host.cpu(group))
             for name in os.listdir(folder):
@@ -81,13 +81,13 @@ class Stall(Case):
             self.read()
 
     @given(st.text(alphabet='some full=avg0123 total\n'))
-    def test_files_that_say_anything(self, text):
+    def test_arbitrary_pressure_file_is_parsed_or_damaged(self, text):
         try:
             self.assertIsInstance(interference.stalled_us(text, 'a'), int)
         except kernel_files.Damaged as exc:
             self.assertIn('a says', str(exc))
 
-    def test_a_damaged_file_is_unknown_and_named(self):
+    def test_damaged_file_is_unknown_and_reported(self):
         self.read()
         for text in ('some\n', 'some avg10=0.00\n', '', 'some total=x\n',
                      'some total=\n', f'some total={"9" * 5000}\n',
@@ -98,15 +98,15 @@ class Stall(Case):
             self.assertIsNone(found.total, text)
             self.assertIn('user.slice/cpu.pressure', found.why)
 
-    def test_a_damaged_file_of_a_secondary_is_its_own_matter(self):
+    def test_damaged_file_of_a_guest_affects_only_this_guest(self):
         self.read()
         self.host.write(self.host.cpu(self.scope) + '/cpu.pressure', 'some')
         found = self.read()
         self.assertEqual((0.0, {}), (found.total, found.instances))
 
 
-class Delay(Case):
-    """The kernel says what threads waited."""
+class RunDelayTest(PressureTestCase):
+    """Run delays of threads."""
 
     version = 1
     FILE = 'tasks'
@@ -126,13 +126,13 @@ class Delay(Case):
                         ''.join(f'{one}\n' for one in threads))
 
     def thread(self, number, run, waited, times, state='S'):
-        """Let a thread have run and waited so many seconds."""
+        """Set the seconds that a thread has run and waited."""
         self.host.write(f'proc/{number}/schedstat',
                         f'{int(run * 1e9)} {int(waited * 1e9)} {times}\n')
         self.host.write(f'proc/{number}/stat',
                         f'{number} (a) R b) {state} 1 1')
 
-    def test_the_thread_that_waits_most(self):
+    def test_largest_run_delay_of_a_thread_counts(self):
         self.assertIsNone(self.read().total)
         self.thread(12, 0.5, 0.25, 9)
         self.thread(21, 0.5, 0.5, 9)
@@ -143,22 +143,22 @@ class Delay(Case):
         self.thread(12, 1, 0.3, 20)
         self.thread(21, 1.5, 0.5, 20)
         self.assertAlmostEqual(5.0, self.read().total)
-        # Since then all of them sleep.
+        # All threads sleep.
         self.assertEqual(0.0, self.read().total)
 
-    def test_a_thread_that_waits_and_never_runs(self):
+    def test_runnable_thread_that_never_runs_waits_all_the_time(self):
         self.read()
         self.thread(11, 0, 0, 1, state='R')
         self.assertEqual(100.0, self.read().total)
 
-    def test_a_counter_that_goes_back_is_of_another_thread(self):
+    def test_decreased_counter_belongs_to_another_thread(self):
         self.thread(21, 5, 5, 100)
         self.read()
         self.thread(21, 0, 1, 3)
         self.thread(11, 0.1, 0.1, 5)
         self.assertAlmostEqual(10.0, self.read().total)
 
-    def test_threads_that_end_and_begin(self):
+    def test_ended_threads_are_dropped_and_new_ones_found(self):
         self.read()
         self.thread(21, 0.5, 0.5, 9)
         self.assertAlmostEqual(50.0, self.read().total)
@@ -171,7 +171,7 @@ class Delay(Case):
         self.thread(22, 0.5, 0.75, 9)
         self.assertAlmostEqual(75.0, self.read().total)
 
-    def test_many_threads_have_their_turns(self):
+    def test_many_threads_are_read_in_turns(self):
         count = 2 * interference._THREADS + 5
         self.put(self.primary, *range(1000, 1000 + count))
         for thread in range(1000, 1000 + count):
@@ -188,26 +188,26 @@ class Delay(Case):
         HealthCheck.differing_executors])
     @given(st.lists(st.tuples(st.text(alphabet='0123456789 -x\n'), st.text(
         alphabet='RS() 0')), min_size=1, max_size=5))
-    def test_files_of_threads_that_say_anything(self, texts):
+    def test_arbitrary_files_of_threads_are_tolerated(self, texts):
         for schedstat, stat in texts:
             self.host.write('proc/21/schedstat', schedstat)
             self.host.write('proc/21/stat', stat)
             self.assertTrue(0 <= (self.read().total or 0.0) <= 100)
 
-    def test_a_group_that_is_not_there_is_unknown(self):
+    def test_missing_group_is_an_error(self):
         self.config(primary_groups=['system.slice', 'gone'])
         with self.assertRaises(OSError):
             self.read()
 
 
-class Delay2(Delay):
+class RunDelayV2Test(RunDelayTest):
     """Version 2 of control groups, on a kernel started with psi=0."""
 
     version = 2
     FILE = 'cgroup.threads'
 
 
-class Steal(SensorTestCase):
+class StealTest(SensorTestCase):
     def setUp(self):
         super().setUp()
         self.sensor = self.make(interference.StealSensor)
@@ -217,7 +217,7 @@ class Steal(SensorTestCase):
                         + ' 5000 0\ncpu0 1 2 3 4 5 6 7 8\n')
         return self.sensor.read(())['steal']
 
-    def test_a_part_of_all_cpu_time(self):
+    def test_steal_is_in_percent_of_all_cpu_time(self):
         self.assertIsNone(self.read(10, 0, 5, 100, 0, 0, 0, 7).total)
         found = self.read(70, 0, 15, 120, 0, 0, 0, 17)
         self.assertAlmostEqual(10.0, found.total)
@@ -225,13 +225,13 @@ class Steal(SensorTestCase):
 
     @settings(max_examples=30)
     @given(st.lists(st.text(alphabet='cpu 0123456789-.\n'), min_size=1))
-    def test_a_file_that_says_anything(self, texts):
+    def test_arbitrary_stat_file_is_tolerated(self, texts):
         for text in texts:
             self.host.write('proc/stat', text)
             found = self.sensor.read(())['steal'].total
             self.assertTrue(found is None or 0 <= found <= 100, found)
 
-    def test_times_that_cannot_be(self):
+    def test_impossible_times_are_unknown(self):
         self.read(10, 0, 5, 100, 0, 0, 0, 7)
         for times in ((10, 0, 5, 100, 0, 0, 0, 7),      # stuck
                       (90, 0, 5, 100, 0, 0, 0, 6),      # backwards
@@ -240,7 +240,7 @@ class Steal(SensorTestCase):
             self.assertIsNone(found.total)
             self.assertIn('/proc/stat', found.why)
 
-    def test_a_line_of_few_fields_is_unknown_and_named(self):
+    def test_damaged_line_is_unknown_and_reported(self):
         self.read(10, 0, 5, 100, 0, 0, 0, 7)
         for text in ('cpu  1 2 3 4\n', 'cpu\n', '', 'cpu  1 2 3 4 5 6 7 x\n',
                      'cpu0 1 2 3 4 5 6 7 8\n', 'cpu  1 2 3 4 5 6 7 -8\n'):
@@ -250,7 +250,7 @@ class Steal(SensorTestCase):
             self.assertIn('/proc/stat says', found.why)
 
 
-class Resctrl(SensorTestCase):
+class ResctrlTest(SensorTestCase):
     def setUp(self):
         super().setUp()
         self.host.write('cache/size', '1024K\n')
@@ -271,17 +271,17 @@ class Resctrl(SensorTestCase):
         self.now += 1.0
         return self.sensor.read(())
 
-    def test_the_whole_machine(self):
+    def test_whole_machine_is_measured_by_default(self):
         self.assertIsNone(self.read()['membw'].total)
         self.use('', 10 << 20, 256 << 10)
         self.use('primary', 5 << 20, 512 << 10)
-        # It is counted in the group above it.
+        # The group above includes it.
         self.use('mon_groups/secondaries', 9 << 20, 1 << 20)
         found = self.read()
         self.assertAlmostEqual(30.0, found['membw'].total)
         self.assertAlmostEqual(75.0, found['llc'].total)
 
-    def test_a_group_of_the_operators(self):
+    def test_only_the_resctrl_groups_count_if_configured(self):
         self.config(resctrl_groups=['mon_groups/secondaries'])
         self.read()
         self.use('mon_groups/secondaries', 9 << 20, 512 << 10)
@@ -290,7 +290,7 @@ class Resctrl(SensorTestCase):
         self.assertAlmostEqual(18.0, found['membw'].total)
         self.assertAlmostEqual(50.0, found['llc'].total)
 
-    def test_what_the_hardware_does_not_say(self):
+    def test_unsupported_resources_are_unknown(self):
         self.config(memory_bandwidth=0)
         self.assertEqual({'llc'}, set(self.read()))
         os.unlink(self.host.path('cache', 'size'))
@@ -301,10 +301,10 @@ class Resctrl(SensorTestCase):
         self.assertIsNone(found['llc'].total)
         self.assertIn("llc_occupancy says 'Unavailable'", found['llc'].why)
 
-    def test_a_machine_without_it(self):
+    def test_machine_without_resctrl_is_an_error(self):
         sensor = self.make(interference.ResctrlSensor, 'nowhere')
         with self.assertRaises(OSError):
             sensor.read(())
 
 
-del Case
+del PressureTestCase

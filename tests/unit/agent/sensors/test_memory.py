@@ -17,10 +17,10 @@ class MemorySensorTest(SensorTestCase):
         return self.make(memory.MemorySensor).read(
             [secondary(1), secondary(2)])['mem']
 
-    def test_what_is_not_available(self):
+    def test_use_is_the_memory_that_is_not_available(self):
         found = self.read()
         self.assertAlmostEqual(60.0, found.total)
-        # The second one has ended while it was looked at.
+        # The second guest ended during the read.
         self.assertEqual({'u1'}, set(found.instances))
         self.assertAlmostEqual(10.0, found.instances['u1'], delta=0.2)
         self.assertAlmostEqual(50.0, found.primary, delta=0.2)
@@ -31,18 +31,18 @@ class MemorySensorTest(SensorTestCase):
                             ('stat', f'cache 9\ntotal_inactive_file {cache}')):
             self.host.write(f'cgroup/memory/memory.{name}', str(value))
 
-    def test_a_host_that_is_a_part_of_the_machine(self):
+    def test_use_of_a_container_is_the_charge_of_its_group(self):
         self.group(500 * 1024, 300 * 1024, 50 * 1024)
         found = self.read()
         self.assertAlmostEqual(50.0, found.total)
         self.assertAlmostEqual(20.0, found.instances['u1'], delta=0.4)
 
-    def test_a_group_without_a_limit_is_the_machine(self):
+    def test_group_without_limit_counts_as_the_machine(self):
         self.group(1 << 62, 300 * 1024, 0)
         self.assertAlmostEqual(60.0, self.read().total)
 
 
-    def test_damaged_figures_are_unknown_and_named(self):
+    def test_damaged_meminfo_is_unknown_and_reported(self):
         for text in ('', 'MemTotal: 1000 kB\n', 'MemTotal: x\n'
                      'MemAvailable: 4 kB\n', 'MemTotal:\n'
                      'MemAvailable: 4 kB\n', 'MemTotal: 0 kB\n'
@@ -52,7 +52,7 @@ class MemorySensorTest(SensorTestCase):
             self.assertIsNone(found.total, text)
             self.assertIn('meminfo says', found.why)
 
-    def test_figures_that_never_change_are_stuck(self):
+    def test_meminfo_that_never_changes_is_stuck(self):
         sensor = self.make(memory.MemorySensor)
         for _ in range(memory._MOST_EQUAL_READS):
             self.assertAlmostEqual(60.0, sensor.read(())['mem'].total)

@@ -24,10 +24,10 @@ class NetworkSensorTest(SensorTestCase):
         self.now += seconds
         return self.sensor.read(self.guests)
 
-    def test_rates_in_percent_of_the_link(self):
+    def test_use_is_in_percent_of_the_link(self):
         self.assertIsNone(self.read()['net_in'].total)
         self.counters('eth0', 5_000_000, 2_500_000)
-        # What the host receives from a tap, its guest has sent.
+        # Traffic received from a tap was sent by its guest.
         self.counters('tap1', 1_250_000, 2_500_000)
         found = self.read(2.0)
         self.assertAlmostEqual(20.0, found['net_in'].total)
@@ -37,7 +37,7 @@ class NetworkSensorTest(SensorTestCase):
         self.assertAlmostEqual(5.0, found['net_out'].instances['u1'])
         self.assertEqual({'u1'}, set(found['net_in'].instances))
 
-    def test_a_counter_that_is_set_back_is_unknown(self):
+    def test_counter_that_decreases_is_unknown(self):
         self.counters('eth0', 5000, 5000)
         self.read()
         self.counters('eth0', 10, 6000)
@@ -45,7 +45,7 @@ class NetworkSensorTest(SensorTestCase):
         self.assertIsNone(found['net_in'].total)
         self.assertIsNotNone(found['net_out'].total)
 
-    def test_a_port_that_its_owner_took_away_is_that_guests_matter(self):
+    def test_removed_port_of_a_guest_affects_only_this_guest(self):
         self.guests.append(secondary(3, ('tap1',)))
         self.guests[0] = secondary(1, ('tap1', 'gone'))
         self.read()
@@ -53,7 +53,7 @@ class NetworkSensorTest(SensorTestCase):
         self.assertEqual(0.0, found['net_in'].total)
         self.assertEqual({'u3': 0.0}, found['net_in'].instances)
 
-    def test_another_process_counts_from_zero(self):
+    def test_counters_of_another_process_start_from_zero(self):
         self.counters('tap1', 5000, 5000)
         self.read()
         self.counters('tap1', 9000, 9000)
@@ -61,19 +61,19 @@ class NetworkSensorTest(SensorTestCase):
                                  taps=('tap1',))]
         self.assertEqual({}, self.read()['net_in'].instances)
 
-    def test_the_operator_knows_better(self):
+    def test_option_link_speed_overrides_the_kernel(self):
         self.config(link_speed=1000)
         self.host.write('net/eth0/speed', '-1')
         self.read()
         self.counters('eth0', 12_500_000, 0)
         self.assertAlmostEqual(10.0, self.read()['net_in'].total)
 
-    def test_a_speed_that_nobody_knows(self):
+    def test_unknown_link_speed_is_an_error(self):
         self.host.write('net/eth0/speed', '-1')
         with self.assertRaisesRegex(OSError, 'link_speed'):
             self.read()
 
-    def test_a_card_with_virtual_functions_is_as_fast_as_its_port(self):
+    def test_virtual_functions_do_not_add_to_the_link_speed(self):
         for n in range(16):
             self.host.write(f'net/eth0v{n}/device/physfn', '')
             self.host.write(f'net/eth0v{n}/speed', '100')
@@ -84,7 +84,7 @@ class NetworkSensorTest(SensorTestCase):
         self.assertAlmostEqual(90.0, found.total)
         self.assertEqual(12.5e6, found.capacity)
 
-    def test_a_damaged_counter_is_unknown_and_named(self):
+    def test_damaged_counter_is_unknown_and_reported(self):
         self.read()
         for text in ('', 'x', '-1', '9' * 5000):
             self.host.write('net/eth0/statistics/rx_bytes', text)
@@ -92,7 +92,7 @@ class NetworkSensorTest(SensorTestCase):
             self.assertIsNone(found.total)
             self.assertIn('eth0/statistics/rx_bytes says', found.why)
 
-    def test_a_damaged_counter_of_a_secondary_is_its_own_matter(self):
+    def test_damaged_counter_of_a_guest_affects_only_this_guest(self):
         self.read()
         self.host.write('net/tap1/statistics/rx_bytes', 'x')
         found = self.read()
