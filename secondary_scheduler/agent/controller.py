@@ -40,16 +40,16 @@ def integrate(share: float, total: float, used: float, set_point: float,
     ``w`` (Boettger 2012, section 4.4.4.1).
 
     The range alone leaves windup: while guests use less than their shares,
-    ``u`` would rise to ``w``, and would take seconds to fall when the primary
+    ``u`` would rise to ``w``.  It would take seconds to fall when the primary
     needs the CPU.  So ``u`` may exceed the room beside the primary,
     ``w - (y - used)``, by at most ``slack``.  The slack lets the integral part
     compensate for limits that guests do not use fully.
 
-    CPU time withheld by unused limits appears as idle time, so the slack is at
-    most the idle time, ``100 - y``, and zero on a saturated host.  There ``u``
-    is correct in the second step after a burst of the primary.  Without this
-    rule it would not be, because a saturated host shows an error of at most
-    ``100 - w``.
+    CPU time withheld by unused limits appears as idle time.  So the slack is
+    at most the idle time, ``100 - y``, and zero on a saturated host.  There
+    ``u`` is correct in the second step after a burst of the primary.  Without
+    this rule it would not be, because a saturated host shows an error of at
+    most ``100 - w``.
 
     :param share: ``u`` before this period.
     :param total: ``y``, use of the whole host.

@@ -5,7 +5,7 @@ import typing
 
 from oslo_config import cfg
 
-from secondary_scheduler.conf import agent_sensors
+from secondary_scheduler.conf import agent_admission, agent_sensors
 
 GROUP = cfg.OptGroup(
     'secondary_agent',
@@ -67,11 +67,15 @@ directory, the space is unknown and not checked.
         'state_path',
         default='/var/lib/secondary-agent',
         help="""
-Directory for the state that must survive a restart of the agent: the known
-secondaries, the limits and CPU sets their cgroups had before, the controllers
-that the agent has enabled for their groups, the last policies, the lock
-against a second agent, and ``status.json`` for ``secondary-agent status``. It
-should be on a local disk and writable by root only.
+Directory for the state that must survive a restart of the agent. It holds:
+
+* the known secondaries, and the original limits and CPU sets of their cgroups
+* the controllers that the agent has enabled for their groups
+* the last policies
+* the lock against a second agent
+* ``status.json`` for ``secondary-agent status``
+
+It should be on a local disk and writable by root only.
 """),
     cfg.FloatOpt(
         'control_period',
@@ -138,12 +142,12 @@ the guest, since suspend and migration run in these threads.
 Period in milliseconds in which each vCPU of a guest at the floor may run for
 1 ms. With 100 it gets 1 % of a CPU, and Nova's operations on it take no
 longer than on a guest without limits. With 1000, the kernel's longest period,
-it gets 0.1 %. Choose 1000 if the floor must work like a pause: on a host with
-too many guests for 1 % of a CPU each, or if their caches and memory traffic
-harm the primary. A vCPU that holds QEMU's lock then delays an operation by up
-to a second at a time, and the guest's kernel may report stalls afterwards. The
-agent never pauses a guest through libvirt, because Nova could not tell that
-from a pause by its owner.
+it gets 0.1 %. Choose 1000 if the floor must work like a pause. This is the
+case on a host with too many guests for 1 % of a CPU each, or if their caches
+and memory traffic harm the primary. A vCPU that holds QEMU's lock then delays
+an operation by up to a second at a time. The guest's kernel may report stalls
+afterwards. The agent never pauses a guest through libvirt, because Nova could
+not tell that from a pause by its owner.
 """),
     cfg.StrOpt(
         'last_resort',
@@ -156,9 +160,9 @@ from a pause by its owner.
 Action one second before a policy would become invalid. The floor is instant,
 loses no work and is invisible to Nova. A kill loses the memory of the guest,
 and Nova finds it stopped; it is for hosts on which the floor does not
-suffice. If the floor cannot be set, because the control group of a guest
-lacks the CPU controller, the agent freezes that group (version 2) while Nova
-does not operate on the guest. If that is not possible either, only ``kill``
+suffice. The floor cannot be set if the control group of a guest lacks the CPU
+controller. Then the agent freezes that group (version 2) while Nova does not
+operate on the guest. If that is not possible either, only ``kill``
 stops its harm to the primary. ``secondary-agent status`` names the guest and
 the file, and the host admits no more.
 """),
@@ -166,16 +170,20 @@ the file, and the host admits no more.
         'memory_headroom_mb',
         min=0,
         help="""
-Memory of the host in MiB that is kept free for primaries. It should be at
-least the memory of the largest primary flavor, if such an instance must be
-able to start at any time on a host that secondaries fill. It is not offered
-in Placement, and the policy ``mem <= (100 % - headroom) for 60s`` is added on
-this host, so that secondaries are moved or suspended when it is used. If
-memory shrinks faster, the agent acts by itself: the kernel reclaims pages of
-secondaries first, they go to the floor when half of the headroom is gone, and
-``memory_last_resort`` follows when three quarters are gone. Unset, it is 5 %
-of the host; 0 keeps none, and leaves memory to the policies on mem and to the
+Memory of the host in MiB that is kept free for primaries. If the largest
+primary flavor must be able to start at any time on a host that secondaries
+fill, it should be at least the memory of this flavor. Unset, it is 5 % of the
+host; 0 keeps none, and leaves memory to the policies on mem and to the
 kernel.
+
+The headroom is not offered in Placement. This host gets the additional policy
+``mem <= (100 % - headroom) for 60s``, so that secondaries are moved or
+suspended when the headroom is used. If memory shrinks faster, the agent acts
+by itself, in three stages:
+
+* first, the kernel reclaims pages of secondaries before others
+* when half of the headroom is gone, secondaries go to the floor
+* when three quarters are gone, ``memory_last_resort`` follows
 """),
     cfg.StrOpt(
         'memory_last_resort',
@@ -186,11 +194,11 @@ kernel.
             ('none', 'leave it to the kernel, which kills secondaries first'),
         ],
         help="""
-Action when three quarters of ``memory_headroom_mb`` are gone. The kernel's OOM
-killer would kill the same secondary a moment later, but before that every
-process that needs memory, primaries included, would have to search for pages.
-A killed secondary loses its memory. Nova shows it as stopped, the report
-names it, and Watcher starts it when there is room. Instances that are being
+Action when three quarters of ``memory_headroom_mb`` are gone. The kernel's
+OOM killer would kill the same secondary a moment later. But before that,
+every process that needs memory would search for pages, primaries included. A
+killed secondary loses its memory. Nova shows it as stopped, the report names
+it, and Watcher starts it when there is room. Instances that are being
 suspended or migrated are killed last, since their memory is being moved.
 """),
     cfg.FloatOpt(
@@ -216,10 +224,11 @@ domains.
         max=600.0,
         help="""
 Seconds for which a host must have room for a guest at the floor before the
-floor is lifted: the primary's use plus ``useful_share`` for each guest above
-the floor must stay below the set point. Guests are lifted highest priority
-first, as many as there is room for. A floor that was set because memory was
-short is lifted when memory has been sufficient for as long.
+floor is lifted. There is room while the primary's use plus ``useful_share``
+for each guest above the floor is below the set point. Guests are lifted
+highest priority first, as many as there is room for. A floor that was set
+because memory was short is lifted when memory has been sufficient for as
+long.
 """),
     cfg.FloatOpt(
         'operation_share',
@@ -240,11 +249,11 @@ makes operations faster, a smaller one disturbs the primary less.
         max=3600.0,
         help="""
 Seconds after the announcement of an operation in which the emulator and I/O
-threads of a guest run without the floor's limit, and its vCPUs stay at the
-floor if a policy was failing. It limits the effect of a lost message; an
-operation that takes longer continues more slowly. For a migration that would
-not end otherwise, it is twice the time in which the memory is copied, if that
-is longer.
+threads of a guest run without the floor's limit. Its vCPUs stay at the floor
+for as long if a policy was failing. This limits the effect of a lost message;
+an operation that takes longer continues more slowly. For a migration that
+would not end otherwise, it is twice the time in which the memory is copied,
+if that is longer.
 """),
     cfg.FloatOpt(
         'domain_period',
@@ -288,10 +297,10 @@ effective.
         max=100.0,
         help="""
 Minimum share of a link or of the disks for each secondary under normal
-control, in percent of their capacity, while a policy is on them. It can be
-lower than ``minimum_share``, the one of the CPU: a hundredth of a link is
-still much, and the minimum shares of all secondaries are not available to the
-primary.
+control, in percent of their capacity. It applies while a policy is on them.
+It can be lower than ``minimum_share`` of the CPU, because a hundredth of a
+link is still much. The minimum shares of all secondaries together are not
+available to the primary.
 """),
     cfg.PortOpt(
         'metrics_port',
@@ -309,71 +318,7 @@ Address of ``metrics_port``. Only the host itself can reach the default.
 Metrics are neither encrypted nor protected, so use an address of the
 management network.
 """),
-    cfg.BoolOpt(
-        'manage_inventory',
-        default=True,
-        help="""
-Whether the agent updates the ``reserved`` amounts of this host's secondary
-provider in Placement to match the policies. If not, the inventory stays as
-``secondary-scheduler host enable`` made it, closed.
-"""),
-    cfg.StrOpt(
-        'forecast',
-        default='percentile',
-        help="""
-Forecast of the CPU and memory that the primary is going to use, which are not
-offered in Placement: the name of an entry point in
-``secondary_scheduler.forecasts``. ``percentile`` is the use that was not
-exceeded in ``forecast_percentile`` of the last ``forecast_window`` seconds,
-``peak`` is the largest use in them. Both use means over three seconds.
-"""),
-    cfg.FloatOpt(
-        'forecast_window',
-        default=60.0,
-        min=3.0,
-        max=3600.0,
-        help="""
-Seconds of the primary's use that ``forecast`` takes into account. With a
-larger value a burst keeps the host closed for longer, and fewer secondaries
-are on the host when a primary with rare bursts needs it.
-"""),
-    cfg.FloatOpt(
-        'forecast_percentile',
-        default=95.0,
-        min=0.0,
-        max=100.0,
-        help="""
-Percentile of the primary's use for the forecast ``percentile``: 95 is the use
-that was exceeded one time in twenty.
-"""),
-    cfg.FloatOpt(
-        'forecast_margin',
-        default=0.0,
-        min=0.0,
-        max=100.0,
-        help="""
-Margin that is added to the forecast, in percent of the host.
-"""),
-    cfg.FloatOpt(
-        'admission_delay',
-        deprecated_name='open_after',
-        default=10.0,
-        min=0.0,
-        max=3600.0,
-        help="""
-Seconds for which there must have been room before the agent offers it in
-Placement. A decrease is applied at once. With a larger value fewer instances
-are admitted in a short lull of the primary.
-"""),
-    cfg.FloatOpt(
-        'inventory_interval',
-        default=2.0,
-        min=1.0,
-        max=60.0,
-        help="""
-Minimum number of seconds between two updates of the inventory in Placement,
-which limits the load of many hosts on it.
-"""),
+    *agent_admission.OPTS,
     *agent_sensors.OPTS,
 ]
 

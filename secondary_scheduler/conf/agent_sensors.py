@@ -127,12 +127,13 @@ measured. A cache is always full, so a policy on llc needs such a group.
         sample_default=['p99_ms = /usr/local/bin/p99-ms --database orders',
                         'queue = http://127.0.0.1:9000/queue-length'],
         help="""
-Probe of the primary, for policies such as ``probe:p99_ms <= 20 for 5s``: a
-name and, after ``=``, a command or the address of an HTTP service. The option
-may be repeated. The last line of the answer must be one number that is not
-negative, and the answer must not exceed 4 kB. A command is run without a
-shell, as the user and with the rights of the agent, and must exit with code 0.
-In all other cases the number is unknown, and policies on it fail.
+Probe of the primary, for policies such as ``probe:p99_ms <= 20 for 5s``. The
+value is a name and, after ``=``, a command or the address of an HTTP service.
+The option may be repeated. The last line of the answer must be one number
+that is not negative, and the answer must not exceed 4 kB. A command is run
+without a shell, as the user and with the rights of the agent, and must exit
+with code 0. In all other cases the number is unknown, and policies on it
+fail.
 """),
     cfg.FloatOpt(
         'probe_period',

@@ -1,7 +1,7 @@
 """Base class of sensors, their readings, and the drivers that are loaded.
 
 Drivers are stevedore entry points in ``secondary_scheduler.sensors``.  Each is
-constructed with the configuration and the control groups of the host, and is
+constructed with the configuration and the control groups of the host.  It is
 read on a thread of its own, so that a sensor that hangs delays nothing else.
 The built-in ones read files of /proc, /sys and the control groups, a few for
 each secondary, and cost well below a millisecond.

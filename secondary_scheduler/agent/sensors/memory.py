@@ -21,8 +21,8 @@ _MOST_EQUAL_READS = 60
 class MemorySensor(Sensor):
     """``mem``: memory that is not available, and resident memory of each QEMU.
 
-    On a host that is a part of the machine (a container) it is the charge of
-    its control group, without the file pages that can be reclaimed.
+    On a host that is a part of the machine (a container), it is the charge of
+    its control group.  File pages that can be reclaimed do not count.
     """
 
     resources = ('mem',)
