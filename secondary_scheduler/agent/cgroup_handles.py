@@ -1,7 +1,8 @@
-"""Groups of verified secondaries, and the one way to write a file of theirs.
+"""Verification of a secondary's control groups, and verified writes.
 
-A group is a secondary's only if its QEMU process is in it, if it is named
-after the domain, and if that process has outlived its opening.
+A group belongs to a secondary only if three conditions hold: its QEMU process
+is in the group, the group is named after the domain, and the process is still
+alive after the group was opened.
 """
 
 import dataclasses
@@ -12,22 +13,23 @@ import re
 from secondary_scheduler.agent import cgroups, processes
 from secondary_scheduler.agent.domains import Secondary
 
-#: libvirt's groups of threads that are no vCPUs, and of vCPUs.
-SERVICE = re.compile(r'emulator|iothread\d+')
+#: libvirt's groups of emulator and I/O threads, and of vCPUs.
+EMULATOR = re.compile(r'emulator|iothread\d+')
 VCPU = re.compile(r'vcpu\d+')
 
 
 class NotSecondary(Exception):
-    """Attempt to write where only primaries may be."""
+    """Attempt to write to a group that is not a verified secondary's."""
 
 
 @dataclasses.dataclass
 class CgroupHandles:
-    """The groups of one secondary, and its process, held open.
+    """Open groups of one secondary, and its open directory in /proc.
 
-    ``scope`` is the group among whose siblings priority acts, ``base`` the
-    one that holds vcpuN, emulator and iothreadN; they differ under systemd.
-    ``memory`` is the one that its memory is charged to, if there is one.
+    ``scope`` is its topmost group; priority acts among siblings of that.
+    ``base`` is the parent of vcpuN, emulator and iothreadN.  Under systemd
+    the two differ.  ``accounting`` counts its CPU time.  Its memory is
+    charged to ``memory``, None if there is no such group.
     """
 
     guest: Secondary
@@ -38,7 +40,7 @@ class CgroupHandles:
     memory: cgroups.Group | None
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         for group in (self.scope, self.base, self.accounting, self.process,
                       self.memory):
             if group is not None:
@@ -46,21 +48,21 @@ class CgroupHandles:
 
 
 def process_key(uuid: str, pid: int, started: int) -> str:
-    """Return the name of a guest's process in state files."""
+    """Return the key of a process in state files."""
     return f'{uuid} {pid} {started}'
 
 
 def key_of(guest: Secondary) -> str:
-    """Return the name of a guest's process in state files."""
+    """Return the key of a guest's process in state files."""
     return process_key(guest.uuid, guest.pid, guest.started)
 
 
 def lives(name: str, proc: str) -> bool:
-    """Tell whether the process of a ``process_key`` is still there."""
+    """Return whether the process of a ``process_key`` is alive."""
     try:
         _, pid, started = name.split()
         return processes.start_time(int(pid), proc) == int(started)
-    except ValueError:      # the file was spoilt
+    except ValueError:      # the state file was damaged
         return False
 
 
@@ -68,7 +70,7 @@ def open_handles(hierarchy: cgroups.Hierarchy,
                  guest: Secondary) -> CgroupHandles:
     """Open the groups of a guest.
 
-    :raises CgroupError: if they are not surely this guest's alone.
+    :raises CgroupError: if they cannot be verified as the guest's own.
     """
     base = base_of(hierarchy, guest, 'cpu')
     scope = scope_of(base)
@@ -90,13 +92,13 @@ def open_handles(hierarchy: cgroups.Hierarchy,
 
 def base_of(hierarchy: cgroups.Hierarchy, guest: Secondary,
             controller: str) -> str:
-    """Return the directory that holds a guest's vcpuN and emulator.
+    """Return the parent directory of a guest's vcpuN and emulator groups.
 
-    :raises CgroupError: if it is not surely this guest's alone: without
-        cgroups of its own, a guest is in libvirtd's.
+    :raises CgroupError: if it cannot be verified as the guest's own.  A guest
+        without groups of its own is in the group of libvirtd.
     """
     path = hierarchy.directory(guest.pid, controller)
-    if not SERVICE.fullmatch(os.path.basename(path)):
+    if not EMULATOR.fullmatch(os.path.basename(path)):
         raise cgroups.CgroupError(f'{path} is no guest\'s own group')
     base = os.path.dirname(path)
     _check_name(guest, base)
@@ -105,9 +107,9 @@ def base_of(hierarchy: cgroups.Hierarchy, guest: Secondary,
 
 def check_own(hierarchy: cgroups.Hierarchy, guest: Secondary,
               controller: str, base: str) -> None:
-    """Make sure that groups that were opened are a guest's.
+    """Verify, after groups were opened, that they belong to a guest.
 
-    :raises CgroupError: if its process has not outlived that.
+    :raises CgroupError: if its process has ended or moved to another group.
     """
     if (processes.start_time(guest.pid, hierarchy.proc) != guest.started
             or base_of(hierarchy, guest, controller) != base):
@@ -122,15 +124,15 @@ def scope_of(base: str) -> str:
 
 def _memory_group(hierarchy: cgroups.Hierarchy, guest: Secondary,
                   scope: str) -> cgroups.Group | None:
-    """Return the group that a guest's memory is charged to, if known.
+    """Return the group to which a guest's memory is charged, if known.
 
-    Version 1 has none for the threads of a guest.
+    In version 1, thread groups are not in the memory hierarchy.
     """
     try:
         if hierarchy.version_of('memory') == hierarchy.version == 2:
             return cgroups.Group(scope)
         path = hierarchy.directory(guest.pid, 'memory')
-        if SERVICE.fullmatch(os.path.basename(path)):
+        if EMULATOR.fullmatch(os.path.basename(path)):
             path = scope_of(os.path.dirname(path))
         _check_name(guest, path)
         return cgroups.Group(path)
@@ -139,7 +141,7 @@ def _memory_group(hierarchy: cgroups.Hierarchy, guest: Secondary,
 
 
 def _check_name(guest: Secondary, base: str) -> None:
-    """Make sure that a group is named after a guest.
+    """Verify that a group is named after a guest's domain.
 
     :raises CgroupError: if it is not.
     """
@@ -153,7 +155,7 @@ def _check_name(guest: Secondary, base: str) -> None:
 def put(group: cgroups.Group, name: str, value: str) -> None:
     """Write a file of a group.
 
-    :raises OSError: if the kernel refuses; it names the file.
+    :raises OSError: if the kernel refuses; the error names the file.
     """
     try:
         fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=group.fd)
@@ -167,12 +169,12 @@ def put(group: cgroups.Group, name: str, value: str) -> None:
 
 
 def set_file(group: cgroups.Group, name: str, value: str) -> None:
-    """Write a file of a group, and make sure that it has taken effect.
+    """Write a file of a group, and verify the value by reading it back.
 
-    A list that is to be empty is written as an empty line.
+    An empty value is written as an empty line.
 
-    :raises OSError: if the kernel refuses, or says something else afterwards;
-        it names the file.
+    :raises OSError: if the kernel refuses, or if the file has another value
+        afterwards; the error names the file.
     """
     put(group, name, value or '\n')
     now = group.read(name)

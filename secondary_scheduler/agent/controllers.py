@@ -1,9 +1,10 @@
-"""Controllers of version 2 for the groups of guests, where they are missing.
+"""Enabling of cgroup controllers for secondaries, where they are missing.
 
 A group of version 2 has the files of a controller only if all groups above it
-hand it on (``cgroup.subtree_control``).  libvirt sees to that when it makes a
-guest's groups; a ``daemon-reload`` of systemd may take it back.  What was
-handed on here is noted on disk first, and taken back by ``release``.
+enable it for their children (``cgroup.subtree_control``).  libvirt enables
+controllers when it makes a guest's groups, but a ``daemon-reload`` of systemd
+may disable them again.  Each group changed here is saved on disk first, so
+that ``disable_controllers`` can undo it.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +20,18 @@ from secondary_scheduler.agent import store as agent_store
 LOG = logging.getLogger(__name__)
 
 STATE = 'controllers.json'
-HANDED_ON = 'cgroup.subtree_control'
+SUBTREE_FILE = 'cgroup.subtree_control'
 
-#: Seconds until a group that refused is tried again.
-_AGAIN_S = 5.0
-#: All that is ever handed on.
+#: Seconds between two attempts for the same guest.
+_RETRY_S = 5.0
+#: The only controllers that are ever enabled.
 _CONTROLLERS = frozenset({'cpu', 'cpuset'})
 
 
 class Controllers:
-    """Hands controllers on to groups of verified secondaries.
+    """Enables controllers for groups of verified secondaries.
 
-    Safe for threads.  With ``dry_run`` it writes nothing.
+    Safe for threads.  With ``dry_run`` it enables nothing.
     """
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
@@ -42,8 +43,9 @@ class Controllers:
         self._clock = clock
         self._lock = threading.Lock()
         self._tried: dict[tuple[str, str], float] = {}
-        #: Where we hand a controller on, outermost first: directory and name.
         saved = store.load(STATE).get('handed_on', [])
+        #: Groups in which an agent has enabled a controller, the topmost
+        #: first: directory and name of the controller.
         self._done = [(path, name) for path, name in map(
             _pair, saved if isinstance(saved, list) else [])
             if name in _CONTROLLERS and self._is_below(path, name)]
@@ -56,10 +58,12 @@ class Controllers:
         return os.path.normpath(path) == path and (
             path == root or path.startswith(root.rstrip('/') + '/'))
 
-    def hand_on(self, base: str, controller: str) -> bool:
-        """Have the groups in a guest's group have a controller.
+    def enable_controller(self, base: str, controller: str) -> bool:
+        """Enable a controller for the thread groups of a guest.
 
-        :param base: directory of the verified guest that holds vcpuN.
+        Each guest is tried at most once in a few seconds.
+
+        :param base: parent directory of the verified guest's vcpuN groups.
         :returns: whether anything has changed.
         """
         with self._lock:
@@ -69,23 +73,26 @@ class Controllers:
         tried = self._tried.get((base, controller))
         now = self._clock()
         if (self._dry_run or controller not in _CONTROLLERS
-                or tried is not None and now - tried < _AGAIN_S):
+                or tried is not None and now - tried < _RETRY_S):
             return False
         self._tried[base, controller] = now
         try:
             if self._hierarchy.version_of(controller) != 2:
                 return False
-            return any([self._hand_on(path, controller)
-                        for path in self._above(base, controller)])
+            return any([self._enable(path, controller)
+                        for path in self._path_to(base, controller)])
         except (OSError, ValueError, cgroups.CgroupError) as exc:
-            LOG.warning('The controller %(name)s cannot be handed on to '
+            LOG.warning('Cannot enable the controller %(name)s for '
                         '%(path)s: %(reason)s', {
                             'name': controller, 'path': base,
                             'reason': kernel_files.explain(exc)})
             return False
 
-    def _above(self, base: str, controller: str) -> Iterator[str]:
-        """Yield the groups from the topmost to a guest's, both included."""
+    def _path_to(self, base: str, controller: str) -> Iterator[str]:
+        """Yield the groups from the topmost to a guest's, both included.
+
+        :raises CgroupError: if the guest's is not below the topmost.
+        """
         path = self._hierarchy.root(controller)
         if not self._is_below(base, controller):
             raise cgroups.CgroupError(f'{base} is not below {path}')
@@ -94,30 +101,36 @@ class Controllers:
             path = os.path.join(path, part)
             yield path
 
-    def _hand_on(self, path: str, controller: str) -> bool:
+    def _enable(self, path: str, controller: str) -> bool:
+        """Enable a controller for the children of one group.
+
+        :returns: whether it was not enabled before.
+        """
         group = cgroups.Group(path)
         try:
-            if controller in group.read(HANDED_ON).split():
+            if controller in group.read(SUBTREE_FILE).split():
                 return False
             if (path, controller) not in self._done:
                 self._done.append((path, controller))
                 self._save()
-            cgroup_handles.put(group, HANDED_ON, f'+{controller}')
-            LOG.warning('%(path)s hands on the controller %(name)s again', {
-                'path': path, 'name': controller})
+            cgroup_handles.put(group, SUBTREE_FILE, f'+{controller}')
+            LOG.warning('Enabled the missing controller %(name)s in %(path)s',
+                        {'path': path, 'name': controller})
             return True
         finally:
             group.close()
 
-    def take_back(self, below: str = '') -> bool:
-        """Undo what was done in a group and those below it, or everywhere.
+    def disable_controllers(self, below: str = '') -> bool:
+        """Disable the controllers that were enabled here.
 
-        False if the kernel refuses: another group uses it by now.
+        :param below: only in this group and those below it; '' for all.
+        :returns: False if the kernel refuses, because another group uses the
+            controller now.
         """
         with self._lock:
-            return self._take_back(below)
+            return self._disable(below)
 
-    def _take_back(self, below: str) -> bool:
+    def _disable(self, below: str) -> bool:
         done = True
         ours = [(path, controller) for path, controller in self._done
                 if path == below or path.startswith(below.rstrip('/') + '/')]
@@ -125,15 +138,15 @@ class Controllers:
             try:
                 group = cgroups.Group(path)
             except cgroups.CgroupError:
-                self._done.remove((path, controller))   # it is gone
+                self._done.remove((path, controller))   # group is gone
                 continue
             try:
-                cgroup_handles.put(group, HANDED_ON, f'-{controller}')
+                cgroup_handles.put(group, SUBTREE_FILE, f'-{controller}')
                 self._done.remove((path, controller))
             except OSError as exc:
                 done = False
-                LOG.warning('%(path)s goes on handing on the controller '
-                            '%(name)s: %(reason)s', {
+                LOG.warning('Cannot disable the controller %(name)s in '
+                            '%(path)s: %(reason)s', {
                                 'path': path, 'name': controller,
                                 'reason': exc})
             finally:
@@ -147,7 +160,7 @@ class Controllers:
 
 
 def _pair(entry: object) -> tuple[str, str]:
-    """Return an entry of the state file; what is spoilt names nothing."""
+    """Return an entry of the state file, two empty strings if damaged."""
     if isinstance(entry, list | tuple) and len(entry) == 2 and all(
             isinstance(one, str) for one in entry):
         return entry[0], entry[1]

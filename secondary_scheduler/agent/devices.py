@@ -1,9 +1,9 @@
-"""Disks and network ports of a host, each of which counts its bytes once.
+"""Disks and network ports of a host, chosen so that each byte counts once.
 
 Linux stacks devices: partitions, RAID, multipath, LVM and encryption over
 disks, bonds over ports, virtual functions beside the port that they share.
-Each layer counts the bytes that go through it, so the sum of all counts them
-several times.
+Each layer counts the bytes that pass through it.  Therefore the sum over all
+devices would count them several times.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,17 +14,17 @@ import typing
 
 from secondary_scheduler.agent import kernel_files
 
-#: A path to an NVMe namespace; its head is nvmeXnZ, which programs use.
+#: A path to an NVMe namespace.  Programs use its multipath head, nvmeXnZ.
 _NVME_PATH = re.compile(r'nvme(\d+)c\d+n(\d+)')
-#: USB ports as the kernel and systemd name them.  A management controller
-#: shows its own network in this way.
+#: Names that the kernel and systemd give to USB ports.  Management
+#: controllers offer a network of their own as such a port.
 _USB_NAME = re.compile(r'usb\d+|en(P\d+)?p\d+s\d+(f\d+)?(u\d+)+(c\d+)?(i\d+)?')
 _USB_BUS = re.compile(r'usb\d+')
-#: Ports that stand for a virtual or a scalable function of the card's.
+#: Names of representor ports, of virtual and scalable functions of a card.
 _REPRESENTOR = re.compile(r'(c\d+)?pf\d+(vf|sf)\d+')
 
-#: Mbit/s above which no port is; drivers say 65535 or 4294967295 (-1 in 16
-#: or 32 bits) while they do not know.
+#: Highest plausible speed in Mbit/s.  While a speed is unknown, drivers report
+#: 65535 or 4294967295 (-1 in 16 or 32 bits).
 _FASTEST = 10**7
 _UNKNOWN_SPEEDS = frozenset({0xffff, 0xffffffff})
 
@@ -32,9 +32,9 @@ _UNKNOWN_SPEEDS = frozenset({0xffff, 0xffffffff})
 class BlockDevice(typing.NamedTuple):
     """A disk, and the files that count its bytes.
 
-    Each member of ``counters`` counts all of them, as a sum of its files; the
-    largest is right.  (Before Linux 6.15 the head of NVMe multipath stands
-    still, and only its paths count.)
+    Each member of ``counters`` is a group of files with a sum that counts all
+    bytes; the largest sum is correct.  Before Linux 6.15, the head of an NVMe
+    multipath disk does not count, only its paths do.
     """
 
     name: str
@@ -42,7 +42,7 @@ class BlockDevice(typing.NamedTuple):
 
 
 def _names(path: str) -> list[str]:
-    """Return the names in a directory; none if it is not there."""
+    """Return the names in a directory; none if it cannot be read."""
     try:
         return sorted(os.listdir(path))
     except OSError:
@@ -51,13 +51,13 @@ def _names(path: str) -> list[str]:
 
 # -- disks -----------------------------------------------------------------
 def disks(root: str, named: Iterable[str] = ()) -> list[BlockDevice]:
-    """Return the disks that count, by default all with hardware behind them.
+    """Return the disks to count, by default of all with hardware behind them.
 
-    That is what no other of them is made of.  Of a disk with partitions some
-    of which are part of others, it is the other partitions.
+    Disks of which another one is made are left out.  If another disk is made
+    of some partitions of a disk, the remaining partitions are returned.
 
     :param root: /sys/block.
-    :param named: the disks of which to choose instead, if any.
+    :param named: disks to choose from instead, if any.
     :raises OSError: if ``root`` cannot be read.
     """
     below = _below(root, sorted(os.listdir(root)))
@@ -81,7 +81,7 @@ def disks(root: str, named: Iterable[str] = ()) -> list[BlockDevice]:
 
 
 def _head(name: str) -> str:
-    """Return the disk to which an NVMe path leads; any other is itself."""
+    """Return the head of an NVMe path; any other disk unchanged."""
     match = _NVME_PATH.fullmatch(name)
     return f'nvme{match[1]}n{match[2]}' if match else name
 
@@ -93,7 +93,7 @@ def _partitions(root: str, name: str) -> list[str]:
 
 
 def _below(root: str, names: Iterable[str]) -> dict[str, set[str]]:
-    """Return what each disk is made of: disks and partitions."""
+    """Return the disks and partitions of which each disk is made."""
     below: dict[str, set[str]] = {name: set() for name in names}
     for name in list(below):
         below[name].update(map(_head, _names(f'{root}/{name}/slaves')))
@@ -107,7 +107,7 @@ def _below(root: str, names: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _closure(name: str, below: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return what a disk is made of, and what this is made of."""
+    """Return all devices of which one is made, directly or indirectly."""
     found: set[str] = set()
     due = list(below.get(name, ()))
     while due:
@@ -120,7 +120,7 @@ def _closure(name: str, below: Mapping[str, Iterable[str]]) -> set[str]:
 
 def _is_hardware(root: str, name: str, below: Mapping[str, Iterable[str]]
                  ) -> bool:
-    """Tell whether a disk, or a part of it, has hardware behind it."""
+    """Return whether a disk, or a part of it, has hardware behind it."""
     owner = {one: disk for disk in below for one in _partitions(root, disk)}
     return any(os.path.exists(f'{root}/{owner.get(one, one)}/device')
                for one in (name, *_closure(name, below)))
@@ -140,12 +140,13 @@ def _counters(root: str, name: str, names: Iterable[str]
 def ports(root: str, named: Iterable[str] = ()) -> list[str]:
     """Return the ports of the host's link.
 
-    By default all with hardware behind them that are physical functions and
-    not on USB, with a bond in the place of its ports.  Of the named ones those
-    are left out of which another one consists.
+    By default these are all physical functions with hardware behind them,
+    except USB ports.  A bond replaces its ports.  Ports of which another one
+    is made are left out.
 
     :param root: /sys/class/net.
-    :raises OSError: if it cannot be read.
+    :param named: ports to choose from instead, if any.
+    :raises OSError: if ``root`` cannot be read.
     """
     chosen = list(dict.fromkeys(named)) or list(dict.fromkeys(
         _bond(root, name) for name in sorted(os.listdir(root))
@@ -157,7 +158,8 @@ def ports(root: str, named: Iterable[str] = ()) -> list[str]:
 
 
 def _bond(root: str, name: str) -> str:
-    """Return the bond of a port whose speed is known, or the port."""
+    """Return the bond of a port if the bond's speed is known, else the port.
+    """
     master = os.path.basename(os.path.realpath(f'{root}/{name}/master'))
     bonded = (os.path.exists(f'{root}/{master}/bonding')
               and speed(root, master) is not None)
@@ -165,23 +167,23 @@ def _bond(root: str, name: str) -> str:
 
 
 def _lower(root: str, name: str) -> set[str]:
-    """Return the ports of which a named one consists."""
+    """Return the ports of which a port is made."""
     lower = {one.removeprefix('lower_') for one in _names(f'{root}/{name}')
              if one.startswith('lower_')}
     with contextlib.suppress(OSError, ValueError):
-        lower.update(kernel_files.read(
+        lower.update(kernel_files.read_text(
             f'{root}/{name}/bonding/slaves').split())
     return lower
 
 
 def _is_shared(root: str, name: str) -> bool:
-    """Tell whether a port is a virtual function, or stands for one."""
+    """Return whether a port is a virtual function or a representor of one."""
     device = f'{root}/{name}/device'
     if os.path.lexists(f'{device}/physfn') or os.path.exists(
             f'{device}/sfnum'):
         return True
     try:
-        label = kernel_files.read(f'{root}/{name}/phys_port_name').strip()
+        label = kernel_files.read_text(f'{root}/{name}/phys_port_name').strip()
     except (OSError, ValueError):
         return False
     return _REPRESENTOR.fullmatch(label) is not None
@@ -198,10 +200,10 @@ def _is_usb(root: str, name: str) -> bool:
 
 
 def speed(root: str, name: str) -> int | None:
-    """Return the speed of a port in Mbit/s, None if it does not say."""
+    """Return the speed of a port in Mbit/s, None if unknown."""
     try:
         found = kernel_files.read_count(f'{root}/{name}/speed')
     except (OSError, ValueError):
-        return None     # it is down, or a virtual one
+        return None     # the port is down or virtual
     return found if (0 < found <= _FASTEST
                      and found not in _UNKNOWN_SPEEDS) else None

@@ -1,12 +1,12 @@
 """Bounded, typed reading of files of /proc, /sys and the control groups.
 
-A file that is not there, or that the kernel refuses to read, raises OSError.
-One that says something else than its format allows raises ``Damaged`` with
-its path and what is expected.  Callers take both for *unknown*: no wrong value
-becomes a 0, and none is cut off.
+A file that is missing, or that the kernel refuses to read, raises OSError.
+A file with unexpected content raises ``Damaged`` with its path and the
+expected content.  Callers treat both as *unknown*: a wrong value neither
+becomes 0 nor is cut off.
 
-Names in these files are bytes.  They are decoded as the file system's are, so
-that any path can be opened again.
+Names in these files are bytes.  They are decoded like names in the file
+system, so that any path can be opened again.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ import re
 MOST_BYTES = 1 << 20
 #: Counters and limits of the kernel have 64 bits.
 LARGEST = 1 << 64
-#: CPUs that Linux can be built for.
+#: Largest number of CPUs for which Linux can be built.
 MOST_CPUS = 1 << 16
 
 _COUNT = re.compile(r'[0-9]{1,20}')
@@ -26,7 +26,7 @@ _QUOTED = 40
 
 
 class Damaged(ValueError):
-    """A file that does not say what the kernel writes there."""
+    """A file with content that the kernel cannot have written."""
 
     def __init__(self, path: str, text: str, expected: str) -> None:
         super().__init__(f'{path} says {text[:_QUOTED]!r}, where {expected} '
@@ -34,17 +34,17 @@ class Damaged(ValueError):
 
 
 def explain(problem: Exception) -> str:
-    """Return an error's text, the path of its file as it is.
+    """Return the text of an error, with the path of its file unquoted.
 
-    (Python would quote it, and a group of systemd's has backslashes.)
+    Python would escape the backslashes in names of systemd's groups.
     """
     if isinstance(problem, OSError) and isinstance(problem.filename, str):
         return f'{problem.filename}: {problem.strerror}'
     return str(problem) or type(problem).__name__
 
 
-def read(path: str, most: int = MOST_BYTES) -> str:
-    """Return a file's text.
+def read_text(path: str, most: int = MOST_BYTES) -> str:
+    """Return the text of a file.
 
     :raises OSError: if it cannot be read.
     :raises Damaged: if it is longer than ``most`` bytes.
@@ -64,7 +64,7 @@ def read(path: str, most: int = MOST_BYTES) -> str:
 
 
 def read_line(path: str, most: int = 4096) -> str:
-    """Return a file's first line, or as much as ``most`` bytes of it.
+    """Return the first line of a file, at most ``most`` bytes of it.
 
     :raises OSError: if it cannot be read.
     """
@@ -76,7 +76,7 @@ def read_line(path: str, most: int = 4096) -> str:
 
 
 def parse_count(text: str, path: str) -> int:
-    """Return a number that counts.
+    """Parse a number that is not negative.
 
     :raises Damaged: if it is none, or has more than 64 bits.
     """
@@ -87,9 +87,9 @@ def parse_count(text: str, path: str) -> int:
 
 
 def parse_counts(words: Iterable[str], least: int, path: str) -> list[int]:
-    """Return numbers that count.
+    """Parse numbers that are not negative.
 
-    :raises Damaged: if one is none, or if they are less than ``least``.
+    :raises Damaged: if one is none, or if there are fewer than ``least``.
     """
     counts = [parse_count(word, path) for word in words]
     if len(counts) < least:
@@ -99,9 +99,11 @@ def parse_counts(words: Iterable[str], least: int, path: str) -> list[int]:
 
 
 def parse_table(text: str, names: Iterable[str], path: str) -> list[int]:
-    """Return what lines ``NAME VALUE`` or ``NAME: VALUE`` say of some names.
+    """Parse the values of some names in lines ``NAME VALUE``.
 
-    :raises Damaged: if a name is missing, or its value is no number.
+    A colon after the name is allowed.
+
+    :raises Damaged: if a name is missing, or if its value is no number.
     """
     rows = {words[0].removesuffix(':'): words[1:]
             for line in text.splitlines() if (words := line.split())}
@@ -114,7 +116,7 @@ def parse_table(text: str, names: Iterable[str], path: str) -> list[int]:
 
 
 def parse_cpus(text: str, path: str) -> frozenset[int]:
-    """Return the CPUs of a list like ``0-3,8``.
+    """Parse a list of CPUs like ``0-3,8``.
 
     :raises Damaged: if it is none.
     """
@@ -142,15 +144,15 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 def read_count(path: str) -> int:
-    """Return the number that a file holds; see ``parse_count``."""
-    return parse_count(read(path), path)
+    """Return the number in a file; see ``parse_count``."""
+    return parse_count(read_text(path), path)
 
 
 def read_counts(path: str, least: int) -> list[int]:
-    """Return the numbers that a file holds; see ``parse_counts``."""
-    return parse_counts(read(path).split(), least, path)
+    """Return the numbers in a file; see ``parse_counts``."""
+    return parse_counts(read_text(path).split(), least, path)
 
 
 def read_table(path: str, *names: str) -> list[int]:
-    """Return what a file says of some names; see ``parse_table``."""
-    return parse_table(read(path), names, path)
+    """Return the values of some names in a file; see ``parse_table``."""
+    return parse_table(read_text(path), names, path)

@@ -1,7 +1,7 @@
-"""Which secondaries this host has ended, and why.
+"""Secondaries that were killed on this host, with the reasons.
 
-Nova sees them stop, as if their owners had stopped them.  So the agent reports
-them until they run again, and Watcher puts them into its queue.
+To Nova they look as if their owners had stopped them.  Therefore the agent
+reports them until they run again, and Watcher queues them for their return.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,28 +12,28 @@ from secondary_scheduler.agent.domains import Secondary
 
 STATE = 'killed.json'
 
-#: So many at most: without Placement nobody says who was deleted.
+#: Most entries kept: without Placement the agent does not learn which of the
+#: instances were deleted.
 _MOST = 64
 
 
 class Killed:
-    """The secondaries that were ended here; safe for threads, kept on disk.
-    """
+    """The secondaries killed here; saved on disk, safe for threads."""
 
     def __init__(self, store: agent_store.StateStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        #: Reason, process and its start, by UUID; the oldest first.
+        #: Reason, PID and start time of the process, by UUID; oldest first.
         self._known: dict[str, tuple[str, int, int]] = {}
         for uuid, entry in store.load(STATE).items():
             try:
                 reason, pid, started = entry
                 self._known[uuid] = str(reason), int(pid), int(started)
             except (TypeError, ValueError):
-                continue    # the file was spoilt
+                continue    # the file was damaged
 
     def note(self, guest: Secondary, reason: str) -> None:
-        """Take in that a guest was ended."""
+        """Record a killed guest with the reason."""
         with self._lock:
             self._known.pop(guest.uuid, None)
             self._known[guest.uuid] = reason, guest.pid, guest.started
@@ -42,7 +42,7 @@ class Killed:
             self._save()
 
     def run_again(self, guests: Iterable[Secondary]) -> None:
-        """Forget those that run, as another process than was ended."""
+        """Forget guests that run again, in another process."""
         with self._lock:
             again = [guest.uuid for guest in guests
                      if guest.uuid in self._known
@@ -54,7 +54,7 @@ class Killed:
                 self._save()
 
     def forget(self, uuids: Collection[str]) -> None:
-        """Forget these: they were deleted, or moved away."""
+        """Forget guests that were deleted or moved away."""
         with self._lock:
             gone = self._known.keys() & set(uuids)
             for uuid in gone:
@@ -64,7 +64,7 @@ class Killed:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why each was ended, by UUID."""
+        """Reasons of the kills, by UUID."""
         with self._lock:
             return {uuid: entry[0] for uuid, entry in self._known.items()}
 

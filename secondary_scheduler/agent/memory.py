@@ -1,12 +1,12 @@
-"""How much memory secondaries write to, and how fast it is copied.
+"""Measurement of memory that secondaries write to, and of its copying speed.
 
-A live migration copies memory while the guest goes on writing to it, so how
-long it takes depends on both (``estimation.precopy``).  QEMU finds the first
-by a sample of pages that it looks at twice; libvirt keeps the second of the
-migration with which a guest came here.
+A live migration copies memory while the guest goes on writing to it.  Its
+duration depends on both rates (``estimation.precopy``).  QEMU measures the
+dirty rate by a sample of pages that it reads twice.  libvirt keeps the copying
+rate of the migration that brought a guest to this host.
 
-Starting a measurement is the one thing that needs a connection on which
-libvirt takes orders.  It may hang there, so all this has a thread of its own.
+Starting a measurement needs a writable connection to libvirt.  As the call may
+hang, the meter runs on a thread of its own.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,19 +16,21 @@ import typing
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent.domains import Secondary, close
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.libvirt_connection import close_connection
 from secondary_scheduler.estimation import precopy
 from secondary_scheduler.model.cluster import DirtyMemory
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between QEMU's two looks, and then until libvirt knows the result.
+#: Seconds between QEMU's two readings of a page, one measurement for each.
 _PERIODS_S = (1, 5)
+#: Seconds after a measurement until libvirt has its result.
 _MARGIN_S = 0.5
 
 # libvirt's constants, so that tests need no libvirt.
 _STATS_DIRTYRATE = 512
-_STATS_NOWAIT = 1 << 29     # an operation is going on: go without
+_STATS_NOWAIT = 1 << 29     # leave out domains with an operation going on
 _MEASURED = 2
 _JOB_COMPLETED_KEPT = 1 | 2
 _JOB_MIGRATIONS = (4, 5)    # in and out
@@ -41,9 +43,9 @@ Answer = typing.TypeVar('Answer')
 class MemoryMeter:
     """Measures the memory of this host's running secondaries.
 
-    ``connect`` returns a libvirt connection that takes orders;
-    ``secondaries`` those that do what they want at the moment.  What was
-    measured counts for ``lasts`` seconds.
+    :param connect: returns a writable libvirt connection.
+    :param secondaries: returns the secondaries that nothing slows down now.
+    :param lasts: seconds for which a measurement is valid.
     """
 
     def __init__(self, connect: Callable[[], typing.Any],
@@ -58,19 +60,20 @@ class MemoryMeter:
         self._connection: typing.Any = None
         self._measured: dict[str, tuple[float, int, DirtyMemory]] = {}
         self._failure = ''
-        #: How fast migrations copied lately (MiB/s), None if none was seen.
+        #: Median rate of copying in migrations to here (MiB/s), None if
+        #: unknown.
         self.copied: float | None = None
 
     def dirty(self, uuid: str) -> DirtyMemory | None:
-        """Return how much memory a secondary writes to, None if unknown."""
+        """Return the memory that a secondary writes to, None if unknown."""
         known = self._known(uuid)
         return known and known[1]
 
     def floor_s(self, uuid: str) -> float:
-        """Return for how long a migration needs a secondary at the floor.
+        """Return the seconds that a secondary must be at the floor to migrate.
 
-        That is twice what copying its memory takes, in seconds; 0 if the
-        migration ends anyway, or if that is not known.
+        That is twice the time that copying its memory takes.  It is 0 if the
+        migration converges without the floor, or if that is unknown.
         """
         known = self._known(uuid)
         if (known is None or self.copied is None
@@ -79,16 +82,16 @@ class MemoryMeter:
         return 2 * known[0] / self.copied
 
     def _known(self, uuid: str) -> tuple[int, DirtyMemory] | None:
-        """Return the memory of a secondary and what it writes to of it."""
+        """Return a secondary's memory (MiB) and the part it writes to."""
         at, memory_mb, dirty = self._measured.get(uuid, (0.0, 0, None))
         if dirty is None or self._clock() - at > self._lasts:
             return None
         return memory_mb, dirty
 
     def measure(self) -> None:
-        """Measure once, which takes some seconds.
+        """Measure all secondaries once, which takes some seconds.
 
-        A failure is logged when it is a new one.
+        A failure is logged, unless it is the same as the last one.
         """
         try:
             if self._connection is None:
@@ -97,7 +100,7 @@ class MemoryMeter:
             short, long = (
                 self._written(self._connection, sizes, seconds)
                 for seconds in _PERIODS_S)
-            # Who was held up meanwhile has not shown what it writes.
+            # A guest that was throttled meanwhile has written too little.
             free = {guest.uuid for guest in self._secondaries()}
             now = self._clock()
             self._measured = {
@@ -108,16 +111,16 @@ class MemoryMeter:
             self._failure = ''
         except Exception as exc:
             if self._failure != str(exc):
-                LOG.warning('It cannot be measured how much memory '
-                            'secondaries write to: %s', exc)
+                LOG.warning('Cannot measure the memory that secondaries '
+                            'write to: %s', exc)
             self._failure = str(exc)
             connection, self._connection = self._connection, None
-            close(connection)
+            close_connection(connection)
 
     def _sizes(self, connection: typing.Any) -> dict[str, int]:
         """Return the memory of each secondary in MiB, by UUID.
 
-        What libvirt keeps of the migrations by which they came is noted.
+        It updates ``copied`` from the migrations that libvirt remembers.
         """
         found = _ask_each(
             connection, [guest.uuid for guest in self._secondaries()],
@@ -132,7 +135,7 @@ class MemoryMeter:
 
     def _written(self, connection: typing.Any, uuids: Iterable[str],
                  seconds: int) -> dict[str, float]:
-        """Return the MiB that secondaries write to in a time, by UUID."""
+        """Return the MiB that secondaries write to in ``seconds``, by UUID."""
         def begin(domain: typing.Any) -> typing.Any:
             domain.startDirtyRateCalc(seconds, 0)
             return domain
@@ -152,25 +155,27 @@ class MemoryMeter:
 
 def _ask_each(connection: typing.Any, uuids: Iterable[str],
               ask: Callable[[typing.Any], Answer]) -> dict[str, Answer]:
-    """Return what the domains answer; who ends meanwhile says nothing.
+    """Return the answer of each domain, by UUID.
 
-    Nor does, within libvirt's 30 s, one that is being migrated.
+    Domains that have ended are left out.  So are domains in a migration, for
+    which the call fails after libvirt's 30 s.
     """
     answers = {}
     for uuid in uuids:
         try:
             answers[uuid] = ask(connection.lookupByUUIDString(uuid))
         except Exception as exc:
-            if connection.isAlive() != 1:   # 0: it is not, -1: who knows
+            if connection.isAlive() != 1:   # 0: dead, -1: unknown
                 raise
-            LOG.debug('Memory of %s: %s', uuid, exc)
+            LOG.debug('Cannot query the memory of %s: %s', uuid, exc)
     return answers
 
 
 def _copied(job: dict[str, typing.Any]) -> list[float]:
-    """Return how fast a job that has ended copied memory, if it tells.
+    """Return the copying rate of a completed migration (MiB/s), if known.
 
-    The rate of one that found mostly empty pages is not that of copying.
+    A migration of mostly empty pages is left out: its rate says nothing about
+    copying.
     """
     copied, total, rate = (job.get(name, 0) for name in (
         'memory_normal_bytes', 'memory_total', 'memory_bps'))
@@ -182,5 +187,5 @@ def _copied(job: dict[str, typing.Any]) -> list[float]:
 
 
 def _is_size(value: object) -> typing.TypeGuard[float]:
-    """Tell a number that libvirt can have counted from what is none."""
+    """Return whether libvirt can have counted this value."""
     return type(value) in (int, float) and 0 <= value < _LARGEST

@@ -1,25 +1,25 @@
-"""Keeping memory free for primaries, which cannot be had back at once.
+"""Memory kept free for primaries: the headroom, and steps to protect it.
 
-A secondary that is throttled holds its memory on.  So some of the host's is
-kept free, the headroom: Placement admits no secondary into it, and a policy
-that the agent adds to the operator's asks the cloud to move or suspend some
-when it is touched.  What a primary that has just started has yet to touch
-counts as used for that (``Demand``).
+Throttling a secondary does not free its memory.  Therefore a part of the
+host's memory is kept free, the headroom.  Placement admits no secondary into
+it.  A policy added by the agent makes the cloud move or suspend secondaries
+when it is used.  Memory that a new primary has yet to touch counts as used for
+that (``Demand``).
 
-Operations take seconds, and a primary that starts fills gigabytes in one.
-What must happen faster happens here, by what is really available:
+Such operations take seconds, but a starting primary can fill gigabytes in one.
+The steps below are faster.  They depend on the memory available now:
 
-=====================  ======================================================
-below the headroom     secondaries' pages are the first that the kernel takes
-                       back, and what guests do not need is asked of them
-below a half of it     they go to the floor, where they take no more
-below a quarter of it  the one of the lowest priority is ended; the next one
-                       only when its memory is back and did not suffice
-=====================  ======================================================
+=======================  ====================================================
+below the headroom       the kernel reclaims pages of secondaries first, and
+                         balloons take memory that guests do not need
+below half of it         secondaries go to the floor, where they take no more
+below a quarter of it    the secondary of the lowest priority is killed; the
+                         next one only if its memory is free and not enough
+=======================  ====================================================
 
-The kernel would end the same one (``Actuator.prioritise``), after it had the
-primary wait for pages that it could not find.  Where it is faster than we are,
-its end is told like one of ours.
+The OOM killer of the kernel would choose a secondary, too
+(``Actuator.prioritise``), but only after the primary had waited for pages.  A
+secondary that it kills first is reported like one killed by the agent.
 """
 
 from collections import deque
@@ -34,47 +34,48 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent import kernel_files, processes
 from secondary_scheduler.agent.actuator import Actuator
-from secondary_scheduler.agent.domains import Primary, Secondary, close
+from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
+from secondary_scheduler.agent.libvirt_connection import close_connection
 from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
 
-#: Who is older has touched what it is going to, in seconds.
-YOUNG_S = 60.0
-#: Seconds between two looks: mostly, where memory may go in no time, and
-#: while it goes.
-LOOK_S, QUICK_LOOK_S, RUSH_S = 1.0, 0.1, 0.02
-#: For how many seconds it is waited for the memory of one that was ended.
+#: Age in seconds at which a guest has touched all memory that it will use.
+_YOUNG_S = 60.0
+#: Seconds between two steps: normally, when memory may run out quickly, and
+#: while it does.
+POLL_S, _QUICK_POLL_S, _RUSH_POLL_S = 1.0, 0.1, 0.02
+#: Seconds to wait for the memory of a killed secondary.
 _RETURNS_S = 0.5
-#: For how many seconds a process may take to end that the kernel has ended.
-_ENDING_S = 2.0
-#: Part of the host that is kept free if the operator does not say.
+#: Seconds that a process killed by the kernel may take to exit.
+_EXIT_S = 2.0
+#: Default headroom, as part of the host's memory.
 _HEADROOM = 0.05
-#: Seconds in which the cloud is to make the headroom whole again.
+#: Seconds that the cloud has to restore the headroom.
 _TIMELIMIT_S = 60
 
 _AFFECT_LIVE = 1    # libvirt's VIR_DOMAIN_AFFECT_LIVE
 
 
 class Level(enum.IntEnum):
-    """How short of memory the host is."""
+    """Degree of memory shortage on the host."""
 
     CALM = 0
-    SHORT = 1       # the headroom is touched
-    SCARCE = 2      # half of it is gone
-    CRITICAL = 3    # three quarters are
+    SHORT = 1       # a part of the headroom is used
+    SCARCE = 2      # half of it
+    CRITICAL = 3    # three quarters of it
 
 
 def headroom(conf: cfg.ConfigOpts, total: int) -> int:
-    """Return what of a host's memory is to be kept free, in bytes."""
+    """Return the part of a host's memory to keep free, in bytes."""
     own = conf.secondary_agent.memory_headroom_mb
     return int(_HEADROOM * total) if own is None else min(own << 20, total)
 
 
 def policy(conf: cfg.ConfigOpts, host: str, total: int
            ) -> tuple[language.Policy, ...]:
-    """Return the policy that keeps the headroom, if there is to be one."""
+    """Return the policy that protects the headroom; none without headroom."""
     share = 100.0 * headroom(conf, total) / total
     if not share:
         return ()
@@ -83,7 +84,7 @@ def policy(conf: cfg.ConfigOpts, host: str, total: int
 
 
 def kernel_kills(proc: str) -> int | None:
-    """Return how many processes the kernel has ended for their memory."""
+    """Return the number of processes killed by the kernel's OOM killer."""
     try:
         return kernel_files.read_table(f'{proc}/vmstat', 'oom_kill')[0]
     except (OSError, ValueError):
@@ -91,9 +92,9 @@ def kernel_kills(proc: str) -> int | None:
 
 
 class Demand:
-    """What primaries that have just started have yet to touch.
+    """Memory that new primaries have yet to touch.
 
-    A guest touches memory as its system boots, and some take all they have.
+    A guest touches its memory while it boots, and some guests touch all of it.
     """
 
     def __init__(self, primaries: Callable[[], Iterable[Primary]],
@@ -102,19 +103,19 @@ class Demand:
         self._proc = proc
 
     def read(self) -> int:
-        """Return how much that is at most, in bytes."""
+        """Return the most that it can be, in bytes."""
         return sum(max(0, one.memory - held) for one in self._primaries()
                    if (age := processes.age(one.started, self._proc))
-                   is not None and age < YOUNG_S
+                   is not None and age < _YOUNG_S
                    and (held := processes.resident(one.pid, self._proc))
                    is not None)
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
-    """How memory stands, in bytes.
+class MemoryState:
+    """Memory of the host at one moment, in bytes.
 
-    ``coming`` is what new primaries have yet to touch.
+    ``coming`` is the memory that new primaries have yet to touch.
     """
 
     total: int
@@ -124,7 +125,7 @@ class Look:
 
     @property
     def level(self) -> Level:
-        """How short of memory the host is."""
+        """Degree of memory shortage."""
         for level, part in ((Level.CRITICAL, self.headroom // 4),
                             (Level.SCARCE, self.headroom // 2),
                             (Level.SHORT, self.headroom)):
@@ -135,7 +136,7 @@ class Look:
 
 @dataclasses.dataclass(frozen=True)
 class GuardOptions:
-    """What the guard reads from the configuration.
+    """Options of the guard.
 
     ``floor_lift_delay`` is in seconds.  ``headroom`` returns, of a host's
     memory, the part to keep free, both in bytes.
@@ -147,18 +148,20 @@ class GuardOptions:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> 'GuardOptions':
-        """Return the options as they are now."""
+        """Return the present options of the configuration."""
         own = conf.secondary_agent
         return cls(own.floor_lift_delay, own.memory_last_resort == 'kill',
                    lambda total: headroom(conf, total))
 
 
 class MemoryGuard:
-    """Looks at the host's memory; ``step`` says when to look again.
+    """Watches the host's memory, and takes it from secondaries.
 
-    ``memory`` returns size and availability in bytes and may raise;
-    ``floor`` writes the floor of a guest now; ``kill`` ends one, saying why,
-    and tells whether it did; ``lost`` is told whom the kernel has ended.
+    :param memory: returns the size and the available part, in bytes; may
+        raise OSError or ValueError.
+    :param floor: takes a guest to the floor.
+    :param kill: kills a guest for the reason given; returns whether it did.
+    :param lost: called for each guest killed by the kernel, with the reason.
     """
 
     def __init__(self, memory: Callable[[], tuple[int, int]], demand: Demand,
@@ -181,75 +184,82 @@ class MemoryGuard:
         self._proc = proc
         self._clock = clock
         self._calm_since: float | None = None
-        #: Who was ended last, and when.
-        self._ended: tuple[Secondary, float] | None = None
+        #: The last guest killed by this guard, and the time.
+        self._last_kill: tuple[Secondary, float] | None = None
+        #: Processes that were killed, or that could not be.
         self._doomed: set[tuple[int, int]] = set()
         self._present: Sequence[Secondary] = ()
-        #: When the kernel had ended how many.
+        #: Numbers of processes killed by the kernel, with their times.
         self._kernel: deque[tuple[float, int]] = deque()
+        #: Time of the last kill by the kernel.
         self._kernel_at: float | None = None
-        #: What the last look has found, None if it did not succeed.
-        self.seen: Look | None = None
+        #: The last reading of memory, None if it failed.
+        self.seen: MemoryState | None = None
         self.kills = 0
+        #: Processes with reclaim limits on their memory.
         self._pressed: set[tuple[int, int]] = set()
 
     @property
     def level(self) -> Level | None:
-        """How short of memory the host is, None if that is not known."""
+        """Degree of memory shortage, None if unknown."""
         return self.seen and self.seen.level
 
     @property
     def pressing(self) -> bool:
-        """Whether anything has been done that is to be undone."""
+        """Whether secondaries are limited because of memory."""
         return bool(self._pressed)
 
     def held(self, guest: Secondary) -> int:
-        """Return the memory that a secondary holds now, in bytes."""
+        """Return the memory that a secondary uses now, in bytes."""
         return processes.resident(guest.pid, self._proc) or 0
 
     def step(self) -> float:
-        """Look once, and do what it asks for; return the seconds to wait."""
+        """Read the memory once, and act on it.
+
+        :returns: the seconds until the next step.
+        """
         options, guests = self._options(), self._guests()
-        seen = self._look(options)
-        self._look_for_lost(guests)
+        seen = self._read(options)
+        self._find_lost(guests)
         if seen is None:
-            return LOOK_S
+            return POLL_S
         if seen.level is Level.CALM:
             self._relax(guests, options.floor_lift_delay)
         else:
             self._calm_since = None
             self._press(guests, seen.level)
             if seen.level is Level.CRITICAL and options.kill:
-                self._end_one(guests, seen.available)
+                self._kill_one(guests, seen.available)
         growing = bool(seen.headroom and seen.coming)
         if seen.level is Level.CRITICAL or (seen.level and growing):
-            return RUSH_S
-        return (QUICK_LOOK_S if growing or seen.available < 2 * seen.headroom
-                else LOOK_S)
+            return _RUSH_POLL_S
+        return (_QUICK_POLL_S if growing or seen.available < 2 * seen.headroom
+                else POLL_S)
 
-    def _look(self, options: GuardOptions) -> Look | None:
+    def _read(self, options: GuardOptions) -> MemoryState | None:
         before = self.seen
         try:
             total, available = self._memory()
         except (OSError, ValueError) as exc:
             if before is not None:
-                LOG.warning('It is not known how much memory is free: %s',
-                            exc)
+                LOG.warning('Cannot read the available memory: %s', exc)
             self.seen = None
             return None
-        seen = self.seen = Look(total, available, options.headroom(total),
-                                self._demand.read())
+        seen = self.seen = MemoryState(
+            total, available, options.headroom(total), self._demand.read())
         if seen.level > (Level.CALM if before is None else before.level):
             LOG.warning('Memory is %(level)s: %(available)d of %(total)d MiB '
-                        'are available, of which %(headroom)d are to be kept '
+                        'are available, and %(headroom)d should be kept '
                         'free', {'level': seen.level.name.lower(),
                                  'available': available >> 20,
                                  'total': total >> 20,
                                  'headroom': seen.headroom >> 20})
         return seen
 
-    def _look_for_lost(self, guests: Sequence[Secondary]) -> None:
-        """Find out which secondaries the kernel has ended for their memory.
+    def _find_lost(self, guests: Sequence[Secondary]) -> None:
+        """Find secondaries that the kernel's OOM killer has killed.
+
+        Those are the guests that have vanished within a short time of a kill.
         """
         now = self._clock()
         present = {(guest.pid, guest.started) for guest in guests}
@@ -257,7 +267,7 @@ class MemoryGuard:
                 if (guest.pid, guest.started) not in present | self._doomed]
         self._present = tuple(guests)
         if (not gone and self._kernel and self.level is not Level.CRITICAL
-                and now - self._kernel[-1][0] < LOOK_S):
+                and now - self._kernel[-1][0] < POLL_S):
             return
         count = kernel_kills(self._proc)
         if count is None:
@@ -267,14 +277,13 @@ class MemoryGuard:
             self._kernel_at = now
         self._kernel.append((now, count))
         while (len(self._kernel) > 1
-               and self._kernel[1][0] <= now - _ENDING_S):
+               and self._kernel[1][0] <= now - _EXIT_S):
             self._kernel.popleft()
         if count > self._kernel[0][1]:
             for guest in gone:
-                LOG.warning('The kernel has ended %s for its memory',
-                            guest.uuid)
+                LOG.warning('The OOM killer has killed %s', guest.uuid)
                 self.kills += 1
-                self._lost(guest, 'memory: ended by the kernel')
+                self._lost(guest, 'memory: killed by the kernel')
 
     def _press(self, guests: Sequence[Secondary], level: Level) -> None:
         for guest in guests:
@@ -283,13 +292,13 @@ class MemoryGuard:
                 self._actuator.press_memory(guest)
             if level >= Level.SCARCE and Reason.MEMORY not in (
                     self._floors.reasons(guest.uuid)):
-                LOG.warning('Taking %s to the floor, where it takes no more '
-                            'memory', guest.uuid)
+                LOG.warning('Taking %s to the floor, since memory is short',
+                            guest.uuid)
                 self._floors.add(guest.uuid, Reason.MEMORY)
                 self._floor(guest)
 
     def _relax(self, guests: Sequence[Secondary], delay: float) -> None:
-        """Undo what was done, when it has been calm for long enough."""
+        """Undo all limits once memory has been CALM for ``delay`` seconds."""
         now = self._clock()
         if self._calm_since is None:
             self._calm_since = now
@@ -300,13 +309,18 @@ class MemoryGuard:
             self._actuator.relax_memory(guest)
             self._floors.drop(guest.uuid, Reason.MEMORY)
 
-    def _end_one(self, guests: Sequence[Secondary], available: int) -> None:
-        """End the lowest, unless one is ending whose memory may suffice."""
+    def _kill_one(self, guests: Sequence[Secondary], available: int) -> None:
+        """Kill the secondary of the lowest priority.
+
+        Guests with an operation of Nova come last, since it will free their
+        memory.  Of equal priority, the largest is killed.  Nothing is killed
+        while the memory of the last one killed is not free yet.
+        """
         now = self._clock()
         if self._kernel_at is not None and now - self._kernel_at < _RETURNS_S:
-            return      # what the kernel has ended comes back in no time
-        if self._ended is not None:
-            last, at = self._ended
+            return      # the memory of a process killed by the kernel
+        if self._last_kill is not None:
+            last, at = self._last_kill
             if now - at < _RETURNS_S and not processes.is_over(
                     last.pid, last.started, self._proc):
                 return
@@ -320,18 +334,22 @@ class MemoryGuard:
             self._doomed.add((guest.pid, guest.started))
             if self._kill(guest, f'memory: {available >> 20} MiB left'):
                 self.kills += 1
-                self._ended = guest, now
+                self._last_kill = guest, now
                 return
 
 
 class Balloon:
-    """Asks secondaries for memory that they do not need, through libvirt.
+    """Takes memory that secondaries do not need, through their balloons.
 
-    That may hang, so it has a thread of its own.  A guest without a driver
-    for it keeps what it has.  ``least`` is what it is left with, in percent
-    of its memory; 100 leaves all balloons alone.  Otherwise they are ours: a
-    guest that is found smaller when nothing presses (it has moved here, or
-    the agent was started anew) gets all of its memory back.
+    Calls of libvirt may hang, so it runs on a thread of its own.  A guest
+    without a balloon driver keeps its memory.
+
+    The agent owns all balloons, unless ``least`` is 100.  A guest that is
+    found smaller than its memory, while ``pressing`` is false, gets all of
+    its memory back.  It may have moved here, or the agent was restarted.
+
+    :param pressing: returns whether memory is short.
+    :param least: smallest size of a guest, in percent of its memory.
     """
 
     def __init__(self, connect: Callable[[], typing.Any],
@@ -343,11 +361,11 @@ class Balloon:
         self._least = least
         self._connection: typing.Any = None
         self._failure = ''
-        #: What each process was last given, in percent of its memory.
+        #: Size last set for each process, in percent of its memory.
         self._given: dict[tuple[str, int, int], float] = {}
 
     def step(self) -> None:
-        """Give each guest what it is to have now, unless it has it."""
+        """Set the wanted size of each guest that does not have it yet."""
         if self._least >= 100.0:
             return
         wanted = self._least if self._pressing() else 100.0
@@ -363,16 +381,17 @@ class Balloon:
                 self._failure = ''
             except Exception as exc:
                 if self._failure != str(exc):
-                    LOG.warning('The balloon of %(uuid)s: %(reason)s', {
-                        'uuid': guests[key].uuid, 'reason': exc})
+                    LOG.warning('Cannot set the balloon of %(uuid)s: '
+                                '%(reason)s', {'uuid': guests[key].uuid,
+                                               'reason': exc})
                 self._failure = str(exc)
                 connection, self._connection = self._connection, None
-                close(connection)
+                close_connection(connection)
 
     def _give(self, uuid: str, percent: float) -> None:
-        """Let a guest have a part of its memory.
+        """Set the size of a guest, in percent of its memory.
 
-        :raises Exception: whatever libvirt raises.
+        :raises Exception: any error of libvirt.
         """
         if self._connection is None:
             self._connection = self._connect()

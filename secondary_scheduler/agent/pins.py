@@ -1,9 +1,9 @@
-"""CPUs that a guest has for itself: from its domain XML and its threads.
+"""Dedicated CPUs of a guest, by its domain XML and by its threads.
 
 Nova pins each vCPU of an instance with ``hw:cpu_policy=dedicated`` to a CPU of
-``cpu_dedicated_set``.  Guests that share CPUs float over many, and libvirt
-says so in the same way; what tells the two apart is that one has a CPU for
-each of its vCPUs.
+``cpu_dedicated_set``.  Guests that share CPUs float over a set of CPUs, which
+libvirt describes with the same elements.  The difference is that a guest with
+dedicated CPUs has one CPU for each of its vCPUs.
 """
 
 from collections import Counter
@@ -17,14 +17,14 @@ from secondary_scheduler.agent import kernel_files
 
 Cpus = frozenset[int]
 
-#: QEMU's threads of vCPUs, as libvirt has it name them.
+#: Names of QEMU's vCPU threads; libvirt makes QEMU name them.
 _VCPU_THREAD = re.compile(r'CPU (\d+|ALL)/\w+')
 
 
 class Pins(typing.NamedTuple):
-    """The CPUs that threads of a guest may use, one entry for each thread.
+    """CPUs to which threads of a guest are confined, one entry per thread.
 
-    Threads that are confined to none are left out.
+    Threads that are not confined are left out.
     """
 
     vcpus: tuple[Cpus, ...] = ()
@@ -35,7 +35,7 @@ NO_PINS = Pins()
 
 
 def read_pins(root: ElementTree.Element) -> Pins:
-    """Return what a domain XML pins; what cannot be read pins nothing."""
+    """Return the pins in a domain XML; unreadable ones are left out."""
     vcpu = root.find('vcpu')
     count = _number(vcpu.text if vcpu is not None else None)
     default = _cpus(vcpu)
@@ -50,6 +50,7 @@ def read_pins(root: ElementTree.Element) -> Pins:
 
 
 def _number(text: str | None) -> int:
+    """Return a number of an XML attribute, 0 if it is none."""
     try:
         return min(kernel_files.parse_count(text or '', ''),
                    kernel_files.MOST_CPUS)
@@ -58,7 +59,7 @@ def _number(text: str | None) -> int:
 
 
 def _cpus(element: ElementTree.Element | None) -> Cpus:
-    """Return an element's cpuset; libvirt writes it as the kernel does."""
+    """Return the ``cpuset`` of an element, in the kernel's list format."""
     text = '' if element is None else element.get('cpuset', '')
     try:
         return kernel_files.parse_cpus(text, 'cpuset')
@@ -67,7 +68,7 @@ def _cpus(element: ElementTree.Element | None) -> Cpus:
 
 
 def read_threads(pid: int, proc: str) -> Pins:
-    """Return the CPUs that the threads of a QEMU may use at the moment."""
+    """Return the CPUs that the threads of a QEMU process may use now."""
     vcpus: list[Cpus] = []
     others: list[Cpus] = []
     for name, cpus in _threads(f'{proc}/{pid}/task'):
@@ -76,7 +77,7 @@ def read_threads(pid: int, proc: str) -> Pins:
 
 
 def _threads(path: str) -> Iterator[tuple[str, Cpus]]:
-    """Yield name and CPUs of each thread that is still there."""
+    """Yield name and CPUs of each thread that is still alive."""
     try:
         threads = os.listdir(path)
     except OSError:
@@ -86,7 +87,7 @@ def _threads(path: str) -> Iterator[tuple[str, Cpus]]:
         try:
             fields = {name: value.strip() for name, _, value in (
                 line.partition(':')
-                for line in kernel_files.read(file).split('\n'))}
+                for line in kernel_files.read_text(file).split('\n'))}
             cpus = kernel_files.parse_cpus(
                 fields.get('Cpus_allowed_list', ''), file)
         except (OSError, ValueError):
@@ -96,12 +97,12 @@ def _threads(path: str) -> Iterator[tuple[str, Cpus]]:
 
 
 def own_cpus(pins: Pins, shared: Collection[Cpus]) -> Cpus:
-    """Return the CPUs that a guest has for itself.
+    """Return the dedicated CPUs of a guest.
 
-    Those are sets to which as many of its vCPUs are confined as there are
-    CPUs in them, and what any other thread has alone.
+    A set is dedicated if it confines at least as many vCPUs as it has CPUs.
+    A single CPU to which another thread is pinned is dedicated, too.
 
-    :param shared: sets over which other guests float.
+    :param shared: sets over which other guests float; never dedicated.
     """
     own: set[int] = set()
     for cpus, count in Counter(pins.vcpus).items():

@@ -1,28 +1,32 @@
-"""Finding the QEMU process of a guest, and never another one."""
+"""QEMU processes of guests: find, verify, measure and kill them."""
 
 import contextlib
 import ctypes
 import os
+import signal
 import threading
+
+from oslo_log import log as logging
 
 from secondary_scheduler.agent import kernel_files
 
+LOG = logging.getLogger(__name__)
+
 #: Number of the system call process_mrelease(2), on all architectures.
 _MRELEASE = 448
-
 
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 
 
 def _stat(path: str) -> list[str]:
-    """Return what a stat file says after the name, state first.
+    """Return the fields of a stat file after the process name, state first.
 
-    The name may hold blanks and parentheses.
+    The name may contain blanks and parentheses.
 
     :raises OSError: if the process is gone.
-    :raises Damaged: if it says less than what is asked for here.
+    :raises Damaged: if fields used here are missing.
     """
-    text = kernel_files.read(path)
+    text = kernel_files.read_text(path)
     fields = text.rpartition(')')[2].split()
     if len(fields) < 20:
         raise kernel_files.Damaged(path, text, 'a line of 22 fields')
@@ -30,7 +34,7 @@ def _stat(path: str) -> list[str]:
 
 
 def start_time(pid: int, proc: str = '/proc') -> int | None:
-    """Return when a process started, in clock ticks; None if it is gone.
+    """Return the start time of a process in clock ticks, None if it is gone.
 
     A process id and its start time together are never used twice.
     """
@@ -44,10 +48,10 @@ def start_time(pid: int, proc: str = '/proc') -> int | None:
 
 
 def is_over(pid: int, started: int, proc: str = '/proc') -> bool:
-    """Tell whether nothing is left of a process, its memory included.
+    """Return whether nothing is left of a process, not even its memory.
 
-    Where threads are still ending, the process counts as a dead one already
-    (``start_time``), but the last of them gives the memory back.
+    While threads of it still exit, ``start_time`` treats the process as dead
+    already, but only the last of them frees its memory.
     """
     path = f'{proc}/{pid}/stat'
     try:
@@ -59,14 +63,14 @@ def is_over(pid: int, started: int, proc: str = '/proc') -> bool:
 
 
 def age(started: int, proc: str = '/proc') -> float | None:
-    """Return how many seconds ago a process started, None if unknown.
+    """Return the age of a process in seconds, None if unknown.
 
-    ``started`` is in clock ticks since the boot, as ``start_time`` has it.
+    :param started: its start time, as ``start_time`` returns it.
     """
     path = f'{proc}/uptime'
     try:
-        seconds, _, hundredths = kernel_files.read(path).split()[0].partition(
-            '.')
+        text = kernel_files.read_text(path)
+        seconds, _, hundredths = text.split()[0].partition('.')
         uptime = (kernel_files.parse_count(seconds, path)
                   + kernel_files.parse_count(hundredths or '0', path) / 100)
     except (OSError, ValueError, IndexError):
@@ -75,7 +79,7 @@ def age(started: int, proc: str = '/proc') -> float | None:
 
 
 def resident(pid: int, proc: str) -> int | None:
-    """Return the memory that a process holds in bytes, None if unknown."""
+    """Return the resident memory of a process in bytes, None if unknown."""
     try:
         return kernel_files.read_counts(f'{proc}/{pid}/statm', 2)[1] * _PAGE
     except (OSError, ValueError):
@@ -83,13 +87,13 @@ def resident(pid: int, proc: str) -> int | None:
 
 
 def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
-    """Tell whether a process is the QEMU of a guest, by its command line.
+    """Return whether a process is the QEMU of a guest, by its command line.
 
-    Both must be said as libvirt says them: ``-uuid UUID`` and
+    It must have both options as libvirt writes them: ``-uuid UUID`` and
     ``-name guest=NAME``.
     """
     try:
-        words = kernel_files.read(f'{proc}/{pid}/cmdline').split('\0')
+        words = kernel_files.read_text(f'{proc}/{pid}/cmdline').split('\0')
     except (OSError, ValueError):
         return False
     pairs = list(zip(words, words[1:], strict=False))
@@ -101,9 +105,9 @@ def is_guest(pid: int, uuid: str, name: str, proc: str = '/proc') -> bool:
         for option, value in pairs)
 
 
-def find(run_dir: str, uuid: str, name: str,
+def find_qemu(run_dir: str, uuid: str, name: str,
          proc: str = '/proc') -> tuple[int, int] | None:
-    """Return (pid, start time) of a guest's QEMU, None if not sure."""
+    """Return PID and start time of a guest's QEMU, None if not verified."""
     if '/' in name or name.startswith('.'):
         return None
     try:
@@ -113,33 +117,61 @@ def find(run_dir: str, uuid: str, name: str,
     started = start_time(pid, proc)
     if started is None or not is_guest(pid, uuid, name, proc):
         return None
-    # The same process before and after its command line was read?
+    # It must be the same process before and after the command line was read.
     return (pid, started) if start_time(pid, proc) == started else None
 
 
-def take_memory(pidfd: int) -> None:
-    """Take the memory of a process that was killed, on a thread of its own.
+def kill_guest(pid: int, started: int, uuid: str, name: str,
+               proc: str = '/proc') -> bool:
+    """Kill the QEMU process of a guest, and never another process.
 
-    Otherwise its own threads give it back, whenever they run.  Linux 5.15 can
-    do that; where it cannot, they do.  A gigabyte takes some 0.2 s.
+    :returns: False if the process is not this guest's, or if the kernel
+        refuses.
+    """
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # The descriptor refers to the process with this number now: verify
+        # that it is still the guest's.
+        if start_time(pid, proc) != started or (
+                not is_guest(pid, uuid, name, proc)):
+            return False
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        free_memory(fd)
+    except OSError as exc:
+        LOG.error('Cannot kill the QEMU of %(uuid)s: %(reason)s',
+                  {'uuid': uuid, 'reason': exc})
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def free_memory(pidfd: int) -> None:
+    """Free the memory of a killed process, on a thread of its own.
+
+    It takes some 0.2 s for a gigabyte.  Without Linux 5.15 the threads of the
+    process free it, but only as fast as they get CPU time.
     """
     try:
         own = os.dup(pidfd)
     except OSError:
-        return      # too many are open
+        return      # too many open files
 
-    def take() -> None:
+    def release() -> None:
         show_thread_name()
         try:
             ctypes.CDLL(None).syscall(_MRELEASE, own, 0)
         finally:
             os.close(own)
 
-    threading.Thread(target=take, name='take-memory', daemon=True).start()
+    threading.Thread(target=release, name='free-memory', daemon=True).start()
 
 
 def show_thread_name() -> None:
-    """Let the kernel know this thread by its name: ``top -H`` shows it."""
+    """Give this thread its name in the kernel, as ``top -H`` shows it."""
     with (contextlib.suppress(OSError),
           open(f'/proc/self/task/{threading.get_native_id()}/comm',
                'w') as file):

@@ -1,4 +1,4 @@
-"""Small JSON files that are either whole or absent."""
+"""Small JSON files that are replaced as a whole."""
 
 from collections.abc import Mapping
 import contextlib
@@ -13,30 +13,31 @@ LOG = logging.getLogger(__name__)
 
 
 class StateStore:
-    """The files in the agent's state directory; safe for threads.
+    """Files in the agent's state directory; safe for threads.
 
-    What a full disk has refused is kept until ``catch_up`` can write it.  One
-    that is read-only (for a dry run) pretends to save.
+    A file that cannot be written, for example because the disk is full, is
+    kept in memory until ``catch_up`` can write it.  A read-only store, for a
+    dry run, saves nothing.
     """
 
     def __init__(self, directory: str, read_only: bool = False) -> None:
         self.directory = directory
         self._read_only = read_only
         self._lock = threading.Lock()
-        #: What is to be written yet, by file.
+        #: Texts yet to be written, by file.
         self._owed: dict[str, str] = {}
 
     def path(self, name: str) -> str:
-        """Return the path of a file of ours."""
+        """Return the path of a file."""
         return os.path.join(self.directory, name)
 
     def load(self, name: str) -> dict[str, typing.Any]:
-        """Return what was saved last; nothing if it cannot be read."""
+        """Return the object saved last, empty if it cannot be read."""
         try:
             with open(self.path(name)) as file:
                 data = json.load(file)
             if not isinstance(data, dict):
-                raise ValueError('it holds no object')
+                raise ValueError('it contains no JSON object')
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as exc:
@@ -46,10 +47,12 @@ class StateStore:
         return data
 
     def save(self, name: str, data: Mapping[str, typing.Any]) -> bool:
-        """Replace a file in one step; a full disk is logged, not raised.
+        """Replace a file in one step; errors are logged, not raised.
 
-        Nothing is flushed to the disk: what these files tell of (processes
-        and their cgroups) does not outlive the kernel either.
+        The file is not flushed to the disk.  The processes and groups that it
+        describes do not survive a crash of the kernel either.
+
+        :returns: whether the file was written.
         """
         if self._read_only:
             return True
@@ -63,7 +66,10 @@ class StateStore:
             return self._write(name, text)
 
     def catch_up(self) -> bool:
-        """Write what could not be written before; False if some still not."""
+        """Write files that could not be written before.
+
+        :returns: whether all of them were written.
+        """
         with self._lock:
             return all([self._write(name, text)
                         for name, text in list(self._owed.items())])
@@ -83,7 +89,7 @@ class StateStore:
                     os.unlink(scratch)
                 raise
         except OSError as exc:
-            if name not in self._owed:  # a full disk is told of once
+            if name not in self._owed:  # log it once
                 LOG.error('Cannot write %(path)s, will try again: %(reason)s',
                           {'path': path, 'reason': exc})
             self._owed[name] = text

@@ -1,18 +1,18 @@
 """Limits of a secondary's disks and network interfaces, through libvirt.
 
-QEMU throttles the requests of a disk whatever is behind it, and libvirt sets
-up the host's end of an interface, a tap.  Unlike the control groups' limits,
-these are parts of the domain: a migration and a resume bring them along.  So
-what a domain had before is noted in its own metadata, before the first write:
-whatever keeps a limit keeps what it has to be undone to, and any agent finds
-it.
+QEMU throttles the requests of a disk, independent of the storage behind it.
+For an interface, libvirt limits its tap on the host.  Unlike limits of control
+groups, these limits are part of the domain, and move with it in a migration
+or a resume.  Therefore the original limits are recorded in the metadata of
+the domain before the first change.  The record moves with the limits, and any
+agent finds it.
 
 libvirt's setters wait up to 30 s for an operation on the same domain, and for
-ever if libvirtd hangs.  So each guest's writes are done by one of a few
-threads, which hold up nobody but the guests that wait for them.
+ever if libvirtd hangs.  Therefore a few threads call them, one guest each.  A
+call that hangs delays no control step, only the limits of guests.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import json
@@ -20,69 +20,40 @@ import queue
 import threading
 import time
 import typing
-from xml.etree import ElementTree  # nosec B405: see _parse
 from xml.sax import saxutils
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent.domains import LIMITS, Secondary, close
+from secondary_scheduler.agent.device_limits import (
+    NOTHING,
+    WORTH_RAISING,
+    Devices,
+    IoLimits,
+    Values,
+    are_near,
+    fields_of,
+    is_near,
+    parse_record,
+    values_of,
+)
+from secondary_scheduler.agent.domain_xml import LIMITS
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.libvirt_connection import close_connection
 
 LOG = logging.getLogger(__name__)
 
-#: What QEMU lets through at once when a limit is set, and so do we of what
-#: comes from an interface: what the limit allows in a tenth of a second.  In a
-#: second that is a tenth more, so limits are set lower by that.
-_BURST = 0.1
-#: But a packet must go through, which a guest may send in pieces of 64 KiB.
-_LEAST_BURST_KB = 128
-#: What a limit may differ from the one in force, as part of it, and be below
-#: what it could be: libvirt makes all of an interface's anew, with some
-#: processes, and for that long there is none.
-_HYSTERESIS = 0.05
-_WORTH_RAISING = {'disk': 0.05, 'interface': 0.2}
-#: Seconds after which libvirt is asked what is in force.
-_ASK_S = 60.0
-#: Guests that are written to at the same time.
+#: Seconds after which the limits in force are read from libvirt again.
+_READ_S = 60.0
+#: Threads that set limits; each serves one guest at a time.
 _WORKERS = 4
-#: Seconds until a guest that could not be written to is tried again.
-_AGAIN_S = 5.0
+#: Seconds until limits that could not be set are tried again.
+_RETRY_S = 5.0
 
 # libvirt's constants, so that tests need no libvirt.
 _LIVE = 1
 _ELEMENT = 2
 _NO_METADATA = 80
 _NO_DOMAIN = 42
-
-_KB = 1000      # of libvirt's rates of interfaces, which are tc's
-
-Values = dict[str, int]
-#: By ``disk NAME`` or ``interface NAME``.
-Devices = dict[str, Values]
-
-_DISK_FIELDS = tuple(f'{way}_{unit}_sec{most}' for way in (
-    'total', 'read', 'write') for unit in ('bytes', 'iops')
-    for most in ('', '_max'))
-_INTERFACE_FIELDS = tuple(f'{way}.{kind}' for way in ('inbound', 'outbound')
-                          for kind in ('average', 'peak', 'burst'))
-
-
-@dataclasses.dataclass(frozen=True)
-class IoLimits:
-    """What a guest may move in a second; None takes the limit away.
-
-    ``net_*`` and ``disk_*`` in bytes, ``*_iops`` in operations; ``in`` is
-    what the host receives and writes to its disks.
-    """
-
-    net_in: float | None = None
-    net_out: float | None = None
-    disk_in: float | None = None
-    disk_out: float | None = None
-    disk_in_iops: float | None = None
-    disk_out_iops: float | None = None
-
-
-NOTHING = IoLimits()
 
 _Key = tuple[str, int, int, int]
 
@@ -93,32 +64,30 @@ def _key(guest: Secondary) -> _Key:
 
 @dataclasses.dataclass
 class _Held:
-    """One guest: what it shall have, and what is known of what it has.
+    """Wanted and known limits of one guest.
 
-    ``done`` is what was set last, ``first`` what its devices had before us,
-    ``now`` what they have; ``asked`` is when the last began to be known.
+    ``limits`` are wanted, ``done`` were set last.  ``original`` are those of
+    its devices before the first change, ``now`` those in force, as read since
+    ``read_at``.  ``busy`` while a thread sets its limits.
     """
 
     guest: Secondary
     limits: IoLimits = NOTHING
     done: IoLimits | None = None
-    first: Devices | None = None
+    original: Devices | None = None
     now: Devices = dataclasses.field(default_factory=dict)
-    asked: float = 0.0
-    retry: float = 0.0
+    read_at: float = 0.0
+    retry_at: float = 0.0
     busy: bool = False
 
 
-class Unrecorded(ValueError):
-    """What a domain had at first cannot be known."""
-
-
 class Throttles:
-    """Sets limits of guests; ``dry_run`` logs what it would set instead.
+    """Sets device limits of guests, on threads of its own.
 
-    ``connect`` returns a libvirt connection that takes orders; it and all
-    that is asked of it may hang.  ``reread`` has the list of domains made
-    anew, XML included.
+    :param connect: returns a writable libvirt connection.  This call and all
+        calls on the connection may hang.
+    :param reread: makes the agent list the domains again and parse their XML.
+    :param dry_run: log limits instead of setting them.
     """
 
     def __init__(self, connect: Callable[[], typing.Any],
@@ -138,40 +107,40 @@ class Throttles:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why secondaries have other limits than they should, by UUID."""
+        """Reasons why secondaries do not have their limits, by UUID."""
         with self._lock:
             return dict(self._problems)
 
-    # -- what is wanted ----------------------------------------------------
+    # -- wanted limits -----------------------------------------------------
     def want(self, guest: Secondary, limits: IoLimits) -> None:
-        """Have a guest's limits set soon; the last word counts."""
+        """Set a guest's limits soon; a later call replaces an earlier one."""
         with self._lock:
             held = self._held.get(guest.uuid)
             if held is None or _key(held.guest) != _key(guest):
                 if limits == NOTHING and not guest.limited:
-                    return      # and nothing of ours is there
+                    return      # no limit was ever set
                 held = self._held[guest.uuid] = _Held(guest)
             if held.guest.devices != guest.devices:
                 held.done = None
             held.guest = guest
             if self._dry_run:
-                if not _near_limits(held.limits, limits):
+                if not are_near(held.limits, limits):
                     LOG.info('Would give %(uuid)s %(limits)s', {
                         'uuid': guest.uuid, 'limits': limits})
                     held.limits = limits
                 return
             held.limits = limits
             now = self._clock()
-            if held.busy or held.retry > now or (
-                    held.done is not None and now - held.asked <= _ASK_S
-                    and _near_limits(held.done, limits)):
+            if held.busy or held.retry_at > now or (
+                    held.done is not None and now - held.read_at <= _READ_S
+                    and are_near(held.done, limits)):
                 return
             held.busy = True
             self._due.put(held)
             self._start()
 
     def forget(self, uuids: typing.Container[str]) -> None:
-        """Forget the guests that are none of these."""
+        """Forget all guests but these."""
         with self._lock:
             for uuid in [one for one in self._held if one not in uuids]:
                 del self._held[uuid]
@@ -180,7 +149,7 @@ class Throttles:
     # -- the threads -------------------------------------------------------
     def _start(self) -> None:
         while len(self._workers) < _WORKERS:
-            # Those of a pool would be waited for at the end.
+            # At exit Python would wait for the threads of a pool.
             worker = threading.Thread(
                 target=self._work, daemon=True,
                 name=f'throttles-{len(self._workers)}')
@@ -189,10 +158,10 @@ class Throttles:
 
     def _work(self) -> None:
         while True:
-            self._serve(self._due.get())
+            self._set_wanted(self._due.get())
 
-    def _serve(self, held: _Held) -> None:
-        """Set what a guest is to have, until nothing else is wanted."""
+    def _set_wanted(self, held: _Held) -> None:
+        """Set a guest's limits until they are those wanted."""
         while True:
             limits, problem, done = held.limits, '', False
             try:
@@ -201,12 +170,12 @@ class Throttles:
                 problem = str(exc) or type(exc).__name__
             with self._lock:
                 if problem:
-                    held.retry = self._clock() + _AGAIN_S
+                    held.retry_at = self._clock() + _RETRY_S
                     held.now = {}
                 held.done = limits if done else None
                 if self._held.get(held.guest.uuid) is held:
                     self._note(held.guest.uuid, problem)
-                if not done or _near_limits(limits, held.limits):
+                if not done or are_near(limits, held.limits):
                     held.busy = False
                     return
 
@@ -219,9 +188,9 @@ class Throttles:
             self._problems[uuid] = problem
 
     def release(self, guest: Secondary) -> None:
-        """Give a guest back what it had at first, and wait for that.
+        """Restore the original limits of a guest, and wait for that.
 
-        :raises Exception: if libvirt does not do it.
+        :raises Exception: any error of libvirt.
         """
         self._set(_Held(guest), NOTHING)
 
@@ -230,81 +199,81 @@ class Throttles:
         with self._connecting:
             if self._connection is None or self._connection.isAlive() != 1:
                 old, self._connection = self._connection, None
-                close(old)
+                close_connection(old)
                 self._connection = self._connect()
             return self._connection
 
     def _set(self, held: _Held, limits: IoLimits) -> bool:
-        """Set the limits of a guest that are not these yet.
+        """Set those limits of a guest that are not in force yet.
 
-        False if it has to be done again: what the guest had at first is
-        recorded, but whoever comes after us might not know so yet.
-
-        :raises Exception: whatever libvirt raises.
+        :returns: False if it must be done again.  Then the original limits
+            were just recorded, and the list of domains has not shown it yet.
+            An agent that started now would not restore them.
+        :raises Exception: any error of libvirt.
         """
         connection, guest = self._open(), held.guest
         domain = _domain(connection, guest)
         if domain is None:
-            return True     # it has ended
-        if held.first is None:
-            held.first = _recorded(domain)
-        if self._clock() - held.asked > _ASK_S:
-            held.asked, held.now = self._clock(), {}
+            return True     # the guest has ended
+        if held.original is None:
+            held.original = _read_record(domain)
+        if self._clock() - held.read_at > _READ_S:
+            held.read_at, held.now = self._clock(), {}
         failures: list[str] = []
         for device in guest.devices:
             if device not in held.now and (
-                    limits != NOTHING or device in held.first):
+                    limits != NOTHING or device in held.original):
                 with _collected(failures, device):
-                    held.now[device] = _ask(domain, device)
+                    held.now[device] = _read_limits(domain, device)
         if limits != NOTHING:
             self._record(domain, held)
-            if held.first and not guest.limited:
+            if held.original and not guest.limited:
                 self._reread()
                 return False
         for device in guest.devices:
-            if device in held.first and device in held.now:
+            if device in held.original and device in held.now:
                 with _collected(failures, device):
                     self._set_device(connection, domain, held, device,
                                      limits)
         if failures:
             raise OSError('; '.join(failures))
-        if limits == NOTHING and held.first:
+        if limits == NOTHING and held.original:
             domain.setMetadata(_ELEMENT, None, None, LIMITS, _LIVE)
-            held.first = {}
+            held.original = {}
             self._reread()
         return True
 
     @staticmethod
     def _record(domain: typing.Any, held: _Held) -> None:
-        """Note in the domain what its devices have, where we never wrote."""
-        first = {**held.now, **(held.first or {})}
-        if first != held.first:
+        """Record the present limits of devices that have no record yet."""
+        original = {**held.now, **(held.original or {})}
+        if original != held.original:
             domain.setMetadata(
                 _ELEMENT, '<limits>' + saxutils.escape(json.dumps(
-                    first, sort_keys=True)) + '</limits>', 'secondary',
+                    original, sort_keys=True)) + '</limits>', 'secondary',
                 LIMITS, _LIVE)
-            held.first = first
+            held.original = original
 
     @staticmethod
     def _set_device(connection: typing.Any, domain: typing.Any, held: _Held,
                     device: str, limits: IoLimits) -> None:
-        first, now = (held.first or {})[device], held.now[device]
+        original, now = (held.original or {})[device], held.now[device]
         kind = device.partition(' ')[0]
         alike = sum(one.startswith(kind) for one in held.guest.devices)
-        wanted = _values(device, first, limits, alike)
-        if all(_close(now[name], value, _WORTH_RAISING[kind]) and (
-                value != first.get(name, 0) or value == now[name])
+        wanted = values_of(device, original, limits, alike)
+        if all(is_near(now[name], value, WORTH_RAISING[kind]) and (
+                value != original.get(name, 0) or value == now[name])
                for name, value in wanted.items()):
             return
-        # The last look: is it the same domain still?
+        # Last check that the domain still runs as the same guest.
         if _domain(connection, held.guest) is not None:
-            _tell(domain, device, wanted)
+            _set_limits(domain, device, wanted)
             held.now[device] = {**now, **wanted}
 
 
 @contextlib.contextmanager
 def _collected(failures: list[str], device: str) -> Iterator[None]:
-    """Note a failure instead of raising it: the other devices go on."""
+    """Collect a failure instead of raising it: go on with other devices."""
     try:
         yield
     except Exception as exc:
@@ -312,7 +281,7 @@ def _collected(failures: list[str], device: str) -> Iterator[None]:
 
 
 def _domain(connection: typing.Any, guest: Secondary) -> typing.Any:
-    """Return the domain that a guest runs as, None if it does not."""
+    """Return the running domain of a guest, None if there is none."""
     try:
         domain = connection.lookupByUUIDString(guest.uuid)
     except Exception as exc:
@@ -327,10 +296,10 @@ def _code(exc: Exception) -> int | None:
     return ask() if ask else None
 
 
-def _recorded(domain: typing.Any) -> Devices:
-    """Return what a domain's devices had before any limit of ours.
+def _read_record(domain: typing.Any) -> Devices:
+    """Return the recorded original limits of a domain's devices.
 
-    :raises Unrecorded: if somebody has written something else there.
+    :raises Unrecorded: if the metadata element is not such a record.
     """
     try:
         text = domain.metadata(_ELEMENT, LIMITS, _LIVE)
@@ -341,119 +310,17 @@ def _recorded(domain: typing.Any) -> Devices:
     return parse_record(text)
 
 
-def parse_record(text: str) -> Devices:
-    """Return what is recorded in a metadata element of ours.
-
-    :raises Unrecorded: if it is none.
-    """
-    try:
-        if '<!DOCTYPE' in text:
-            raise ValueError('a document type')
-        # The standard parser expands entities; libvirt writes none.
-        data = json.loads(
-            ElementTree.fromstring(text).text or '')  # noqa: S314  # nosec
-        return {
-            str(device): {
-                name: int(values[name]) for name in _fields(device)
-                if name in values}
-            for device, values in data.items()}
-    except (ElementTree.ParseError, ValueError, TypeError, AttributeError,
-            KeyError) as exc:
-        raise Unrecorded(f'what it had at first cannot be read: {exc}'
-                         ) from exc
-
-
-def _fields(device: str) -> tuple[str, ...]:
-    return (_DISK_FIELDS if device.startswith('disk ')
-            else _INTERFACE_FIELDS)
-
-
-def _ask(domain: typing.Any, device: str) -> Values:
+def _read_limits(domain: typing.Any, device: str) -> Values:
     """Return the limits of a device that are in force."""
     kind, _, name = device.partition(' ')
     found = (domain.blockIoTune(name, _LIVE) if kind == 'disk'
              else domain.interfaceParameters(name, _LIVE))
-    return {field: int(found.get(field, 0)) for field in _fields(device)}
+    return {field: int(found.get(field, 0)) for field in fields_of(device)}
 
 
-def _tell(domain: typing.Any, device: str, values: Values) -> None:
+def _set_limits(domain: typing.Any, device: str, values: Values) -> None:
     kind, _, name = device.partition(' ')
     if kind == 'disk':
         domain.setBlockIoTune(name, values, _LIVE)
     else:
         domain.setInterfaceParameters(name, values, _LIVE)
-
-
-def _values(device: str, first: Mapping[str, int], limits: IoLimits,
-            devices: int) -> Values:
-    """Return what a device is to have.
-
-    ``first`` is never exceeded; ``devices`` of a guest share evenly.
-    """
-    if device.startswith('disk '):
-        return {**_disk(first, 'bytes', limits.disk_out, limits.disk_in,
-                        devices),
-                **_disk(first, 'iops', limits.disk_out_iops,
-                        limits.disk_in_iops, devices)}
-    return {**_interface(first, 'inbound', limits.net_in, devices),
-            **_interface(first, 'outbound', limits.net_out, devices)}
-
-
-def _least(first: int, limit: float | None, devices: int,
-           unit: int = 1) -> int:
-    """Return the lower of two limits, of which 0 and None are none."""
-    if limit is None:
-        return first
-    mine = max(1, round(limit / (1 + _BURST) / devices / unit))
-    return min(mine, first) if first else mine
-
-
-def _disk(first: Mapping[str, int], unit: str, read: float | None,
-          write: float | None, devices: int) -> Values:
-    """Return a disk's limits in one unit; libvirt takes all or zeroes them.
-
-    Where the flavor limits reads and writes together, QEMU lets nobody limit
-    them apart; then both together get what the less may.
-    """
-    was = {way: first.get(f'{way}_{unit}_sec', 0)
-           for way in ('total', 'read', 'write')}
-    if was['total']:
-        both = min((one for one in (read, write) if one is not None),
-                   default=None)
-        now = {**was, 'total': _least(was['total'], both, devices)}
-    else:
-        now = {'total': 0, 'read': _least(was['read'], read, devices),
-               'write': _least(was['write'], write, devices)}
-    values = {f'{way}_{unit}_sec': value for way, value in now.items()}
-    for way, value in now.items():
-        # A burst that the flavor allows is not one beyond our limit.
-        if most := first.get(f'{way}_{unit}_sec_max', 0):
-            values[f'{way}_{unit}_sec_max'] = (
-                most if value == was[way] else value)
-    return values
-
-
-def _interface(first: Mapping[str, int], way: str, limit: float | None,
-               devices: int) -> Values:
-    names = [f'{way}.{kind}' for kind in ('average', 'peak', 'burst')]
-    was = [first.get(name, 0) for name in names]
-    average = _least(was[0], limit, devices, _KB)
-    # By itself libvirt would let a whole second's worth out at once.
-    burst = (max(_LEAST_BURST_KB, round(_BURST * average))
-             if way == 'outbound' else 0)
-    return dict(zip(names, was if average == was[0] else [average, 0, burst],
-                    strict=True))
-
-
-def _near_limits(now: IoLimits, wanted: IoLimits) -> bool:
-    return all(_close(before or 0, after or 0) for before, after in zip(
-        dataclasses.astuple(now), dataclasses.astuple(wanted), strict=True))
-
-
-def _close(now: float, wanted: float, raising: float = _HYSTERESIS) -> bool:
-    """Tell whether a change is too small to be worth a call.
-
-    There is no small step from or to no limit.
-    """
-    return now == wanted or (now > 0 < wanted and (1 - _HYSTERESIS) * now
-                             <= wanted <= (1 + raising) * now)

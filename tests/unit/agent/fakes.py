@@ -9,7 +9,7 @@ from secondary_scheduler.agent import store as agent_store
 
 MARKED = {'lifecycle:preemptable': 'true', 'lifecycle:priority': '4'}
 
-#: What version 1 of control groups says for no limit; and what a guest holds.
+#: Value of no limit in version 1, and memory used by a guest, in bytes.
 UNLIMITED = 0x7ffffffffffff000
 HELD = 100 << 20
 
@@ -59,7 +59,7 @@ class FakeDomain:
 
 
 class FakeLibvirt:
-    """What the agent uses of a connection; ``error`` makes it fail."""
+    """The part of a connection that agents use; ``error`` makes it fail."""
 
     def __init__(self):
         self.domains = []
@@ -171,7 +171,7 @@ class Host:
              '-uuid', uuid, '']))
 
     def zombie(self, pid, started, threads):
-        """Let a process be one that ends, with so many threads left."""
+        """Turn a process into a zombie with some threads left."""
         stat = ['Z', '1'] + ['0'] * 17 + [str(started)] + ['0'] * 20
         self.write(f'proc/{pid}/stat', f'{pid} (qemu) ' + ' '.join(stat))
         shutil.rmtree(self.path(f'proc/{pid}/task'), ignore_errors=True)
@@ -200,7 +200,7 @@ class Host:
         for thread in ['emulator', 'iothread1'] + [
                 f'vcpu{i}' for i in range(vcpus)]:
             self.limits(f'{base}/{thread}')
-        self.people(scope, pid)
+        self.populate(scope, pid)
         if self.version == 1:
             self.write(f'cgroup/cpuacct{scope}/cpuacct.usage', '0')
             self.write(f'cgroup/memory{scope}/memory.soft_limit_in_bytes',
@@ -219,8 +219,8 @@ class Host:
                 uuid, name, number, domain_xml(uuid, name, metadata)))
         return uuid
 
-    def people(self, scope, pid=None):
-        """Have a guest's process in its group, or nobody."""
+    def populate(self, scope, pid=None):
+        """Put a process into a guest's group; None empties the group."""
         if self.version == 1:
             self.write(self.cpu(scope) + '/emulator/cgroup.procs',
                        str(pid or ''))
@@ -229,7 +229,7 @@ class Host:
                        f'frozen 0\npopulated {int(pid is not None)}')
 
     def quota(self, n, thread='vcpu0'):
-        """Return what a thread's limit is, as ``quota period``."""
+        """Return the limit of a thread group, as ``quota period``."""
         scope = self.scope(f'instance-{n:08x}', n + 1)
         if self.version == 1:
             base = self.cpu(scope) + '/' + thread
@@ -238,13 +238,13 @@ class Host:
         return self.read(self.cpu(scope) + f'/libvirt/{thread}/cpu.max')
 
     def memory_limit(self, n):
-        """Return where the file is that limits a guest's memory."""
+        """Return the path of the file that limits a guest's memory."""
         scope = self.scope(f'instance-{n:08x}', n + 1)
         return (f'cgroup/memory{scope}/memory.soft_limit_in_bytes'
                 if self.version == 1 else self.cpu(scope) + '/memory.high')
 
     def spend(self, n, seconds):
-        """Let a guest (None: the host) have used so much CPU time."""
+        """Set the CPU time used by a guest, or by the host (None)."""
         if n is None:
             path = ('cgroup/cpuacct/cpuacct.usage' if self.version == 1
                     else 'cgroup/all/cpu.stat')
@@ -272,7 +272,7 @@ class Host:
 
 
 class LibvirtError(Exception):
-    """What libvirt raises, with its number."""
+    """An error of libvirt, with its number."""
 
     def __init__(self, code, text='libvirt says no'):
         super().__init__(text)
@@ -322,7 +322,7 @@ class Devices(FakeDomain):
         self._called('setBlockIoTune', name, values)
         tune = self._find(self.tunes, name)
         for unit in ('bytes', 'iops'):
-            # Of one kind, what is not said becomes nothing.
+            # libvirt removes the missing limits of a kind that is set.
             if any(f'_{unit}_sec' in one and not one.endswith('_max')
                    for one in values):
                 for way in ('total', 'read', 'write'):
@@ -362,7 +362,7 @@ class Devices(FakeDomain):
 
 
 class Hypervisor(FakeLibvirt):
-    """A connection on which domains can be looked up."""
+    """A connection on which domains can be found by UUID."""
 
     def lookupByUUIDString(self, uuid):
         if self.error:

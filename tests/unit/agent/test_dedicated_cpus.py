@@ -8,19 +8,21 @@ from secondary_scheduler.agent import (
     actuator,
     cgroup_handles,
     controllers,
+    cpu_sets,
     dedicated_cpus,
     domains,
     kernel_files,
 )
 from secondary_scheduler.agent.floors import Reason
-from tests.unit.agent import fakes, test_service
+from tests.unit.agent import fakes
+from tests.unit.agent.base import AgentTestCase
 
 UUID = fakes.UUIDS[0]
 NAME = 'instance-00000000'
 
 
 class Sets:
-    """The CPU sets of a host of CPUs 0 to 3, beside ``fakes.Host``."""
+    """CPU sets of a host with CPUs 0 to 3, in addition to ``fakes.Host``."""
 
     version = 1
 
@@ -38,7 +40,7 @@ class Sets:
         return self.scope(n) + '/libvirt' * (self.version == 2)
 
     def make_sets(self, n=0, cpus=None):
-        """Write what libvirt does for a guest without a set of its own."""
+        """Write the sets of a guest without CPUs in its XML."""
         cpus = cpus or ('0-3' if self.version == 1 else '')
         paths = [f'{self.inner(n)}/{name}' for name in (
             'vcpu0', 'vcpu1', 'emulator', 'iothread1')]
@@ -48,7 +50,7 @@ class Sets:
                             == self.scope(n) else '')
 
     def sets(self, n=0):
-        """Return what the groups of a guest say, each set once."""
+        """Return the different sets of a guest's groups."""
         paths = ([self.scope(n)] if self.version == 2 else [
             self.scope(n), *(f'{self.inner(n)}/{name}' for name in (
                 'vcpu0', 'vcpu1', 'emulator', 'iothread1'))])
@@ -56,7 +58,7 @@ class Sets:
                 for path in paths}
 
     def primary(self, cpus, n=5):
-        """Let a primary have its vCPUs pinned to these, one to one."""
+        """Make a primary with one vCPU pinned to each of these CPUs."""
         self.host.guest(n, specs={})
         self.host.libvirt.domains[-1].xml = (
             f'<domain><name>instance-{n:08x}</name><vcpu>{len(cpus)}</vcpu>'
@@ -84,17 +86,17 @@ class Base(Sets, unittest.TestCase):
             controllers.Controllers(hierarchy, self.host.store), **kwargs)
 
     def keep(self):
-        """List, look and keep once, when masks are due again."""
+        """List guests, find dedicated CPUs and narrow the sets, once."""
         self.now += 11.0
         self.known.refresh()
         guests = self.known.secondaries()
-        self.dedicated.look(self.known.others(), guests, self.now)
-        self.dedicated.keep(guests)
+        self.dedicated.find_dedicated(self.known.others(), guests, self.now)
+        self.dedicated.narrow_sets(guests)
         self.dedicated.forget(guests)
         return guests
 
     def leave(self, n=5):
-        """Let a primary end."""
+        """Remove a primary."""
         self.host.libvirt.domains = [
             one for one in self.host.libvirt.domains
             if one.uuid != fakes.UUIDS[n]]
@@ -104,13 +106,13 @@ class Base(Sets, unittest.TestCase):
 class Narrowing(Base):
     def test_without_dedicated_cpus_nothing_is_read_or_written(self):
         before = self.host.fingerprint()
-        with mock.patch.object(dedicated_cpus, '_Sets',
+        with mock.patch.object(dedicated_cpus, 'CpuSets',
                                side_effect=AssertionError):
             self.keep()
         self.assertEqual(before, self.host.fingerprint())
         self.assertEqual({}, self.dedicated.problems)
 
-    def test_it_comes_and_goes_with_the_primary(self):
+    def test_sets_are_narrowed_while_the_primary_runs(self):
         before = self.sets()
         self.primary([2])
         self.keep()
@@ -121,7 +123,7 @@ class Narrowing(Base):
         self.assertEqual(frozenset(), self.dedicated.own)
         self.assertEqual(before, self.sets())
         self.assertEqual({}, self.host.store.load(
-            dedicated_cpus.STATE)['guests'])
+            cpu_sets.STATE)['guests'])
 
     def test_only_secondaries_are_written(self):
         self.primary([2])
@@ -132,7 +134,7 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual(before, [self.sets(5), self.sets(6)])
 
-    def test_always_a_part_of_what_it_was(self):
+    def test_set_is_always_a_part_of_the_original_one(self):
         self.make_sets(cpus='1-2')
         self.primary([2])
         self.keep()
@@ -142,8 +144,8 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({'1-2'}, self.sets())
 
-    def test_one_cpu_for_another(self):
-        """Between the writes the upper group has what the lower ones have."""
+    def test_exchange_of_a_dedicated_cpu(self):
+        """The top group has all CPUs of the lower ones after each write."""
         self.primary([1])
         self.keep()
         self.assertEqual({'0,2-3'}, self.sets())
@@ -167,13 +169,13 @@ class Narrowing(Base):
             self.keep()
         self.assertEqual({'0-2'}, self.sets())
 
-    def test_what_others_write_is_narrowed_again(self):
+    def test_set_changed_by_another_program_is_narrowed_again(self):
         self.primary([2])
         self.keep()
         self.make_sets()
         self.keep()
         self.assertEqual({'0-1,3'}, self.sets())
-        # Less than it had is where it goes back to.
+        # A smaller set of another program becomes the original one.
         self.make_sets(cpus='0,2')
         self.keep()
         self.assertEqual({'0'}, self.sets())
@@ -181,8 +183,8 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({'0,2'}, self.sets())
 
-    def test_groups_that_libvirt_makes_anew(self):
-        """A guest that reboots, resumes or comes has another process."""
+    def test_new_groups_of_a_restarted_guest_are_narrowed(self):
+        """A reboot, a resume or a migration starts another process."""
         self.primary([2])
         self.keep()
         shutil.rmtree(self.host.path(self.scope()))
@@ -192,21 +194,21 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({'0-1,3'}, self.sets())
         self.assertEqual([f'{UUID} 1000 500'], list(self.host.store.load(
-            dedicated_cpus.STATE)['guests']))
+            cpu_sets.STATE)['guests']))
 
-    def test_groups_made_anew_for_the_same_process(self):
+    def test_new_groups_of_the_same_process_are_narrowed(self):
         self.primary([2])
         self.keep()
         os.rename(self.host.path(self.scope()), self.host.path('old'))
         shutil.copytree(self.host.path('old'), self.host.path(self.scope()))
         shutil.rmtree(self.host.path('old'))
         self.make_sets()
-        # The files that are held open say on what they said.
+        # Open files of a removed group still have their old content.
         self.dedicated._sets.popitem()[1].close()
         self.keep()
         self.assertEqual({'0-1,3'}, self.sets())
 
-    def test_a_vcpu_that_is_taken_away(self):
+    def test_removed_vcpu_is_no_problem(self):
         self.primary([2])
         self.keep()
         shutil.rmtree(self.host.path(f'{self.inner()}/vcpu1'))
@@ -215,7 +217,7 @@ class Narrowing(Base):
         self.assertEqual({}, self.dedicated.problems)
 
     def late_group(self):
-        """Let libvirt make a group after the one above it was narrowed."""
+        """Make a group after the one above it was narrowed."""
         path = f'{self.inner()}/vcpu1'
         shutil.rmtree(self.host.path(path))
         self.primary([2])
@@ -227,12 +229,12 @@ class Narrowing(Base):
         self.leave()
         self.keep()
 
-    def test_a_group_that_copies_a_narrowed_set_is_widened_again(self):
+    def test_group_with_a_copied_narrow_set_is_restored(self):
         before = self.sets()
         self.late_group()
         self.assertEqual(before, self.sets())
 
-    def test_a_set_that_the_domain_names_is_no_copy(self):
+    def test_set_named_by_the_domain_is_not_restored_as_a_copy(self):
         if self.version == 1:
             xml = self.host.libvirt.domains[0].xml
             self.host.libvirt.domains[0].xml = xml.replace(
@@ -243,8 +245,8 @@ class Narrowing(Base):
             self.assertEqual('0-1,3', self.host.read(
                 f'{self.inner()}/vcpu1/cpuset.cpus').strip())
 
-    def test_masks_of_threads(self):
-        """Pinned by hand, after the start: libvirt does not say so."""
+    def test_cpus_pinned_by_hand_are_dedicated(self):
+        """The XML does not show pins set by hand after the start."""
         self.host.guest(5, specs={})
         for number, (name, cpus) in enumerate((
                 ('qemu', '0-3'), ('CPU 0/KVM', '1'), ('CPU 1/KVM', '3'))):
@@ -253,7 +255,7 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({'0,2'}, self.sets())
 
-    def test_threads_that_float_over_all_there_is(self):
+    def test_threads_that_float_over_all_cpus_are_not_pinned(self):
         self.host.guest(5, specs={})
         for number in range(4):
             self.host.write(f'proc/1005/task/{number}/status',
@@ -264,7 +266,7 @@ class Narrowing(Base):
         self.assertEqual(frozenset(), self.dedicated.own)
         self.assertEqual(before, self.sets())
 
-    def test_threads_that_float_beside_isolated_cpus(self):
+    def test_threads_that_float_beside_isolated_cpus_are_not_pinned(self):
         for pid, name in ((1, 'systemd'), (1005, 'CPU 0/KVM')):
             self.host.write(f'proc/{pid}/task/{pid}/status',
                             f'Name:\t{name}\nCpus_allowed_list:\t0\n')
@@ -272,8 +274,8 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual(frozenset(), self.dedicated.own)
 
-    def test_threads_that_float_over_what_the_slice_has(self):
-        """As many vCPUs as CPUs, and still the secondaries' as well."""
+    def test_threads_that_float_over_cpus_of_the_slice_are_not_pinned(self):
+        """They have as many vCPUs as CPUs, but secondaries share these."""
         self.make_sets(cpus='1-3')
         self.host.guest(5, specs={})
         for number in range(3):
@@ -287,7 +289,7 @@ class Narrowing(Base):
 class NarrowingV2(Narrowing):
     version = 2
 
-    def test_a_thread_with_a_set_of_its_own_keeps_a_part_of_it(self):
+    def test_thread_with_only_dedicated_cpus_is_reported(self):
         self.host.write(f'{self.inner()}/vcpu0/cpuset.cpus', '2')
         self.primary([2])
         self.keep()
@@ -300,28 +302,28 @@ class NarrowingV2(Narrowing):
         self.assertEqual({}, self.dedicated.problems)
         self.assertEqual({'0-2'}, self.sets())
 
-    def test_the_controller_is_asked_for(self):
+    def test_missing_controller_is_enabled(self):
         os.remove(self.host.path(f'{self.scope()}/cpuset.cpus'))
         groups = [self.top + one for one in (
             '', self.host.slice, self.host.scope(NAME, 1))]
         for group in (*groups, self.inner()):
-            self.host.write(f'{group}/{controllers.HANDED_ON}', 'cpu')
+            self.host.write(f'{group}/{controllers.SUBTREE_FILE}', 'cpu')
         self.primary([2])
 
         def kernel(group, name, value, put=cgroup_handles.put):
             put(group, name, value)
-            if name == controllers.HANDED_ON:
+            if name == controllers.SUBTREE_FILE:
                 self.host.write(f'{self.scope()}/cpuset.cpus', '')
 
         with mock.patch.object(cgroup_handles, 'put', kernel):
             self.keep()
         self.assertEqual('+cpuset', self.host.read(
-            f'{groups[1]}/{controllers.HANDED_ON}'))
+            f'{groups[1]}/{controllers.SUBTREE_FILE}'))
         self.assertEqual({'0-1,3'}, self.sets())
 
 
 class Problems(Base):
-    def test_nothing_is_left(self):
+    def test_secondary_without_any_cpu_left_is_reported(self):
         self.primary([0, 1, 2, 3])
         before = self.sets()
         self.keep()
@@ -332,14 +334,14 @@ class Problems(Base):
         self.keep()
         self.assertEqual({}, self.dedicated.problems)
 
-    def test_a_missing_file_is_named(self):
+    def test_missing_file_is_named(self):
         path = f'{self.scope()}/cpuset.cpus'
         os.remove(self.host.path(path))
         self.primary([2])
         self.keep()
         self.assertIn(path, self.dedicated.problems[UUID])
 
-    def test_a_write_that_has_no_effect(self):
+    def test_write_without_effect_is_reported(self):
         self.primary([2])
         with mock.patch.object(cgroup_handles, 'put'):
             self.keep()
@@ -347,14 +349,14 @@ class Problems(Base):
         self.keep()
         self.assertEqual({}, self.dedicated.problems)
 
-    def test_a_damaged_file_is_named(self):
+    def test_damaged_file_is_named(self):
         self.primary([2])
         for text in ('x', '3-1', '99999999', '9' * 5000):
             self.host.write(f'{self.scope()}/cpuset.cpus', text)
             self.keep()
             self.assertIn('cpuset.cpus says', self.dedicated.problems[UUID])
 
-    def test_a_group_that_is_not_the_guests(self):
+    def test_group_of_another_guest_is_not_written(self):
         self.primary([2])
         self.host.write('proc/1000/cgroup', '\n'.join(
             f'{number}:{name}:/machine/qemu-9-other/emulator'
@@ -364,7 +366,7 @@ class Problems(Base):
         self.assertIn('not named after', self.dedicated.problems[UUID])
         self.assertEqual(before, self.host.fingerprint())
 
-    def test_a_problem_goes_with_its_guest(self):
+    def test_problem_ends_with_its_guest(self):
         self.primary([0, 1, 2, 3])
         self.keep()
         self.host.libvirt.domains = self.host.libvirt.domains[1:]
@@ -372,7 +374,7 @@ class Problems(Base):
         self.keep()
         self.assertEqual({}, self.dedicated.problems)
 
-    def test_dry_run(self):
+    def test_dry_run_writes_nothing(self):
         self.dedicated = self.make(dry_run=True)
         self.primary([2])
         before = self.host.fingerprint()
@@ -385,9 +387,9 @@ class ProblemsV2(Problems):
 
 
 class Restarts(Base):
-    """An agent that dies, wherever it is."""
+    """An agent that dies at any point, and the next one."""
 
-    def test_another_one_goes_on_and_releases(self):
+    def test_next_agent_goes_on_and_restores(self):
         before = self.sets()
         self.primary([2])
         self.keep()
@@ -403,7 +405,7 @@ class Restarts(Base):
         self.assertTrue(self.dedicated.release(guest))
         self.assertEqual(before, self.sets())
 
-    def test_death_between_the_record_and_the_writes(self):
+    def test_crash_between_the_record_and_the_writes(self):
         before = self.sets()
         self.primary([2])
         with mock.patch.object(
@@ -417,15 +419,15 @@ class Restarts(Base):
         self.make().release(*self.known.secondaries())
         self.assertEqual(before, self.sets())
 
-    def test_until_the_first_listing_nothing_is_widened(self):
+    def test_nothing_is_widened_before_the_first_listing(self):
         self.primary([2])
         guests = self.keep()
         self.dedicated = self.make()
-        self.dedicated.keep(guests)
+        self.dedicated.narrow_sets(guests)
         self.assertEqual({'0-1,3'}, self.sets())
         self.assertIsNone(self.dedicated.own)
 
-    def test_death_on_the_way_from_one_set_to_another(self):
+    def test_crash_between_two_writes(self):
         before = self.sets()
         self.primary([1, 2])
         self.keep()
@@ -448,21 +450,21 @@ class Restarts(Base):
         self.make().release(*self.known.secondaries())
         self.assertEqual(before, self.sets())
 
-    def test_a_lost_record_widens_nothing(self):
+    def test_lost_record_widens_nothing(self):
         self.primary([2])
         self.keep()
-        os.remove(self.host.store.path(dedicated_cpus.STATE))
+        os.remove(self.host.store.path(cpu_sets.STATE))
         self.dedicated = self.make()
         self.leave()
         self.keep()
         self.assertEqual({'0-1,3'}, self.sets())
 
-    def test_a_spoilt_record(self):
+    def test_damaged_record_is_ignored(self):
         key = f'{UUID} 1000 77'
         self.primary([2])
         for guests in (7, {key: 7}, {key: {'': 7}}, {key: {'': ['0-9']}},
                        {key: {'': ['x', ['y']]}}, {key: {'': [1, 2]}}):
-            self.host.store.save(dedicated_cpus.STATE, {'guests': guests})
+            self.host.store.save(cpu_sets.STATE, {'guests': guests})
             self.make_sets()
             self.dedicated = self.make()
             self.keep()
@@ -473,8 +475,8 @@ class RestartsV2(Restarts):
     version = 2
 
 
-class TheAgent(Sets, test_service.Base):
-    """The whole agent on a host where no CPU is left."""
+class TheAgent(Sets, AgentTestCase):
+    """The whole agent on a host without a CPU left for secondaries."""
 
     version = 2
 
@@ -484,16 +486,16 @@ class TheAgent(Sets, test_service.Base):
         self.host.guest(0)
         self.make_sets()
 
-    def test_the_floor_an_alarm_and_a_closed_host(self):
+    def test_guest_without_any_cpu_left_is_floored_and_reported(self):
         agent = self.make()
         agent._domains_changed()
         agent.step()
         self.steps(agent, 8, 30.0, g0=10.0)
-        self.assertFalse(agent.floors.floored(UUID))
+        self.assertFalse(agent.parts.floors.floored(UUID))
         self.primary([0, 1, 2, 3])
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         agent._domains_changed()
-        self.assertIn(Reason.CPUS, agent.floors.reasons(UUID))
+        self.assertIn(Reason.CPUS, agent.parts.floors.reasons(UUID))
         self.assertEqual('1000 100000', self.host.quota(0))
         status = agent.reporter.status()
         self.assertFalse(status['admission'])
@@ -502,29 +504,29 @@ class TheAgent(Sets, test_service.Base):
         self.assertEqual([0, 1, 2, 3], status['dedicated_cpus'])
         self.steps(agent, 5, 30.0)
         self.assertEqual('1000 100000', self.host.quota(0))
-        # A CPU that is free again ends all that.
+        # One free CPU is enough to lift the floor.
         self.host.libvirt.domains.pop()
         self.primary([0, 1, 2], 6)
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         agent._domains_changed()
         self.assertEqual({'3'}, self.sets())
         self.steps(agent, 8, 30.0, g0=10.0)
-        self.assertFalse(agent.floors.floored(UUID))
+        self.assertFalse(agent.parts.floors.floored(UUID))
         self.assertEqual({}, agent.reporter.status()['problems'])
 
-    def test_each_step_looks_at_the_sets(self):
+    def test_each_control_step_checks_the_sets(self):
         agent = self.make()
         self.primary([2])
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         agent._domains_changed()
         self.make_sets()
         agent.step()
         self.assertEqual({'0-1,3'}, self.sets())
 
-    def test_another_agent_while_libvirt_is_away(self):
+    def test_restarted_agent_narrows_while_libvirt_is_away(self):
         agent = self.make()
         self.primary([2])
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         agent._domains_changed()
         self.assertEqual({'0-1,3'}, self.sets())
         self.host.libvirt.error = OSError('libvirtd is dead')
@@ -532,27 +534,27 @@ class TheAgent(Sets, test_service.Base):
         again._domains_changed()
         again.step()
         self.assertEqual([UUID], [
-            one.uuid for one in again.domains.secondaries()])
+            one.uuid for one in again.parts.domains.secondaries()])
         self.assertEqual({'0-1,3'}, self.sets())
         self.assertEqual([], again.reporter.status()['dedicated_cpus'])
 
-    def test_an_error_means_the_floor(self):
+    def test_error_takes_all_guests_to_the_floor(self):
         agent = self.make()
         agent.step()
         self.steps(agent, 8, 30.0, g0=10.0)
-        with mock.patch.object(agent.dedicated, 'keep',
+        with mock.patch.object(agent.parts.dedicated_cpus, 'narrow_sets',
                                side_effect=RuntimeError):
             self.steps(agent, 1, 30.0, g0=10.0)
-        self.assertNotEqual('', agent.floors.reasons(UUID))
+        self.assertNotEqual('', agent.parts.floors.reasons(UUID))
 
-    def test_release(self):
+    def test_release_restores_the_sets(self):
         agent = self.make()
         self.primary([2])
-        agent.domains.refresh()
+        agent.parts.domains.refresh()
         agent._domains_changed()
         acting = actuator.Actuator(self.host.hierarchy(), self.host.store)
         again = dedicated_cpus.DedicatedCpus(
             self.host.hierarchy(), self.host.store, acting.controllers)
-        for guest in agent.domains.secondaries():
+        for guest in agent.parts.domains.secondaries():
             self.assertTrue(again.release(guest))
         self.assertEqual({''}, self.sets())

@@ -35,7 +35,7 @@ class Disks(Base):
             self.write(f'{name}/{one}/stat')
 
     def made(self, name, *parts):
-        """Let a virtual disk be made of disks or partitions."""
+        """Make a virtual disk of disks or partitions."""
         self.disk(name, hardware=False)
         for part in parts:
             path = next((one for one in (
@@ -47,19 +47,19 @@ class Disks(Base):
     def found(self, *named):
         return [one.name for one in devices.disks(self.root, named)]
 
-    def test_hardware_counts_and_what_is_in_memory_does_not(self):
+    def test_disks_in_memory_do_not_count(self):
         self.disk('sda', 'sda1', 'sda2')
         self.disk('loop0', hardware=False)
         self.disk('zram0', hardware=False)
         self.assertEqual(['sda'], self.found())
 
-    def test_a_raid_counts_in_the_place_of_its_members(self):
+    def test_raid_replaces_its_members(self):
         for name in ('sda', 'sdb', 'sdc'):
             self.disk(name)
         self.made('md0', 'sda', 'sdb')
         self.assertEqual(['md0', 'sdc'], self.found())
 
-    def test_layers_over_layers(self):
+    def test_only_the_topmost_layer_counts(self):
         self.disk('sda')
         self.disk('sdb')
         self.made('md0', 'sda', 'sdb')
@@ -68,14 +68,14 @@ class Disks(Base):
         self.made('dm-2', 'dm-0')
         self.assertEqual(['dm-1', 'dm-2'], self.found())
 
-    def test_the_partitions_that_nothing_is_made_of(self):
+    def test_remaining_partitions_count(self):
         self.disk('sda', 'sda1', 'sda2', 'sda3')
         self.made('dm-0', 'sda2')
         self.assertEqual(['dm-0', 'sda1', 'sda3'], self.found())
         self.assertIn('/sda/sda1/stat', devices.disks(self.root)[1]
                       .counters[0][0])
 
-    def test_one_side_of_the_links_suffices(self):
+    def test_links_in_one_direction_suffice(self):
         self.disk('sda')
         self.disk('sdb')
         self.disk('md0', hardware=False)
@@ -83,7 +83,7 @@ class Disks(Base):
         self.write('sdb/holders/md0/stat')
         self.assertEqual(['md0'], self.found())
 
-    def test_a_multipath_head_and_its_paths_are_one(self):
+    def test_multipath_head_and_paths_are_one_disk(self):
         for name in ('nvme0n1', 'nvme0c0n1', 'nvme0c1n1', 'nvme1n1'):
             self.disk(name)
         first, second = devices.disks(self.root)
@@ -91,7 +91,7 @@ class Disks(Base):
         self.assertEqual([1, 2], [len(one) for one in first.counters])
         self.assertEqual([1], [len(one) for one in second.counters])
 
-    def test_paths_without_a_head(self):
+    def test_multipath_paths_without_a_head(self):
         self.disk('nvme0c0n1')
         one, = devices.disks(self.root)
         self.assertEqual((1, 1), (len(one.counters), len(one.counters[0])))
@@ -102,7 +102,7 @@ class Disks(Base):
         self.made('dm-0', 'nvme0n1')
         self.assertEqual(['dm-0'], self.found())
 
-    def test_what_the_operator_names_counts_once_too(self):
+    def test_named_devices_count_once(self):
         self.disk('sda', 'sda1')
         self.disk('nvme0n1')
         self.disk('nvme0c0n1')
@@ -113,7 +113,7 @@ class Disks(Base):
         self.assertEqual(['nvme0n1'], self.found('nvme0c0n1', 'nvme0n1'))
         self.assertEqual(['gone'], self.found('gone'))
 
-    def test_a_ring_of_disks_ends(self):
+    def test_circular_layers_terminate(self):
         self.disk('sda')
         self.write('md0/slaves/md1/stat')
         self.write('md1/slaves/md0/stat')
@@ -130,7 +130,7 @@ class Ports(Base):
     def found(self, *named):
         return devices.ports(self.root, named)
 
-    def test_physical_functions_only(self):
+    def test_only_physical_functions_count(self):
         self.port('eno1')
         self.port('eno1v0', device__physfn='')
         self.port('eno1s4', device__sfnum='4')
@@ -140,7 +140,7 @@ class Ports(Base):
         self.write('tap1/speed', '10')
         self.assertEqual(['eno1', 'eth5'], self.found())
 
-    def test_usb_is_not_the_link(self):
+    def test_usb_ports_do_not_count(self):
         self.port('eno1')
         for name in ('usb0', 'enp0s20f0u7u2c2'):
             self.port(name)
@@ -153,7 +153,7 @@ class Ports(Base):
         self.port('enx001122334455')    # named after its address only
         self.assertEqual(['eno1', 'enx001122334455'], self.found())
 
-    def test_a_bond_counts_in_the_place_of_its_ports(self):
+    def test_bond_replaces_its_ports(self):
         for name in ('eno1', 'eno2', 'eno3'):
             self.port(name)
         self.write('bond0/speed', '10000')      # active-backup
@@ -167,13 +167,13 @@ class Ports(Base):
         self.write('bond0/speed', '-1')
         self.assertEqual(['eno1', 'eno2', 'eno3'], self.found())
 
-    def test_what_the_operator_names_counts_once_too(self):
+    def test_named_devices_count_once(self):
         self.port('eno1')
         self.write('eno1.7/lower_eno1')
         self.assertEqual(['eno1.7'], self.found('eno1', 'eno1.7'))
         self.assertEqual(['usb0'], self.found('usb0'))
 
-    def test_speeds_that_nobody_knows(self):
+    def test_unknown_speeds(self):
         for text in ('-1', '4294967295', '65535', '0', '', 'x', '1e9',
                      '9' * 5000):
             self.write('eno1/speed', text)

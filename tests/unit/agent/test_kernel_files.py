@@ -19,23 +19,23 @@ class Reading(unittest.TestCase):
         with open(self.path, 'wb') as file:
             file.write(data)
 
-    def test_bytes_that_are_no_text_name_the_same_file_again(self):
+    def test_other_bytes_survive_decoding(self):
         self.put(b'/mnt/\xe9\n')
         self.assertEqual(b'/mnt/\xe9\n', os.fsencode(
-            kernel_files.read(self.path)))
+            kernel_files.read_text(self.path)))
 
-    def test_a_file_that_does_not_end_is_damaged(self):
+    def test_too_long_file_is_damaged(self):
         self.put(b'9' * 5000)
         with self.assertRaisesRegex(Damaged, 'no more than 4999 bytes'):
-            kernel_files.read(self.path, 4999)
-        self.assertEqual(5000, len(kernel_files.read(self.path, 5000)))
+            kernel_files.read_text(self.path, 4999)
+        self.assertEqual(5000, len(kernel_files.read_text(self.path, 5000)))
 
-    def test_a_missing_file_is_an_oserror(self):
+    def test_missing_file_is_an_oserror(self):
         for path in ('/nonexistent', '/proc/self/root'):
             with self.assertRaises(OSError):
-                kernel_files.read(path)
+                kernel_files.read_text(path)
 
-    def test_only_the_first_line(self):
+    def test_read_line_stops_at_the_first_line(self):
         self.put(b'cpu 1 2\n' + b'intr 0' * 10000)
         self.assertEqual('cpu 1 2', kernel_files.read_line(self.path))
 
@@ -47,7 +47,7 @@ class Reading(unittest.TestCase):
             with self.assertRaisesRegex(Damaged, f'{self.path}.*{name}'):
                 kernel_files.read_table(self.path, name)
 
-    def test_too_few_numbers(self):
+    def test_too_few_numbers_are_damaged(self):
         self.put(b'1 2 3\n')
         self.assertEqual([1, 2, 3], kernel_files.read_counts(self.path, 3))
         with self.assertRaisesRegex(Damaged, 'at least 4 numbers'):
@@ -60,7 +60,7 @@ class Values(unittest.TestCase):
     @example(str((1 << 64) - 1))
     @example('+5')
     @example('0' * 5000)
-    def test_a_number_or_damaged(self, text):
+    def test_any_text_is_a_number_or_damaged(self, text):
         try:
             value = kernel_files.parse_count(text, '/a/path')
         except Damaged as exc:
@@ -73,7 +73,7 @@ class Values(unittest.TestCase):
     @fuzzing.fuzzed
     @given(st.sampled_from(fuzzing.NUMBERS) | st.text(
         alphabet='0123456789,- \n', max_size=20))
-    def test_cpus_or_damaged(self, text):
+    def test_any_text_is_a_cpu_list_or_damaged(self, text):
         try:
             cpus = kernel_files.parse_cpus(text, '/a/path')
         except Damaged:
@@ -81,7 +81,7 @@ class Values(unittest.TestCase):
         self.assertEqual(cpus, kernel_files.parse_cpus(
             kernel_files.format_cpus(cpus), '/a/path'))
 
-    def test_cpus(self):
+    def test_cpu_lists(self):
         self.assertEqual({0, 1, 2, 3, 8},
                          kernel_files.parse_cpus('0-3,8\n', ''))
         self.assertEqual(frozenset(), kernel_files.parse_cpus('\n', ''))

@@ -1,4 +1,4 @@
-"""How much memory secondaries write to, and how fast it is copied."""
+"""Measurement of memory that secondaries write to."""
 
 import types
 import unittest
@@ -10,7 +10,7 @@ ONE, TWO = fakes.UUIDS[:2]
 
 
 class FakeDomain:
-    """A domain as the measurement uses it; ``rate`` is None while unknown."""
+    """A domain to be measured; ``rate`` is None while unknown."""
 
     def __init__(self, uuid, rate, job=None):
         self.uuid, self.rate, self.job = uuid, rate, job or {}
@@ -77,7 +77,7 @@ class MemoryMeter(unittest.TestCase):
     def seen(self):
         return [self.meter.dirty(uuid) for uuid in (ONE, TWO)]
 
-    def test_all_at_the_same_time(self):
+    def test_all_guests_are_measured_at_once(self):
         self.assertEqual([None, None], self.seen())
         self.meter.measure()
         self.meter.measure()
@@ -86,13 +86,13 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual([1, 5, 1, 5], self.domains[0].looks)
         self.assertEqual(1, self.opened)
 
-    def test_nobody_to_measure(self):
+    def test_no_guest_to_measure(self):
         self.meter.measure()
         self.guests = []
         self.meter.measure()
         self.assertEqual(2, len(self.waited))
 
-    def test_one_that_ends_or_is_operated_on_hides_no_other(self):
+    def test_failure_of_one_guest_hides_no_other(self):
         self.domains[0].error = OSError('cannot acquire state change lock')
         self.domains[1].rate = 7
         self.meter.measure()
@@ -103,7 +103,7 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual([(40, 200), (7, 35)], self.seen())
         self.assertEqual(0, self.connection.closed)
 
-    def test_who_was_held_up_meanwhile_has_shown_nothing(self):
+    def test_guest_throttled_meanwhile_is_unknown(self):
         asked = iter(([ONE, TWO], [TWO]))
         meter = memory.MemoryMeter(
             self.connect, lambda: [types.SimpleNamespace(uuid=uuid)
@@ -113,13 +113,13 @@ class MemoryMeter(unittest.TestCase):
         self.assertIsNone(meter.dirty(ONE))
         self.assertEqual((0, 0), meter.dirty(TWO))
 
-    def test_what_is_old_is_not_known(self):
+    def test_old_measurement_is_unknown(self):
         self.meter.measure()
         self.now += 91
         self.assertEqual([None, None], self.seen())
         self.assertEqual(0, self.meter.floor_s(ONE))
 
-    def test_who_would_not_end(self):
+    def test_floor_time_of_a_migration_that_does_not_converge(self):
         self.meter.measure()
         self.assertEqual(0, self.meter.floor_s(ONE), 'nothing has moved yet')
         for bandwidth, seconds in ((32.0, 64.0), (60.0, 0)):
@@ -127,7 +127,7 @@ class MemoryMeter(unittest.TestCase):
             self.assertEqual([seconds, 0], [
                 self.meter.floor_s(uuid) for uuid in (ONE, TWO)])
 
-    def test_one_that_was_missed_is_known_for_a_while(self):
+    def test_missed_guest_keeps_its_last_measurement(self):
         self.meter.measure()
         self.now += 40
         self.guests = [TWO]
@@ -136,15 +136,15 @@ class MemoryMeter(unittest.TestCase):
         self.now += 51
         self.assertEqual([None, (0, 0)], self.seen())
 
-    def test_a_dead_connection_is_opened_anew(self):
+    def test_dead_connection_is_replaced(self):
         self.meter.measure()
         for one in self.domains:
             one.error = OSError('end of file while reading')
         self.connection.alive = False
-        with self.assertLogs(memory.__name__, 'WARNING') as told:
+        with self.assertLogs(memory.__name__, 'WARNING') as logs:
             self.meter.measure()
             self.meter.measure()
-        self.assertEqual(1, len(told.output), 'it is told once')
+        self.assertEqual(1, len(logs.output), 'it is logged once')
         self.assertEqual(2, self.connection.closed)
         for one in self.domains:
             one.error = None
@@ -153,13 +153,13 @@ class MemoryMeter(unittest.TestCase):
         self.assertEqual([(40, 200), (0, 0)], self.seen())
         self.assertEqual(3, self.opened)
 
-    def test_no_connection(self):
+    def test_failed_connection_is_logged(self):
         self.connection = OSError('refused')
         with self.assertLogs(memory.__name__, 'WARNING'):
             self.meter.measure()
         self.assertEqual([None, None], self.seen())
 
-    def test_what_migrations_copied(self):
+    def test_copying_rate_of_migrations(self):
         def came(mb_s, operation=4, normal=900):
             return {'operation': operation, 'memory_bps': mb_s << 20,
                     'memory_normal_bytes': normal, 'memory_total': 1000}
@@ -168,8 +168,8 @@ class MemoryMeter(unittest.TestCase):
         self.assertIsNone(self.meter.copied)
         for jobs, copied in (
                 ((came(100), {}), 100), ((came(100), came(300)), 200),
-                # A restore from disk says nothing of migrations, nor do
-                # pages that are empty; what is known stays.
+                # Neither a restore from disk nor empty pages change the
+                # rate of migrations.
                 ((came(900, operation=3), came(900, normal=400)), 200)):
             for domain, job in zip(self.domains, jobs, strict=True):
                 domain.job = job

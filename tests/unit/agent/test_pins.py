@@ -28,28 +28,28 @@ def own(xml, *shared):
 
 
 class Xml(unittest.TestCase):
-    def test_dedicated_cpus_and_not_those_that_are_shared(self):
+    def test_shared_cpus_are_not_dedicated(self):
         self.assertEqual({2, 3, 5}, own(MIXED))
 
-    def test_emulator_threads_on_a_cpu_of_their_own(self):
+    def test_isolated_emulator_threads_have_a_dedicated_cpu(self):
         self.assertEqual({2, 7}, own(
             '<domain><vcpu>1</vcpu><cputune><vcpupin vcpu="0" cpuset="2"/>'
             '<emulatorpin cpuset="7"/></cputune></domain>'))
 
-    def test_a_guest_that_floats_has_nothing_for_itself(self):
+    def test_floating_guest_has_no_dedicated_cpu(self):
         for xml in ('<domain><vcpu>2</vcpu></domain>',
                     '<domain><vcpu cpuset="0-3">2</vcpu></domain>',
                     '<domain/>', '<domain><vcpu/><cputune/></domain>'):
             self.assertEqual(frozenset(), own(xml), xml)
 
-    def test_as_many_cpus_as_vcpus_are_its_own(self):
+    def test_as_many_cpus_as_vcpus_are_dedicated(self):
         xml = '<domain><vcpu cpuset="4-5">2</vcpu></domain>'
         self.assertEqual({4, 5}, own(xml))
-        # Unless Nova gives others the same.
+        # But not if Nova lets other guests float over the same set.
         self.assertEqual(frozenset(), own(xml, {4, 5}))
         self.assertEqual({4, 5}, own(xml, {4, 5, 6}))
 
-    def test_a_part_that_is_pinned(self):
+    def test_single_pinned_vcpu_has_a_dedicated_cpu(self):
         self.assertEqual({2}, own(
             '<domain><vcpu cpuset="0-7">2</vcpu><cputune>'
             '<vcpupin vcpu="1" cpuset="2"/></cputune></domain>'))
@@ -77,7 +77,7 @@ class Threads(unittest.TestCase):
             file.write(f'Name:\t{name}\nState:\tS (sleeping)\n'
                        f'Cpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\n')
 
-    def test_masks(self):
+    def test_masks_of_threads(self):
         self.thread(7, 'qemu-system-x86', '0-7')
         self.thread(8, 'CPU 0/KVM', '2')
         self.thread(9, 'CPU 1/TCG', '3')

@@ -14,18 +14,18 @@ class ProblemsTest(unittest.TestCase):
         self.now += after
         self.problems.note('one', why)
 
-    def test_what_is_over_soon_is_not_logged(self):
+    def test_short_problem_is_not_logged(self):
         self.note('no group', 0)
         self.assertEqual({'one': 'no group'}, self.problems.present())
         self.problems.solved('one')
-        self.note('no group', problems.PATIENCE_S)
+        self.note('no group', problems.LOG_DELAY_S)
         self.assertEqual([], self.logged)
 
-    def test_what_lasts_is_logged_once(self):
-        for after in (0, 1, problems.PATIENCE_S, 1, 60):
+    def test_lasting_problem_is_logged_once(self):
+        for after in (0, 1, problems.LOG_DELAY_S, 1, 60):
             self.note('no group', after)
         self.assertEqual([('one', 'no group')], self.logged)
-        for after in (1, problems.PATIENCE_S):
+        for after in (1, problems.LOG_DELAY_S):
             self.note('no controller', after)
         self.assertEqual(('one', 'no controller'), self.logged[-1])
 

@@ -5,20 +5,20 @@ import time
 import unittest
 from xml.sax import saxutils
 
-from secondary_scheduler.agent import throttles
+from secondary_scheduler.agent import device_limits, throttles
+from secondary_scheduler.agent.device_limits import NOTHING, IoLimits
 from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.throttles import NOTHING, IoLimits
 from tests.unit.agent import fakes
 
 MB = 1000000
 
 
 def allowed(**values):
-    """Return what is to be allowed for these to be set."""
+    """Return the wanted limits that lead to these settings."""
     return IoLimits(**{name: 1.1 * value for name, value in values.items()})
 
 
-def note(devices):
+def record(devices):
     return ('<limits>' + saxutils.escape(json.dumps(devices))
             + '</limits>')
 
@@ -38,7 +38,7 @@ class Case(unittest.TestCase):
         self.rereads += 1
 
     def guest(self, n=1, **devices):
-        """Make a domain; return it and the secondary that runs as it."""
+        """Make a domain; return it and its secondary."""
         devices = {'disks': ('vda',), 'taps': ('tap1',), **devices}
         domain = fakes.Devices(fakes.UUIDS[n], n, **devices)
         self.libvirt.domains.append(domain)
@@ -46,8 +46,7 @@ class Case(unittest.TestCase):
                                  **devices)
 
     def want(self, guest, limits, timeout=5.0):
-        """Have limits set, and wait until those threads have nothing to do.
-        """
+        """Set limits, and wait until all threads are idle."""
         self.made.want(guest, limits)
         self.settle(timeout)
 
@@ -58,7 +57,7 @@ class Case(unittest.TestCase):
             time.sleep(0.001)
 
     def limited(self, domain, guest, limits):
-        """Set limits as the agent does: note first, be seen, then set."""
+        """Set limits as the agent does: record, list the record, set."""
         self.want(guest, limits)
         guest = dataclasses.replace(guest, limited=domain.noted is not None)
         self.want(guest, limits)
@@ -66,24 +65,24 @@ class Case(unittest.TestCase):
 
 
 class Setting(Case):
-    def test_nothing_is_asked_of_libvirt_without_a_policy(self):
+    def test_libvirt_is_not_called_without_limits(self):
         self.libvirt.error = AssertionError
         _, guest = self.guest()
         self.want(guest, NOTHING)
         self.assertEqual({}, self.made.problems)
 
-    def test_disk_and_interface(self):
+    def test_limits_of_disk_and_interface(self):
         domain, guest = self.guest()
         self.limited(domain, guest, allowed(
             net_in=2 * MB, net_out=MB, disk_in=5 * MB, disk_out=6 * MB,
             disk_in_iops=70))
         self.assertEqual({'write_bytes_sec': 5 * MB, 'read_bytes_sec': 6 * MB,
                           'write_iops_sec': 70}, domain.tunes['vda'])
-        # What the host receives comes into the guest.
+        # Traffic that the host receives enters the guest.
         self.assertEqual({'inbound.average': 2000, 'outbound.average': 1000,
                           'outbound.burst': 128}, domain.bandwidths['tap1'])
 
-    def test_several_devices_share(self):
+    def test_devices_share_the_limit(self):
         domain, guest = self.guest(disks=('vda', 'vdb'), taps=('t1', 't2'))
         self.limited(domain, guest, allowed(disk_in=MB, net_out=MB))
         self.assertEqual([{'write_bytes_sec': MB // 2}] * 2,
@@ -92,15 +91,15 @@ class Setting(Case):
                            'outbound.burst': 128}] * 2,
                          list(domain.bandwidths.values()))
 
-    def test_no_limit_before_the_note_has_been_seen(self):
+    def test_no_limit_is_set_before_the_record_is_listed(self):
         domain, guest = self.guest()
         domain.tunes['vda'] = {'read_iops_sec': 9}
         self.want(guest, allowed(disk_in=MB))
         self.assertEqual(['setMetadata'], [one[0] for one in domain.calls])
         self.assertEqual(1, self.rereads)
-        noted = throttles.parse_record(domain.noted)
+        noted = device_limits.parse_record(domain.noted)
         self.assertEqual(9, noted['disk vda']['read_iops_sec'])
-        # Nor in the next step, while the list of domains does not say so.
+        # Neither in the next step, while the record is not listed.
         self.want(guest, allowed(disk_in=MB))
         self.assertEqual(1, len(domain.calls))
         self.want(dataclasses.replace(guest, limited=True),
@@ -108,8 +107,8 @@ class Setting(Case):
         self.assertEqual({'read_iops_sec': 9, 'write_bytes_sec': MB},
                          domain.tunes['vda'])
 
-    def test_a_guest_without_devices_is_left_alone(self):
-        # A list read anew has limits set anew: no end, and a busy agent.
+    def test_guest_without_devices_is_left_alone(self):
+        # A new listing would set limits again, without end.
         domain, guest = self.guest(disks=(), taps=())
         for _ in range(3):
             self.want(guest, allowed(disk_in=MB, net_in=MB))
@@ -117,25 +116,25 @@ class Setting(Case):
         self.assertEqual(0, self.rereads)
         self.assertEqual({}, self.made.problems)
 
-    def test_devices_that_cannot_be_read_are_told(self):
+    def test_unreadable_devices_are_reported(self):
         domain, guest = self.guest()
         domain.tunes, domain.bandwidths = {}, {}
         self.want(guest, allowed(disk_in=MB))
         self.assertEqual(0, self.rereads)
         self.assertIn(guest.uuid, self.made.problems)
 
-    def test_small_changes_are_not_written(self):
+    def test_small_changes_are_not_set(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB))
         writes = len(domain.calls)
         for factor in (1.02, 1.04, 0.97):
             self.want(guest, allowed(disk_in=factor * MB))
         self.assertEqual(writes, len(domain.calls))
-        # They add up.
+        # Small changes add up.
         self.want(guest, allowed(disk_in=1.06 * MB))
         self.assertEqual(1.06 * MB, domain.tunes['vda']['write_bytes_sec'])
 
-    def test_an_interface_is_raised_by_large_steps_only(self):
+    def test_interface_is_raised_in_large_steps_only(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(net_in=MB))
         for factor, average in ((1.15, 1000), (1.25, 1250), (1.15, 1150)):
@@ -143,7 +142,7 @@ class Setting(Case):
             self.assertEqual({'inbound.average': average},
                              domain.bandwidths['tap1'])
 
-    def test_what_others_set_is_put_right_in_the_end(self):
+    def test_limit_changed_by_another_program_is_set_again(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         domain.tunes['vda'].clear()
@@ -157,7 +156,7 @@ class Setting(Case):
         self.assertEqual({'inbound.average': 1000},
                          domain.bandwidths['tap1'])
 
-    def test_a_device_that_comes_later(self):
+    def test_attached_device_is_recorded_and_limited(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB))
         domain.tunes['vdb'] = {'write_bytes_sec': 7}
@@ -165,12 +164,12 @@ class Setting(Case):
         self.want(guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB // 2}, domain.tunes['vda'])
         self.assertEqual({'write_bytes_sec': 7}, domain.tunes['vdb'])
-        noted = throttles.parse_record(domain.noted)
+        noted = device_limits.parse_record(domain.noted)
         self.assertEqual((0, 7), tuple(
             noted[f'disk {name}']['write_bytes_sec']
             for name in ('vda', 'vdb')))
 
-    def test_dry_run(self):
+    def test_dry_run_sets_nothing(self):
         self.made = self.make(dry_run=True)
         self.libvirt.error = AssertionError
         _, guest = self.guest()
@@ -182,7 +181,7 @@ class Setting(Case):
 
 
 class OfTheFlavor(Case):
-    """What Nova has set from a flavor is never exceeded."""
+    """Limits that Nova sets from a flavor are never exceeded."""
 
     def tune(self, was, **limits):
         domain, guest = self.guest()
@@ -193,23 +192,23 @@ class OfTheFlavor(Case):
         self.assertEqual(was, domain.tunes['vda'])
         return found
 
-    def test_a_lower_one_stays(self):
+    def test_lower_limit_of_the_flavor_stays(self):
         self.assertEqual({'write_bytes_sec': 5, 'read_bytes_sec': 10},
                          self.tune({'write_bytes_sec': 5}, disk_in=10,
                                    disk_out=10))
 
-    def test_a_burst_is_none_beyond_ours(self):
+    def test_burst_of_the_flavor_is_lowered(self):
         self.assertEqual(
             {'write_bytes_sec': 10, 'write_bytes_sec_max': 10},
             self.tune({'write_bytes_sec': 50, 'write_bytes_sec_max': 90},
                       disk_in=10))
 
-    def test_reads_and_writes_together(self):
+    def test_flavor_that_limits_reads_and_writes_together(self):
         self.assertEqual({'total_bytes_sec': 10, 'read_iops_sec': 3},
                          self.tune({'total_bytes_sec': 50}, disk_in=10,
                                    disk_out=20, disk_out_iops=3))
 
-    def test_an_interface(self):
+    def test_lower_limit_of_an_interface_stays(self):
         domain, guest = self.guest()
         was = {'inbound.average': 50, 'inbound.peak': 90,
                'inbound.burst': 30, 'outbound.average': 5}
@@ -223,7 +222,7 @@ class OfTheFlavor(Case):
 
 
 class Undoing(Case):
-    def test_when_no_policy_asks_any_more(self):
+    def test_originals_are_restored_when_no_limit_is_wanted(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_out=MB))
         self.want(guest, NOTHING)
@@ -233,34 +232,34 @@ class Undoing(Case):
         self.want(dataclasses.replace(guest, limited=False), NOTHING)
         self.assertEqual(calls, len(domain.calls))
 
-    def test_exactly(self):
+    def test_originals_are_restored_exactly(self):
         domain, guest = self.guest()
         domain.tunes['vda'] = {'write_bytes_sec': 1000}
         guest = self.limited(domain, guest, allowed(disk_in=990))
         self.want(guest, NOTHING)
         self.assertEqual({'write_bytes_sec': 1000}, domain.tunes['vda'])
 
-    def test_of_another_agent(self):
-        """It has come by a migration, or by a resume."""
+    def test_record_of_another_agent_is_restored(self):
+        """The guest has arrived by a migration or a resume."""
         domain, guest = self.guest()
-        domain.noted = note({'disk vda': {'write_bytes_sec': 9},
-                             'interface tap1': {}})
+        domain.noted = record({'disk vda': {'write_bytes_sec': 9},
+                               'interface tap1': {}})
         domain.tunes['vda'] = {'write_bytes_sec': 3}
         domain.bandwidths['tap1'] = {'inbound.average': 4}
         self.want(dataclasses.replace(guest, limited=True), NOTHING)
         self.assertEqual(({'write_bytes_sec': 9}, {}, None), (
             domain.tunes['vda'], domain.bandwidths['tap1'], domain.noted))
 
-    def test_what_was_at_first_is_not_taken_from_our_own_limit(self):
+    def test_own_limit_is_not_taken_for_the_original(self):
         domain, guest = self.guest()
-        domain.noted = note({'disk vda': {}, 'interface tap1': {}})
+        domain.noted = record({'disk vda': {}, 'interface tap1': {}})
         domain.tunes['vda'] = {'write_bytes_sec': 3}
         guest = dataclasses.replace(guest, limited=True)
         self.want(guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
 
-    def test_a_crash_after_each_call(self):
-        """Whatever was the last call, the next agent restores all."""
+    def test_next_agent_restores_after_a_crash_at_any_call(self):
+        """The next agent restores all, whichever call was the last."""
         was = {'write_bytes_sec': 5 * MB}
         for last in range(8):
             self.setUp()
@@ -287,7 +286,7 @@ class Undoing(Case):
                     domain.tunes['vda'], domain.bandwidths['tap1'],
                     domain.noted))
 
-    def test_release(self):
+    def test_release_restores_and_waits(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB))
         self.make().release(guest)
@@ -297,7 +296,7 @@ class Undoing(Case):
         with self.assertRaises(OSError):
             self.make().release(guest)
 
-    def test_a_device_that_has_been_taken_away(self):
+    def test_detached_device_needs_no_restoring(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         del domain.bandwidths['tap1']
@@ -306,14 +305,14 @@ class Undoing(Case):
 
 
 class NotOurs(Case):
-    def test_another_domain_with_its_uuid(self):
+    def test_other_domain_with_the_uuid_is_left_alone(self):
         domain, guest = self.guest()
         domain.number = 9
         self.want(dataclasses.replace(guest, limited=True),
                   allowed(disk_in=MB))
         self.assertEqual([], domain.calls)
 
-    def test_a_domain_that_is_started_anew_meanwhile(self):
+    def test_domain_restarted_meanwhile_is_left_alone(self):
         domain, guest = self.guest()
 
         def restart(name):
@@ -323,7 +322,7 @@ class NotOurs(Case):
         self.limited(domain, guest, allowed(disk_in=MB))
         self.assertEqual(['setMetadata'], [one[0] for one in domain.calls])
 
-    def test_a_note_that_is_not_ours(self):
+    def test_foreign_metadata_prevents_limits(self):
         for text in ('<limits>{"disk vda": 3}</limits>', '<limits>[]</limits>',
                      '<limits/>', '<limits', '<!DOCTYPE a><limits>{}</limits>',
                      '<limits>{"disk vda": {"read_bytes_sec": "x"}}</limits>'):
@@ -339,13 +338,13 @@ class NotOurs(Case):
 
 
 class Failing(Case):
-    def test_one_device_does_not_hold_up_another(self):
+    def test_failure_of_one_device_does_not_stop_another(self):
         domain, guest = self.guest()
         domain.fail['setInterfaceParameters'] = OSError('no sch_htb')
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
         self.assertIn('no sch_htb', self.made.problems[guest.uuid])
-        # It is tried again, but not at once.
+        # It is retried later.
         domain.fail.clear()
         self.want(guest, allowed(disk_in=MB, net_in=MB))
         self.assertEqual({}, domain.bandwidths['tap1'])
@@ -355,7 +354,7 @@ class Failing(Case):
                          domain.bandwidths['tap1'])
         self.assertEqual({}, self.made.problems)
 
-    def test_libvirt_that_comes_back(self):
+    def test_limits_are_set_when_libvirt_is_back(self):
         domain, guest = self.guest()
         self.libvirt.error = OSError('dead')
         guest = self.limited(domain, guest, allowed(disk_in=MB))
@@ -365,7 +364,7 @@ class Failing(Case):
         self.limited(domain, guest, allowed(disk_in=MB))
         self.assertEqual({'write_bytes_sec': MB}, domain.tunes['vda'])
 
-    def test_a_guest_that_hangs_holds_up_nobody(self):
+    def test_hanging_guest_delays_no_other(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
         slow, first = self.guest(1)
@@ -381,13 +380,13 @@ class Failing(Case):
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.001)
         self.assertEqual([], slow.calls)
-        # What was wanted last is set when it can be.
+        # The limits wanted last are set as soon as possible.
         hang.set()
         self.settle()
         self.limited(slow, first, allowed(disk_in=2 * MB))
         self.assertEqual({'write_bytes_sec': 2 * MB}, slow.tunes['vda'])
 
-    def test_what_is_wanted_meanwhile_is_set_then(self):
+    def test_limits_wanted_meanwhile_are_set_afterwards(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB))
         began, go = threading.Event(), threading.Event()
@@ -404,7 +403,7 @@ class Failing(Case):
         self.settle()
         self.assertEqual({'write_bytes_sec': 3 * MB}, domain.tunes['vda'])
 
-    def test_a_guest_that_has_ended_is_no_problem(self):
+    def test_ended_guest_is_no_problem(self):
         domain, guest = self.guest()
         domain.fail['setMetadata'] = OSError('it ends')
         self.want(guest, allowed(disk_in=MB))

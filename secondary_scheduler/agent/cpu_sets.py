@@ -1,0 +1,174 @@
+"""CPU sets of a secondary's control groups, and the order to change them.
+
+``dedicated_cpus`` decides which CPUs a secondary may use.
+"""
+
+from collections.abc import Iterator, Mapping
+import contextlib
+import os
+import typing
+
+from oslo_log import log as logging
+
+from secondary_scheduler.agent import cgroup_handles, cgroups, kernel_files
+from secondary_scheduler.agent.domains import Secondary
+from secondary_scheduler.agent.pins import Cpus
+
+LOG = logging.getLogger(__name__)
+
+STATE = 'cpusets.json'
+CPUS_FILE = 'cpuset.cpus'
+
+
+class Record(typing.NamedTuple):
+    """Original value of a file, and the values written by agents.
+
+    There may be several ``written`` values: if an agent dies between two
+    writes, either may be in force.
+    """
+
+    original: str
+    written: tuple[str, ...] = ()
+
+
+class CpuSets:
+    """Open groups of one secondary, with the files of their CPU sets."""
+
+    def __init__(self, hierarchy: cgroups.Hierarchy, guest: Secondary
+                 ) -> None:
+        """Open the groups.
+
+        :raises CgroupError: if they cannot be verified as the guest's own.
+        """
+        self.path = cgroup_handles.base_of(hierarchy, guest, 'cpuset')
+        scope = cgroup_handles.scope_of(self.path)
+        self.v1 = hierarchy.version_of('cpuset') == 1
+        self._above = list(_above(scope, hierarchy.root('cpuset')))
+        #: The guest's topmost group as '', and its thread groups by name.
+        self.groups: dict[str, cgroups.Group] = {}
+        self._base = cgroups.Group(self.path)
+        try:
+            self.groups[''] = cgroups.Group(scope)
+            for name in self._thread_groups():
+                self.groups[name] = cgroups.Group(f'{self.path}/{name}')
+            cgroup_handles.check_own(hierarchy, guest, 'cpuset', self.path)
+        except cgroups.CgroupError:
+            self.close()
+            raise
+
+    def _thread_groups(self) -> set[str]:
+        return {name for name in self._base.children()
+                if cgroup_handles.EMULATOR.fullmatch(name)
+                or cgroup_handles.VCPU.fullmatch(name)}
+
+    def is_complete(self) -> bool:
+        """Return whether libvirt has neither added nor removed groups.
+
+        :raises OSError: if the groups are gone.
+        """
+        return self._thread_groups() | {''} == self.groups.keys()
+
+    def read_set(self, name: str) -> str:
+        """Return the set of a group, '' if it inherits that of its parent.
+
+        :raises OSError: if it has no such file.
+        """
+        try:
+            return self.groups[name].read(CPUS_FILE)
+        except FileNotFoundError:
+            if name and not self.v1:
+                return ''
+            raise
+
+    def allowed(self, named: str) -> Cpus:
+        """Return the CPUs of a set.
+
+        :param named: the set as the kernel lists it.  '' stands for the CPUs
+            of the nearest group above that has any.
+        :raises CgroupError: if no group above has any.
+        """
+        if cpus := kernel_files.parse_cpus(named, f'{self.path}/{CPUS_FILE}'):
+            return cpus
+        for path in self._above:
+            with contextlib.suppress(cgroups.CgroupError), contextlib.closing(
+                    cgroups.Group(path)) as group:
+                if cpus := cgroups.effective_cpus(group):
+                    return cpus
+        raise cgroups.CgroupError(
+            f'no group above {self.path} has a set of CPUs')
+
+    def close(self) -> None:
+        """Close the groups."""
+        self._base.close()
+        for group in self.groups.values():
+            group.close()
+
+
+def _above(path: str, root: str) -> Iterator[str]:
+    """Yield the groups above one, up to the topmost visible one."""
+    while path != root and path.startswith(root):
+        path = os.path.dirname(path)
+        yield path
+
+
+def order_writes(sets: CpuSets, now: Mapping[str, str],
+                 wanted: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the writes from the present to the wanted sets, in order.
+
+    In version 2 only the topmost group is written, since it bounds all groups
+    below it.  In version 1 the topmost group must always have all CPUs of the
+    groups below it.
+
+    :returns: pairs of group and value.
+    """
+    if not sets.v1:
+        return [('', wanted[''])]
+    both = sets.allowed(now['']) | sets.allowed(wanted[''])
+    return [('', kernel_files.format_cpus(both)),
+            *((name, wanted[name]) for name in sorted(wanted) if name),
+            ('', wanted[''])]
+
+
+def update_record(known: Record | None, now: str, sets: CpuSets,
+                  parent: Record | None) -> Record:
+    """Return the record of a file with the present value ``now``.
+
+    A value written by another program becomes the original value, unless it
+    has CPUs that the original value lacks.
+
+    :param parent: the record of the group above.  libvirt copies the set of
+        that group, narrowed or not, into each group that it makes.  None if
+        the domain names a set of its own.
+    """
+    if known is None:
+        return Record(parent.original if parent and now in parent.written
+                      else now)
+    if now not in (known.original, *known.written) and (
+            sets.allowed(now) <= sets.allowed(known.original)):
+        return Record(now)
+    return known
+
+
+def parse_records(state: Mapping[str, typing.Any]
+                  ) -> dict[str, dict[str, Record]]:
+    """Return the saved records by process key and group.
+
+    Damaged records are left out.
+    """
+    guests = state.get('guests', {})
+    found: dict[str, dict[str, Record]] = {}
+    for key, files in guests.items() if isinstance(guests, dict) else ():
+        if not isinstance(files, dict):
+            continue
+        for name, entry in files.items():
+            try:
+                original, written = entry
+                for text in (original, *written):
+                    kernel_files.parse_cpus(text, STATE)
+            except (TypeError, ValueError, AttributeError):
+                LOG.error('Ignoring a record in %s that cannot be read',
+                          STATE)
+                continue
+            found.setdefault(key, {})[name] = Record(original,
+                                                     tuple(written))
+    return found
