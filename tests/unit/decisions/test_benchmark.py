@@ -1,4 +1,4 @@
-"""The benchmark of decisions says what it should, in little."""
+"""Small runs of the benchmark of decisions."""
 
 import argparse
 import dataclasses
@@ -27,7 +27,7 @@ def options(**values):
 
 class TestBenchmark(unittest.TestCase):
 
-    def test_easy(self):
+    def test_easy_reports_all_figures(self):
         found = decisions.easy(options())
         self.assertEqual(KEYS, set(found))
         self.assertEqual(
@@ -62,7 +62,7 @@ class TestBenchmark(unittest.TestCase):
         for name in ('violated', 'planted', 'lower_bound'):
             self.assertEqual(one[name] + two[name], found[name])
 
-    def test_btrplace(self):
+    def test_btrplace_instance_is_solved(self):
         nodes = {'n0': 4, 'n1': 4}
         document = {'model': {
             'mapping': {'readyVMs': [2], 'onlineNodes': {
@@ -83,7 +83,7 @@ class TestBenchmark(unittest.TestCase):
         self.assertEqual((1, {'unshelve': 1}, []), tuple(
             filled[name] for name in ('waiting', 'operations', 'faults')))
 
-    def test_the_same_seed_the_same_cluster(self):
+    def test_seed_determines_the_cluster(self):
         for make in (clusters.easy, clusters.tight):
             for sizes in False, True:
                 one, same, other = (make(10, 100, 0.2, seed, sizes)
@@ -91,7 +91,7 @@ class TestBenchmark(unittest.TestCase):
                 self.assertEqual(one, same)
                 self.assertNotEqual(one, other)
 
-    def test_tight_is_what_it_says(self):
+    def test_tight_clusters_have_the_stated_load_and_repair(self):
         world, planted = clusters.tight(200, 1200, 0.05, 1)
         use = absolute.used(world.instances.values())
         self.assertAlmostEqual(0.80, use['cores'] / 200 / 64, delta=0.04)
@@ -110,7 +110,7 @@ class TestBenchmark(unittest.TestCase):
         self.assertEqual(len(groups), len(set(groups)))
         self.assertGreater(len(groups), 60)
 
-    def test_replay_counts_what_is_wrong(self):
+    def test_replay_counts_violations(self):
         world = Cluster(
             {name: host(name, 0.0) for name in 'hx'},
             {one.uuid: one for one in (

@@ -1,7 +1,7 @@
-"""A load that does not change leads to no operation in the end (R37).
+"""Constant load finally leads to no operation.
 
-Whatever a cluster looks like, decisions are made, carried out and made again
-on what that has led to, as often as anything is planned.
+See Boettger 2012, section 4.4.6.3.  Decisions on any cluster are repeated on
+the result of their plans, until both plans are empty.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from tests.unit.decisions.test_properties import COUNTING
 LIMITS = LoadLimits()
 _THESIS = {'durations': ConcurrentDurations(), 'profile': violations.THESIS}
 
-#: Who takes away, and who brings back.
+#: Decisions that preempt, and decisions that return.
 PAIRS = st.sampled_from([
     (PriorityDecision(), PriorityDecision()),
     (GuidedDecision(), GuidedDecision()),
@@ -35,11 +35,10 @@ PAIRS = st.sampled_from([
 
 
 def measured(world):
-    """Return a cluster as its agents would see and hold it.
+    """Return a cluster as its agents would measure and throttle it.
 
-    Each guest has its fair part of what primary and policies leave, and never
-    less than the minimum share; a policy that is violated even so is one for
-    the cloud.
+    Each guest has its fair part of the rest below the threshold, and never
+    less than the minimum share.  Policies that still fail are violated.
     """
     hosts, instances = {}, dict(world.instances)
     for name, host in world.hosts.items():
@@ -81,7 +80,7 @@ def _checked(policy, world, name):
 
 
 def known(world):
-    """Return a cluster of which every primary's use is known."""
+    """Return a cluster in which all use by primaries is known."""
     return dataclasses.replace(world, hosts={
         name: dataclasses.replace(
             host, cpu_primary=host.cpu_primary or 0.0,
@@ -92,17 +91,17 @@ def known(world):
 class TestConstantLoad(unittest.TestCase):
 
     @given(worlds.clusters(failed=0.1), PAIRS)
-    def test_operations_come_to_an_end(self, world, pair):
-        taking, bringing = pair
+    def test_constant_load_leads_to_no_operations(self, world, pair):
+        preempting, returning = pair
         world = measured(known(world))
         for _round in range(2 * len(world.instances) + 2):
             plans = []
-            for decision, kind in ((taking, 'preempt'),
-                                   (bringing, 'return')):
+            for decision, kind in ((preempting, 'preempt'),
+                                   (returning, 'return')):
                 plan = decision.decide(
                     world, DecisionRequest(kind), Budget(2000))
                 world = measured(worlds.apply(world, plan))
                 plans.append(plan)
             if not any(plans):
                 return
-        self.fail(f'operations for ever: {plans}')
+        self.fail(f'operations never end: {plans}')

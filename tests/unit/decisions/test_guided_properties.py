@@ -19,7 +19,7 @@ DRIVERS = st.sampled_from([
     GuidedDecision(),
     GuidedDecision(durations=ConcurrentDurations(),
                    profile=violations.THESIS)])
-#: Enough to end nearly all searches, little enough for many examples.
+#: Enough for nearly all searches, and small enough for many examples.
 UNITS = 2000
 
 
@@ -48,7 +48,8 @@ class TestPlans(unittest.TestCase):
             cluster, plan, driver.limits.lanes))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
-    def test_same_cluster_same_plan(self, cluster, request, driver):
+    def test_plan_does_not_depend_on_the_order_of_hosts(
+            self, cluster, request, driver):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
                          dict(reversed(cluster.instances.items())),
                          items=dict(reversed(cluster.items.items())))
@@ -56,14 +57,14 @@ class TestPlans(unittest.TestCase):
                          decide(turned, request, driver))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
-    def test_the_cluster_is_left_alone(self, cluster, request, driver):
+    def test_cluster_remains_unchanged(self, cluster, request, driver):
         hosts, instances = dict(cluster.hosts), dict(cluster.instances)
         decide(cluster, request, driver)
         self.assertEqual((hosts, instances),
                          (cluster.hosts, cluster.instances))
 
     @given(worlds.clusters(violations=False), DRIVERS)
-    def test_nothing_without_a_violation(self, cluster, driver):
+    def test_plan_is_empty_without_a_violation(self, cluster, driver):
         plan = decide(cluster, DecisionRequest('preempt'), driver)
         self.assertFalse(plan)
         self.assertEqual((), plan.unresolved)
@@ -73,7 +74,7 @@ class TestRepairs(unittest.TestCase):
 
     @given(worlds.planted_clusters(), DRIVERS,
            st.sampled_from([0, 10, UNITS]))
-    def test_what_can_be_repaired_is_repaired_whole(self, planted, driver,
+    def test_repairable_violations_are_ended(self, planted, driver,
                                                     units):
         cluster, repair = planted
         if not repair:
@@ -91,7 +92,7 @@ class TestRepairs(unittest.TestCase):
                                  slots)
 
     @given(worlds.planted_clusters())
-    def test_nobody_gives_way_to_a_lower_lease(self, planted):
+    def test_no_lease_is_preempted_for_a_lower_one(self, planted):
         cluster, _repair = planted
         driver = GuidedDecision()
         plan = decide(cluster, DecisionRequest('preempt'), driver, 100_000)
@@ -103,13 +104,13 @@ class TestRepairs(unittest.TestCase):
         violated = {name for name, host in cluster.hosts.items()
                     if host.violated}
         for lease in down:
-            # A victim lies in the way itself, or of one that is higher.
+            # Some violated host has an instance of at least that rank.
             self.assertTrue(any(
                 one.host in violated and rank[one.lease] >= rank[lease]
                 for one in cluster.instances.values()))
 
     @given(worlds.clusters(), st.sampled_from([0, 40, UNITS]), DRIVERS)
-    def test_only_what_cannot_be_touched_runs_on_against_a_policy(
+    def test_only_excluded_instances_run_against_a_policy(
             self, cluster, units, driver):
         plan = decide(cluster, DecisionRequest('preempt'), driver, units)
         after = worlds.apply(cluster, plan)
@@ -135,7 +136,8 @@ class TestRepairs(unittest.TestCase):
                     policy.threshold - (policy.resource == 'cpu') + 1e-6)
 
     @given(worlds.clusters(), DRIVERS)
-    def test_unresolved_is_late_or_untouchable(self, cluster, driver):
+    def test_unresolved_hosts_are_late_or_have_excluded_instances(
+            self, cluster, driver):
         plan = decide(cluster, DecisionRequest('preempt'), driver)
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:

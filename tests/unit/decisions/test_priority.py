@@ -1,4 +1,4 @@
-"""What the decision does in situations that an operator would recognise."""
+"""Decision ``priority`` in situations of practice."""
 
 import dataclasses
 import unittest
@@ -52,19 +52,19 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
         self.assertEqual((), plan.unresolved)
 
-    def test_next_ones_migrate_where_there_is_room(self):
+    def test_next_leases_migrate_where_there_is_room(self):
         world = cluster(
             host('h', 79.0, violated=True), host('busy', 75.0),
             host('idle', 69.0), vm('a', 'h', priority=3),
             vm('b', 'h', priority=9), vm('c', 'h', priority=7),
             vm('d', 'h', priority=5), vm('e', 'h', priority=4))
-        # one stays, two fit on idle and one on busy, the lowest goes down
+        # One stays, two fit on idle and one on busy; the lowest is suspended.
         self.assertEqual(
             {'c': ('migrate', 'idle'), 'd': ('migrate', 'busy'),
              'e': ('migrate', 'idle'), 'a': ('suspend', None)},
             kinds(self.decide(world)))
 
-    def test_what_failed_to_migrate_goes_down(self):
+    def test_instance_with_failed_migration_is_suspended(self):
         world = cluster(host('h', 69.0, violated=True), host('idle', 20.0),
                         vm('a', 'h', priority=3, migration_failed=True),
                         *(vm(name, 'h', priority=9) for name in 'bc'))
@@ -82,12 +82,12 @@ class TestPreempt(Case):
                 self.assertEqual({'a': ('suspend', None)},
                                  kinds(self.decide(world)))
 
-    def test_primary_alone_above_the_threshold_nothing_stays(self):
+    def test_all_leave_if_the_primary_exceeds_the_threshold(self):
         world = cluster(host('h', 99.0, violated=True),
                         *(vm(uuid, 'h', priority=10) for uuid in 'abc'))
         self.assertEqual(3, len(kinds(self.decide(world))))
 
-    def test_a_lease_shares_its_fate(self):
+    def test_lease_is_preempted_as_a_whole(self):
         world = cluster(
             host('h', 79.0, violated=True), host('x', **FULL),
             vm('a', 'h', lease='l', priority=2), vm('b', 'x', lease='l'),
@@ -96,7 +96,7 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None), 'b': ('suspend', None)},
                          kinds(self.decide(world)))
 
-    def test_a_migrated_peer_stays_if_its_lease_goes_down_after_all(self):
+    def test_migration_is_withdrawn_if_the_lease_is_preempted(self):
         world = cluster(
             host('h', 95.0, violated=True),
             host('x', 20.0, total={**TOTAL, vocabulary.VCPU: 2}),
@@ -106,7 +106,7 @@ class TestPreempt(Case):
                          kinds(plan))
         self.assertEqual(2, len(plan.operations))
 
-    def test_the_flavor_says_how(self):
+    def test_flavor_decides_preemption(self):
         world = cluster(host('h', 95.0, violated=True), *(
             vm(policy.value, 'h', preempt_policy=policy)
             for policy in PreemptPolicy))
@@ -115,7 +115,7 @@ class TestPreempt(Case):
              'stop': ('stop', None), 'delete': ('stop', None)},
             kinds(self.decide(world)))
 
-    def test_hands_off(self):
+    def test_excluded_instances_are_left_alone(self):
         world = cluster(
             host('h', 95.0, violated=True),
             vm('busy', 'h', InstanceState.BUSY), vm(
@@ -125,7 +125,7 @@ class TestPreempt(Case):
         self.assertEqual({}, kinds(plan))
         self.assertEqual(('h',), plan.unresolved)
 
-    def test_what_cannot_be_touched_takes_up_room(self):
+    def test_busy_instances_take_room(self):
         world = cluster(
             host('h', 79.0, violated=True), vm('a', 'h', InstanceState.BUSY),
             vm('b', 'h', priority=9))
@@ -133,7 +133,7 @@ class TestPreempt(Case):
         self.assertEqual({'b': ('suspend', None)}, kinds(plan))
         self.assertEqual((), plan.unresolved)
 
-    def test_a_lease_with_a_busy_member_is_not_split(self):
+    def test_lease_with_a_busy_member_is_not_split(self):
         world = cluster(
             host('h', 79.0, violated=True), host('x'),
             vm('a', 'h', lease='l', priority=1, vcpus=9),
@@ -141,7 +141,7 @@ class TestPreempt(Case):
             vm('c', 'h', priority=9, vcpus=9))
         self.assertEqual({'c': ('suspend', None)}, kinds(self.decide(world)))
 
-    def test_a_member_in_error_does_not_protect_its_lease(self):
+    def test_member_in_error_does_not_protect_its_lease(self):
         world = cluster(
             host('h', 95.0, violated=True),
             host('x', **FULL),
@@ -150,7 +150,7 @@ class TestPreempt(Case):
         )
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
-    def test_an_owner_cannot_raise_a_lease(self):
+    def test_owner_cannot_raise_a_lease(self):
         world = cluster(
             host('h', 79.0, violated=True), host('x', **FULL),
             vm('a', 'h', lease='l', priority=10),
@@ -158,28 +158,28 @@ class TestPreempt(Case):
             vm('c', 'h', priority=5))
         self.assertEqual({'a', 'b'}, set(kinds(self.decide(world))))
 
-    def test_surplus_slots(self):
+    def test_surplus_by_slots_leaves(self):
         world = cluster(
             host('h', policies=(slots_policy(1, violated=True),),
                  blocked=True),
             vm('a', 'h', priority=2), vm('b', 'h'))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
-    def test_who_rests_does_for_dynamic_policies_only(self):
+    def test_cooling_down_applies_to_dynamic_policies_only(self):
         a = vm('a', 'h', cooling_down=True)
         self.assertFalse(self.decide(cluster(
             host('h', 95.0, violated=True), a)))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(
             cluster(host('h', policies=(slots_policy(0, True),)), a))))
 
-    def test_a_blocked_host_is_left_to_its_agent(self):
+    def test_blocked_host_is_left_to_its_agent(self):
         world = cluster(host('h', 95.0, violated=True, blocked=True),
                         vm('a', 'h'))
         plan = self.decide(world)
         self.assertEqual({}, kinds(plan))
         self.assertEqual(('h',), plan.unresolved)
 
-    def test_violated_although_all_would_fit(self):
+    def test_one_leaves_a_violated_host_even_if_all_fit(self):
         for primary in (20.0, 70.0):
             world = cluster(
                 host('h', primary, violated=True), vm('a', 'h', priority=3),
@@ -189,19 +189,19 @@ class TestPreempt(Case):
             self.assertEqual((), self.decide(world).unresolved)
 
     def test_local_means_are_tried_first(self):
-        # no room for all, not even at the minimum, but not yet violated
+        # There is no room at the minimum share, but no violation yet.
         world = cluster(host('h', 95.0, policies=(cpu_policy(failed=3),)),
                         vm('a', 'h'))
         self.assertFalse(self.decide(world))
 
-    def test_too_many_slots_say_nothing_about_cpu(self):
+    def test_slots_violation_does_not_affect_cpu(self):
         world = cluster(
             host('h', 79.0, policies=(
                 cpu_policy(), slots_policy(2, violated=True))),
             vm('a', 'h', priority=2), vm('b', 'h'), vm('c', 'h'))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
-    def test_surplus_slots_of_a_blocked_host_and_no_more(self):
+    def test_only_surplus_slots_leave_a_blocked_host(self):
         world = cluster(
             host('h', 20.0, blocked=True, policies=(
                 cpu_policy(failed=4, violated=True),
@@ -211,7 +211,7 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
         self.assertFalse(self.decide(apply(world, plan)))
 
-    def test_as_many_leave_as_hold_too_much(self):
+    def test_surplus_of_static_resources_leaves(self):
         for resource, most in (('cores', 2), ('memory', 700)):
             policy = HostPolicy('', resource, most, 60, 1, True)
             world = cluster(
@@ -226,7 +226,7 @@ class TestPreempt(Case):
                     '012', ('suspend', None))}, kinds(plan))
             self.assertEqual((), plan.unresolved)
 
-    def test_what_cannot_leave_may_hold_too_much(self):
+    def test_host_is_unresolved_if_busy_instances_exceed_the_policy(self):
         policy = HostPolicy('cores <= 2', 'cores', 2, 60, 1, True)
         for busy, left in ((2, ()), (3, ('h',))):
             world = cluster(
@@ -236,7 +236,7 @@ class TestPreempt(Case):
             self.assertEqual({'b': ('suspend', None)}, kinds(plan))
             self.assertEqual(left, plan.unresolved)
 
-    def test_only_the_hosts_asked_for(self):
+    def test_only_requested_hosts_are_relieved(self):
         world = cluster(host('h', 95.0, violated=True), vm('a', 'h'),
                         host('i', 95.0, violated=True), vm('b', 'i'))
         self.assertEqual({'b'}, set(kinds(self.decide(
@@ -244,7 +244,7 @@ class TestPreempt(Case):
         self.assertEqual({}, kinds(self.decide(world, hosts=('gone',))))
         self.assertEqual({'a', 'b'}, set(kinds(self.decide(world))))
 
-    def test_without_budget_the_primary_is_still_safe(self):
+    def test_violation_is_ended_without_budget(self):
         world = cluster(host('h', 95.0, violated=True), host('x'),
                         vm('a', 'h'), vm('b', 'h'))
         plan = self.decide(world, units=1)
@@ -252,9 +252,9 @@ class TestPreempt(Case):
                          kinds(plan))
         self.assertTrue(plan.truncated)
 
-    def test_clearing_one_host_makes_room_for_another(self):
-        # a cannot go down (its peer is busy) and finds room on x only once
-        # the lease of z, which is cleared later, has left it.
+    def test_relief_of_one_host_makes_room_for_another(self):
+        # a cannot be preempted, since its peer is busy.  It gets room on x
+        # only after the relief of z, whose lease leaves x too.
         world = cluster(
             host('h', 95.0, violated=True), host('z', 95.0, violated=True),
             host('x', 84.0), vm('a', 'h', lease='l'),
@@ -266,7 +266,7 @@ class TestPreempt(Case):
         order = {o.instance: o for o in plan.operations}
         self.assertIn(order['c'].id, order['a'].after)
 
-    def test_a_shelved_peer_leaves_its_place_in_the_inventory(self):
+    def test_shelved_peer_frees_its_inventory(self):
         world = cluster(
             host('h', 95.0, violated=True),
             host('x', total={**TOTAL, vocabulary.SLOT: 1}),
@@ -278,14 +278,14 @@ class TestPreempt(Case):
         order = {o.instance: o for o in plan.operations}
         self.assertIn(order['c'].id, order['a'].after)
 
-    def test_anti_affinity(self):
+    def test_target_satisfies_anti_affinity(self):
         world = cluster(
             host('h', 95.0, violated=True), host('x', 20.0),
             host('y', 50.0), vm('a', 'h', anti_affinity='g'),
             vm('b', 'x', InstanceState.SUSPENDED, anti_affinity='g'))
         self.assertEqual({'a': ('migrate', 'y')}, kinds(self.decide(world)))
 
-    def test_own_limits(self):
+    def test_limits_decide_how_many_leave(self):
         world = cluster(host('h', 79.0, violated=True),
                         *(vm(uuid, 'h') for uuid in 'abc'))
         for limits, count in (
@@ -301,7 +301,7 @@ class TestPreempt(Case):
 
 class TestDrain(Case):
 
-    def test_everything_leaves(self):
+    def test_all_instances_leave_a_drained_host(self):
         world = cluster(
             host('h', 0.0), host('i', 0.0), host('x', 79.0),
             vm('a', 'h', priority=9), vm('b', 'h', priority=3),
@@ -311,11 +311,11 @@ class TestDrain(Case):
                          kinds(plan))
         self.assertEqual((), plan.unresolved)
 
-    def test_no_host_named_no_host_drained(self):
+    def test_drain_without_hosts_does_nothing(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'))
         self.assertFalse(self.decide(world, 'drain'))
 
-    def test_what_cannot_leave_is_named(self):
+    def test_host_with_busy_instances_is_unresolved(self):
         world = cluster(host('h'), vm('a', 'h', InstanceState.BUSY))
         self.assertEqual(('h',), self.decide(
             world, 'drain', ('h',)).unresolved)
@@ -326,7 +326,7 @@ class TestReturn(Case):
     def down(self, uuid, where='h', state=InstanceState.SUSPENDED, **values):
         return vm(uuid, where, state, preempted=True, **values)
 
-    def test_each_in_its_way(self):
+    def test_instances_return_by_their_state(self):
         world = cluster(
             host('h'), self.down('a'), self.down(
                 'b', state=InstanceState.STOPPED),
@@ -335,13 +335,13 @@ class TestReturn(Case):
             {'a': ('resume', 'h'), 'b': ('start', 'h'),
              'c': ('unshelve', None)}, kinds(self.decide(world, 'return')))
 
-    def test_highest_priority_first(self):
+    def test_highest_priority_returns_first(self):
         world = cluster(host('h', 70.0), self.down('a', priority=2),
                         self.down('b', priority=8))
         self.assertEqual({'b': ('resume', 'h')},
                          kinds(self.decide(world, 'return')))
 
-    def test_who_has_waited_longest_first_among_equals(self):
+    def test_longest_waiting_lease_returns_first_among_equals(self):
         world = dataclasses.replace(
             cluster(host('h', 70.0), self.down('a', lease='a'),
                     self.down('b', lease='b'),
@@ -353,14 +353,14 @@ class TestReturn(Case):
             self.assertEqual({first: ('resume', 'h')}, kinds(self.decide(
                 world, 'return', order=Aged(ageing))))
 
-    def test_a_lower_lease_does_not_wait_for_one_without_room(self):
+    def test_lease_without_room_does_not_block_lower_ones(self):
         world = cluster(
             host('h', 70.0), self.down('a', lease='l', priority=9),
             self.down('b', lease='l', priority=9), self.down('c'))
         self.assertEqual({'c': ('resume', 'h')},
                          kinds(self.decide(world, 'return')))
 
-    def test_not_ours_to_bring_back(self):
+    def test_excluded_instances_do_not_return(self):
         world = cluster(
             host('h'), vm('a', 'h', InstanceState.SUSPENDED),
             self.down('b', blocked=True), self.down('e', cooling_down=True),
@@ -368,14 +368,14 @@ class TestReturn(Case):
             self.down('d', None))
         self.assertFalse(self.decide(world, 'return'))
 
-    def test_whole_leases_only(self):
+    def test_only_whole_leases_return(self):
         for peer in (vm('b', 'h', InstanceState.BUSY, lease='l'),
                      vm('b', 'h', lease='l', blocked=True),
                      self.down('b', 'gone', lease='l')):
             world = cluster(host('h'), self.down('a', lease='l'), peer)
             self.assertFalse(self.decide(world, 'return'))
 
-    def test_what_cannot_run_as_a_whole_goes_down_again(self):
+    def test_partial_lease_is_preempted_again(self):
         down = self.down('b', lease='l', return_failed=True)
         world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
                         vm('c', 'x', lease='l'))
@@ -391,7 +391,7 @@ class TestReturn(Case):
             self.assertFalse(self.decide(half))
             waits = apply(half, plan)
             self.assertFalse(self.decide(waits, 'return'))
-            # It was deleted, rebooted by its owner, or may be tried again.
+            # Deleted, rebooted by its owner, or ready for a retry.
             for now in (None, vm('b', 'h', lease='l'),
                         self.down('b', lease='l')):
                 instances = {**waits.instances, 'b': now}
@@ -401,22 +401,14 @@ class TestReturn(Case):
                 self.assertLessEqual({'a': ('resume', 'h'),
                                       'c': ('resume', 'x')}.items(),
                                      back.items())
-        # One that takes no part in it is its owner's.
-        self.assertFalse(
-            self.decide(
-                dataclasses.replace(
-                    world,
-                    instances={
-                        **world.instances,
-                        'b': vm('b', 'h', InstanceState.OTHER, lease='l'),
-                        'd': vm('d', 'h', InstanceState.SUSPENDED, lease='l'),
-                    },
-                ),
-                'return',
-            )
-        )
+        # Members that were never preempted are left to their owner.
+        self.assertFalse(self.decide(dataclasses.replace(world, instances={
+            **world.instances,
+            'b': vm('b', 'h', InstanceState.OTHER, lease='l'),
+            'd': vm('d', 'h', InstanceState.SUSPENDED, lease='l'),
+        }), 'return'))
 
-    def test_what_cannot_be_touched_now_is_cleaned_up_later(self):
+    def test_partial_lease_with_excluded_members_waits(self):
         for values in ({'state': InstanceState.BUSY}, {'blocked': True},
                        {'cooling_down': True}, {'preempt_failed': True}):
             self.assertFalse(self.decide(cluster(
@@ -429,7 +421,7 @@ class TestReturn(Case):
                 self.down('b', lease='l', return_failed=True)), 'return')
             self.assertEqual(not values, bool(plan))
 
-    def test_no_work_is_lost_for_a_whole_lease(self):
+    def test_partial_lease_runs_on_if_work_would_be_lost(self):
         for policy in PreemptPolicy:
             plan = self.decide(cluster(
                 host('h'), vm('a', 'h', lease='l'),
@@ -437,13 +429,13 @@ class TestReturn(Case):
                 self.down('b', lease='l', return_failed=True)), 'return')
             self.assertEqual(policy is PreemptPolicy.SUSPEND, bool(plan))
 
-    def test_a_half_lease_gives_way_like_any(self):
+    def test_partial_lease_can_be_preempted(self):
         world = cluster(host('h', 95.0, violated=True),
                         vm('a', 'h', lease='l'),
                         self.down('b', lease='l', return_failed=True))
         self.assertEqual({'a': ('suspend', None)}, kinds(self.decide(world)))
 
-    def test_not_to_a_host_that_is_not_calm(self):
+    def test_no_return_to_a_closed_or_failing_host(self):
         for values in ({'usable': False}, {'blocked': True},
                        {'violated': True}, {'primary': None},
                        {'policies': (cpu_policy(failed=1),)}):
@@ -452,7 +444,7 @@ class TestReturn(Case):
                                 self.down('a'))
                 self.assertFalse(self.decide(world, 'return'))
 
-    def test_resume_and_move_on(self):
+    def test_instance_resumes_and_migrates(self):
         world = cluster(host('h', 80.0), host('x', 40.0), self.down('a'))
         plan = self.decide(world, 'return')
         self.assertEqual(
@@ -461,21 +453,21 @@ class TestReturn(Case):
              for o in plan.operations])
         self.assertFalse(self.decide(apply(world, plan), 'return'))
 
-    def test_no_passage_through_a_host_that_cannot_bear_it(self):
+    def test_no_resume_without_minimum_share(self):
         world = cluster(host('h', 85.0), host('x', 40.0), self.down('a'))
         self.assertFalse(self.decide(world, 'return'))
 
-    def test_no_room_anywhere(self):
+    def test_no_return_without_room(self):
         world = cluster(host('h', 80.0), host('x', 80.0), self.down('a'))
         self.assertFalse(self.decide(world, 'return'))
 
-    def test_a_lease_that_does_not_fit_leaves_no_trace(self):
+    def test_steps_of_an_infeasible_lease_are_undone(self):
         world = cluster(
             host('h'), host('i', 95.0), self.down('a', lease='l'),
             self.down('b', 'i', lease='l'))
         self.assertFalse(self.decide(world, 'return'))
 
-    def test_while_a_host_is_violated_others_keep_their_room(self):
+    def test_instances_return_in_place_only_during_a_violation(self):
         world = cluster(
             host('bad', 95.0, violated=True), vm('v', 'bad'),
             host('h', 80.0), host('x'), self.down('a', 'h'),
@@ -484,32 +476,32 @@ class TestReturn(Case):
         self.assertEqual({'c': ('resume', 'x')},
                          kinds(self.decide(world, 'return')))
 
-    def test_a_shelved_guest_with_a_full_host_waits(self):
+    def test_shelved_instance_with_a_full_host_waits(self):
         world = cluster(host('h', 80.0), host('x'),
                         self.down('a', state=InstanceState.SHELVED))
         self.assertFalse(self.decide(world, 'return'))
 
-    def test_only_in_scope(self):
+    def test_only_requested_hosts_get_returns(self):
         world = cluster(host('h'), host('x'), self.down('a'),
                         self.down('b', 'x'))
         self.assertEqual({'b'}, set(kinds(self.decide(
             world, 'return', ('x',)))))
 
-    def test_home_again(self):
+    def test_migrated_instance_returns_to_its_origin(self):
         world = cluster(host('h', 20.0), host('x', 20.0),
                         vm('a', 'x', origin='h'), vm('b', 'x', origin='h'))
         plan = self.decide(world, 'return')
         self.assertEqual({'a': ('migrate', 'h')}, kinds(plan))
-        # one on each host is as good as it gets
+        # One instance on each host is balanced.
         self.assertFalse(self.decide(apply(world, plan), 'return'))
 
-    def test_not_home_to_a_crowd(self):
+    def test_no_migration_to_a_crowded_or_closed_origin(self):
         for home in (host('h', 50.0), host('h', 81.0), host('h', None),
                      host('h', blocked=True), host('h', **FULL)):
             world = cluster(home, host('x', 30.0), vm('a', 'x', origin='h'))
             self.assertFalse(self.decide(world, 'return'))
 
-    def test_home_not_in_the_middle_of_something(self):
+    def test_excluded_instances_stay_away_from_their_origin(self):
         for values in ({'state': InstanceState.BUSY}, {'blocked': True},
                        {'state': InstanceState.SUSPENDED}, {'origin': 'gone'}):
             world = cluster(host('h', 0.0), host('x', 50.0),
@@ -519,7 +511,7 @@ class TestReturn(Case):
 
 class TestOrdering(Case):
 
-    def test_two_at_a_time(self):
+    def test_operations_per_host_are_limited(self):
         world = cluster(host('h', 99.0, violated=True),
                         *(vm(f'v{one}', 'h') for one in range(5)))
         plan = self.decide(world, durations=Durations(suspend=2.0),
@@ -529,7 +521,7 @@ class TestOrdering(Case):
         self.assertEqual([(), (), (1,), (2,), (3,)],
                          [o.after for o in plan.operations])
 
-    def test_members_of_a_group_move_one_by_one(self):
+    def test_members_of_a_group_migrate_one_by_one(self):
         world = cluster(
             host('h', 95.0, violated=True), host('i', 95.0, violated=True),
             host('x'), host('y'), vm('a', 'h', anti_affinity='g'),

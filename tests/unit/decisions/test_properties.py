@@ -36,7 +36,7 @@ def running(cluster, name):
 
 
 def surplus(cluster, name, share=5):
-    """Count by hand what is too much on a host, at a share each."""
+    """Count independently how many instances must leave a host."""
     host = cluster.hosts[name]
     there = running(cluster, name)
     for count in range(there, -1, -1):
@@ -47,7 +47,7 @@ def surplus(cluster, name, share=5):
 
 def _fits(host, policy, count, share):
     if policy.resource in ('cores', 'mem', 'pressure'):
-        return True     # nobody's share
+        return True     # no shares of these
     if policy.resource == 'slots':
         return count <= policy.threshold
     used = host.primary_use(policy.resource)
@@ -70,14 +70,15 @@ class TestPlans(unittest.TestCase):
         self.assertEqual([], checker.check(cluster, plan, LoadLimits().lanes))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
-    def test_same_cluster_same_plan(self, cluster, request):
+    def test_plan_does_not_depend_on_the_order_of_hosts(
+            self, cluster, request):
         turned = Cluster(dict(reversed(cluster.hosts.items())),
                          dict(reversed(cluster.instances.items())),
                          items=dict(reversed(cluster.items.items())))
         self.assertEqual(decide(cluster, request), decide(turned, request))
 
     @given(worlds.clusters(), st.sampled_from(REQUESTS))
-    def test_the_cluster_is_left_alone(self, cluster, request):
+    def test_cluster_remains_unchanged(self, cluster, request):
         hosts, instances = dict(cluster.hosts), dict(cluster.instances)
         decide(cluster, request)
         self.assertEqual((hosts, instances),
@@ -86,7 +87,7 @@ class TestPlans(unittest.TestCase):
     @given(worlds.clusters(), st.sampled_from(REQUESTS),
            st.sampled_from([PriorityDecision, GuidedDecision,
                             ProvisioningDecision]), st.integers(1, 3))
-    def test_no_more_operations_at_a_time_than_lanes(
+    def test_concurrent_operations_are_limited(
             self, cluster, request, driver, lanes):
         plan = driver(LoadLimits(lanes=lanes)).decide(cluster, request,
                                                       Budget(2000))
@@ -104,13 +105,13 @@ class TestPlans(unittest.TestCase):
 class TestPreempt(unittest.TestCase):
 
     @given(worlds.clusters(violations=False))
-    def test_nothing_without_a_violation(self, cluster):
+    def test_plan_is_empty_without_a_violation(self, cluster):
         plan = decide(cluster, DecisionRequest('preempt'))
         self.assertFalse(plan)
         self.assertEqual((), plan.unresolved)
 
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
-    def test_what_stays_satisfies_the_policies(self, cluster, units):
+    def test_remaining_instances_satisfy_the_policies(self, cluster, units):
         plan = decide(cluster, DecisionRequest('preempt'), units)
         after = worlds.apply(cluster, plan)
         for name, host in cluster.hosts.items():
@@ -124,7 +125,7 @@ class TestPreempt(unittest.TestCase):
                         <= policy.threshold)
 
     @given(worlds.clusters(), st.sampled_from([0, 100_000]))
-    def test_no_violated_host_is_passed_over(self, cluster, units):
+    def test_every_violated_host_is_relieved(self, cluster, units):
         plan = decide(cluster, DecisionRequest('preempt'), units)
         after = worlds.apply(cluster, plan)
         for name, host in cluster.hosts.items():
@@ -135,7 +136,7 @@ class TestPreempt(unittest.TestCase):
                 self.assertIn(name, {o.source for o in plan.operations})
 
     @given(worlds.planted_clusters(), st.sampled_from([0, 100_000]))
-    def test_what_can_be_repaired_is_repaired_whole(self, planted, units):
+    def test_repairable_violations_are_ended(self, planted, units):
         cluster, repair = planted
         if not repair:
             return
@@ -147,7 +148,7 @@ class TestPreempt(unittest.TestCase):
             self.assertEqual(0, surplus(after, name))
 
     @given(worlds.clusters())
-    def test_unresolved_only_what_cannot_be_touched(self, cluster):
+    def test_unresolved_hosts_have_excluded_instances(self, cluster):
         plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.apply(cluster, plan)
         for name in plan.unresolved:
@@ -159,7 +160,7 @@ class TestPreempt(unittest.TestCase):
                     for peer in cluster.members(instance.lease)))
 
     @given(worlds.clusters())
-    def test_no_host_that_was_fine_gets_into_need(self, cluster):
+    def test_targets_get_no_surplus(self, cluster):
         plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.apply(cluster, plan)
         for operation in plan.operations:
@@ -167,9 +168,9 @@ class TestPreempt(unittest.TestCase):
                 self.assertEqual(0, surplus(after, operation.target))
 
     @given(worlds.clusters())
-    def test_twice_changes_nothing_more(self, cluster):
-        # Hosts that were operated on are left to their agents; for others
-        # no more can be done than was done.
+    def test_second_decision_is_empty(self, cluster):
+        # Hosts that are cooling down are left to their agents, and for the
+        # others nothing else is possible.
         plan = decide(cluster, DecisionRequest('preempt'))
         self.assertFalse(decide(worlds.settle(cluster, plan),
                                 DecisionRequest('preempt')))
@@ -178,7 +179,7 @@ class TestPreempt(unittest.TestCase):
     def test_relieved_hosts_keep_their_slots_policies(self, cluster):
         plan = decide(cluster, DecisionRequest('preempt'))
         after = worlds.relieved(worlds.apply(cluster, plan))
-        if not plan.unresolved:     # else a relieved host may offer room
+        if not plan.unresolved:     # else a relieved host may have room
             self.assertFalse(decide(after, DecisionRequest('preempt')))
 
     @given(worlds.clusters())
@@ -212,7 +213,7 @@ class TestReturn(unittest.TestCase):
         self.fail('a constant load leads to operations for ever')
 
     @given(worlds.clusters(failed=0.2))
-    def test_nobody_runs_whose_peer_cannot_come_up(self, cluster):
+    def test_leases_with_a_failed_return_do_not_run(self, cluster):
         after = worlds.apply(cluster, decide(
             cluster, DecisionRequest('return')))
         for lease in {one.lease for one in cluster.instances.values()
@@ -241,7 +242,7 @@ class TestReturn(unittest.TestCase):
                                      surplus(cluster, operation.target))
 
     @given(worlds.clusters())
-    def test_preempted_does_not_come_back_at_once(self, cluster):
+    def test_preempted_instance_does_not_return_at_once(self, cluster):
         after = worlds.settle(cluster, decide(
             cluster, DecisionRequest('preempt')))
         back = decide(after, DecisionRequest('return'))
@@ -249,7 +250,7 @@ class TestReturn(unittest.TestCase):
         self.assertFalse(decide(again, DecisionRequest('preempt')))
 
     @given(worlds.clusters())
-    def test_what_returns_after_a_violation_has_a_useful_share(
+    def test_returned_instance_has_a_useful_share(
             self, cluster):
         after = worlds.apply(cluster, decide(
             cluster, DecisionRequest('preempt')))

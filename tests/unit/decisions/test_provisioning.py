@@ -1,4 +1,4 @@
-"""Who may run, in which order, and where."""
+"""Decision ``provisioning``."""
 
 import dataclasses
 import unittest
@@ -8,7 +8,6 @@ from hypothesis import given
 from secondary_scheduler.decisions import violations, what_if
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.decisions.waiting import priority, queue
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
@@ -18,7 +17,6 @@ from secondary_scheduler.model.cluster import (
     Item,
     LeaseMembers,
 )
-from secondary_scheduler.model.lease_order import Aged, Priority
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.plans import checker
 from tests.unit.decisions import worlds
@@ -38,7 +36,7 @@ def slots(name, count, **values):
 
 
 def new(uuid, lease, **values):
-    """Return an instance that has never run, nor has it a host."""
+    """Return an instance that has never run and has no host."""
     return vm(uuid, None, InstanceState.STOPPED, lease=lease, **values)
 
 
@@ -60,69 +58,9 @@ class Case(unittest.TestCase):
         return plan
 
 
-class TestQueue(Case):
-
-    def test_priority(self):
-        self.assertEqual(6.5, priority(LeaseMembers('l'), 3))
-        self.assertEqual(9.0, priority(LeaseMembers('l', owner_priority=8), 2))
-        self.assertEqual(2, priority(LeaseMembers('l', 2), 30))
-
-    def order(self, world, **values):
-        return [one.lease for one in queue(
-            world, **{'order': Priority()} | values)]
-
-    def test_priority_then_first_come(self):
-        world = leased(
-            cluster(*(new(f'{name}{one}', name) for name, size in (
-                ('a', 1), ('b', 4), ('c', 1), ('d', 2), ('e', 1))
-                for one in range(size))),
-            LeaseMembers('a', waited_s=5), LeaseMembers(
-                'b'), LeaseMembers('c', waited_s=9),
-            LeaseMembers('d', 1), LeaseMembers('e', 9))
-        self.assertEqual(['e', 'b', 'c', 'a', 'd'], self.order(world))
-
-    def test_ageing(self):
-        world = leased(
-            cluster(new('a', 'old'), new('b', 'high')),
-            LeaseMembers('old', 1, waited_s=7200),
-            LeaseMembers('high', 4),
-        )
-        self.assertEqual(['high', 'old'], self.order(world))
-        self.assertEqual(['high', 'old'], self.order(world, order=Aged(1.4)))
-        self.assertEqual(['old', 'high'], self.order(world, order=Aged(1.6)))
-
-    def test_who_waits(self):
-        world = cluster(
-            host('h'),
-            vm('a', 'h', InstanceState.SUSPENDED, preempted=True),
-            vm('b', 'h', InstanceState.SUSPENDED),
-            vm('c', 'h'),
-            new('d', 'd'),
-            new('e', 'e', blocked=True),
-            new('r', 'r', cooling_down=True),
-            new('s', 's'),
-            vm('t', 'h', InstanceState.OTHER, lease='s',
-               return_failed=True),
-            vm(
-                'u',
-                'h',
-                InstanceState.SUSPENDED,
-                lease='u',
-                preempted=True,
-                return_failed=True,
-            ),
-            vm('v', 'h', lease='d', preempt_failed=True),
-            new('f', 'f'),
-            vm('g', 'h', InstanceState.BUSY, lease='f'),
-        )
-        self.assertEqual(['lease-a'], self.order(world))
-        self.assertEqual(['d', 'lease-a'], self.order(
-            leased(world, *map(LeaseMembers, 'defrsu'))))
-
-
 class TestProvisioning(Case):
 
-    def test_first_fit(self):
+    def test_first_feasible_host_is_taken(self):
         world = leased(cluster(
             slots('h1', 1), slots('h2', 2), slots('h3', 9), vm('x', 'h2'),
             *(new(uuid, 'l') for uuid in 'abc')), LeaseMembers('l'))
@@ -130,7 +68,7 @@ class TestProvisioning(Case):
                           'c': ('start', 'h3')},
                          kinds(self.decide(world, spreads=False)))
 
-    def test_where_most_cpu_is_left(self):
+    def test_spread_prefers_unclaimed_cpu(self):
         world = leased(cluster(
             *(slots(name, 9) for name in ('busy', 'full', 'idle')),
             vm('x', 'busy'), vm('y', 'full', vcpus=2),
@@ -142,7 +80,7 @@ class TestProvisioning(Case):
              'c': ('start', 'idle'), 'd': ('start', 'busy')},
             kinds(self.decide(world)))
 
-    def test_all_or_nothing_and_backfill(self):
+    def test_infeasible_lease_is_skipped(self):
         world = leased(
             cluster(
                 slots('h', 2),
@@ -156,7 +94,7 @@ class TestProvisioning(Case):
         )
         self.assertEqual({'b', 'c'}, set(kinds(self.decide(world))))
 
-    def test_what_was_accepted_counts(self):
+    def test_accepted_leases_count(self):
         world = leased(cluster(
             slots('h', 1), slots('i', 1),
             *(new(uuid, uuid) for uuid in 'abc')),
@@ -164,8 +102,8 @@ class TestProvisioning(Case):
         self.assertEqual({'c': ('start', 'h'), 'b': ('start', 'i')},
                          kinds(self.decide(world)))
 
-    def test_who_is_leaving_still_has_its_place(self):
-        # Nothing of a plan can wait for what is under way already.
+    def test_ongoing_departure_still_takes_room(self):
+        # No operation of a plan can wait for an ongoing one.
         world = leased(cluster(
             slots('h', 1), slots('i', 1), vm('a', 'h', InstanceState.BUSY),
             new('b', 'l')), LeaseMembers('l'))
@@ -173,7 +111,7 @@ class TestProvisioning(Case):
             InFlight('migrate', 'a', 'h', 'i', 3.0),))
         self.assertEqual({}, kinds(self.decide(world)))
 
-    def test_each_in_its_way(self):
+    def test_instances_start_by_their_state(self):
         down = {'preempted': True, 'lease': 'l'}
         world = cluster(
             slots('h', 9), slots('i', 9),
@@ -186,14 +124,14 @@ class TestProvisioning(Case):
              'c': ('unshelve', None), 'd': ('resume', 'h')},
             kinds(self.decide(world)))
 
-    def test_in_place_or_not_at_all(self):
+    def test_instance_with_a_host_starts_there_only(self):
         for where in (slots('i', 0), slots('i', 5, usable=False),
                       slots('i', 5, blocked=True)):
             world = cluster(slots('h', 9), where, vm(
                 'a', 'i', InstanceState.SUSPENDED, preempted=True))
             self.assertFalse(self.decide(world))
 
-    def test_closed_hosts(self):
+    def test_closed_hosts_are_no_targets(self):
         for values in ({'usable': False}, {'blocked': True},
                        {'primary': None}, {'violated': True},
                        {'policies': ()},
@@ -202,14 +140,14 @@ class TestProvisioning(Case):
                            LeaseMembers('l'))
             self.assertFalse(self.decide(world))
 
-    def test_peers_stay_apart(self):
+    def test_target_satisfies_anti_affinity(self):
         world = leased(cluster(
             slots('h', 9), slots('i', 9), vm('x', 'h', anti_affinity='g'),
             new('a', 'l', anti_affinity='g')), LeaseMembers('l'))
         self.assertEqual({'a': ('start', 'i')}, kinds(self.decide(world)))
 
-    def test_a_start_uses_as_much_as_a_newcomer(self):
-        # while it boots 20 % of overhead, and then 20 % as a newcomer
+    def test_start_uses_overhead_and_newcomer_share(self):
+        # 20 % of overhead during the boot, then 20 % as a newcomer.
         for primary, count in ((69.0, 1), (69.1, 0), (49.0, 2), (49.1, 1),
                                (29.0, 3)):
             world = leased(
@@ -220,8 +158,8 @@ class TestProvisioning(Case):
             )
             self.assertEqual(count, len(kinds(self.decide(world))))
 
-    def test_no_agent_holds_what_hosts_share(self):
-        # Less would be foreseen of a newcomer, which then has to leave again.
+    def test_newcomer_counts_fully_on_an_item(self):
+        # With a smaller estimate the newcomer would have to leave again.
         uplink = HostPolicy('net_out <= 50% for 15s', 'net_out', 50.0, 15)
         for used, comes in ((40.0, True), (41.0, False)):
             world = cluster(
@@ -231,8 +169,8 @@ class TestProvisioning(Case):
                    usage={'net_out': used}))
             self.assertEqual(comes, bool(self.decide(world)))
 
-    def test_horizon(self):
-        # 30 + 3 starts of 20: 90 while they go on, and 90 in the end
+    def test_policies_hold_during_and_after_starts(self):
+        # 30 + 3 starts of 20 are 90, during the starts and afterwards.
         tight = HostPolicy('cpu <= 90%', 'cpu', 90.0, 10, sensitivity=4)
         world = leased(cluster(
             host('h', 30.0, policies=(tight,)),
@@ -242,14 +180,14 @@ class TestProvisioning(Case):
                 world, limits=LoadLimits(margin=0.0),
                 profile=violations.CostProfile(schedule=schedule)))))
 
-    def test_scope_and_budget(self):
+    def test_requested_hosts_and_budget_limit_the_plan(self):
         world = leased(cluster(slots('h', 9), slots('i', 9), new('a', 'l')),
                        LeaseMembers('l'))
         self.assertEqual({'a': ('start', 'i')},
                          kinds(self.decide(world, hosts=('i',))))
         self.assertFalse(self.decide(world, units=0))
 
-    def test_nobody_gives_way(self):
+    def test_other_requests_yield_an_empty_plan(self):
         world = cluster(host('h', 99.0, violated=True), host('i'),
                         vm('a', 'h'))
         driver = ProvisioningDecision()
@@ -265,7 +203,7 @@ class TestProvisioning(Case):
 class TestProperties(unittest.TestCase):
 
     @given(worlds.clusters())
-    def test_every_plan_is_good_and_keeps_the_policies(self, world):
+    def test_plans_are_valid_and_keep_the_policies(self, world):
         driver = ProvisioningDecision()
         plan = driver.decide(world, DecisionRequest('return'), Budget())
         self.assertEqual([], checker.check(
@@ -273,7 +211,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(plan, driver.decide(world, DecisionRequest('return'),
                                              Budget()))
         after = worlds.apply(world, plan)
-        # The scheduler may put who is unshelved where others are to come up.
+        # Nova may unshelve an instance on a host with other starts.
         chosen = {after.instances[one.instance].host
                   for one in plan.operations if one.target is None}
         for name in {one.target for one in plan.operations

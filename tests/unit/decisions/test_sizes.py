@@ -21,7 +21,7 @@ from tests.unit.decisions import worlds
 from tests.unit.decisions.test_properties import REQUESTS
 from tests.unit.decisions.worlds import host, vm
 
-#: Instances are what they use, and all that is done is to move them.
+#: Instances count with their use only, and are only migrated.
 RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
 MOVES = GuidedDecision(RIGID, profile=dataclasses.replace(
     violations.with_agents(RIGID), preempts=False))
@@ -29,7 +29,7 @@ DRIVERS = [GuidedDecision(), PriorityDecision()]
 
 
 def moves(plan):
-    """Return the moves of a plan in the order in which they begin."""
+    """Return the migrations of a plan in the order of their starts."""
     return [(one.instance, one.target) for one in sorted(
         plan.operations, key=lambda one: (one.start_s, one.id))
         if one.kind is OperationKind.MIGRATE]
@@ -38,7 +38,7 @@ def moves(plan):
 class TestAbsoluteReplay(unittest.TestCase):
 
     @given(worlds.hot_clusters())
-    def test_no_target_is_overloaded_and_one_move_is_never_left_out(
+    def test_no_target_is_overloaded_and_no_single_move_is_missed(
             self, cluster):
         plan = MOVES.decide(cluster, DecisionRequest('preempt'), Budget())
         outcome = absolute.replay(cluster, moves(plan))
@@ -48,7 +48,7 @@ class TestAbsoluteReplay(unittest.TestCase):
         self.assertEqual([], checker.check(cluster, plan, RIGID.lanes))
 
     @given(worlds.hot_clusters(), st.sampled_from(DRIVERS))
-    def test_what_comes_from_another_size_fits_beside_the_primary(
+    def test_instance_from_another_size_fits_beside_the_primary(
             self, cluster, driver):
         plan = driver.decide(cluster, DecisionRequest('preempt'), Budget())
         self.assertEqual([], checker.check(cluster, plan))
@@ -75,15 +75,15 @@ class TestAbsoluteReplay(unittest.TestCase):
            st.sampled_from([0.04, 0.32, 1.28, 7.0]))
     def test_same_plan_on_equal_hosts_of_any_size(self, cluster, request,
                                                   driver, times):
-        # Of 100 CPUs one is a percent: as if all use was in percent.
+        # On hosts of 100 CPUs one CPU is one percent.
         self.assertEqual(
             driver.decide(cluster, request, Budget(2000)),
             driver.decide(worlds.scaled(cluster, times), request,
                           Budget(2000)))
 
 
-    def test_host_that_gave_room_is_asked_again(self):
-        # What makes room for the instance that makes room may come there.
+    def test_room_is_checked_again_after_an_ejection(self):
+        # The second ejected instance may move to the room of the first.
         for seed in 1086, 1323:
             cluster = worlds.hot_cluster(seed)
             plan = MOVES.decide(cluster, DecisionRequest('preempt'), Budget())
@@ -117,7 +117,7 @@ class TestSizes(unittest.TestCase):
                 host('large', 50.0, cpus=64.0),
                 vm('v', 'small', cpu=1.8, vcpus=2)))
 
-    def test_equal_host_may_squeeze_and_a_smaller_one_may_not(self):
+    def test_equal_host_may_throttle_and_smaller_one_may_not(self):
         things = (host('full', 85.0, True, cpus=16.0),
                   vm('v', 'full', cpu=4.0))
         for cpus, expected in ((16.0, ('migrate', 'other')),
@@ -136,7 +136,7 @@ class TestSizes(unittest.TestCase):
             self.assertLessEqual([one for one, _target in found.values()
                                   ].count('migrate'), 1)
 
-    def test_link_of_another_speed(self):
+    def test_link_of_another_speed_counts_amounts(self):
         policy = dataclasses.replace(
             worlds.cpu_policy(), text='net_out <= 75% for 15s',
             resource='net_out', threshold=75.0)
@@ -168,7 +168,7 @@ class TestSizes(unittest.TestCase):
 
 class TestShared(unittest.TestCase):
 
-    def test_item_is_as_large_as_its_hosts_together(self):
+    def test_size_of_an_item_is_the_sum_of_its_hosts(self):
         world = worlds.cluster(
             host('a', cpus=12.0), host('b', cpus=4.0),
             worlds.Item('room', ('a', 'b'), (), 0.5))
@@ -177,7 +177,7 @@ class TestShared(unittest.TestCase):
         self.assertEqual([25.0, 100.0, 33.333333333], [
             world.percent(place, 'cpu', one) for place in ('room', 'b', 'a')])
 
-    def test_unknown_capacity_is_no_percentage(self):
+    def test_unknown_capacity_yields_no_percentage(self):
         world = worlds.cluster(host('a', capacities={}),
                                host('b', capacities={'mem': 50.0}))
         one = vm('v', 'b', usage={'mem': 10.0, 'pressure': 7.0})

@@ -1,4 +1,7 @@
-"""The worked example of the thesis, completed (Boettger 3.6, X25)."""
+"""Worked example of Boettger 2012, section 4.4.3.2, completed.
+
+See reference/errata, Boettger, worked example.
+"""
 
 import dataclasses
 

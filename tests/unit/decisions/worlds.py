@@ -1,4 +1,4 @@
-"""Small and random clusters, and what a plan leaves of them."""
+"""Small and random clusters, and clusters after a plan."""
 
 import dataclasses
 import random
@@ -21,7 +21,7 @@ from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import OperationKind, Plan
 from secondary_scheduler.policies.language import MODELLED
 
-#: So that a CPU, and a unit of any other resource, is a percent.
+#: One CPU, and one unit of any other resource, is one percent.
 CPUS = 100.0
 CAPACITIES = {one: 100.0 for one in units.UNITS if one != 'cpu'}
 #: CPUs of hosts of several generations.
@@ -63,9 +63,9 @@ def cluster(*things):
 
 
 def apply(before, plan):
-    """Return the cluster after a plan, as Nova would leave it.
+    """Return the cluster after a plan, by Nova's facts.
 
-    An unshelved instance goes where our filter and weigher would put it.
+    An unshelved instance goes to the host that filter and weigher choose.
     """
     instances = dict(before.instances)
     for operation in plan.operations:
@@ -108,7 +108,7 @@ def on(world, name, *states):
 
 
 def settle(before, plan):
-    """Apply a plan and block what it touched, as the collector does."""
+    """Apply a plan and block its hosts and instances, as the watcher does."""
     after = apply(before, plan)
     uuids = {operation.instance for operation in plan.operations}
     names = {operation.source for operation in plan.operations} | {
@@ -133,8 +133,8 @@ def relieved(before, resources=tuple(
 
 
 def left_alone(world, one):
-    """Tell whether an instance keeps its lease from being preempted."""
-    called = any(
+    """Return whether an instance prevents preemption of its lease."""
+    needed = any(
         policy.violated and policy.static
         for peer in world.members(one.lease)
         if peer.host
@@ -143,11 +143,11 @@ def left_alone(world, one):
         for policy in world.at(place).policies
     )
     return (one.blocked or one.state is InstanceState.BUSY
-            or (one.cooling_down and not called))
+            or (one.cooling_down and not needed))
 
 
 def kinds(plan: Plan):
-    """Return what a plan does, by instance."""
+    """Return kind and target of operations by instance."""
     return {o.instance: (str(o.kind), o.target) for o in plan.operations}
 
 
@@ -187,7 +187,7 @@ def _random_capacities(rng):
 
 
 def _other_policy(rng, violated):
-    """Return a policy on what is neither CPU nor slots."""
+    """Return a policy on a resource other than CPU and slots."""
     resource = rng.choice([*_OTHERS, 'cores'])
     limit = (str(rng.randint(0, 6)) if resource == 'cores'
              else rng.choice(['40%', '75%']))
@@ -197,7 +197,7 @@ def _other_policy(rng, violated):
 
 
 def _random_items(rng, names, violations):
-    """Yield, now and then, what two hosts share."""
+    """Yield up to two items, each of two hosts."""
     for number in range(rng.choice([0, 0, 1, 2])):
         policy = _other_policy(rng, violations and rng.random() < 0.3)
         if policy.resource == 'cores':
@@ -209,7 +209,7 @@ def _random_items(rng, names, violations):
 
 
 def _random_usage(rng, where, hosts):
-    """Return the amounts that a few percent of some host are."""
+    """Return amounts that are a few percent of some host."""
     measured_on = Cluster(hosts, {})
     return {one: units.to_amount(
         round(rng.uniform(0, 30), 6), measured_on.capacity(where, one))
@@ -236,10 +236,7 @@ def _random_instance(rng, uuid, hosts, failed):
 
 def random_cluster(seed, hosts, instances, violations, failed=0.0,
                    alike=False):
-    """Return a cluster in any state a real one may be in.
-
-    Its hosts are of any size, or ``alike``.
-    """
+    """Return a random cluster; its hosts have any size, or are ``alike``."""
     rng = random.Random(seed)
     names = [f'h{number}' for number in range(hosts)]
     items = list(_random_items(rng, names, violations))
@@ -255,7 +252,7 @@ def random_cluster(seed, hosts, instances, violations, failed=0.0,
 
 
 def scaled(world, times):
-    """Return a cluster all of whose hosts and instances are larger."""
+    """Return a cluster with larger hosts and instances."""
     def larger(amounts):
         return {one: times * amount if one in units.UNITS else amount
                 for one, amount in amounts.items()}
@@ -271,9 +268,9 @@ def scaled(world, times):
 
 
 def hot_cluster(seed):
-    """Return hosts of which some are above their policies, by what is used.
+    """Return a cluster with violated policies on CPU and links only.
 
-    Nothing but use binds.  Hosts have 4 to 128 CPUs, and links of any speed.
+    Hosts have 4 to 128 CPUs, and links of any speed.
     """
     rng = random.Random(seed)
     hosts, guests = [], []
@@ -302,11 +299,11 @@ def hot_cluster(seed):
 
 
 def planted_cluster(seed):
-    """Return a violated cluster, and a way to repair it by migrations only.
+    """Return a violated cluster, and a repair by migrations only.
 
-    Instances are placed so that every policy holds; then some are moved to
-    one or two hosts whose policies they break.  Moving them back is the
-    repair, by instance; each has the room that it has left.
+    Instances are placed so that every policy holds.  Then some are moved to
+    other hosts, whose policies they violate.  The repair moves them back; it
+    is the target by instance.
     """
     rng = random.Random(seed)
     names = [f'h{number}' for number in range(rng.randint(2, 6))]
@@ -339,17 +336,17 @@ def planted_cluster(seed):
 
 
 def planted_clusters():
-    """Return a strategy of clusters that are violated and can be repaired."""
+    """Return a strategy of violated clusters with a repair."""
     return st.builds(planted_cluster, st.integers(0, 2**32))
 
 
 def clusters(violations=True, failed=0.0, alike=False):
-    """Return a strategy; sizes shrink, the rest follows from a seed."""
+    """Return a strategy of clusters; only their sizes shrink."""
     return st.builds(random_cluster, st.integers(0, 2**32),
                      st.integers(1, 6), st.integers(0, 20),
                      st.just(violations), st.just(failed), st.just(alike))
 
 
 def hot_clusters():
-    """Return a strategy of clusters that are violated by what is used."""
+    """Return a strategy of clusters with violations by use."""
     return st.builds(hot_cluster, st.integers(0, 2**32))

@@ -1,4 +1,4 @@
-"""The regressions of Boettger 3.4, against tables computed by hand."""
+"""Regressions of Boettger 2012, eq. 4.3 to 4.8, against tables."""
 
 from fractions import Fraction
 import math
@@ -13,8 +13,8 @@ from secondary_scheduler.estimation.durations import (
 from secondary_scheduler.plans.operations import OperationKind
 
 COUNTS = range(49)
-#: Printed: 5.3 + n, 0.35 + n / 12.5, 9.2 + n, 21 + n, 0.85 + 3.75 n.
-SUSPEND = [*range(6, 55)]       # the first is for no rival at all
+#: Formulas: 5.3 + n, 0.35 + n / 12.5, 9.2 + n, 21 + n, 0.85 + 3.75 n.
+SUSPEND = [*range(6, 55)]       # the first is for no rival
 STOP = [1] * 9 + [2] * 12 + [3] * 13 + [4] * 12 + [5] * 3
 RESUME = [*range(10, 59)]
 START = [*range(21, 70)]
@@ -22,7 +22,7 @@ MIGRATE = [
     1, 5, 9, 13, 16, 20, 24, 28, 31, 35, 39, 43, 46, 50, 54, 58, 61, 65, 69,
     73, 76, 80, 84, 88, 91, 95, 99, 103, 106, 110, 114, 118, 121, 125, 129,
     133, 136, 140, 144, 148, 151, 155, 159, 163, 166, 170, 174, 178, 181]
-#: The other reading of A.5 (X6): 0.85 n + 3.75.
+#: Formula of section A.5: 0.85 n + 3.75.
 SWAPPED = [
     4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14, 14, 15, 16, 17, 18, 19, 20, 20,
     21, 22, 23, 24, 25, 25, 26, 27, 28, 29, 30, 31, 31, 32, 33, 34, 35, 36,
@@ -30,7 +30,7 @@ SWAPPED = [
 
 
 def exact(base, each):
-    """Round up without a floating point."""
+    """Return a table, computed without floating point."""
     return [math.ceil(Fraction(base) + Fraction(each) * n) for n in COUNTS]
 
 
@@ -64,13 +64,13 @@ class TestFormulas(unittest.TestCase):
         ] * 3
         self.alike(SUSPEND, job, lambda n: [job] * n + others)
 
-    def test_stops_wait_for_suspends_as_well(self):
+    def test_stops_compete_with_suspends(self):
         job = DurationInput('stop', 'a')
         self.alike(STOP, job, lambda n: [job] * n)
         self.alike(STOP, job, lambda n: [job] * (n // 2)
                    + [DurationInput('suspend', 'b')] * (n - n // 2))
 
-    def test_starts_and_resumes_read(self):
+    def test_starts_and_resumes_compete_for_reads(self):
         resume, start = DurationInput(
             'resume', 'a', 'a'), DurationInput('start', 'b', 'b')
         self.alike(RESUME, resume, lambda n: [resume] * n)
@@ -85,7 +85,7 @@ class TestFormulas(unittest.TestCase):
             ),
         )
 
-    def test_migrations_meet_on_hosts(self):
+    def test_migrations_compete_on_their_hosts(self):
         job = DurationInput('migrate', 'a', 'b')
         self.alike(MIGRATE, job, lambda n: [job] * n)
         self.alike(MIGRATE, job, lambda n: [
@@ -100,7 +100,7 @@ class TestFormulas(unittest.TestCase):
                 'migrate', 'b', 'a'),
             DurationInput('stop', 'a'), DurationInput('suspend', 'b')] * n)
 
-    def test_stops_count_if_one_takes_the_equations_literally(self):
+    def test_count_stops_follows_the_equations_literally(self):
         self.model = ConcurrentDurations(count_stops=True)
         for table, job in (
             (SUSPEND, DurationInput('suspend', 'a')),
@@ -119,7 +119,7 @@ class TestFormulas(unittest.TestCase):
 
 class TestSets(unittest.TestCase):
 
-    def test_each_of_a_set_and_what_is_under_way(self):
+    def test_ongoing_operations_count(self):
         jobs = [
             DurationInput('suspend', 'a'),
             DurationInput('migrate', 'a', 'b'),
@@ -134,42 +134,24 @@ class TestSets(unittest.TestCase):
         self.assertEqual([3, 5, 2, 3], Durations().predict_all(jobs))
         self.assertEqual([], model.predict_all([]))
 
-    def test_what_fits_a_deadline(self):
-        # [derived] in spec 3.4, under a deadline of TL - 1
+    def test_number_of_operations_within_a_deadline(self):
+        # The deadline is one second before the time limit.
         model = ConcurrentDurations()
         for timelimit, suspends, migrations in (
                 (5, 0, 0), (10, 3, 2), (25, 18, 6), (50, 43, 12)):
-            self.assertEqual(
-                suspends,
-                max(
-                    (
-                        n
-                        for n in range(1, 60)
-                        if model.predict_all([DurationInput('suspend')] * n)[0]
-                        <= timelimit - 1
-                    ),
-                    default=0,
-                ),
-            )
-            self.assertEqual(
-                migrations,
-                max(
-                    (
-                        n
-                        for n in range(1, 60)
-                        if model.predict_all(
-                            [
-                                DurationInput('migrate', 'a', f'{i}')
-                                for i in range(n)
-                            ]
-                        )[0]
-                        <= timelimit - 1
-                    ),
-                    default=0,
-                ),
-            )
+            self.assertEqual(suspends, max((
+                n for n in range(1, 60)
+                if model.predict_all([DurationInput('suspend')] * n)[0]
+                <= timelimit - 1), default=0))
+            self.assertEqual(migrations, max((
+                n for n in range(1, 60)
+                if model.predict_all([
+                    DurationInput('migrate', 'a', f'{i}') for i in range(n)
+                ])[0] <= timelimit - 1), default=0))
 
-    def test_every_kind_has_one_alone(self):
+    def test_every_kind_has_a_duration(self):
+        self.assertEqual([5, 3, 3, 2, 5, 10, 15],
+                         [Durations().predict(kind) for kind in OperationKind])
         model = ConcurrentDurations()
         self.assertEqual([5, 7, 11, 1, 22, 7, 22],
                          [model.predict(kind) for kind in OperationKind])

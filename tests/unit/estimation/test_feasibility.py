@@ -1,4 +1,4 @@
-"""The estimator's numbers, against Boettger 3.4 by hand."""
+"""Figures of the estimator (Boettger 2012, section 4.4.1)."""
 
 import math
 import unittest
@@ -12,7 +12,7 @@ from secondary_scheduler.estimation.feasibility import (
     TimedOperation,
 )
 
-#: Table 4.2: kind, on the target?, CPU, NetIn, NetOut.
+#: Boettger 2012, Table 4.2: kind, whether on the target, CPU, NetIn, NetOut.
 TABLE = (('suspend', False, 2, 0, 31), ('migrate', False, 30, 0, 31),
          ('stop', False, 0, 0, 0), ('migrate', True, 12, 30, 0),
          ('resume', True, 15, 25, 0), ('start', True, 20, 20, 0))
@@ -46,14 +46,14 @@ class TestBound(Case):
         strategies.sampled_from(['a', 'b', None]),
         strategies.integers(0, 5), strategies.integers(5, 9)), max_size=6),
         strategies.sampled_from(['cpu', 'net_in', 'net_out', 'slots']))
-    def test_at_no_time_is_there_more(self, works, resource):
+    def test_demand_never_exceeds_the_bound(self, works, resource):
         for host in 'ab':
             bound = self.fe.bound(resource, host, works)
             for at_s in (*range(11), math.inf):
                 self.assertLessEqual(self.fe.demand(
                     resource, host, at_s, works), bound + 1e-9)
 
-    def test_who_stays_counts_once(self):
+    def test_instance_that_stays_counts_once(self):
         self.assertEqual(65, self.fe.bound('cpu', 'a'))
         self.assertEqual(65 + 20 + 20, self.fe.bound(
             'cpu', 'a', [TimedOperation('start', 'd', 'a', 'a', 0, 22)]))
@@ -62,7 +62,7 @@ class TestBound(Case):
 
 class TestPredict(Case):
 
-    def test_use_persists(self):
+    def test_mean_use_persists(self):
         self.assertEqual(65, self.cpu('a', 0))
         self.assertEqual(65, self.cpu('a', math.inf))
         self.assertEqual(40, self.cpu('b', 5))
@@ -83,7 +83,7 @@ class TestPredict(Case):
                     self.assertEqual(percent, fe.predict(
                         resource, host, 8, [work]))
 
-    def test_old_state_until_it_has_ended(self):
+    def test_instance_keeps_its_old_state_until_the_end(self):
         out = TimedOperation('suspend', 'v', 'a', None, 0, 9)
         self.assertEqual(67, self.cpu('a', 0, out))
         self.assertEqual(67, self.cpu('a', 8.9, out))
@@ -94,7 +94,7 @@ class TestPredict(Case):
         self.assertEqual([40, 52, 52, 60, 60], [
             self.cpu('b', at, move) for at in (0, 2, 6, 7, 9)])
 
-    def test_an_operation_may_linger_for_the_instant_of_its_end(self):
+    def test_lingering_operation_counts_at_its_end(self):
         up = TimedOperation('start', 'd', 'b', 'b', 0, 22)
         for lingers, uses in ((False, [60, 60, 60]), (True, [60, 80, 60])):
             fe = Estimator(self.fe.primaries, self.fe.guests,
@@ -102,7 +102,7 @@ class TestPredict(Case):
             self.assertEqual(uses, [fe.predict('cpu', 'b', at, [up])
                                     for at in (21, 22, 23)])
 
-    def test_newcomers(self):
+    def test_newcomers_use_at_most_the_default(self):
         for kind, uuid, percent in (
                 ('start', 'e', 20), ('resume', 'd', 20), ('resume', 'e', 7),
                 ('migrate', 'v', 20), ('migrate', 'w', 10),
@@ -146,14 +146,14 @@ class TestPredict(Case):
         self.assertEqual([50.0, 5.0], [
             fe.use('w', 'cpu', host) for host in ('small', 'large')])
 
-    def test_what_is_not_known(self):
+    def test_unknown_use_counts_as_full_host_or_newcomer(self):
         fe = Estimator({'a': {}, 'b': {'cpu': 0}, 'c': {}}, {'v': guest('b')},
                        Overheads(newcomer=8))
         self.assertEqual(100, fe.predict('cpu', 'a', 0))
         self.assertEqual(100, fe.predict('cpu', 'c', 0))
         self.assertEqual(8, fe.predict('cpu', 'b', 0))
 
-    def test_at_most_a_whole_host(self):
+    def test_prediction_is_at_most_a_whole_host(self):
         self.assertEqual(100, self.cpu(
             'a', 0, *(TimedOperation('migrate', 'v', 'a', 'b', 0, 5),) * 2))
 
@@ -166,34 +166,34 @@ class TestPredict(Case):
                     for host, at in (('a', 0), ('a', 4.9), ('a', 5),
                                      ('b', 5))])
 
-    def test_up_and_on(self):
+    def test_resume_and_migration_in_one_plan(self):
         up = TimedOperation('resume', 'e', 'a', 'a', 0, 3)
         on = TimedOperation('migrate', 'e', 'a', 'b', 3, 8)
         self.assertEqual([80, 100, 65], [
             self.cpu('a', at, on, up) for at in (1, 4, 8)])
         self.assertEqual(47, self.cpu('b', 8, on, up))
 
-    def test_only_some_are_judged(self):
+    def test_only_restricts_the_instances(self):
         self.assertEqual(40, self.cpu('a', 0, only={'w'}))
         self.assertEqual(1, self.fe.predict('slots', 'a', 0, only={'v'}))
 
 
 class TestHolds(Case):
 
-    def test_threshold_is_kept_or_not(self):
+    def test_policy_holds_up_to_its_threshold(self):
         self.assertTrue(self.fe.holds('cpu', 65, 'a', 0))
         self.assertFalse(self.fe.holds('cpu', 64.9, 'a', 0))
         self.assertTrue(self.fe.holds('slots', 2, 'a', 0))
         self.assertFalse(self.fe.holds('slots', 1, 'a', 0))
 
-    def test_without_a_secondary_it_holds(self):
+    def test_policy_holds_without_secondaries(self):
         self.assertTrue(self.fe.holds('cpu', 10, 'b', 0))
         self.assertTrue(self.fe.holds('cpu', 0, 'a', 0, only=()))
         gone = [TimedOperation('stop', one, 'a', None, 0, 2) for one in 'vw']
         self.assertTrue(self.fe.holds('cpu', 10, 'a', 2, gone))
         self.assertFalse(self.fe.holds('cpu', 10, 'a', 1, gone))
 
-    def test_an_operation_contributes(self):
+    def test_ongoing_operation_contributes(self):
         work = TimedOperation('start', 'd', 'b', 'b', 0, 9)
         self.assertFalse(self.fe.holds('cpu', 59, 'b', 1, [work]))
         self.assertTrue(self.fe.holds('cpu', 60, 'b', 1, [work]))

@@ -1,4 +1,4 @@
-"""Durations learned from what operations took."""
+"""Durations learned from completed operations."""
 
 import random
 import unittest
@@ -17,7 +17,7 @@ from secondary_scheduler.model.cluster import DirtyMemory
 
 
 def drawn(rng, kind, base, each, noise, count=60):
-    """Draw operations among 1 to 4 whose times spread log-normally."""
+    """Draw operations with 1 to 4 rivals and log-normal noise."""
     return [Point(kind, n, (base + each * n) * rng.lognormvariate(0, noise))
             for n in (rng.randint(1, 4) for _ in range(count))]
 
@@ -41,14 +41,14 @@ class TestPoints(unittest.TestCase):
         self.assertEqual([2.0, 2.0, 1.0],
                          [p.rivals for p in learning.points(seen)])
 
-    def test_time_that_runs_backwards_tells_nothing(self):
+    def test_operation_with_negative_duration_is_ignored(self):
         self.assertEqual([], learning.points(
             [Observed(DurationInput('stop', 'a'), 5.0, 4.0)]))
 
     @given(st.lists(st.tuples(st.sampled_from(('stop', 'resume', 'migrate')),
                               st.floats(0, 100), st.floats(0.1, 20)),
                     max_size=12))
-    def test_each_counts_itself(self, rows):
+    def test_operation_is_its_own_rival(self, rows):
         seen = [Observed(DurationInput(kind, 'a', 'b'), begin, begin + seconds)
                 for kind, begin, seconds in rows]
         for point in learning.points(seen):
@@ -58,7 +58,7 @@ class TestPoints(unittest.TestCase):
 
 class TestFit(unittest.TestCase):
 
-    def test_a_line_is_found_again(self):
+    def test_fit_recovers_a_line(self):
         learned = learning.fit(drawn(random.Random(1), 'migrate', 0.85, 3.75,
                                      0.0))
         line = learned.lines['migrate']
@@ -74,7 +74,7 @@ class TestFit(unittest.TestCase):
         )
         self.assertAlmostEqual(4.6, learned.predict('migrate'))
 
-    def test_memory_is_copied(self):
+    def test_duration_grows_with_memory(self):
         rng = random.Random(7)
         seen = [Point(kind, crowd, 2.0 + 3.0 * crowd * size / 512, size)
                 for kind in ('migrate', 'stop')
@@ -89,7 +89,7 @@ class TestFit(unittest.TestCase):
         self.assertEqual(0, learned.lines['stop'].typical_mb)
         self.assertLess(learning.held_out(seen)['migrate'].error, 1e-6)
 
-    def test_a_migration_takes_longer_while_memory_is_written_to(self):
+    def test_writes_prolong_a_migration(self):
         rng, bandwidth = random.Random(8), 100.0
         seen = []
         for _one in range(60):
@@ -115,7 +115,7 @@ class TestFit(unittest.TestCase):
             ),
         ):
             self.assertAlmostEqual(7.0 + more, learned.predict_all([job])[0])
-        # One that would never end is done at the floor, where it is clean.
+        # A migration that would not converge runs at the floor.
         self.assertAlmostEqual(
             7.0,
             learned.predict_all(
@@ -131,14 +131,14 @@ class TestFit(unittest.TestCase):
         self.assertLess(errors[0], 1e-6)
         self.assertGreater(errors[1], 0.01)
 
-    def test_memory_that_is_not_known_is_typical(self):
+    def test_unknown_memory_counts_as_typical(self):
         seen = [Point('suspend', n, 1.0 + n, size)
                 for n in (1, 2, 3) for size in (0, 512, 512)]
         line = learning.fit(seen).lines['suspend']
         self.assertAlmostEqual(3.0, line.at(2))
         self.assertAlmostEqual(5.0, line.at(2, 1024))
 
-    def test_accidents_move_nothing(self):
+    def test_outliers_do_not_change_the_fit(self):
         rng = random.Random(2)
         seen = drawn(rng, 'suspend', 3.0, 1.0, 0.05, 50)
         calm = learning.fit(seen).predict('suspend')
@@ -146,7 +146,7 @@ class TestFit(unittest.TestCase):
         self.assertAlmostEqual(calm, learning.fit(seen).predict('suspend'),
                                delta=0.15)
 
-    def test_too_few_leave_the_prior(self):
+    def test_prior_is_used_with_few_samples(self):
         prior = ConcurrentDurations()
         learned = learning.fit(drawn(random.Random(3), 'start', 1, 1, 0.1,
                                      learning.FEWEST - 1), prior)
@@ -154,7 +154,7 @@ class TestFit(unittest.TestCase):
         self.assertEqual(Durations().predict('stop'),
                          learning.fit([]).predict('stop'))
 
-    def test_never_negative_and_never_faster_in_a_crowd(self):
+    def test_lines_are_positive_and_never_fall(self):
         rng = random.Random(4)
         for base, each in ((9.0, -2.0), (-3.0, 4.0)):
             seen = [Point('resume', n, max(0.5, base + each * n)
@@ -167,7 +167,7 @@ class TestFit(unittest.TestCase):
 
 class TestHeldOut(unittest.TestCase):
 
-    def test_error_and_coverage(self):
+    def test_score_has_error_and_coverage(self):
         rng = random.Random(5)
         seen = [point for kind, base, each in (('migrate', 0.85, 3.75),
                                                ('suspend', 5.3, 1.0))
@@ -179,7 +179,7 @@ class TestHeldOut(unittest.TestCase):
             self.assertAlmostEqual(0.067, score.error, delta=0.02)
             self.assertAlmostEqual(0.9, score.coverage, delta=0.05)
 
-    def test_what_is_not_known_is_seen(self):
+    def test_unexplained_variation_shows_as_error(self):
         rng = random.Random(6)
         seen = [Point('stop', 1.0, rng.uniform(1.0, 10.0))
                 for _ in range(90)]

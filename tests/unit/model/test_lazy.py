@@ -1,4 +1,4 @@
-"""Values worked out when asked for, and who is kept alive by them."""
+"""Values computed at first access, and the life of their owner."""
 
 import gc
 import unittest
@@ -8,7 +8,7 @@ from secondary_scheduler.model.lazy import Lazy
 
 
 class Owner:
-    """Has values that a method of its own makes."""
+    """Object with values that its method computes."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -20,17 +20,15 @@ class Owner:
 
 
 class TestLazy(unittest.TestCase):
-    """What is asked for is made once."""
-
-    def test_once(self) -> None:
+    def test_value_is_computed_once(self) -> None:
         owner = Owner()
         self.assertEqual([3, 3], [owner.lengths['abc'] for _ in range(2)])
         self.assertEqual(['abc'], owner.asked)
 
-    def test_any_function(self) -> None:
+    def test_make_may_be_any_function(self) -> None:
         self.assertEqual(6, Lazy(lambda key: 2 * key)[3])
 
-    def test_owner_goes_at_once(self) -> None:
+    def test_owner_is_freed_without_garbage_collection(self) -> None:
         owner = Owner()
         self.assertEqual(1, owner.lengths['a'])
         gone = weakref.ref(owner)
@@ -41,7 +39,7 @@ class TestLazy(unittest.TestCase):
         finally:
             gc.enable()
 
-    def test_nobody_left_to_ask(self) -> None:
+    def test_lookup_fails_after_the_owner_is_gone(self) -> None:
         lengths = Owner().lengths
         with self.assertRaisesRegex(AssertionError, 'is gone'):
             lengths['a']

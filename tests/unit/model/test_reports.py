@@ -26,18 +26,18 @@ def report(**changes):
 
 class TestReport(unittest.TestCase):
 
-    def test_travels_as_json(self):
+    def test_report_survives_json(self):
         sent = report()
         self.assertEqual(sent, HostReport.from_dict(
             json.loads(json.dumps(sent.to_dict()))))
 
-    def test_says_what_is_not_as_by_default(self):
+    def test_message_omits_default_values(self):
         sent = report(migration_mb_s=None).to_dict()
         self.assertEqual([{'uuid': 'u', 'priority': 5, 'cpu': 10.0,
                            'floored': True}], sent['instances'])
         self.assertNotIn('migration_mb_s', sent)
 
-    def test_says_what_100_percent_are(self):
+    def test_capacities_are_read(self):
         sent = report(capacities={'net_in': 1250.0})
         read = HostReport.from_dict(json.loads(json.dumps(sent.to_dict())))
         self.assertEqual(
@@ -45,20 +45,20 @@ class TestReport(unittest.TestCase):
             [read.capacity(one) for one in (
                 'cpu', 'mem', 'net_in', 'disk_in', 'pressure')])
 
-    def test_report_of_an_older_agent_says_nothing_of_links(self):
+    def test_report_of_version_1_has_no_capacity_of_links(self):
         old = {**report().to_dict(), 'version': 1}
         read = HostReport.from_dict(old)
         self.assertEqual(report(), read)
         self.assertEqual([2.0, 2048, None], [
             read.capacity(one) for one in ('cpu', 'mem', 'net_in')])
 
-    def test_violated(self):
+    def test_violated_policies_are_listed(self):
         held = PolicyReport('slots <= 2 for 60s', 'slots', 2, 60, 1, 0,
                             PolicyState.HELD)
         self.assertEqual((POLICY,),
                          report(policies=(held, POLICY)).violated)
 
-    def test_what_is_no_report(self):
+    def test_malformed_reports_are_rejected(self):
         good = report().to_dict()
         for change in ({'version': 3}, {'seq': 'seven'}, {'host': ''},
                        {'host': None}, {'time': 'now'}, {'admission': 1},

@@ -17,17 +17,17 @@ class TestMark(unittest.TestCase):
                       {words.PRIORITY: '3'}):
             self.assertIsNone(words.read_mark(extra))
 
-    def test_a_marked_one(self):
+    def test_marked_flavor_is_a_secondary(self):
         mark = words.read_mark({words.MARKER: ' True ', words.PRIORITY: '8',
                                 words.PREEMPT_POLICY: 'shelve'})
         self.assertEqual(
             words.SecondaryMark(words.PreemptPolicy.SHELVE, 8), mark)
 
-    def test_defaults(self):
+    def test_marked_flavor_has_defaults(self):
         self.assertEqual(words.SecondaryMark(),
                          words.read_mark({words.MARKER: 'yes'}))
 
-    def test_nonsense_falls_to_the_safe_side(self):
+    def test_unreadable_values_are_safe_for_primaries(self):
         mark = words.read_mark({words.MARKER: '1', words.PRIORITY: 'high',
                                 words.PREEMPT_POLICY: 'explode'})
         self.assertEqual(1, mark.priority)
@@ -35,7 +35,7 @@ class TestMark(unittest.TestCase):
         self.assertEqual(10, words.read_mark(
             {words.MARKER: '1', words.PRIORITY: '99'}).priority)
 
-    def test_an_owner_may_step_back_only(self):
+    def test_owner_may_lower_a_priority_only(self):
         mark = words.SecondaryMark(priority=5)
         wishes = {'3': 3, '9': 5, '-4': 1, 'top': 5, None: 5}
         self.assertEqual(wishes, {
@@ -47,7 +47,7 @@ class TestProblems(unittest.TestCase):
     def problems(self, extra):
         return words.flavor_problems(extra, 2, 512, 4)
 
-    def test_well_formed(self):
+    def test_well_formed_flavors_have_no_problem(self):
         self.assertEqual([], self.problems(specs()))
         self.assertEqual([], self.problems({}))
         self.assertEqual([], self.problems({'hw:cpu_policy': 'dedicated'}))
@@ -89,9 +89,9 @@ class TestProblems(unittest.TestCase):
 
 class TestProvider(unittest.TestCase):
 
-    def test_same_root_same_child(self):
+    def test_child_provider_follows_from_the_root(self):
         root = '3f0c9b52-3a53-4d0e-9d0e-2d7f6d0c5e11'
-        # What operators' hosts were enabled with: never to change.
+        # Existing child providers have these names, so they never change.
         self.assertEqual('ca7bd351-49fc-5f61-a74d-0eb3e51c6e65',
                          words.child_provider_uuid(root))
         self.assertEqual(root + '_secondary',

@@ -1,9 +1,9 @@
-"""Good plans by construction, and all the ways in which to spoil them.
+"""Valid plans by construction, and injected faults.
 
-No planner has a part in it: a scene is a random cluster with an operation of
-each sort, and with bait for those who do not look: a host without memory, a
-peer in the way, an instance to be left alone.  Each function in ``FAULTS``
-puts one fault into a scene's plan.
+No decision is involved.  A scene is a random cluster with a plan that has an
+operation of each sort.  It also has bait for checks that are missing: a host
+without memory, a peer of a group, a blocked instance.  Each function in
+``FAULTS`` injects one fault into a scene's plan.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ CLOSED = {'off': {'usable': False}, 'left': {'blocked': True},
 
 
 class Scene:
-    """A cluster and a good plan for it, from a seed."""
+    """A cluster and a valid plan, made from a seed."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -71,7 +71,7 @@ class Scene:
                                 if one not in besides])
 
     def do(self, label, kind, uuid, target=None, after=(), source=''):
-        """Add an operation that begins some time after those before it."""
+        """Add an operation that begins after those of ``after``."""
         instance = self.instances[uuid]
         before = [self.operations[one] for one in after]
         start = max((one.start_s + one.duration_s for one in before),
@@ -96,7 +96,7 @@ class Scene:
                 self.vm(f'{name}-{number}', name)
 
     def _swap(self):
-        """One leaves a host without a free slot, another takes its place."""
+        """One instance leaves a full host, and another takes its slot."""
         count = self.rng.randint(1, 4)
         self.host('full', limits={vocabulary.SLOT: count})
         for number in range(count):
@@ -114,7 +114,7 @@ class Scene:
         self.do('into', OperationKind.MIGRATE, 'comer', 'full', ['out'])
 
     def _count(self):
-        """One goes down, so that a policy lets another one in."""
+        """One instance is preempted, so that a policy admits another."""
         count = self.rng.randint(1, 4)
         self.host('counted', policies=(HostPolicy(
             f'slots <= {count} for 60s', 'slots', count, 60),))
@@ -129,7 +129,7 @@ class Scene:
         self.do('enter', OperationKind.MIGRATE, 'next', 'counted', ['leave'])
 
     def _total(self):
-        """One leaves what two hosts share, so that it lets another one in."""
+        """One instance leaves an item, so that it admits another."""
         count = self.rng.randint(1, 4)
         for number in range(2):
             self.host(f'part-{number}')
@@ -155,7 +155,7 @@ class Scene:
                 self.roomy([self.operations['group-0'].target]), ['group-0'])
 
     def _down(self):
-        """A lease of several goes down, wherever it is."""
+        """A lease with several instances is preempted."""
         self.lease_size = self.rng.randint(2, 4)
         for number in range(self.lease_size):
             self.vm(f'down-{number}', 'bad' if not number else self.roomy(),
@@ -173,7 +173,7 @@ class Scene:
             )
 
     def _up(self):
-        """Another one comes back."""
+        """Another lease returns."""
         for number in range(self.rng.randint(2, 4)):
             state = self.rng.choice(
                 [InstanceState.SUSPENDED, InstanceState.STOPPED])
@@ -189,7 +189,7 @@ class Scene:
             )
 
     def _through(self):
-        """One comes up at home and moves on at once."""
+        """One instance resumes on its host and then migrates."""
         home = self.roomy()
         self.vm('through', home, InstanceState.SUSPENDED)
         self.do('first', OperationKind.RESUME, 'through', home)
@@ -197,9 +197,9 @@ class Scene:
                 ['first'])
 
     def _queue(self):
-        """Of one more than a host sees to at a time the last one waits.
+        """With one operation more than lanes, the last one waits.
 
-        Nowhere else is so much to do, not even with a fault in the plan.
+        No other host has so many operations, not even with a fault.
         """
         self.lanes = 1 + max(Counter(
             host for one in self.operations.values()
@@ -243,10 +243,10 @@ class Scene:
         self.vm('migration-failed', self.roomy(), migration_failed=True)
         self.vm('stranger', self.roomy(), InstanceState.OTHER)
 
-    # what the faults need
+    # operations of faults
 
     def moves(self):
-        """Return the labels of migrations that nothing else depends on."""
+        """Return the labels of migrations without dependent operations."""
         return ['into', 'enter', 'fill', 'group-1', 'then']
 
     def any(self, *labels):
@@ -259,7 +259,7 @@ class Scene:
         self.change(label, after=tuple(after))
 
     def early(self, label, other):
-        """Begin while another operation still goes on, without waiting."""
+        """Begin during another operation, without a dependency."""
         self.cut(label, other)
         one = self.operations[other]
         self.change(label, start_s=one.start_s + self.rng.uniform(
@@ -275,7 +275,7 @@ def _cut(label, other):
 
 
 def _aim(*targets):
-    """Let a migration go to a host that cannot or must not take it."""
+    """Set the target of a migration to an invalid host."""
     return lambda scene: scene.change(scene.any(*scene.moves()),
                                       target=scene.any(*targets))
 
@@ -291,13 +291,13 @@ def _late(scene):
     if label != 'group-0' and scene.rng.random() < 0.5:
         scene.change(label, start_s=LIMIT_S - 1 - one.duration_s
                      + scene.rng.uniform(0.01, 50))
-    else:       # the one that waits for group-0 is late as well
+    else:       # the operation that waits for group-0 is late as well
         scene.change(label, duration_s=LIMIT_S + scene.rng.uniform(0, 50))
         if label == 'group-0':
             scene.change('group-1', start_s=2 * LIMIT_S)
 
 
-def _promise(scene):
+def _late_deadline(scene):
     scene.change(scene.any('into', 'enter', 'group-0', 'down-0'),
                  deadline_s=LIMIT_S - 1 + scene.rng.uniform(0.01, 50))
 
@@ -388,7 +388,7 @@ def _useless_down(scene):
     scene.change(label, target=scene.any('slim', 'bad', 'peer'))
 
 
-#: What is put into a plan, by name.
+#: Faults by name.
 FAULTS = {
     'slot at one instant': _early('into', 'out'),
     'policy at one instant': _early('enter', 'leave'),
@@ -404,7 +404,7 @@ FAULTS = {
     ),
     'group moves at once': _early('group-1', 'group-0'),
     'missed deadline': _late,
-    'promise beyond the timelimit': _promise,
+    'deadline beyond the time limit': _late_deadline,
     'half a lease goes down': _drop('down-'),
     'half a lease comes back': _drop('up-'),
     'half a lease cannot come back': _wake('half', 'other half'),
@@ -422,7 +422,7 @@ FAULTS = {
     'double operation': _twice,
     'too many at a time': _add(OperationKind.SUSPEND, 'one-more'),
     'unknown host': _aim('nowhere', 'Bad', ''),
-    'unknown instance': _field('instance', 'nobody', '', 'BAD'),
+    'unknown instance': _field('instance', 'unknown', '', 'BAD'),
     'wrong lease': _wrong_lease,
     'wrong source': _wrong_source,
     'blocked instance': _add(OperationKind.SUSPEND, 'untouchable'),
@@ -439,17 +439,14 @@ FAULTS = {
         ),
         scene.any('stranger', 'up-0-not'),
     ),
-    'target of what goes down': _useless_down,
+    'target of a preemption': _useless_down,
     'same id': _same_id,
     'no time': _no_time,
 }
 
 
 def spoiled(name, seed):
-    """Return a cluster, a good plan, and the plan with a fault in it.
-
-    With them is how many operations a host may see to at a time.
-    """
+    """Return a cluster, a valid plan, the same with a fault, and the lanes."""
     scene = Scene(f'{name}-{seed}')
     scene.vm('movable', scene.roomy())
     scene.vm('one-more', 'narrow')

@@ -1,4 +1,4 @@
-"""Each fault that a plan can have is found, and named."""
+"""Faults of plans that the checker finds."""
 
 import dataclasses
 import itertools
@@ -42,7 +42,7 @@ class TestSizes(Case):
             'small', 10.0, cpus=4.0)
         self.move = op(1, OperationKind.MIGRATE, 'v', 'large', 'small')
 
-    def test_instance_that_is_too_large_for_a_smaller_host(self):
+    def test_instance_too_large_for_a_smaller_host_is_found(self):
         self.bad('"cpu <= 90% for 10s" leaves 3.2 CPUs on host small, of '
                  'which instances from hosts of another size use 5.1 CPUs',
                  cluster(*self.hosts, vm('v', 'large', cpu=5.1)), self.move)
@@ -54,7 +54,7 @@ class TestSizes(Case):
         self.good(cluster(*self.hosts, vm('v', 'small', cpu=1.8)),
                   op(1, OperationKind.MIGRATE, 'v', 'small', 'large'))
 
-    def test_agent_holds_what_comes_from_a_host_like_its_own(self):
+    def test_agent_throttles_instance_from_an_equal_host(self):
         self.good(cluster(host('large', 85.0), host('small', 60.0),
                           vm('v', 'large', cpu=40.0)), self.move)
 
@@ -66,7 +66,7 @@ class TestSizes(Case):
         self.bad('use 4 CPUs', world, self.move, op(
             2, OperationKind.MIGRATE, 'w', 'large', 'small', 5.0, after=(1,)))
 
-    def test_nothing_exceeds_the_whole(self):
+    def test_policy_of_100_percent_always_holds(self):
         policy = HostPolicy('net_in <= 100% for 9s', 'net_in', 100.0, 9)
         hosts = [host(name, policies=(policy,), usage={'net_in': 50.0},
                       capacities={'net_in': speed})
@@ -81,13 +81,13 @@ class TestStructure(Case):
         self.world = cluster(host('h'), host('x'), vm('a', 'h'), vm('b', 'h'))
         self.suspend = op(1, OperationKind.SUSPEND, 'a', 'h')
 
-    def test_empty_and_simple_plans_are_good(self):
+    def test_empty_and_simple_plans_are_valid(self):
         self.good(self.world)
         self.good(self.world, self.suspend)
         self.assertFalse(Plan())
         self.assertTrue(Plan((self.suspend,)))
 
-    def test_unknown_names(self):
+    def test_unknown_names_are_found(self):
         self.bad('instance is unknown', self.world,
                  op(1, OperationKind.SUSPEND, 'z', 'h'))
         self.bad('host gone is unknown', self.world,
@@ -97,20 +97,20 @@ class TestStructure(Case):
         self.assertEqual(['unresolved host gone is unknown'],
                          check(self.world, Plan(unresolved=('gone',))))
 
-    def test_ids(self):
+    def test_faulty_ids_are_found(self):
         self.bad('same id', self.world, self.suspend,
                  op(1, OperationKind.SUSPEND, 'b', 'h'))
         self.bad('waits for 7', self.world,
                  op(1, OperationKind.SUSPEND, 'a', 'h', after=(7,)))
 
-    def test_cycles(self):
+    def test_cycles_are_found(self):
         self.bad('cycle', self.world,
                  op(1, OperationKind.SUSPEND, 'a', 'h', after=(1,)))
         self.bad('cycle', self.world,
                  op(1, OperationKind.SUSPEND, 'a', 'h', after=(2,)),
                  op(2, OperationKind.SUSPEND, 'b', 'h', after=(1,)))
 
-    def test_times(self):
+    def test_faulty_times_are_found(self):
         second = op(2, OperationKind.SUSPEND, 'b', 'h', start=5.0, after=(1,))
         self.good(self.world, self.suspend, second)
         self.bad('starts before operation 1', self.world, self.suspend,
@@ -125,7 +125,7 @@ class TestStructure(Case):
 
 class TestOperations(Case):
 
-    def test_wrong_state(self):
+    def test_wrong_states_are_found(self):
         for kind in OperationKind:
             right = {
                 OperationKind.RESUME: InstanceState.SUSPENDED,
@@ -144,11 +144,11 @@ class TestOperations(Case):
                     else:
                         self.bad(f'the instance is {state}', world, one)
 
-    def test_blocked(self):
+    def test_blocked_instance_is_left_alone(self):
         self.bad('left alone', cluster(host('h'), vm('a', 'h', blocked=True)),
                  op(1, OperationKind.SUSPEND, 'a', 'h'))
 
-    def test_resting(self):
+    def test_cooling_down_applies_to_dynamic_policies_only(self):
         down = op(1, OperationKind.SUSPEND, 'a', 'h', lease='l')
         more = op(2, OperationKind.SUSPEND, 'b', 'x', lease='l')
         guests = (vm('a', 'h', lease='l', cooling_down=True),
@@ -195,7 +195,7 @@ class TestOperations(Case):
             1, OperationKind.MIGRATE, 'a', 'h', 'x'))
         self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h'))
 
-    def test_wrong_hosts(self):
+    def test_wrong_hosts_are_found(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
                         vm('b', 'h', InstanceState.SUSPENDED))
         self.bad('the instance is on h', world,
@@ -209,7 +209,7 @@ class TestOperations(Case):
             1, OperationKind.RESUME, 'b', 'h', 'x'))
         self.bad('needs a host', world, op(1, OperationKind.RESUME, 'b', 'h'))
 
-    def test_closed_targets(self):
+    def test_closed_targets_are_found(self):
         for values, words in (({'usable': False}, 'not usable'),
                               ({'violated': True}, 'violated'),
                               ({'blocked': True}, 'left alone')):
@@ -219,7 +219,7 @@ class TestOperations(Case):
             self.bad(words, world, op(1, OperationKind.START, 'b', 'x', 'x'))
             self.good(world, op(1, OperationKind.SUSPEND, 'a', 'h'))
 
-    def test_several_operations(self):
+    def test_several_operations_on_an_instance_are_found(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
                         vm('b', 'h', InstanceState.SUSPENDED))
         self.bad('several operations', world,
@@ -234,7 +234,7 @@ class TestOperations(Case):
         self.bad('under way', world, resume,
                  dataclasses.replace(move, after=(), start_s=1.0))
 
-    def test_waits_over_a_third_operation(self):
+    def test_dependency_may_be_indirect(self):
         world = cluster(host('h'), host('x'), vm('a', 'h'),
                         vm('b', 'h', InstanceState.SUSPENDED))
         self.good(
@@ -247,14 +247,14 @@ class TestOperations(Case):
 
 class TestRoom(Case):
 
-    def test_no_room_in_any_class(self):
+    def test_missing_room_in_any_class_is_found(self):
         for name in vocabulary.RESOURCE_CLASSES:
             world = cluster(host('h'), host('x', total={**TOTAL, name: 0}),
                             vm('a', 'h'))
             self.bad(f'no room in {name}', world,
                      op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
-    def test_reserved_and_suspended_count(self):
+    def test_reserved_and_suspended_claims_count(self):
         move = op(1, OperationKind.MIGRATE, 'a', 'h', 'x')
         self.bad('no room', cluster(
             host('h'), host('x', reserved={vocabulary.SLOT: 8}),
@@ -263,12 +263,12 @@ class TestRoom(Case):
             host('h'), host('x', total=SMALL), vm('a', 'h'),
             vm('b', 'x', InstanceState.SUSPENDED)), move)
 
-    def test_overdrawn_hosts_may_be_left(self):
+    def test_instance_may_leave_an_overdrawn_host(self):
         self.good(cluster(host('h', total=SMALL), host('x'), vm('a', 'h'),
                           vm('b', 'h')),
                   op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
-    def test_a_migration_holds_both_hosts(self):
+    def test_migration_has_claims_on_both_hosts(self):
         world = cluster(host('h', total=SMALL), host('x', total=SMALL),
                         host('y'), vm('a', 'h'), vm('b', 'x'))
         out = op(1, OperationKind.MIGRATE, 'b', 'x', 'y')
@@ -277,7 +277,7 @@ class TestRoom(Case):
         self.bad('no room', world, out,
                  dataclasses.replace(into, start_s=4.9, after=()))
 
-    def test_shelving_makes_room_suspending_does_not(self):
+    def test_shelve_frees_inventory_and_suspend_does_not(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'x'))
         into = op(2, OperationKind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
@@ -285,7 +285,7 @@ class TestRoom(Case):
         self.bad('no room', world, op(
             1, OperationKind.SUSPEND, 'b', 'x'), into)
 
-    def test_unshelve_on_a_chosen_host(self):
+    def test_unshelve_may_have_a_target(self):
         world = cluster(
             host('x', total=SMALL),
             vm('a', None, InstanceState.SHELVED),
@@ -300,13 +300,13 @@ class TestRoom(Case):
 
 class TestGroups(Case):
 
-    def test_together_on_a_host(self):
+    def test_two_members_of_a_group_on_a_host_are_found(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', anti_affinity='g'),
                         vm('b', 'x', InstanceState.STOPPED, anti_affinity='g'))
         self.bad('member of group g', world,
                  op(1, OperationKind.MIGRATE, 'a', 'h', 'x'))
 
-    def test_one_arrives_while_the_other_leaves(self):
+    def test_member_may_arrive_after_the_other_has_left(self):
         world = cluster(host('h'), host('x'), host('y'),
                         vm('a', 'h', anti_affinity='g'),
                         vm('b', 'x', anti_affinity='g'))
@@ -316,7 +316,7 @@ class TestGroups(Case):
         self.bad('member of group g', world, out,
                  dataclasses.replace(into, after=(), start_s=0.0))
 
-    def test_moves_overlap(self):
+    def test_overlapping_moves_of_a_group_are_found(self):
         world = cluster(host('h'), host('i'), host('x'), host('y'),
                         vm('a', 'h', anti_affinity='g'),
                         vm('b', 'i', anti_affinity='g'))
@@ -339,11 +339,11 @@ class TestLanes(Case):
     def crowd(self, lanes, *operations):
         return check(self.world, Plan(operations), lanes)
 
-    def test_one_after_the_other(self):
+    def test_operations_in_a_lane_must_wait(self):
         first = op(1, OperationKind.SUSPEND, 'a', 'h')
         second = op(2, OperationKind.MIGRATE, 'b', 'h', 'x', 5.0)
         waits = dataclasses.replace(second, after=(1,))
-        # That it is to begin later is no promise.
+        # A later start without a dependency does not count.
         self.assertEqual(['too many at a time on h: 2 operations'],
                          self.crowd(1, first, second))
         self.assertEqual([], self.crowd(2, first, second))
@@ -351,7 +351,7 @@ class TestLanes(Case):
         self.assertEqual([], self.crowd(1, first, waits))
         self.assertEqual([], self.crowd(1, waits, first))
 
-    def test_where_they_arrive(self):
+    def test_arrivals_count_in_lanes(self):
         several = [op(one, OperationKind.MIGRATE, uuid, uuid, 'x')
                    for one, uuid in enumerate('abc', 1)]
         self.world = cluster(host('x'), *map(host, 'abc'), *(
@@ -359,8 +359,8 @@ class TestLanes(Case):
         self.assertEqual(['too many at a time on x: 3 operations'],
                          self.crowd(2, *several))
 
-    def test_who_waits_for_whom_may_be_in_any_lane(self):
-        # Two chains of two, whichever of the first two the third waits for.
+    def test_any_two_chains_fit_two_lanes(self):
+        # Two chains of two, for all choices of the predecessors.
         for third, fourth in itertools.product(
                 ((1,), (2,), (1, 2)), repeat=2):
             plan = [
@@ -377,7 +377,7 @@ class TestLanes(Case):
                     if self.crowd(count - 1, *plan)))
             self.assertEqual([], self.crowd(3, *plan))
 
-    def test_a_wait_over_another_host(self):
+    def test_dependency_over_another_host_counts(self):
         self.world = cluster(host('h'), host('x'), vm('a', 'h'),
                              vm('b', 'x'), vm('c', 'h'))
         chain = [
@@ -390,14 +390,14 @@ class TestLanes(Case):
 
 class TestLeases(Case):
 
-    def test_half_a_lease_preempted(self):
+    def test_partly_preempted_lease_is_found(self):
         for state in (InstanceState.ACTIVE, InstanceState.BUSY):
             world = cluster(host('h'), vm('a', 'h', lease='l'),
                             vm('b', 'h', state, lease='l'))
             self.bad('b runs on', world,
                      op(1, OperationKind.SUSPEND, 'a', 'h', lease='l'))
 
-    def test_members_that_are_down_already_do_not_matter(self):
+    def test_members_that_are_down_do_not_matter(self):
         for state in (InstanceState.SUSPENDED, InstanceState.OTHER):
             world = cluster(host('h'), vm('a', 'h', lease='l'),
                             vm('b', 'h', state, lease='l'))
@@ -406,11 +406,10 @@ class TestLeases(Case):
     def test_one_member_may_migrate(self):
         world = cluster(host('h'), host('x'), vm('a', 'h', lease='l'),
                         vm('b', 'h', lease='l'))
-        self.good(
-    world, op(
-        1, OperationKind.MIGRATE, 'a', 'h', 'x', lease='l'))
+        self.good(world, op(
+            1, OperationKind.MIGRATE, 'a', 'h', 'x', lease='l'))
 
-    def test_half_a_lease_brought_back(self):
+    def test_partly_returned_lease_is_found(self):
         values = {'lease': 'l', 'preempted': True}
         world = cluster(
             host('h'),
@@ -422,7 +421,7 @@ class TestLeases(Case):
         self.good(world, up, op(
             2, OperationKind.START, 'b', 'h', 'h', lease='l'))
 
-    def test_down_and_up_at_once(self):
+    def test_preempted_and_returned_lease_is_found(self):
         world = cluster(host('h'), vm('a', 'h', lease='l'),
                         vm('b', 'h', InstanceState.SUSPENDED, lease='l'))
         self.bad('both preempted and brought back', world,
@@ -432,7 +431,7 @@ class TestLeases(Case):
 
 class TestUnderWay(Case):
 
-    def test_what_is_being_migrated_holds_two_hosts(self):
+    def test_ongoing_migration_has_claims_on_two_hosts(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'h', InstanceState.BUSY))
         move = op(1, OperationKind.MIGRATE, 'a', 'h', 'x')
@@ -440,7 +439,7 @@ class TestUnderWay(Case):
         self.bad('no room', dataclasses.replace(world, in_flight=(
             InFlight('migrate', 'b', 'h', 'x', 3.0),)), move)
 
-    def test_who_is_nowhere_may_come_up_anywhere(self):
+    def test_instance_without_host_may_start_on_any(self):
         for kind, state in ((OperationKind.START, InstanceState.STOPPED),
                             (OperationKind.RESUME, InstanceState.SUSPENDED)):
             world = cluster(host('h'), vm('a', None, state),
@@ -451,7 +450,7 @@ class TestUnderWay(Case):
 
 class TestPolicies(Case):
 
-    def test_static_policies_of_a_target(self):
+    def test_violated_static_policy_of_a_target_is_found(self):
         for resource, threshold in (('slots', 1), ('cores', 2),
                                     ('memory', 300)):
             policy = HostPolicy('', resource, threshold, 60)
@@ -474,7 +473,7 @@ class TestPolicies(Case):
 
 class TestDeadlines(Case):
 
-    def test_only_a_violated_host_has_one(self):
+    def test_deadlines_are_those_of_violated_hosts(self):
         world = cluster(host('h'), vm('a', 'h'), host(
             'bad', violated=True), vm('b', 'bad'))
         self.good(world, dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Every fault of every kind is found, in plans no planner has made.
+"""Injected faults of every kind, in plans that no decision has made.
 
 SECONDARY_FAULTS is the number of plans of each kind (default 100).
 """
@@ -14,7 +14,7 @@ COUNT = int(os.environ.get('SECONDARY_FAULTS', '100'))
 
 class TestFaults(unittest.TestCase):
 
-    def test_there_are_many_kinds(self):
+    def test_many_kinds_of_fault_are_injected(self):
         self.assertGreaterEqual(len(faults.FAULTS), 12)
 
     def test_every_fault_is_found(self):

@@ -1,4 +1,4 @@
-"""Policies are text that somebody typed."""
+"""Random texts as policies."""
 
 import unittest
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from secondary_scheduler.policies import language
 from tests.unit import fuzzing
 
-#: Pieces of the language, right ones and wrong ones.
+#: Words of the language, and wrong ones.
 WORDS = (*language.MODELLED, '<=', '<', '90%', '3', 'for', '10s', '60 s',
          'on', 'in', 'aggregate:', 'host:', 'aggregate:a b', 'host:node1',
          '٣%', '\0', '\ud800', '\n')
@@ -34,7 +34,7 @@ class Text(unittest.TestCase):
     @fuzzing.fuzzed
     @given(st.lists(st.text(alphabet='cpuslotf nrgahe:<=%.0129s\t\n')
                     | st.text(), max_size=3))
-    def test_any(self, texts):
+    def test_any_text_is_parsed_or_rejected(self, texts):
         self.check(texts)
 
     @fuzzing.fuzzed
@@ -47,11 +47,11 @@ class Text(unittest.TestCase):
     @example(['slots <= 3 for ' + '9' * 5000 + 's'])
     @example(['cpu <= ' + '9' * 5000 + '% for 10s'])
     @example(['slots <= 3 on aggregate:\ud800'])
-    def test_spoilt(self, texts):
+    def test_spoilt_examples_are_parsed_or_rejected(self, texts):
         self.check(texts)
 
     @fuzzing.fuzzed
     @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=5),
                     max_size=8).map(' '.join))
-    def test_words(self, text):
+    def test_sequences_of_words_are_parsed_or_rejected(self, text):
         self.check([text])

@@ -47,7 +47,7 @@ class TestParse(unittest.TestCase):
             policy = language.parse(text)
             self.assertEqual(policy, language.parse(policy.text))
 
-    def test_only_who_can_see_to_a_resource_may_promise_it(self):
+    def test_unsupported_resources_are_rejected(self):
         for resource, static in (
                 *((one, False) for one in ('mem', 'net_in', 'net_out',
                                            'disk_in', 'disk_out', 'steal',
@@ -60,7 +60,7 @@ class TestParse(unittest.TestCase):
                                         'column 1: .*cpu or slots'):
                 language.parse(text, ('cpu', 'slots'))
 
-    def test_a_probe_has_a_name_and_a_unit_of_its_own(self):
+    def test_probe_has_a_name_and_its_own_unit(self):
         policy = language.parse('probe:p99_ms<=20.50 for 5s on host:x')
         self.assertEqual(
             ('probe:p99_ms', 20.5, 5, 'host', 'x', False,
@@ -68,7 +68,7 @@ class TestParse(unittest.TestCase):
             (policy.resource, policy.threshold, policy.timelimit,
              policy.scope_kind, policy.scope_name, policy.static,
              policy.text))
-        # No digit is lost in what names the policy in reports.
+        # The canonical text keeps all digits.
         self.assertEqual('probe:n <= 123456789.25 for 5s', language.parse(
             'probe:n <= 123456789.25 for 5s').text)
         self.assertEqual('probe:n <= 0.00001 for 5s', language.parse(
@@ -81,13 +81,13 @@ class TestParse(unittest.TestCase):
         self.assertEqual(float(limit), policy.threshold)
         self.assertEqual(policy, language.parse(policy.text))
 
-    def test_signals_are_nobodys_use(self):
+    def test_signals_are_no_used_resources(self):
         for resource in ('pressure', 'steal', 'membw', 'llc', 'probe:cpu'):
             self.assertTrue(language.is_signal(resource))
         for resource in language.USED:
             self.assertFalse(language.is_signal(resource))
 
-    def test_several_hosts_together(self):
+    def test_policy_may_bind_several_hosts_together(self):
         text = 'slots <= 40 for 60s in aggregate:rack 1'
         policy = language.parse(text)
         self.assertEqual((True, 'aggregate', 'rack 1', text),
@@ -101,7 +101,7 @@ class TestParse(unittest.TestCase):
                                     'one host is bound by "on"'):
             language.parse('slots <= 3 in host:node1')
 
-    def test_nobody_adds_up_what_hosts_use(self):
+    def test_use_of_several_hosts_is_bound_in_models_only(self):
         text = 'cpu <= 70% for 30s in aggregate:rack1'
         with self.assertRaisesRegex(language.PolicyError,
                                     'column 20: only slots'):
@@ -150,7 +150,7 @@ class TestErrors(unittest.TestCase):
         ('slots <= 3 please', 12, '"for", "on"'),
     )
 
-    def test_each_names_column_and_reason(self):
+    def test_error_names_column_and_reason(self):
         for text, column, words in self.CASES:
             with self.subTest(text):
                 with self.assertRaises(language.PolicyError) as caught:
@@ -175,22 +175,22 @@ class TestErrors(unittest.TestCase):
 
 class TestScope(unittest.TestCase):
 
-    def test_all(self):
+    def test_policy_without_scope_applies_to_all_hosts(self):
         policy = language.parse('cpu <= 90% for 10s')
         self.assertTrue(policy.applies_to('node1', ()))
 
-    def test_host(self):
+    def test_host_scope_applies_to_one_host(self):
         policy = language.parse('cpu <= 90% for 10s on host:node1')
         self.assertTrue(policy.applies_to('node1', None))
         self.assertFalse(policy.applies_to('node10', None))
 
-    def test_aggregate(self):
+    def test_aggregate_scope_applies_to_its_hosts(self):
         policy = language.parse('cpu <= 90% for 10s on aggregate:a')
         self.assertTrue(policy.applies_to('node1', {'a', 'b'}))
         self.assertFalse(policy.applies_to('node1', {'b'}))
         self.assertFalse(policy.applies_to('node1', ()))
 
-    def test_unknown_aggregates_are_the_strict_side(self):
+    def test_policy_applies_if_aggregates_are_unknown(self):
         policy = language.parse('cpu <= 90% for 10s on aggregate:a')
         self.assertTrue(policy.applies_to('node1', None))
 
@@ -204,7 +204,7 @@ class TestFingerprint(unittest.TestCase):
         self.assertEqual(language.fingerprint(one),
                          language.fingerprint(other))
 
-    def test_another_policy_is_another_fingerprint(self):
+    def test_different_policies_have_different_fingerprints(self):
         prints = {language.fingerprint(language.parse_all(texts))
                   for texts in ([], ['slots <= 3'], ['slots <= 4'],
                                 ['slots <= 3', 'slots <= 4'])}

@@ -16,7 +16,7 @@ class TestPolicyOptions(unittest.TestCase):
         self.conf([])
         self.group = self.conf.secondary_scheduler
 
-    def test_defaults_are_those_of_the_core(self):
+    def test_defaults_equal_those_of_the_core(self):
         self.assertEqual(LoadLimits(), LoadLimits(
             self.group.minimum_share, self.group.useful_share,
             self.group.set_point_margin))
@@ -31,11 +31,11 @@ class TestPolicyOptions(unittest.TestCase):
             for opt in opts:
                 self.assertGreater(len(opt.help), 150, opt.name)
 
-    def test_a_report_is_sent_before_the_last_is_stale(self):
+    def test_reports_are_sent_before_the_last_one_is_stale(self):
         self.assertLess(2 * self.group.report_interval,
                         self.group.report_stale_after)
 
-    def test_everything_registers_in_one_object(self):
+    def test_all_options_register_in_one_object(self):
         conf = cfg.ConfigOpts()
         for group, opts in all_options.list_opts():
             conf.register_opts(opts, group)

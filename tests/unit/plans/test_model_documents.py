@@ -1,4 +1,4 @@
-"""Models and plans as JSON: what is written is read, what is wrong named."""
+"""Models of clusters as JSON documents."""
 
 import copy
 import dataclasses
@@ -7,18 +7,15 @@ import unittest
 
 from hypothesis import given
 
-from secondary_scheduler.decisions.base import Budget, DecisionRequest
-from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import (
     InFlight,
     InstanceState,
     LeaseMembers,
 )
-from secondary_scheduler.plans import documents
-from secondary_scheduler.plans.operations import OperationKind, Plan
-from secondary_scheduler.reading.fields import DocumentError
-from tests.unit.decisions import worked_example, worlds
+from secondary_scheduler.plans import model_documents
+from tests.unit.decisions import worlds
+from tests.unit.plans.documents import WrongDocument
 
 MODEL = {
     'schema': 1,
@@ -39,26 +36,15 @@ MODEL = {
                {'name': 'm', 'owner_priority': 6, 'waited_s': 3}],
     'in_flight': [{'kind': 'migrate', 'instance': 'v2', 'from': 'n1',
                    'to': 'n2', 'remaining_s': 2}]}
-PLAN = {
-    'schema': 1, 'operations': [
-        {'id': 1, 'kind': 'suspend', 'instance': 'v1', 'lease': 'l',
-         'from': 'n1', 'start_s': 0, 'duration_s': 3, 'deadline_s': 4},
-        {'id': 2, 'kind': 'migrate', 'instance': 'v2', 'lease': 'm',
-         'from': 'n1', 'to': 'n2', 'start_s': 3, 'duration_s': 5,
-         'after': [1]}]}
 
 
 def model(text):
-    return documents.read_model(json.dumps(text))
-
-
-def plan(text):
-    return documents.read_plan(json.dumps(text))
+    return model_documents.read_model(json.dumps(text))
 
 
 class TestModel(unittest.TestCase):
 
-    def test_everything_is_read(self):
+    def test_all_fields_are_read(self):
         world = model(MODEL)
         n1, n2 = world.hosts.values()
         self.assertEqual((2, 80, {'net_out': 3.5}),
@@ -83,7 +69,7 @@ class TestModel(unittest.TestCase):
         self.assertEqual((InFlight('migrate', 'v2', 'n1', 'n2', 2),),
                          world.in_flight)
 
-    def test_policies_by_scope_as_they_stand(self):
+    def test_policies_apply_by_scope_with_derived_counters(self):
         n1, n2 = model(MODEL).hosts.values()
         self.assertEqual(
             [('slots', 1, True, 1), ('cpu', 4, True, 4)],
@@ -101,7 +87,7 @@ class TestModel(unittest.TestCase):
         del calm['in_flight']
         self.assertFalse(model(calm).hosts['n1'].violated)
 
-    def test_what_is_not_said(self):
+    def test_omitted_fields_have_defaults(self):
         world = model({'schema': 1, 'hosts': [{'name': 'h', 'capacity': {}}],
                        'instances': [{'name': 'v', 'state': 'shelved'}]})
         one = world.instances['v']
@@ -109,7 +95,18 @@ class TestModel(unittest.TestCase):
                          (one.host, one.lease, one.vcpus, one.priority))
         self.assertEqual((), world.hosts['h'].policies)
 
-    def test_what_hosts_share(self):
+    def test_old_flags_are_read_as_states(self):
+        whole = copy.deepcopy(MODEL)
+        flags = {'resting': True, 'pinned': True, 'stuck': True}
+        whole['instances'][0] |= flags
+        whole['instances'][1] |= {'state': 'suspended', **flags}
+        del whole['in_flight']
+        self.assertEqual(
+            [(True, True, False, True), (True, True, True, False)],
+            [(one.cooling_down, one.migration_failed, one.return_failed,
+              one.preempt_failed) for one in model(whole).instances.values()])
+
+    def test_items_and_policies_on_sums(self):
         whole = copy.deepcopy(MODEL)
         whole['hosts'][0]['aggregates'] = ['a', 'b']
         whole['hosts'][1]['aggregates'] = ['b']
@@ -127,7 +124,7 @@ class TestModel(unittest.TestCase):
             ('uplink', ('n1', 'n2'), 0.1, {'net_out': 30}, [False, True]),
             (uplink.name, uplink.hosts, uplink.part, uplink.usage,
              [policy.violated for policy in uplink.policies]))
-        # 3.5 and 40.5 are used by others, 22 on average
+        # Primaries use 3.5 and 40.5, 22 on average.
         self.assertEqual(
             ('net_out <= 20% for 6s in aggregate:b', ('n1', 'n2'), 0.5,
              {'net_out': 22.0}, True),
@@ -137,22 +134,21 @@ class TestModel(unittest.TestCase):
                          (count.hosts, count.usage, count.violated))
         self.assertEqual(('n2', total.name, 'uplink'), world.places('n2'))
         self.assertEqual(world.items, model(
-            documents.write_model(world)).items)
+            model_documents.write_model(world)).items)
 
     @given(worlds.clusters())
-    def test_written_and_read(self, world):
-        text = json.dumps(documents.write_model(world))
-        again = documents.read_model(text)
+    def test_written_model_is_read_back(self, world):
+        text = json.dumps(model_documents.write_model(world))
+        again = model_documents.read_model(text)
         full = dataclasses.replace(world, hosts={
             name: dataclasses.replace(host, total={
                 one: host.total.get(one, 0)
                 for one in vocabulary.RESOURCE_CLASSES})
             for name, host in world.hosts.items()})
-        # The language writes its texts in a form of its own.
         self.assertEqual(full, again)
-        self.assertEqual(text, json.dumps(documents.write_model(again)))
+        self.assertEqual(text, json.dumps(model_documents.write_model(again)))
 
-    def test_use_is_an_amount_of_the_host_on_which_it_was_measured(self):
+    def test_use_is_an_amount_of_the_measured_host(self):
         sizes = {'large': {'cpus': 64, 'memory_mb': 8192, 'net_out': 1250},
                  'small': {'vcpus': 4, 'memory_mb': 1024, 'mem': 2048,
                            'net_out': 125}}
@@ -180,15 +176,15 @@ class TestModel(unittest.TestCase):
             [policy.violated for policy in host.policies] == [True, True]
             for host in world.hosts.values()])
         total, = world.items.values()
-        # 500 and 118.75 MB/s of 1375 are used by others
+        # Primaries use 500 and 118.75 MB/s of 1375.
         self.assertEqual((45.0, 1375.0), (
             total.usage['net_out'], world.capacity(total.name, 'net_out')))
         self.assertFalse(total.violated)
-        again = model(documents.write_model(world))
+        again = model(model_documents.write_model(world))
         self.assertEqual((world.hosts, world.instances, world.items),
                          (again.hosts, again.instances, again.items))
 
-    def test_hosts_without_any_size_are_alike(self):
+    def test_hosts_without_sizes_are_equal(self):
         world = model({'schema': 1, 'instances': [
             {'name': 'v', 'host': 'a', 'state': 'active',
              'usage': {'cpu': 30}}], 'hosts': [
@@ -196,37 +192,21 @@ class TestModel(unittest.TestCase):
         self.assertEqual(30.0, world.percent(
             'b', 'cpu', world.instances['v']))
 
-    def test_written_and_read_with_leases(self):
+    def test_written_leases_are_read_back(self):
         world = model(MODEL)
-        again = model(documents.write_model(world))
+        again = model(model_documents.write_model(world))
         self.assertEqual(world.instances, again.instances)
         self.assertEqual(world.leases, again.leases)
         self.assertEqual(world.in_flight, again.in_flight)
         some = dataclasses.replace(world, leases={'l': LeaseMembers('l')})
         self.assertEqual(LeaseMembers('m', 7), model(
-            documents.write_model(some)).leases['m'])
+            model_documents.write_model(some)).leases['m'])
 
 
-class TestWrong(unittest.TestCase):
-    """Each error names the field and what is expected there."""
+class TestWrong(WrongDocument):
+    """Errors name the field and the expected value."""
 
-    def refuses(self, read, whole, path, value, *words):
-        """Set what a path names to a value (None: take it out)."""
-        changed = copy.deepcopy(whole)
-        spot = changed
-        for step in path[:-1]:
-            spot = spot[step]
-        if value is None:
-            del spot[path[-1]]
-        else:
-            spot[path[-1]] = value
-        with self.subTest(path=path, value=value), \
-                self.assertRaises(DocumentError) as caught:
-            read(changed)
-        for word in words:
-            self.assertIn(word, str(caught.exception))
-
-    def test_model(self):
+    def test_each_fault_is_named(self):
         host, vm = ('hosts', 0), ('instances', 0)
         for path, value, *words in (
                 (('schema',), 2, 'schema: expected the version 1, not 2'),
@@ -286,78 +266,7 @@ class TestWrong(unittest.TestCase):
                 (('in_flight', 0, 'instance'), 'v9', 'in instances'),
                 (('in_flight', 0, 'to'), 'n9', 'in_flight[0].to', 'hosts'),
                 (('in_flight', 0, 'kind'), 'move', 'migrate')):
-            self.refuses(model, MODEL, path, value, *words)
+            self.rejects(model, MODEL, path, value, *words)
 
-    def test_plan(self):
-        one = ('operations', 1)
-        for path, value, *words in (
-                (('schema',), True, 'schema'),
-                (('operations',), None, 'operations: is missing'),
-                ((*one, 'id'), '2', 'operations[1].id: expected a whole'),
-                ((*one, 'kind'), 'move', 'operations[1].kind', 'unshelve'),
-                ((*one, 'kind'), 'kill', 'operations[1].kind', 'an agent'),
-                ((*one, 'kind'), 'freeze', 'never by a plan'),
-                ((*one, 'after'), ['1'], 'operations[1].after[0]'),
-                ((*one, 'after'), 1, 'operations[1].after: expected a list'),
-                ((*one, 'start_s'), -1, 'operations[1].start_s'),
-                ((*one, 'duration_s'), None, 'duration_s: is missing'),
-                ((*one, 'source'), 'h', 'operations[1].source: is not',
-                 'from'),
-                (('unresolved',), ['h', 3], 'unresolved[1]'),
-                (('truncated',), 'no', 'true or false'),
-                (('score',), {'migrate': 7}, 'score: expected what follows'),
-                (('cost',), 3, 'cost: is not known')):
-            self.refuses(plan, PLAN, path, value, *words)
-
-    def test_no_document(self):
-        for text, *words in (
-                ('', 'line 1, column 1: not JSON'),
-                ('{"schema": 1,}', 'line 1', 'not JSON'),
-                ('[]', 'the document: expected an object, not []'),
-                ('{"schema": 1, "schema": 1}', '"schema" is given twice'),
-                ('{"schema": NaN}', 'schema: expected a whole', 'not NaN'),
-                ('{"schema": -Infinity}', 'not -Infinity'),
-                ('{"schema": 1e999}', 'not 1e999'),
-                ('{"schema": ' + '9' * 5000 + '}', 'schema: expected',
-                 'not 999', '...'),
-                ('[' * 100_000, 'too deeply')):
-            for read in documents.read_model, documents.read_plan:
-                with self.assertRaises(DocumentError) as caught:
-                    read(text)
-                for word in words:
-                    self.assertIn(word, str(caught.exception))
-
-
-class TestPlan(unittest.TestCase):
-
-    def test_read(self):
-        first, second = plan(PLAN).operations
-        self.assertEqual((OperationKind.SUSPEND, 'n1', None, 4, ()),
-                         (first.kind, first.source, first.target,
-                          first.deadline_s, first.after))
-        self.assertEqual(('n2', None, (1,)), (
-            second.target, second.deadline_s, second.after))
-        self.assertEqual(Plan(unresolved=('h',), truncated=True), plan(
-            {'schema': 1, 'operations': [], 'unresolved': ['h'],
-             'truncated': True}))
-
-    def test_score(self):
-        score = documents.score(plan(PLAN))
-        self.assertEqual((1, 1, 0, 8), tuple(
-            score[name] for name in ('suspend', 'migrate', 'stop',
-                                     'makespan_s')))
-
-    @given(worlds.clusters())
-    def test_written_and_read(self, world):
-        made = GuidedDecision().decide(
-            world, DecisionRequest('preempt'), Budget(300)
-        )
-        self.assertEqual(made, plan(documents.write_plan(made)))
-
-    def test_worked_example(self):
-        world = worked_example.cluster()
-        made = worked_example.decision().decide(
-            model(documents.write_model(world)), DecisionRequest('preempt'),
-            Budget())
-        self.assertEqual(made, worked_example.decision().decide(
-            world, DecisionRequest('preempt'), Budget()))
+    def test_other_texts_are_rejected(self):
+        self.rejects_other_texts(model_documents.read_model)
