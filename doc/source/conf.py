@@ -24,6 +24,8 @@ extensions = [
 ]
 exclude_patterns = []
 nitpicky = True
+# Options such as --duration keep both hyphens.
+smartquotes = False
 
 html_theme = 'openstackdocs'
 html_show_sourcelink = False

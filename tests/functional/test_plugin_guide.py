@@ -40,7 +40,7 @@ from secondary_scheduler.watcher import strategy
 conf = mock.MagicMock()
 conf.secondary_agent.sensors = ['bus']
 conf.secondary_agent.forecast = 'latest'
-forecast = forecasts.load(conf)
+forecast = forecasts.load_forecast(conf)
 assert forecast.predict([1.0, 7.0]) == 7.0
 decision = strategy.load_decision('cautious', None, None, None)
 loaded = {
