@@ -160,9 +160,9 @@ def _lease_db_quota(database: typing.Any, conf: typing.Any, project: str,
                for name, value in (('leases', leases), ('nodes', nodes))
                if value is not None}
     if changes:
-        quotas.override(database, project, **changes)
-    found = quotas.usage(database, project,
-                         quotas.QuotaLimits.from_options(conf))
+        quotas.set_limits(database, project, **changes)
+    found = quotas.read_usage(database, project,
+                              quotas.QuotaLimits.from_options(conf))
     for name, limit, used in (
             ('leases', found.limits.leases, found.leases),
             ('nodes', found.limits.nodes, found.nodes)):

@@ -168,7 +168,7 @@ class Leases(nova_sequence.Plugin):
     def create(self, owner: typing.Any, lease: typing.Any,
                number: int, one: typing.Any) -> str:
         """Ask Nova for the server of a node, as a boot does."""
-        body = server_properties.body(
+        body = server_properties.make_server_body(
             owner, {'name': f'job-{number}', 'flavor': one.flavor,
                     'image': one.image, 'network': one.network,
                     'key_name': one.key_name, **requests.server_request(

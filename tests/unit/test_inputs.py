@@ -298,13 +298,13 @@ class TimelineTest(unittest.TestCase):
                 'nodes': 1}
 
     def test_columns_are_those_of_the_screen(self):
-        lines = gantt.draw([self.slot('a'), self.slot('b')], {
+        lines = gantt.draw_chart([self.slot('a'), self.slot('b')], {
             'a': 'nightly', 'b': '夜間バッチ処理'}, 60)
         self.assertTrue(lines[2].startswith('nightly (1)        #'))
         self.assertTrue(lines[3].startswith('夜間バッチ処理 (1) #'))
 
     def test_unknown_kind_of_slot(self):
-        lines = gantt.draw([self.slot(what='hold')], {}, 46)
+        lines = gantt.draw_chart([self.slot(what='hold')], {}, 46)
         self.assertIn('a (1) ????', lines[2])
 
     def test_bad_values_are_refused(self):
@@ -312,11 +312,11 @@ class TimelineTest(unittest.TestCase):
                     {'begin': 0, 'end': 253402300799}, {'begin': -1},
                     {'begin': 5, 'end': 1}):
             with self.subTest(bad), self.assertRaises(InputError):
-                gantt.draw([self.slot()], {}, **bad)
+                gantt.draw_chart([self.slot()], {}, **bad)
 
     def test_thousands_of_years(self):
         for begin, end in (('1970-01-01T00:00:00Z', '9998-12-31T23:59:59Z'),
                            ('2027-01-31T08:00:00Z', None),
                            ('9999-12-31T23:00:00Z', None)):
             for width in 1, 20, 80, 300:
-                gantt.draw([self.slot(begin=begin, end=end)], {}, width)
+                gantt.draw_chart([self.slot(begin=begin, end=end)], {}, width)

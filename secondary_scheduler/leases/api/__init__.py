@@ -1,5 +1,5 @@
-"""The lease service: what users ask for is kept here, and told to them.
+"""REST service of leases: stores requests and shows leases and plans.
 
-Nothing here decides.  The scheduler of leases reads what users want from the
-database and writes what it plans into it (``db.store``, ``db.plans``).
+The service makes no scheduling decision. The lease engine reads requests from
+the database and writes its plans into it (``db.store``, ``db.plans``).
 """

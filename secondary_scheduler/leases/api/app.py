@@ -1,4 +1,4 @@
-"""The service, put together; configuration is passed in."""
+"""Configuration and assembly of the service and its middleware."""
 
 import socket
 import typing
@@ -29,15 +29,15 @@ from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.reading.options import load_options
 
 PROG = 'secondary-lease-api'
-#: Where load balancers look; it needs neither token nor version.
+#: Path for load balancers; it needs neither token nor version.
 HEALTH = '/healthcheck'
 
 
 def configure(arguments: list[str], conf: cfg.ConfigOpts = cfg.CONF,
               files: list[str] | None = None) -> cfg.ConfigOpts:
-    """Read the configuration files, and begin to log.
+    """Read the configuration files and set up logging.
 
-    :raises InputError: naming what is wrong with a file.
+    :raises InputError: naming a fault in a file.
     """
     logging.register_options(conf)
     options.register_opts(conf)
@@ -49,21 +49,22 @@ def configure(arguments: list[str], conf: cfg.ConfigOpts = cfg.CONF,
 
 
 def service(conf: cfg.ConfigOpts) -> routing.Service:
-    """Return what the service works with; nothing is connected yet."""
+    """Return the parts of the service, without any connection yet."""
     database = Database(conf)
     publisher = f'{PROG}.{socket.gethostname()}'
     return routing.Service(
         conf, database, LeaseStore(
             database, events.announcer(conf, publisher)),
-        Quotes(database), policies.enforcer(conf), trusts.Trusts(conf),
+        Quotes(database), policies.make_enforcer(conf), trusts.Trusts(conf),
         verification.Verifier.from_options(conf), resources.TABLE)
 
 
 def application(found: routing.Service) -> auth.Wsgi:
-    """Return the WSGI application, from the inside out.
+    """Return the WSGI application with its middleware.
 
-    A request meets the last first: where it really came from, its id, that
-    it is not too large, and who asks.
+    The middleware is built from the inside out. A request passes it in
+    reverse order: the client's address behind proxies, the request id, errors
+    as JSON, the size limit, the token, the microversion.
     """
     conf = found.conf
     inner: auth.Wsgi = microversion.MicroversionMiddleware(
@@ -76,11 +77,11 @@ def application(found: routing.Service) -> auth.Wsgi:
     inner = oslo_middleware.HTTPProxyToWSGI(inner, conf)
     conf.register_opts(checks.HEALTHCHECK_OPTS, group='healthcheck')
     conf.set_default('backends', [health.BACKEND], group='healthcheck')
-    checked = oslo_middleware.Healthcheck(None, conf)
+    health_check = oslo_middleware.Healthcheck(None, conf)
 
     def outer(environ: dict[str, typing.Any], start_response: auth.Wsgi
               ) -> typing.Any:
-        chosen = checked if environ.get('PATH_INFO') == HEALTH else inner
+        chosen = health_check if environ.get('PATH_INFO') == HEALTH else inner
         return chosen(environ, start_response)
 
     return outer

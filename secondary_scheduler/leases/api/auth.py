@@ -1,4 +1,4 @@
-"""Who asks: Keystone's middleware, or none while developing."""
+"""Authentication: Keystone's middleware, or none for development."""
 
 from collections.abc import Callable
 import typing
@@ -12,23 +12,23 @@ Wsgi = Callable[..., typing.Any]
 
 
 def middleware(application: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """Return what puts the user into a request, and lets all through.
+    """Return middleware that adds the user to a request and rejects none.
 
-    Whether somebody has to be known is for the route to say: the versions
-    and the description are for everybody.
+    Each route decides whether it needs a user: versions and the description
+    are public.
     """
     if conf.secondary_lease_api.auth_strategy == 'noauth':
-        return Believing(application)
+        return NoAuth(application)
     return typing.cast(Wsgi, auth_token.AuthProtocol(
         application, {'delay_auth_decision': True,
                       'oslo_config_config': conf}))
 
 
-class Believing:
-    """Takes a token "USER:PROJECT" at its word; for development only.
+class NoAuth:
+    """Middleware that accepts any token "USER:PROJECT"; for development.
 
-    The user "admin" has the role admin; the others may do what members may,
-    or those named "reader" what readers may.
+    The user "admin" has the role admin, "reader" the role reader, and any
+    other user the roles member and reader.
     """
 
     _ROLES: typing.ClassVar[dict[str, str]] = {

@@ -1,10 +1,10 @@
-"""What the service answers when it refuses, always as JSON.
+"""Errors of the service, as JSON.
 
     {"errors": [{"status": 404, "code": "secondary-lease.not-found",
-                 "title": "Not Found", "detail": "what is wrong, and what to
-                 do next", "request_id": "req-..."}]}
+                 "title": "Not Found", "detail": "the fault and the remedy",
+                 "request_id": "req-..."}]}
 
-That is the form of the OpenStack API guidelines.
+The format is that of the OpenStack API guidelines.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ PREFIX = 'secondary-lease'
 
 
 class ApiError(Exception):
-    """An answer with a status of 400 or more."""
+    """A response with a status of 400 or more."""
 
     def __init__(self, status: int, code: str, detail: str,
                  headers: Mapping[str, str] | None = None) -> None:
@@ -34,22 +34,22 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
-#: By the collection in the path: what is not there, and what to do then.
+#: By the collection in the path: the missing thing, and a remedy.
 _NOT_FOUND = {
     'leases': ('lease', '"openstack secondary lease list" (GET /leases) '
-                        'shows those that are there.'),
-    'quotes': ('quote', 'Quotes expire: ask for another (POST /quotes).')}
+                        'shows the existing ones.'),
+    'quotes': ('quote', 'Quotes expire: request another (POST /quotes).')}
 
 
 def not_found(collection: str, uuid: str) -> ApiError:
-    """Return the answer for what is not there, or is another project's."""
-    what, advice = _NOT_FOUND[collection]
+    """Return the error for a missing thing, or for one of another project."""
+    noun, advice = _NOT_FOUND[collection]
     return ApiError(404, 'not-found', (
-        f'There is no {what} {uuid} in your project. {advice}'))
+        f'There is no {noun} {uuid} in your project. {advice}'))
 
 
 def invalid(detail: str) -> ApiError:
-    """Return the answer for a request that does not say what it should."""
+    """Return the error for an invalid request."""
     return ApiError(400, 'invalid', detail)
 
 
@@ -62,21 +62,21 @@ def body(environ: Mapping[str, typing.Any], status: int, code: str,
         'request_id': environ.get(request_id.ENV_REQUEST_ID, '')}]}).encode()
 
 
-#: What to do about refusals of the middleware, by status.
+#: Remedies for errors of the middleware, by status.
 _ADVICE = {
-    401: 'Ask for a token ("openstack token issue") and send it in '
+    401: 'Request a token ("openstack token issue") and send it in '
          'X-Auth-Token.',
-    406: 'Ask for a version that GET / lists, or leave out '
+    406: 'Request a version that GET / lists, or leave out '
          'OpenStack-API-Version.',
     413: 'Send a smaller body.',
     503: 'Try again later.'}
 
 
 class JsonErrors:
-    """Makes JSON of all that goes wrong further inside.
+    """Middleware that turns errors of inner middleware into JSON.
 
-    Middleware says it in plain text or HTML; what nobody has caught is for
-    the log only.
+    Other middleware answers in plain text or HTML. The text of an uncaught
+    exception is only logged.
     """
 
     def __init__(self, application: Callable[..., typing.Any]) -> None:
@@ -87,7 +87,7 @@ class JsonErrors:
         try:
             answer = request.get_response(self._application)
         except Exception:
-            LOG.exception('A request was not answered.')
+            LOG.exception('A request failed with an exception.')
             return webob.Response(
                 status=500, content_type='application/json', charset=None,
                 body=body(request.environ, 500, 'internal', (

@@ -1,8 +1,8 @@
-"""Notifications of what happens to leases: by oslo.messaging, by a webhook.
+"""Notifications of events of leases, by oslo.messaging or by a webhook.
 
-Off unless ``[secondary_lease_api] notification_url`` or ``webhook_url`` is
-set: a queue that nobody reads would fill.  Events are in the database anyway;
-a notification is dropped rather than waited for.
+They are off unless ``[secondary_lease_api] notification_url`` or
+``webhook_url`` is set, since a queue without a consumer would fill up. If the
+receiver is slow, notifications are dropped; the database has all events.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,17 @@ import oslo_messaging as messaging
 import requests
 
 from secondary_scheduler.leases.api.db.models import Event, LeaseRow
-from secondary_scheduler.leases.api.db.store import Announce, nothing
+from secondary_scheduler.leases.api.db.store import Announce, ignore_event
 from secondary_scheduler.model import lease_states
 
 LOG = logging.getLogger(__name__)
 
-#: How many may wait while the broker is slow or away.
+#: Notifications that may wait while the receiver is slow or unavailable.
 _MOST = 1000
 
 
 def payload(lease: LeaseRow, event: Event) -> dict[str, typing.Any]:
-    """Return what a notification tells; times in seconds since 1970."""
+    """Return the payload of a notification; times in seconds since 1970."""
     return {
         'lease_id': lease.uuid, 'project_id': lease.project_id,
         'user_id': lease.user_id, 'name': lease.name, 'state': event.state,
@@ -35,16 +35,16 @@ def payload(lease: LeaseRow, event: Event) -> dict[str, typing.Any]:
         'servers': [one.uuid for one in lease.servers]}
 
 
-#: Sends what a notification tells, of a kind.
+#: Sends a notification, given its event type and payload.
 Send = Callable[[str, dict[str, typing.Any]], object]
 
 
 class Notifier:
-    """Sends events, in a thread that begins with the first one.
+    """Sends events in a thread, which is started by the first event.
 
-    ``announce`` is what a ``Store`` is given.
+    ``announce`` is a callback for ``LeaseStore``.
 
-    :param sender: returns what sends one; called in that thread.
+    :param sender: returns a function that sends one; called in that thread.
     """
 
     def __init__(self, sender: Callable[[], Send]) -> None:
@@ -56,7 +56,7 @@ class Notifier:
         self.dropped = 0
 
     def announce(self, lease: LeaseRow, event: Event) -> None:
-        """Send an event; never waits, never raises."""
+        """Queue an event; does not block and does not raise."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -68,51 +68,53 @@ class Notifier:
         except queue.Full:
             self.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:
-                LOG.warning('%d notifications of leases so far were dropped, '
-                            'since whoever takes them is slow or away.',
+                LOG.warning('%d notifications of leases were dropped so far, '
+                            'since the receiver is slow or unavailable.',
                             self.dropped)
 
     def flush(self) -> None:
-        """Wait until what was announced is sent, or has failed."""
+        """Wait until each queued event is sent or has failed."""
         self._waiting.join()
 
     def _run(self) -> None:
         send = self._sender()
         while True:
-            kind, told = self._waiting.get()
+            event_type, content = self._waiting.get()
             try:
-                send(kind, told)
+                send(event_type, content)
             except Exception as exc:
                 LOG.warning('A notification of lease %(lease)s was not sent: '
-                            '%(reason)s', {'lease': told['lease_id'],
+                            '%(reason)s', {'lease': content['lease_id'],
                                            'reason': exc})
             finally:
                 self._waiting.task_done()
 
 
 def by_messages(conf: cfg.ConfigOpts, publisher: str) -> Callable[[], Send]:
-    """Return what makes a sender of notifications of oslo.messaging.
+    """Return a factory of senders of oslo.messaging's notifications.
 
-    ``conf`` is the process's ``cfg.CONF``, as for all of it.
+    :param conf: the process's ``cfg.CONF``, which oslo.messaging needs.
     """
     def sender() -> Send:
         notifier = messaging.Notifier(
             messaging.get_notification_transport(
                 conf, conf.secondary_lease_api.notification_url),
             publisher, driver='messagingv2', retry=1)
-        return lambda kind, told: notifier.info({}, kind, told)
+        return lambda event_type, content: notifier.info(
+            {}, event_type, content)
     return sender
 
 
 def by_webhook(url: str, timeout: float) -> Callable[[], Send]:
-    """Return what makes a sender of POST requests with JSON to a URL.
+    """Return a factory of senders of POST requests with JSON to a URL.
 
-    The URL is a secret, which the errors of requests would tell.
+    The URL is a secret, so errors of ``requests``, which contain it, are
+    replaced.
     """
-    def send(kind: str, told: dict[str, typing.Any]) -> None:
+    def send(event_type: str, content: dict[str, typing.Any]) -> None:
         try:
             answer = requests.post(
-                url, json={'event_type': kind, 'payload': told},
+                url, json={'event_type': event_type, 'payload': content},
                 timeout=timeout)
         except requests.RequestException as exc:
             raise OSError('the webhook cannot be reached: '
@@ -123,19 +125,19 @@ def by_webhook(url: str, timeout: float) -> Callable[[], Send]:
 
 
 def announcer(conf: cfg.ConfigOpts, publisher: str) -> Announce:
-    """Return what a store is to announce its events with."""
+    """Return the callback of a store for its events."""
     options = conf.secondary_lease_api
-    ways: list[Announce] = []
+    callbacks: list[Announce] = []
     if options.notification_url:
-        ways.append(Notifier(by_messages(conf, publisher)).announce)
+        callbacks.append(Notifier(by_messages(conf, publisher)).announce)
     if options.webhook_url:
-        ways.append(Notifier(by_webhook(
+        callbacks.append(Notifier(by_webhook(
             options.webhook_url, options.webhook_timeout)).announce)
 
-    if len(ways) < 2:
-        return ways[0] if ways else nothing
+    if len(callbacks) < 2:
+        return callbacks[0] if callbacks else ignore_event
 
     def both(lease: LeaseRow, event: Event) -> None:
-        for way in ways:
-            way(lease, event)
+        for announce in callbacks:
+            announce(lease, event)
     return both

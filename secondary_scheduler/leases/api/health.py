@@ -1,4 +1,4 @@
-"""Whether leases are looked at: heartbeats of engines, as users see them."""
+"""Health of the lease engines, from their heartbeats."""
 
 import datetime
 import time
@@ -15,28 +15,28 @@ from secondary_scheduler.leases.api.db.session import Database
 #: Name of the back end of /healthcheck, as in setup.cfg.
 BACKEND = 'secondary_leases'
 _NEXT_STEP = (
-    'Leases wait until an engine looks at them: watcher-decision-engine has '
+    'Leases wait until an engine processes them: watcher-decision-engine has '
     'to run, and an audit with the parameter leases=true has to be PENDING '
     'or ONGOING. Ask the operator.')
 
 
 def engine(database: Database, conf: cfg.ConfigOpts, now: float
            ) -> dict[str, typing.Any]:
-    """Return when an engine has looked at leases last.
+    """Return the state of the engines: when one has processed leases last.
 
     :param now: seconds since 1970.
     :returns: ``last_pass``, a time or None; ``stale``, whether that is too
-        long ago; ``message``, '' if it is not.
+        long ago; ``message``, '' if it is not stale.
     :raises DBError: if the database does not answer.
     """
-    beat = schedules.heartbeat(database)
+    beat = schedules.read_heartbeat(database)
     limit = conf.secondary_lease_api.engine_stale_after
     last = schemas.moment(beat.looked_at)
     if beat.looked_at is None:
-        message = f'No engine has looked at leases yet. {_NEXT_STEP}'
+        message = f'No engine has processed leases yet. {_NEXT_STEP}'
     elif now - beat.looked_at > limit:
         ago = datetime.timedelta(seconds=int(now - beat.looked_at))
-        message = f'Leases were last looked at {ago} ago, at {last}. ' + (
+        message = f'Leases were last processed {ago} ago, at {last}. ' + (
             f'Since then: {beat.trouble}.' if beat.trouble else _NEXT_STEP)
     else:
         message = ''
@@ -44,10 +44,10 @@ def engine(database: Database, conf: cfg.ConfigOpts, now: float
 
 
 class LeaseEngine(pluginbase.HealthcheckBaseExtension):
-    """Details of /healthcheck: when leases were last looked at.
+    """Details of /healthcheck: when leases were last processed.
 
     The service itself is healthy without an engine, so that load balancers
-    go on sending requests to it.
+    continue to send requests to it.
     """
 
     def __init__(self, oslo_conf: cfg.ConfigOpts,
@@ -64,6 +64,6 @@ class LeaseEngine(pluginbase.HealthcheckBaseExtension):
                 True, 'leases: the database does not answer',
                 str(exc).partition('\n')[0])
         return pluginbase.HealthcheckResult(
-            True, 'leases: no engine looks at them' if found['stale']
+            True, 'leases: no engine processes them' if found['stale']
             else 'leases: OK',
-            found['message'] or f'last looked at {found["last_pass"]}')
+            found['message'] or f'last processed at {found["last_pass"]}')

@@ -1,7 +1,7 @@
 """Look-ups in Nova, Glance, Neutron and Cinder with an owner's token.
 
-All of a request are made side by side and within one time limit.  A look-up
-ends in what was found, or in one of the exceptions below.
+All look-ups of a request run concurrently and within one time limit. The
+result of a look-up is an object, or one of the exceptions below.
 """
 
 from collections.abc import (
@@ -30,26 +30,28 @@ LOG = logging.getLogger(__name__)
 
 Json = dict[str, typing.Any]
 
-#: Look-ups of all requests of a process that can be under way at once; those
-#: beyond wait, and may run into their time limit.
+#: Largest number of concurrent look-ups of a process; further ones wait, and
+#: may exceed their time limit.
 _AT_ONCE = 64
 
 
 class Missing(Exception):
-    """The thing does not exist, or several do; says so and what to do."""
+    """No object or several objects match; the text names the remedy."""
 
 
 class Unanswered(Exception):
-    """The service did not answer, or not usefully; says why."""
+    """The service gave no usable answer; the text gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ResourceKind:
-    """Things of a service that a request can refer to.
+    """A kind of objects of a service to which a request can refer.
 
-    ``path`` is that of their collection, ``key`` what one is called in an
-    answer ('' where it is the answer itself) and ``keys`` several;
-    ``command`` lists them.
+    ``path`` is the path of the collection, or ``listing`` if the list has
+    another one. ``key`` is the key of an object in a response ('' if the
+    object is the whole response), ``keys`` the key of a list ('' if there is
+    no look-up by name). ``command`` is the command of ``openstack`` that lists
+    them.
     """
 
     service: str
@@ -115,15 +117,14 @@ KINDS = {
     )
 }
 
-#: Of each service: the major version, the microversion, and the prefix of
-#: paths that endpoints in the catalogue may or may not have.
+#: Of each service: the major version and the microversion.
 _VERSIONS: Mapping[str, tuple[str, str | None]] = {
-    # Extra specs come with a flavor from 2.61 on.
+    # From 2.61 on a flavor has its extra specs.
     'compute': ('2', '2.61'), 'image': ('2', None), 'network': ('2', None),
     'block-storage': ('3', None)}
 
-#: Some services call an id malformed that is a name, or refuse what is
-#: another project's.
+#: Statuses for an id that does not exist. Some services reject a name as a
+#: malformed id, or forbid access to an object of another project.
 _NOT_AN_ID = (400, 403, 404)
 
 #: One look-up; called with adapters by service type.
@@ -132,7 +133,7 @@ Answers = dict[Hashable, typing.Any]
 
 
 class Services:
-    """The services of a cloud, asked by one session."""
+    """The services of a cloud, accessed with one session."""
 
     def __init__(self, session: sessions.Session, region: str | None,
                  interfaces: Sequence[str]) -> None:
@@ -146,10 +147,10 @@ class Services:
 
     def get(self, service: str, path: str, query: Mapping[str, str],
             absent: Collection[int] = (404,)) -> Json | None:
-        """Return an answer's JSON, None if nothing is there.
+        """Return the JSON of a response, None if the object does not exist.
 
-        :param absent: statuses that say so.
-        :raises Unanswered: if the service gives no answer to go by.
+        :param absent: statuses that mean that it does not exist.
+        :raises Unanswered: if the service gives no usable answer.
         """
         try:
             answer = self._adapters[service].get(
@@ -161,7 +162,7 @@ class Services:
                 f'the catalogue of services has no {service} service'
             ) from exc
         except exceptions.ClientException as exc:
-            LOG.warning('The %(service)s service cannot be asked: %(why)s',
+            LOG.warning('The %(service)s service does not answer: %(why)s',
                         {'service': service, 'why': exc})
             raise Unanswered(f'the {service} service does not answer'
                              ) from exc
@@ -177,13 +178,14 @@ class Services:
 
 
 class NoService(Unanswered):
-    """The cloud has no such service, as far as the catalogue tells."""
+    """The catalogue has no such service."""
 
 
-def find(kind: ResourceKind, value: str, **query: str) -> LookUp:
-    """Return the look-up of a thing by its id, or else by its name.
+def find_by_id_or_name(kind: ResourceKind, value: str, **query: str
+                       ) -> LookUp:
+    """Return the look-up of an object by its id, or else by its name.
 
-    :param query: what else the list is asked for by.
+    :param query: further filters of the list.
     """
     def look_up(services: Services) -> Json:
         path = f'{kind.path}/{urllib.parse.quote(value, safe="")}'
@@ -198,18 +200,18 @@ def find(kind: ResourceKind, value: str, **query: str) -> LookUp:
         if not named:
             raise Missing(
                 f'there is no {kind.noun} {value} that your project can use. '
-                f'"openstack {kind.command}" shows those that it can.')
+                f'"openstack {kind.command}" lists the usable ones.')
         return named[0]
     return look_up
 
 
 def _named(services: Services, kind: ResourceKind, name: str,
            query: Mapping[str, str]) -> list[Json]:
-    """Return the things of a name, from all pages."""
+    """Return the objects of a name, from all pages."""
     found: list[Json] = []
     page: Mapping[str, str] = {**query, 'name': name}
     if kind.listing:
-        page = {}       # Nova takes no name of a flavor.
+        page = {}       # Nova cannot filter flavors by name.
     while True:
         answer = services.get(kind.service, kind.listing or kind.path, page)
         listed = (answer or {}).get(kind.keys) or []
@@ -226,11 +228,11 @@ def _has_next(answer: Json, kind: ResourceKind) -> bool:
 
 
 class Pool:
-    """Makes look-ups of requests, from threads that all requests share.
+    """Runs the look-ups of requests in a shared pool of threads.
 
     :param timeout: seconds for all look-ups of a request.
     :param region: region of the services; None is any.
-    :param interfaces: of their endpoints, the preferred one first.
+    :param interfaces: interfaces of endpoints, the preferred one first.
     """
 
     def __init__(self, timeout: float, region: str | None,
@@ -251,7 +253,7 @@ class Pool:
 
     def session(self, conf: cfg.ConfigOpts, auth: typing.Any
                 ) -> sessions.Session:
-        """Return a session of a plug-in, on connections that are kept.
+        """Return a session of an auth plug-in, with persistent connections.
 
         :param conf: has the certificates, in [keystone_authtoken].
         """
@@ -259,9 +261,9 @@ class Pool:
             conf, auth, self.timeout, session=self._http,
             discovery_cache=self._discovered)
 
-    def ask(self, session: sessions.Session,
+    def run_look_ups(self, session: sessions.Session,
             look_ups: Mapping[Hashable, LookUp]) -> Answers:
-        """Return what was found, or the exception, of each look-up."""
+        """Return the object or the exception of each look-up."""
         services = Services(session, self._region, self._interfaces)
         begun = {self._threads.submit(one, services): key
                  for key, one in look_ups.items()}
@@ -281,5 +283,5 @@ def _outcome(done: 'futures.Future[typing.Any]') -> typing.Any:
         return done.result()
     if isinstance(problem, (Missing, Unanswered)):
         return problem
-    LOG.error('An answer of a service cannot be read.', exc_info=problem)
-    return Unanswered('the answer of a service cannot be read')
+    LOG.error('A response of a service is invalid.', exc_info=problem)
+    return Unanswered('the response of a service is invalid')

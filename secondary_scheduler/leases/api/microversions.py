@@ -1,13 +1,13 @@
-"""The versions of the service, which a request chooses by a header.
+"""Microversions of the service, selected by a header of the request.
 
-``OpenStack-API-Version: secondary-lease 1.0``; without it the oldest.
+``OpenStack-API-Version: secondary-lease 1.0``; the default is the oldest.
 """
 
 from microversion_parse import Version as Version
 from microversion_parse import parse_version_string
 
 SERVICE_TYPE = 'secondary-lease'
-#: Where the middleware leaves the version that a request asks for.
+#: Key of the requested version in the WSGI environment.
 ENVIRON = f'{SERVICE_TYPE}.microversion'
 
 FIRST = Version(1, 0)
@@ -23,10 +23,10 @@ SERVERS = Version(1, 3)
 #: ``served`` and ``charge`` of a lease, and the engine's last pass.
 SERVED = Version(1, 4)
 
-#: From the oldest to the newest; doc/source/lease-api.rst tells each.
+#: From the oldest to the newest; see doc/source/user/lease-api.rst.
 VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS, SERVED)]
 
 
 def parse(text: str) -> Version:
-    """Return a version that is written like 1.3."""
+    """Parse a version like "1.3"."""
     return parse_version_string(text)

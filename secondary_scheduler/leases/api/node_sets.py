@@ -1,4 +1,4 @@
-"""Node sets of a lease: their JSON Schema, and from JSON to ``models.Nodes``.
+"""Node sets of a lease: JSON Schema, and conversion to ``models.Nodes``.
 
 Besides the number, a node set has properties of Nova's own request for a
 server (``POST /servers``), with the same names, meaning and limits.
@@ -30,16 +30,16 @@ _BASE64 = r'^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$'
 _METADATA_KEY = '^[a-zA-Z0-9_:. -]{1,255}$'
 
 
-def line(what: str, least: int = 0, most: int = 255,
+def line(description: str, least: int = 0, most: int = 255,
          forbidden: str = _CONTROL, **more: typing.Any) -> Schema:
-    """Return the schema of a text of one line."""
+    """Return the schema of a single-line text."""
     return {'type': 'string', 'minLength': least, 'maxLength': most,
             'not': {'type': 'string', 'pattern': forbidden},
-            'description': what, **more}
+            'description': description, **more}
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return a schema that allows null as well."""
+    """Return a schema that also allows null."""
     return {**schema, 'type': [schema['type'], 'null']}
 
 
@@ -50,12 +50,12 @@ def _object(properties: Schema, required: Sequence[str] = (),
             **more}
 
 
-def _list(items: Schema, most: int, what: str) -> Schema:
+def _list(items: Schema, most: int, description: str) -> Schema:
     return {'type': 'array', 'items': items, 'maxItems': most,
-            'description': what}
+            'description': description}
 
 
-_TAG = line('A tag; without commas and slashes.', 1, _MOST_TAG,
+_TAG = line('A tag, without commas and slashes.', 1, _MOST_TAG,
             r'[,/\u0000-\u001f\u007f]')
 _NETWORKS: Schema = {
     'oneOf': [
@@ -64,34 +64,34 @@ _NETWORKS: Schema = {
             'uuid': line('Id or name of a network.', 1),
             'port': line('Id or name of a port; a port serves one server.',
                          1),
-            'fixed_ip': line('An address of the network; serves one server.',
+            'fixed_ip': line('Address in the network; serves one server.',
                              1),
-            'tag': _TAG}), _MOST_DEVICES, 'The interfaces, in this order.')],
+            'tag': _TAG}), _MOST_DEVICES, 'Interfaces, in this order.')],
     'description': (
-        'The networks: "auto" leaves them to Nova, which takes the only one '
-        'that the project has, or makes one; "none" is without.')}
+        'Networks. "auto": Nova uses the only network of the project, or '
+        'makes one. "none": no network.')}
 _DEVICE = _object({
     'source_type': {'type': 'string', 'enum': [
         'blank', 'image', 'snapshot', 'volume']},
     'destination_type': {'type': 'string', 'enum': ['local', 'volume']},
-    'uuid': line('Id of the volume, snapshot or image; of an image also the '
-                 'name.', 1),
+    'uuid': line('Id of the volume, snapshot or image; an image may also be '
+                 'given by name.', 1),
     'boot_index': {'type': ['integer', 'null'], 'minimum': -1,
                    'maximum': _MOST_DEVICES,
-                   'description': '0: the device to boot from.'},
+                   'description': '0: boot device.'},
     'volume_size': {'type': 'integer', 'minimum': 1,
                     'maximum': _MOST_VOLUME_GB,
                     'description': 'Size of a new volume in GiB.'},
     'volume_type': nullable(line('Type of a new volume.')),
     'delete_on_termination': {'type': 'boolean', 'description': (
         'Whether the volume is deleted with its server.')},
-    'device_name': line('Name that the guest is told.', 1),
+    'device_name': line('Device name for the guest.', 1),
     'device_type': line('For instance disk or cdrom.'),
     'disk_bus': line('For instance virtio.'),
     'guest_format': line('For instance swap or ext4.'),
     'tag': _TAG}, ('source_type',))
 
-#: Further properties of Nova's request, as it calls them.
+#: Further properties of Nova's request, by Nova's names.
 SERVER: Schema = {
     'networks': _NETWORKS,
     'security_groups': _list(_object({
@@ -103,42 +103,42 @@ SERVER: Schema = {
             _METADATA_KEY: {'type': 'string', 'maxLength': 255}},
         'description': (
             'Metadata of each server. Keys that begin with "secondary:" are '
-            f'reserved, but {vocabulary.PRIORITY_METADATA} may lower its '
-            'priority.')},
+            f'reserved, except {vocabulary.PRIORITY_METADATA}, which may '
+            'lower the priority.')},
     'tags': _list(_TAG, _MOST_TAGS, 'Tags of each server.'),
     'config_drive': {'type': 'boolean', 'description': (
-        'Whether metadata and user data come on a drive as well.')},
+        'Whether to add a drive with metadata and user data.')},
     'block_device_mapping_v2': _list(
         _DEVICE, _MOST_DEVICES, (
-            'Disks. A volume of the image to boot from is {"source_type": '
-            '"image", "uuid": IMAGE, "destination_type": "volume", '
-            '"boot_index": 0, "volume_size": GIB}, in place of "image".')),
+            'Disks. To boot from a new volume with an image, use '
+            '{"source_type": "image", "uuid": IMAGE, "destination_type": '
+            '"volume", "boot_index": 0, "volume_size": GIB} instead of '
+            '"image".')),
     'description': line('Description of each server.'),
 }
 _USER_DATA: Schema = {
     'type': 'string', 'maxLength': _MOST_USER_DATA, 'pattern': _BASE64,
     'contentEncoding': 'base64', 'writeOnly': True,
-    'description': 'For cloud-init or the like, in base64. No answer has '
-                   'it.'}
+    'description': 'User data, for example for cloud-init, in base64. It is '
+                   'in no response.'}
 _PLAIN: Schema = {
     'number': {'type': 'integer', 'minimum': 1, 'maximum': _MOST_NODES,
-               'description': 'How many servers.'},
+               'description': 'Number of servers.'},
     'flavor': line('Name or id of a secondary flavor.', 1),
-    'image': nullable(line('Name or id of the image that they boot from.',
-                           1)),
+    'image': nullable(line('Name or id of the boot image.', 1)),
     'network': nullable(line(
-        'Name or id of their network, "auto" or "none", if "networks" is not '
-        'there; null: "auto".', 1)),
-    'key_name': nullable(line('Name of the key pair for them.', 1)),
+        'Name or id of the network, "auto" or "none"; excludes "networks". '
+        'null: "auto".', 1)),
+    'key_name': nullable(line('Name of the key pair.', 1)),
 }
 
 
 def _since(schema: Schema) -> Schema:
-    """Return a schema that came with the version of servers' properties."""
+    """Return a schema, marked with the version of server properties."""
     return {**schema, 'x-openstack': {'min-ver': str(microversions.SERVERS)}}
 
 
-#: A node set of a request, and of an answer.
+#: A node set of a request, and of a response.
 REQUEST = _object(_PLAIN | {
     name: _since(one) for name, one in SERVER.items()
 } | {'user_data': _since(_USER_DATA)}, ('number', 'flavor'))
@@ -147,50 +147,51 @@ SHOWN = _object({**_PLAIN, **SERVER, 'has_user_data': {
     list(_PLAIN))
 
 
-def contradictions(asked: Sequence[Mapping[str, typing.Any]]
+def contradictions(requested: Sequence[Mapping[str, typing.Any]]
                    ) -> Iterator[str]:
-    """Yield why node sets that fit their schema cannot be; names fields."""
-    for index, one in enumerate(asked):
+    """Yield contradictions in node sets that fit their schema, by field."""
+    for index, one in enumerate(requested):
         for field, text in _contradictions(one):
             yield f'nodes[{index}].{field}: {text}'
 
 
-def read(asked: Sequence[Mapping[str, typing.Any]]) -> tuple[Nodes, ...]:
+def parse_node_sets(requested: Sequence[Mapping[str, typing.Any]]
+                    ) -> tuple[Nodes, ...]:
     """Return the node sets of a request that fits its schema."""
     return tuple(Nodes(
         **{name: one[name] for name in _PLAIN if name in one},
         server={name: one[name] for name in SERVER if name in one},
-        user_data=one.get('user_data')) for one in asked)
+        user_data=one.get('user_data')) for one in requested)
 
 
-def show(one: Nodes | models.NodeSetRow, version: microversions.Version
-         ) -> dict[str, typing.Any]:
-    """Return a node set as a version shows it."""
+def show_node_set(one: Nodes | models.NodeSetRow,
+                  version: microversions.Version) -> dict[str, typing.Any]:
+    """Return a node set in the form of a version."""
     since = {} if version < microversions.SERVERS else {
         **one.server, 'has_user_data': one.has_user_data}
     return {name: getattr(one, name) for name in _PLAIN} | since
 
 
 def without_user_data(nodes: Sequence[Nodes]) -> tuple[Nodes, ...]:
-    """Return node sets of which nothing secret needs to be kept."""
+    """Return node sets without their user data, which may be secret."""
     return tuple(dataclasses.replace(one, user_data=None) for one in nodes)
 
 
 def _contradictions(one: Mapping[str, typing.Any]
                     ) -> Iterator[tuple[str, str]]:
-    """Yield fields that cannot be as they are, and why."""
+    """Yield (field, message) for contradictory fields."""
     if one.get('network') is not None and 'networks' in one:
-        yield 'network', 'leave it out where "networks" is there.'
+        yield 'network', 'leave it out if "networks" is given.'
     if isinstance(one.get('networks'), list):
         for index, network in enumerate(one['networks']):
-            for text in _of_network(network, one['number']):
+            for text in _network_faults(network, one['number']):
                 yield f'networks[{index}]', text
     if one.get('image') is not None and root_device(one) is not None:
-        yield 'image', ('leave it out where block_device_mapping_v2 has the '
-                        'device to boot from (boot_index 0).')
+        yield 'image', ('leave it out if block_device_mapping_v2 has the '
+                        'boot device (boot_index 0).')
     devices = one.get('block_device_mapping_v2', ())
     for index, device in enumerate(devices):
-        for text in _of_device(device, one['number']):
+        for text in _device_faults(device, one['number']):
             yield f'block_device_mapping_v2[{index}]', text
     indexes = sorted(index for index in (
         device.get('boot_index') for device in devices)
@@ -201,17 +202,17 @@ def _contradictions(one: Mapping[str, typing.Any]
     for key in one.get('metadata', ()):
         if key.startswith('secondary:') and (
                 key != vocabulary.PRIORITY_METADATA):
-            yield 'metadata', (f'{key} is reserved. Choose another prefix '
+            yield 'metadata', (f'{key} is reserved. Choose a prefix other '
                                'than "secondary:".')
     if 'user_data' in one:
         try:
             base64.b64decode(one['user_data'])
         except binascii.Error:
             yield 'user_data', ('it is not in base64. "base64 FILE" or '
-                                '--user-data FILE makes it so.')
+                                '--user-data FILE encodes it.')
 
 
-def _of_network(network: Mapping[str, str], number: int) -> Iterator[str]:
+def _network_faults(network: Mapping[str, str], number: int) -> Iterator[str]:
     if ('uuid' in network) == ('port' in network):
         yield 'give either a network (uuid) or a port.'
     if 'fixed_ip' in network:
@@ -222,11 +223,11 @@ def _of_network(network: Mapping[str, str], number: int) -> Iterator[str]:
         except ValueError:
             yield 'fixed_ip is not an IPv4 or IPv6 address.'
     if number > 1 and ('port' in network or 'fixed_ip' in network):
-        yield ('a port or an address serves one server: ask for a node set '
+        yield ('a port or an address serves one server: request a node set '
                'of one for each.')
 
 
-def _of_device(device: Mapping[str, typing.Any], number: int
+def _device_faults(device: Mapping[str, typing.Any], number: int
                ) -> Iterator[str]:
     source, volume = device['source_type'], (
         device.get('destination_type') == 'volume')
@@ -239,5 +240,5 @@ def _of_device(device: Mapping[str, typing.Any], number: int
             'volume_size' not in device):
         yield 'give the volume_size (GiB) of the new volume.'
     if source == 'volume' and number > 1:
-        yield ('a volume serves one server: ask for a node set of one for '
+        yield ('a volume serves one server: request a node set of one for '
                'each.')

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description, from the routes and the schemas they check."""
+"""OpenAPI 3.1 description, derived from the routes and their schemas."""
 
 from collections.abc import Sequence
 import http
@@ -11,8 +11,9 @@ from secondary_scheduler.leases.api.routing import Route
 _JSON = 'application/json'
 _ABOUT = """\
 Leases of secondary capacity. Times are UTC, durations in seconds. Every \
-refusal is JSON with a code and a detail that says what to do next."""
-#: What any request may be answered with, and what those of users may be.
+error is JSON with a code and a detail that names the remedy."""
+#: Statuses of errors: of all requests, of authenticated ones, of ones with a
+#: body.
 _ALWAYS = (400, 406, 500)
 _OF_USERS = (401, 403, 503)
 _OF_BODIES = (413, 415)
@@ -22,14 +23,15 @@ _TOKEN = {'type': 'apiKey', 'in': 'header', 'name': 'X-Auth-Token',
 _VERSION_HEADER = {
     'name': 'OpenStack-API-Version', 'in': 'header', 'required': False,
     'description': (
-        'Which version is asked for, "secondary-lease 1.0" or "secondary-'
-        'lease latest"; without it the oldest. It may have the versions of '
-        'other services too.'),
+        'Requested version, "secondary-lease 1.0" or "secondary-lease '
+        'latest"; the default is the oldest. The header may contain versions '
+        'of other services too.'),
     'schema': {'type': 'string'}}
 
 
-def document(table: Sequence[Route], url: str) -> dict[str, typing.Any]:
-    """Return the description of a service that is at ``url``."""
+def describe_service(table: Sequence[Route], url: str
+                     ) -> dict[str, typing.Any]:
+    """Return the description of a service at a URL."""
     paths: dict[str, typing.Any] = {}
     for route in table:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(

@@ -1,4 +1,4 @@
-"""Who may do what: the rules of oslo.policy, with their defaults."""
+"""Access rules of the service (oslo.policy), with their defaults."""
 
 from collections.abc import Iterator
 import logging
@@ -30,39 +30,38 @@ SHOW_QUOTE = f'{PREFIX}:show_quote'
 ALL_PROJECTS = f'{PREFIX}:all_projects'
 
 
-def _rule(name: str, check: str, what: str, *operations: str
+def _rule(name: str, check: str, description: str, *operations: str
           ) -> policy.DocumentedRuleDefault:
     return policy.DocumentedRuleDefault(
-        name, f'({check}) or {_ADMIN}' if check != _ADMIN else check, what,
-        [{'method': method, 'path': path} for method, path in (
+        name, f'({check}) or {_ADMIN}' if check != _ADMIN else check,
+        description, [{'method': method, 'path': path} for method, path in (
             one.split() for one in operations)], scope_types=['project'])
 
 
 RULES = [
-    _rule(LIST, _READER, 'List the leases of one\'s project.',
+    _rule(LIST, _READER, 'List the leases of the project.',
           'GET /leases'),
     _rule(SHOW, _READER, 'Show a lease.', 'GET /leases/{id}'),
-    _rule(CREATE, _MEMBER, 'Ask for a lease.', 'POST /leases'),
+    _rule(CREATE, _MEMBER, 'Request a lease.', 'POST /leases'),
     _rule(UPDATE, _MEMBER, 'Change a lease.', 'PATCH /leases/{id}'),
-    _rule(DELETE, _MEMBER, 'Forget a lease that is over.',
+    _rule(DELETE, _MEMBER, 'Delete a lease that is over or new.',
           'DELETE /leases/{id}'),
     _rule(ACTION, _MEMBER, 'Pause, unpause or cancel a lease.',
           'POST /leases/{id}/action'),
-    _rule(TIMELINE, _READER, 'Show what is planned for one\'s leases.',
+    _rule(TIMELINE, _READER, 'Show the planned slots of leases.',
           'GET /timeline', 'GET /leases/{id}/timeline'),
-    _rule(EVENTS, _READER, 'Show what has happened to a lease.',
+    _rule(EVENTS, _READER, 'List the events of a lease.',
           'GET /leases/{id}/events'),
-    _rule(QUOTA, _READER, 'Show what one\'s project has and may have.',
+    _rule(QUOTA, _READER, 'Show quota and usage of the project.',
           'GET /quota'),
     _rule(CREATE_QUOTE, _MEMBER, (
-        'Ask what a lease would cost and when it would begin.'),
+        'Request a quote: price and start of a possible lease.'),
         'POST /quotes'),
     _rule(SHOW_QUOTE, _READER, 'Show a quote.', 'GET /quotes/{id}'),
     _rule(ALL_PROJECTS, _ADMIN, (
         'See the leases of all projects, and the names of hosts in the '
-        'timeline. Whoever may finds other projects\' leases by their ids '
-        'in each of the other requests too, if the rule of that request '
-        'allows it.'),
+        'timeline. Users with this permission can also use the ids of other '
+        'projects\' leases in all other requests that their rules allow.'),
         'GET /leases?all_projects=true', 'GET /timeline?all_projects=true'),
 ]
 
@@ -72,8 +71,8 @@ def list_rules() -> list[policy.DocumentedRuleDefault]:
     return RULES
 
 
-def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return what decides by these rules and the operator's files.
+def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Return an enforcer of these rules and of the operator's files.
 
     :raises InputError: naming the line of a file that is no rule.
     """
@@ -86,7 +85,7 @@ def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
 
 
 def _files(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
-    """Yield the operator's files that are there."""
+    """Yield the existing policy files of the operator."""
     for name in (conf.oslo_policy.policy_file, *conf.oslo_policy.policy_dirs):
         path = pathlib.Path(conf.find_file(name) or name)
         if path.is_dir():
@@ -116,7 +115,7 @@ def _can_be_parsed(rule: yaml.ScalarNode) -> bool:
     parser = logging.getLogger('oslo_policy._parser')
     before, parser.disabled = parser.disabled, True
     try:
-        # What cannot be parsed refuses everybody, as "!" does on purpose.
+        # oslo.policy turns an invalid rule into "!", which rejects all users.
         return rule.value.strip() == '!' or str(
             policy.RuleDefault('any', rule.value).check) != '!'
     finally:
@@ -127,12 +126,12 @@ def get_enforcer() -> policy.Enforcer:
     """Return an enforcer, for the tools of oslo.policy."""
     conf = cfg.ConfigOpts()
     conf([], project='secondary_scheduler')
-    return enforcer(conf)
+    return make_enforcer(conf)
 
 
 def allows(enforcer: policy.Enforcer, rule: str, context: typing.Any
            ) -> bool:
-    """Tell whether the rule allows a user something in their project."""
+    """Return whether a rule allows an operation in the user's project."""
     return bool(enforcer.authorize(
         rule, {'project_id': context.project_id,
                'user_id': context.user_id}, context))

@@ -1,6 +1,6 @@
-"""From a request to who answers it, in one table of routes.
+"""Routing and validation of requests by one table of routes.
 
-The same table makes the OpenAPI description, and the tests walk it.
+The OpenAPI description and some tests are derived from the same table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """What those who answer work with."""
+    """Parts of the service that handlers use."""
 
     conf: cfg.ConfigOpts
     database: Database
@@ -52,10 +52,10 @@ class Service:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A request that is well formed, by somebody who may make it.
+    """A valid and authorized request.
 
-    ``query`` and ``body`` are as their schemas say; ``path`` has what the
-    path names; ``version`` is the microversion that is asked for.
+    ``query`` and ``body`` fit their schemas; ``path`` has the variables of
+    the path; ``version`` is the requested microversion.
     """
 
     service: Service
@@ -68,27 +68,27 @@ class Call:
 
     @property
     def sees_all(self) -> bool:
-        """Whether it may see the leases of all projects."""
+        """Whether the user may see the leases of all projects."""
         return policies.allows(self.service.enforcer, policies.ALL_PROJECTS,
                                self.context)
 
     @property
     def scope(self) -> str | None:
-        """The project whose leases there are for the user; None is all."""
+        """Project whose leases are visible to the user; None is all."""
         return None if self.sees_all else self.context.project_id
 
     @property
     def token(self) -> str:
-        """Its user's token."""
+        """Token of the user."""
         return str(self.request.headers.get('X-Auth-Token', ''))
 
     @property
     def session(self) -> sessions.Session | None:
-        """A session by its user's token; None where there is no Keystone."""
+        """Session with the user's token; None without Keystone."""
         plugin = self.request.environ.get('keystone.token_auth')
         if plugin is None or not plugin.has_user_token:
             return None
-        # The plug-in itself would add a token of the service.
+        # The plug-in itself would add a service token.
         return self.service.verifier.pool.session(
             self.service.conf,
             identity_access.AccessInfoPlugin(plugin.get_auth_ref(None)))
@@ -100,7 +100,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """An answer: a status, and what becomes JSON."""
+    """A response: status, body (converted to JSON) and headers."""
 
     status: int
     body: typing.Any = None
@@ -111,9 +111,10 @@ class Reply:
 class Route:
     """One operation of the service.
 
-    ``rule`` is the policy that allows it, None is for everybody; ``answer``
-    names the schema of what it answers with ``status``; ``refusals`` are
-    further statuses; ``since`` is the microversion that brought it.
+    ``answer_by`` is the handler. ``rule`` is the policy that allows it; None
+    makes it public. ``answer`` names the schema of the response with
+    ``status``; ``refusals`` are the statuses of errors; ``since`` is the
+    first microversion that has it.
     """
 
     method: str
@@ -140,17 +141,17 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Its name: the one of the function that answers."""
+        """Name of the operation: the one of the handler."""
         return self.answer_by.__name__
 
     @property
     def collection(self) -> str:
-        """The first part of its path."""
+        """First part of the path."""
         return self.path.split('/')[1]
 
 
 class Application:
-    """Answers requests by the table of a service."""
+    """WSGI application that routes requests by the table of a service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -169,11 +170,11 @@ class Application:
         except errors.ApiError as exc:
             return _refuse(request, exc)
         except db_exception.DBError as exc:
-            LOG.error('The database of leases did not serve: %s', exc)
+            LOG.error('The database of leases failed: %s', exc)
             return _refuse(request, errors.ApiError(
                 503, 'database', 'The database of leases does not answer. '
-                'Try again later; with the same client_token a request is '
-                'carried out once only.', {'Retry-After': '5'}))
+                'Try again later; requests with the same client_token are '
+                'carried out only once.', {'Retry-After': '5'}))
         return _response(reply.status, None if reply.body is None
                          else json.dumps(reply.body).encode(), reply.headers)
 
@@ -182,7 +183,7 @@ class Application:
         version = request.environ[microversions.ENVIRON]
         if version < route.since:
             raise errors.ApiError(404, 'no-such-path', (
-                f'This is there since version {route.since}: send '
+                f'This exists from version {route.since} on: send '
                 f'"OpenStack-API-Version: {microversions.SERVICE_TYPE} '
                 f'{route.since}".'))
         context = oslo_context.RequestContext.from_environ(
@@ -190,7 +191,7 @@ class Application:
             request_id=request.environ.get(request_id.ENV_REQUEST_ID))
         if route.rule is not None:
             self._allow(route, context)
-        # A name in a path that is no UUID is one that nobody has.
+        # An id that is no UUID cannot exist.
         if 'id' in path and not schemas.is_uuid(path['id']):
             raise errors.not_found(route.collection, path['id'][:255])
         return route.answer_by(Call(
@@ -206,13 +207,13 @@ class Application:
         if path is None:
             raise errors.ApiError(404, 'no-such-path', (
                 'There is nothing at this path; GET /openapi.json describes '
-                'what there is.'))
+                'all operations.'))
         methods = self._by_path[path]
         method = 'GET' if request.method == 'HEAD' else request.method
         if method not in methods:
             allowed = ', '.join(sorted(methods))
             raise errors.ApiError(
-                405, 'no-such-method', f'Here there is only {allowed}.',
+                405, 'no-such-method', f'Only {allowed} is possible here.',
                 {'Allow': allowed})
         return methods[method], found
 
@@ -220,22 +221,23 @@ class Application:
                ) -> None:
         if context.user_id is None:
             raise errors.ApiError(
-                401, 'unauthorized', 'Who are you? Ask for a token '
-                '("openstack token issue") and send it in X-Auth-Token.')
+                401, 'unauthorized', 'Authentication required. Request a '
+                'token ("openstack token issue") and send it in '
+                'X-Auth-Token.')
         if context.project_id is None:
             raise errors.ApiError(
-                403, 'no-project', 'Leases belong to projects: ask for a '
-                'token with a project (OS_PROJECT_NAME).')
+                403, 'no-project', 'Leases belong to projects: request a '
+                'token with a project scope (OS_PROJECT_NAME).')
         assert route.rule is not None
         if not policies.allows(self._service.enforcer, route.rule, context):
             raise errors.ApiError(403, 'forbidden', (
-                f'The policy {route.rule} does not allow it to your roles '
-                f'({", ".join(context.roles) or "none"}). Ask the owner of '
-                'the project for a role that does.'))
+                f'The policy {route.rule} does not allow this with your roles '
+                f'({", ".join(context.roles) or "none"}). Ask an '
+                'administrator of the project for a role that does.'))
 
 
 def _query(request: webob.Request, route: Route) -> dict[str, typing.Any]:
-    """Return the query as its schema has it."""
+    """Return the query with the types of its schema."""
     try:
         given = request.GET.mixed()
     except UnicodeDecodeError as exc:
@@ -248,7 +250,7 @@ def _query(request: webob.Request, route: Route) -> dict[str, typing.Any]:
 
 
 def _typed(value: typing.Any, schema: schemas.Schema) -> typing.Any:
-    """Return a text of the query as the type of its schema, if it is one."""
+    """Return a text of the query in the type of its schema, if possible."""
     kind = schema.get('type')
     if kind == 'array':
         return value if isinstance(value, list) else [value]
@@ -261,12 +263,12 @@ def _typed(value: typing.Any, schema: schemas.Schema) -> typing.Any:
 
 
 def _refuse_constant(name: str) -> typing.NoReturn:
-    raise ValueError(f'{name} is no number of JSON')
+    raise ValueError(f'{name} is not a number of JSON')
 
 
 def _body(request: webob.Request, route: Route,
           version: microversions.Version) -> dict[str, typing.Any]:
-    """Return the body as its schema of a version has it."""
+    """Return the body, validated by the schema of a version."""
     if route.check is None:
         return {}
     if request.content_type != 'application/json':
@@ -275,26 +277,26 @@ def _body(request: webob.Request, route: Route,
     try:
         read = json.loads(request.body.decode('utf-8'),
                           parse_constant=_refuse_constant)
-        # JSON's escapes can say what UTF-8 and the database cannot.
+        # Escapes of JSON can denote surrogates, which UTF-8 cannot encode.
         json.dumps(read, ensure_ascii=False).encode('utf-8')
     except (ValueError, RecursionError) as exc:
-        raise errors.invalid(f'The body is no JSON: {exc}.') from exc
+        raise errors.invalid(f'The body is not JSON: {exc}.') from exc
     _check(route.check[str(version)], read, 'the body')
     return typing.cast(dict[str, typing.Any], read)
 
 
-def _check(validator: typing.Any, value: object, what: str) -> None:
+def _check(validator: typing.Any, value: object, part: str) -> None:
     found = next(validator.iter_errors(value), None)
     if found is None:
         return
     where = '.'.join(str(one) for one in found.absolute_path)
     raise errors.invalid(
-        f'In {what}{", at " + where if where else ""}: '
-        f'{_message(found)[:500]}. GET /openapi.json says what there may be.')
+        f'In {part}{", at " + where if where else ""}: '
+        f'{_message(found)[:500]}. GET /openapi.json has the schema.')
 
 
 def _message(found: jsonschema.ValidationError) -> str:
-    """Return why a value does not fit, without a value that may be secret."""
+    """Return the message of an error, without a value that may be secret."""
     secret = isinstance(found.instance, (dict, list)) or (
         isinstance(found.schema, dict) and found.schema.get('writeOnly'))
     return found.message.replace(repr(found.instance), 'the value') if (

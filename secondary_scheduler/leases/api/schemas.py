@@ -1,4 +1,4 @@
-"""What requests and answers look like: JSON Schema, as OpenAPI 3.1 has it.
+"""JSON schemas of requests and responses, in the dialect of OpenAPI 3.1.
 
 The same objects validate requests and describe the service.
 """
@@ -8,7 +8,7 @@ import re
 import typing
 
 from secondary_scheduler.leases.api import errors, microversions, node_sets
-from secondary_scheduler.leases.api.db.plans import What
+from secondary_scheduler.leases.api.db.plans import SlotPurpose
 from secondary_scheduler.leases.api.node_sets import line, nullable
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.model.lease_states import LeaseState
@@ -49,23 +49,24 @@ MOMENT: Schema = {
                    '2027-01-31T08:00:00Z.'}
 STATE: Schema = {'type': 'string', 'enum': [str(one) for one in LeaseState]}
 
-_NAME = line('For people; leases may have the same.')
+_NAME = line('Name of the lease; need not be unique.')
 _TERMS: Schema = {
     'duration': {
         'type': 'integer', 'minimum': 1, 'maximum': LONGEST,
-        'description': 'Seconds for which the nodes are to run.'},
+        'description': 'Running time of the nodes in seconds.'},
     'start': {**nullable(MOMENT), 'description': (
-        'No earlier than this. Without a deadline, or with one that leaves '
-        'no choice, exactly then. null: as soon as there is room.')},
+        'Earliest start. Without a deadline, or with one that leaves no '
+        'choice, the exact start. null: as soon as there is room.')},
     'deadline': {**nullable(MOMENT), 'description': (
-        'All of the duration is to be delivered by then; null: whenever.')},
+        'Time by which the whole duration has to be delivered; null: no '
+        'deadline.')},
     'preemptible': {
         'type': 'boolean', 'default': True,
-        'description': 'Whether it may be suspended for others meanwhile.'},
+        'description': 'Whether other leases may preempt (suspend) it.'},
     'max_rate': {
         'type': ['number', 'null'], 'minimum': 0, 'maximum': 1e12,
-        'description': 'The most that is paid for a node and a second; '
-                       'null: whatever is asked.'},
+        'description': 'Highest price accepted for a node and a second; '
+                       'null: any price.'},
 }
 
 _ASKED: Schema = {
@@ -73,15 +74,16 @@ _ASKED: Schema = {
     'nodes': _list(node_sets.REQUEST, minItems=1, maxItems=100),
     'immediate': {
         'type': 'boolean', 'default': False,
-        'description': 'Now or not at all; without start and deadline.'},
+        'description': 'Start now or reject the lease; excludes start and '
+                       'deadline.'},
 }
 
 CREATE = _object({
     'name': _NAME,
     **_ASKED,
     'client_token': line(
-        'Makes it safe to send the request again: who uses the same token '
-        'in a project gets the lease that the first has made.', 1),
+        'Makes it safe to repeat the request: another request of the project '
+        'with the same token returns the lease that the first one made.', 1),
 }, ('nodes', 'duration'))
 
 CREATE_QUOTE = _object(_ASKED, ('nodes', 'duration'))
@@ -91,8 +93,8 @@ UPDATE = _object({
     **_TERMS,
     'revision': {
         'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
-        'description': 'The one that you have seen: refused if somebody has '
-                       'changed the lease since.'},
+        'description': 'Revision on which the change is based: the request '
+                       'is refused if the lease has changed since.'},
 }, anyOf=[{'required': [name]} for name in ('name', *_TERMS)])
 
 ACTION = _object({'action': {
@@ -100,29 +102,30 @@ ACTION = _object({'action': {
 
 ALL_PROJECTS: Schema = {
     'type': 'boolean', 'default': False,
-    'description': 'Those of all projects; for operators.'}
+    'description': 'Include leases of all projects; for operators.'}
 LIMIT: Schema = {'type': 'integer', 'minimum': 1, 'maximum': 2 ** 31 - 1,
-                 'description': 'At most so many.'}
+                 'description': 'Largest number of items.'}
 LIST_QUERY = _object({
-    'state': _list(STATE, description='Only those in one of these states.'),
-    'name': line('Only those of exactly this name.'),
+    'state': _list(STATE, description='Only leases in one of these states.'),
+    'name': line('Only leases of exactly this name.'),
     'limit': LIMIT,
     'marker': {**UUID, 'description': 'Begin after this lease.'},
     'all_projects': ALL_PROJECTS})
 EVENTS_QUERY = _object({'limit': LIMIT})
-_WINDOW = {'begin': {**MOMENT, 'description': 'Not what ends by then.'},
-           'end': {**MOMENT, 'description': 'Not what begins later.'}}
+_WINDOW = {
+    'begin': {**MOMENT, 'description': 'Leave out slots that end by then.'},
+    'end': {**MOMENT, 'description': 'Leave out slots that begin later.'}}
 WINDOW_QUERY = _object(_WINDOW)
 TIMELINE_QUERY = _object({**_WINDOW, 'all_projects': ALL_PROJECTS})
 NO_QUERY = _object({})
 
-#: What leases and quotes show of what was asked for.
+#: Fields of a request that leases and quotes show.
 _SHOWN: Schema = {
     'id': UUID,
     'project_id': {'type': 'string'},
     'user_id': {'type': 'string'},
     'kind': {'type': 'string', 'enum': [str(one) for one in LeaseKind],
-             'description': 'What is promised; follows from the terms.'},
+             'description': 'Kind of the lease, derived from its terms.'},
     'nodes': _list(node_sets.SHOWN),
     'duration': _TERMS['duration'],
     'start': nullable(MOMENT),
@@ -134,23 +137,23 @@ _SHOWN: Schema = {
 }
 _PRICE: Schema = {
     'type': ['number', 'null'],
-    'description': 'What it is offered at, in all, even if that was too '
-                   'much; null: not known.'}
+    'description': 'Total price at which it is offered, even if that exceeds '
+                   'max_rate; null: unknown.'}
 _NEXT_START: Schema = {**nullable(MOMENT), 'description': (
-    'When it could begin instead, if it was refused for want of room.')}
+    'Next possible start, if it was rejected for lack of room.')}
 
 _LEASE_PARTS: Schema = {
     **_SHOWN,
     'duration': {**nullable(_TERMS['duration']), 'description': (
-        'Seconds for which the nodes are to run; null: as long as their '
-        f'owner likes (before version 1.2 that is {LONGEST}).')},
+        'Running time of the nodes in seconds; null: unlimited (before '
+        f'version 1.2 that is {LONGEST}).')},
     'name': _NAME,
     'state': STATE,
     'paused': {'type': 'boolean', 'description': (
-        'By its owner: it is not scheduled, and suspended if it runs.')},
+        'Paused by its owner: not scheduled, and suspended if it runs.')},
     'cancelling': {'type': 'boolean', 'description': (
-        'Its owner wants it to end.')},
-    'reason': {'type': 'string', 'description': 'Why it is in its state.'},
+        'Whether its owner has cancelled it.')},
+    'reason': {'type': 'string', 'description': 'Reason of its state.'},
     'price': _PRICE,
     'servers': _list(UUID),
     'updated_at': MOMENT,
@@ -161,21 +164,21 @@ _UNVERIFIED: Schema = {
                      'reason': {'type': 'string'}})),
     'description': (
         'Fields of the request that could not be verified, since a service '
-        'did not answer; they are verified before it begins.')}
+        'did not answer; they are verified before the lease begins.')}
 _SERVED: Schema = {'type': 'integer', 'description': (
-    'Seconds in which all of its servers were seen to run; while it runs, up '
-    'to a minute old.')}
+    'Seconds in which all of its servers were observed to run; up to a '
+    'minute old while it runs.')}
 _CHARGE: Schema = {'type': ['number', 'null'], 'description': (
-    'The part of the price that is due for these; 0 for a lease that has '
-    'failed; null: not known.')}
+    'Part of the price that is due for the served seconds; 0 for a failed '
+    'lease; null: unknown.')}
 _ENGINE = _answer({
     'last_pass': {**nullable(MOMENT), 'description': (
-        'When leases were last looked at; null: never.')},
+        'Time of the last pass of an engine over all leases; null: never.')},
     'stale': {'type': 'boolean', 'description': (
-        'Whether that is so long ago that leases wait.')},
+        'Whether the last pass is too long ago, so that leases wait.')},
     'message': {'type': 'string', 'description': (
-        'What that means, and the next step.')}})
-# What came later is not in answers to requests of older versions.
+        'Reason and next step, if it is stale.')}})
+# Responses of older versions lack the fields of newer ones.
 _LEASE = _object({**_LEASE_PARTS, 'next_start': _NEXT_START,
                   'unverified': _UNVERIFIED, 'served': _SERVED,
                   'charge': _CHARGE}, _LEASE_PARTS)
@@ -183,32 +186,32 @@ _OFFER = _answer({
     'accepted': {'type': 'boolean', 'description': (
         'Whether a lease with these terms would be accepted now.')},
     'start': {**nullable(MOMENT), 'description': (
-        'When it would begin; if it would not be accepted, when it could '
-        'instead. null: never.')},
+        'Start; if it would not be accepted, the next possible start. null: '
+        'never.')},
     'rate': {'type': ['number', 'null'], 'description': (
-        'What is asked for a node and a second; null: not known.')},
+        'Price of a node and a second; null: unknown.')},
     'price': _PRICE,
     'reason': {'type': 'string', 'description': (
-        'Why it would not be accepted.')},
+        'Reason for which it would not be accepted.')},
 })
 _QUOTE = _answer({
     **_SHOWN,
-    'expires_at': {**MOMENT, 'description': 'When it is forgotten.'},
+    'expires_at': {**MOMENT, 'description': 'Time of its deletion.'},
     'offer': {'oneOf': [ref('Offer'), {'type': 'null'}],
-              'description': 'null: not answered yet.'},
+              'description': 'Answer of the scheduler; null: none yet.'},
 })
 _SLOT = _answer({
     'lease_id': UUID,
     'begin': MOMENT,
     'end': {**nullable(MOMENT), 'description': (
-        'null: it has none (before version 1.2 that is '
-        '2099-12-31T23:59:59Z).')},
-    'what': {'type': 'string', 'enum': [str(one) for one in What]},
+        'null: no end (before version 1.2 that is 2099-12-31T23:59:59Z).')},
+    'what': {'type': 'string', 'enum': [str(one) for one in SlotPurpose]},
     'nodes': {'type': 'integer'},
     'hosts': {
         'type': ['object', 'null'],
         'additionalProperties': {'type': 'integer'},
-        'description': 'Nodes on each host; null for all but operators.'},
+        'description': 'Number of nodes by host; null unless the user is an '
+                       'operator.'},
 })
 _EVENT = _answer({
     'time': MOMENT, 'kind': {'type': 'string'}, 'state': STATE,
@@ -222,7 +225,7 @@ _ERROR = _answer({
     'title': {'type': 'string'}, 'detail': {'type': 'string'},
     'request_id': {'type': 'string'}})
 
-#: Schemas of answers by name.
+#: Schemas of responses by name.
 COMPONENTS: dict[str, Schema] = {
     'Lease': _LEASE,
     'Engine': _ENGINE,
@@ -251,7 +254,7 @@ is_uuid = re.compile(_UUID).match
 
 
 def at(schema: typing.Any, version: microversions.Version) -> typing.Any:
-    """Return a schema without the properties that came after a version."""
+    """Return a schema without properties of versions after ``version``."""
     if isinstance(schema, list):
         return [at(one, version) for one in schema]
     if not isinstance(schema, dict):
@@ -265,7 +268,7 @@ def at(schema: typing.Any, version: microversions.Version) -> typing.Any:
 
 
 def seconds(text: str, where: str) -> int:
-    """Return a time that has matched MOMENT as seconds since 1970.
+    """Convert a time that has matched MOMENT to seconds since 1970.
 
     :raises ApiError: if there is no such time.
     """
@@ -277,7 +280,7 @@ def seconds(text: str, where: str) -> int:
 
 
 def moment(value: int | None) -> str | None:
-    """Return seconds since 1970 as MOMENT; None stays."""
+    """Convert seconds since 1970 to the form of MOMENT; None stays."""
     if value is None:
         return None
     return datetime.datetime.fromtimestamp(

@@ -1,47 +1,47 @@
-"""Properties of Nova's request for a server, as node sets have them."""
+"""Conversion of node sets to Nova's request for a server."""
 
 from collections.abc import Mapping
 import typing
 
-#: Nova's microversion whose request it is: types of volumes are the newest.
+#: Nova's microversion of the request; volume_type needs 2.67.
 VERSION = '2.67'
 
-#: Properties that are passed on as the owner has given them.
+#: Properties that are passed on unchanged.
 _AS_GIVEN = ('config_drive', 'description', 'key_name', 'security_groups',
              'tags', 'user_data')
 
-#: Interfaces, or "auto" or "none".
+#: A list of interfaces, "auto" or "none".
 Networks = list[dict[str, str]] | str
 
 
 def as_networks(network: str | None) -> Networks:
-    """Return the ``networks`` for which a single ``network`` stands."""
+    """Return the ``networks`` that are equivalent to a ``network``."""
     return (network or 'auto') if network in (None, 'auto', 'none') else [
         {'uuid': str(network)}]
 
 
 def interfaces(network: str | None, server: Mapping[str, typing.Any]
                ) -> Networks:
-    """Return the networks of a node set: its ``networks`` or ``network``."""
+    """Return the networks of a node set, from ``networks`` or ``network``."""
     return typing.cast(Networks, server.get('networks')
                        or as_networks(network))
 
 
 def root_device(server: Mapping[str, typing.Any]
                 ) -> Mapping[str, typing.Any] | None:
-    """Return the device to boot from, if that is not the image itself."""
+    """Return the boot device, None if the server boots from the image."""
     return next((one for one in server.get('block_device_mapping_v2', ())
                  if one.get('boot_index') == 0), None)
 
 
-def body(conn: typing.Any, build: Mapping[str, typing.Any],
+def make_server_body(conn: typing.Any, build: Mapping[str, typing.Any],
          metadata: Mapping[str, str]) -> dict[str, typing.Any]:
-    """Return the ``server`` of Nova's request; names become ids.
+    """Return the ``server`` of Nova's request; names are replaced by ids.
 
     :param conn: the owner's connection of openstacksdk.
     :param build: name, flavor, image, network and key_name, and the
         properties of ``db.requests.server_request``.
-    :param metadata: what the server has beside the owner's metadata.
+    :param metadata: added to the owner's metadata.
     """
     found = {name: build[name] for name in _AS_GIVEN
              if build.get(name) is not None}

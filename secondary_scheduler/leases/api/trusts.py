@@ -1,4 +1,4 @@
-"""Keystone's trusts, by which servers are made in the name of owners."""
+"""Keystone trusts, with which servers are made in the name of owners."""
 
 import typing
 
@@ -15,16 +15,16 @@ _TIMEOUT_S = 10
 
 
 class Trusts:
-    """Gives and takes back trusts, with the token of who asks for a lease."""
+    """Creates and deletes trusts with the token of a lease's owner."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
 
-    def give(self, token: str, user: str, project: str) -> str | None:
-        """Return a new trust of a user for their leases.
+    def create_trust(self, token: str, user: str, project: str) -> str | None:
+        """Create a trust of a user; return its id, or None if none is needed.
 
-        None if leases need none.
-
+        :param user: id of the user, the trustor.
+        :param project: id of the project of the trust.
         :raises ApiError: if Keystone refuses or does not answer.
         """
         options = self._conf.secondary_lease_api
@@ -43,7 +43,7 @@ class Trusts:
             if exc.http_status >= 500:
                 raise self._away(exc) from exc
             raise ApiError(403, 'no-trust', (
-                'The servers of a lease are made by a trust of yours, and '
+                'The servers of a lease are made with a trust of yours, and '
                 f'Keystone refuses it ({exc.http_status}): you need the '
                 f'roles {", ".join(options.trust_roles)} in the project, and '
                 'a password or an unrestricted application credential.')
@@ -53,20 +53,20 @@ class Trusts:
 
     @staticmethod
     def _away(exc: Exception) -> ApiError:
-        LOG.error('Keystone makes no trusts: %s', exc)
+        LOG.error('Keystone creates no trust: %s', exc)
         return ApiError(503, 'keystone', (
-            'Keystone does not answer. Try again later; with the same '
-            'client_token a request is carried out once only.'),
+            'Keystone does not answer. Try again later; requests with the '
+            'same client_token are carried out only once.'),
             {'Retry-After': '5'})
 
-    def take_back(self, token: str, trust: str | None) -> None:
-        """Delete a trust; one that stays does no harm, and is logged."""
+    def delete_trust(self, token: str, trust: str | None) -> None:
+        """Delete a trust; a failure does no harm and is logged."""
         if trust is None:
             return
         try:
             self._ask('DELETE', token, f'/OS-TRUST/trusts/{trust}')
         except exceptions.ClientException as exc:
-            LOG.warning('Trust %(trust)s stays: %(why)s',
+            LOG.warning('Trust %(trust)s is not deleted: %(why)s',
                         {'trust': trust, 'why': exc})
 
     def _ask(self, method: str, token: str, path: str,

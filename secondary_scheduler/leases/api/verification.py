@@ -1,9 +1,9 @@
-"""Verify of a lease that its servers can be made, with its owner's token.
+"""Verify with the owner's token that the servers of a lease can be made.
 
 Flavor, image, key pair, networks, ports, security groups and volumes have to
-exist and to fit, and Nova's limits have to leave room for the servers.  The
-lease service verifies what is asked for; the engine, with the owner's trust,
-what no service answered for at that time.
+exist and to fit, and Nova's limits have to leave room for the servers. The
+lease service verifies requests. Fields for which a service did not answer are
+verified later by the engine, with the owner's trust.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from secondary_scheduler.leases.api.server_properties import (
 from secondary_scheduler.model import vocabulary
 
 _GIB = 2 ** 30
-#: Nova's limits: what a server counts for each, as a flavor has it.
+#: Nova's limits: names of maximum and usage, and the field of a flavor.
 _LIMITS: Mapping[str, tuple[str, str, str | None]] = {
     'instances': ('maxTotalInstances', 'totalInstancesUsed', None),
     'cores': ('maxTotalCores', 'totalCoresUsed', 'vcpus'),
@@ -37,7 +37,7 @@ Nodes = models.Nodes | models.NodeSetRow
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A field of a request, like ``nodes[0].image``, and what is wrong."""
+    """A field of a request, like ``nodes[0].image``, and its fault."""
 
     field: str
     reason: str
@@ -48,11 +48,11 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class VerificationResult:
-    """The result: with ``wrong`` or ``exceeded`` the servers cannot be made.
+    """Result of a verification.
 
-    ``wrong`` are fields that cannot be as they are, ``exceeded`` those for
-    which Nova's limits leave no room, ``unverified`` those for which no
-    service has answered.
+    ``wrong`` are invalid fields, ``exceeded`` fields for which Nova's limits
+    leave no room; with either the servers cannot be made. ``unverified`` are
+    fields for which a service did not answer.
     """
 
     wrong: tuple[Problem, ...] = ()
@@ -62,7 +62,7 @@ class VerificationResult:
 
 @dataclasses.dataclass(frozen=True)
 class _Reference:
-    """A field that refers to something."""
+    """A field that refers to an object of another service."""
 
     field: str
     kind: str
@@ -76,9 +76,9 @@ class _Reference:
 class Verifier:
     """Verifies node sets.
 
-    :param pool: makes the look-ups.
-    :param limits: the limits of Nova that count, of "instances", "cores"
-        and "ram".
+    :param pool: runs the look-ups.
+    :param limits: the verified limits of Nova, of "instances", "cores" and
+        "ram".
     """
 
     def __init__(self, pool: lookups.Pool, limits: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ class Verifier:
 
     @classmethod
     def from_options(cls, conf: cfg.ConfigOpts) -> 'Verifier':
-        """Return the verifier of [secondary_lease_api]."""
+        """Return the verifier that [secondary_lease_api] describes."""
         options = conf.secondary_lease_api
         return cls(lookups.Pool(
             options.verify_timeout, options.region_name,
@@ -95,25 +95,25 @@ class Verifier:
 
     def verify_flavors(self, session: sessions.Session | None,
                        nodes: Sequence[Nodes]) -> VerificationResult:
-        """Return whether the flavors are there, and secondary ones."""
+        """Verify that the flavors exist and are secondary flavors."""
         references = [_flavor(index, one) for index, one in enumerate(nodes)]
         answers = self._ask(session, references, {})
         found = _Findings(answers)
         for one in references:
-            found.judge(one, _flavor_problems)
-        return found.verdict
+            found.check(one, _flavor_problems)
+        return found.result
 
     def verify(self, session: sessions.Session | None,
                nodes: Sequence[Nodes], project: str,
                running: Sequence[Nodes] = ()) -> VerificationResult:
-        """Return whether servers of these nodes can be made.
+        """Verify that servers of these nodes can be made.
 
-        :param session: of the owner; None if there is none, and nothing can
-            be verified.
-        :param project: the owner's.
+        :param session: session of the owner; None if there is none, so that
+            nothing can be verified.
+        :param project: id of the owner's project.
         :param running: nodes of the project's other leases that have servers
-            now.  Their share of Nova's limits counts as free, since they
-            will be over.
+            now. Their share of Nova's limits counts as free, since these
+            leases will be over.
         """
         references = [list(_references(index, one))
                       for index, one in enumerate(nodes)]
@@ -130,29 +130,29 @@ class Verifier:
         for index, (one, some) in enumerate(zip(nodes, references,
                                                 strict=True)):
             for reference in some:
-                found.judge(reference, _PROBLEMS.get(reference.kind))
+                found.check(reference, _PROBLEMS.get(reference.kind))
             if session is not None:
-                found.judge_boot(index, one)
-            found.judge_networks(index, one)
-        found.judge_limits(self._limits, nodes, running)
-        return found.verdict
+                found.check_boot(index, one)
+            found.check_networks(index, one)
+        found.check_limits(self._limits, nodes, running)
+        return found.result
 
     def _ask(self, session: sessions.Session | None,
              references: Sequence[_Reference],
              more: Mapping[Hashable, lookups.LookUp], project: str = ''
              ) -> lookups.Answers:
-        asked = {one.key: lookups.find(
+        look_ups = {one.key: lookups.find_by_id_or_name(
             KINDS[one.kind], one.value,
             **({'project_id': project} if one.kind == 'security group'
                else {})) for one in references} | dict(more)
         if session is None:
-            return dict.fromkeys(asked, Unanswered(
-                'there is no token with which a service could be asked'))
-        return self.pool.ask(session, asked)
+            return dict.fromkeys(look_ups, Unanswered(
+                'there is no token for requests to services'))
+        return self.pool.run_look_ups(session, look_ups)
 
 
 class _Findings:
-    """What is found out, field by field."""
+    """Collects the problems, field by field."""
 
     def __init__(self, answers: lookups.Answers) -> None:
         self._answers = answers
@@ -161,12 +161,12 @@ class _Findings:
         self._unverified: list[Problem] = []
 
     @property
-    def verdict(self) -> VerificationResult:
+    def result(self) -> VerificationResult:
         return VerificationResult(tuple(self._wrong), tuple(self._exceeded),
                                   tuple(self._unverified))
 
-    def judge(self, one: _Reference, problems: typing.Any) -> None:
-        """Judge a reference, and the thing that it refers to."""
+    def check(self, one: _Reference, problems: typing.Any) -> None:
+        """Check a reference and the object that it refers to."""
         answer = self._answers[one.key]
         if isinstance(answer, Unanswered):
             self._unverified.append(Problem(one.field, str(answer)))
@@ -179,8 +179,8 @@ class _Findings:
             except Unanswered as exc:
                 self._unverified.append(Problem(one.field, str(exc)))
 
-    def judge_boot(self, index: int, one: Nodes) -> None:
-        """Judge whether there is something to boot from that fits."""
+    def check_boot(self, index: int, one: Nodes) -> None:
+        """Check that there is a boot image or device that fits the flavor."""
         root = root_device(one.server)
         image, field = one.image, f'nodes[{index}].image'
         if root is not None:
@@ -188,8 +188,8 @@ class _Findings:
             image = root['uuid'] if root['source_type'] == 'image' else None
         elif image is None:
             self._wrong.append(Problem(field, (
-                'there is nothing to boot from. Give an image ("openstack '
-                'image list" shows them), or a device with boot_index 0 in '
+                'there is no boot device. Give an image ("openstack image '
+                'list" shows them), or a device with boot_index 0 in '
                 'block_device_mapping_v2.')))
         flavor = self._found('flavor', one.flavor)
         found = None if image is None else self._found('image', image)
@@ -203,14 +203,14 @@ class _Findings:
             found, flavor, disk, 'the volume' if on_volume
             else f'flavor {one.flavor}')]
 
-    def judge_networks(self, index: int, one: Nodes) -> None:
-        """Judge whether Nova can choose the network, if it has to."""
+    def check_networks(self, index: int, one: Nodes) -> None:
+        """Check that Nova can choose the network, if it is "auto"."""
         if interfaces(one.network, one.server) != 'auto':
             return
         field, answer = f'nodes[{index}].networks', (
             self._answers[_ALL_NETWORKS])
         if isinstance(answer, lookups.NoService):
-            return      # Nova then makes servers without a network.
+            return      # Nova then creates servers without a network.
         if isinstance(answer, Unanswered):
             self._unverified.append(Problem(field, str(answer)))
         elif isinstance(answer, Missing):
@@ -219,12 +219,12 @@ class _Findings:
             self._wrong.append(Problem(field, (
                 f'your project can use {len(answer)} networks ('
                 + ', '.join(sorted(answer)[:5]) + '), and Nova does not '
-                'choose. Name those that the servers are to have, or say '
+                'choose among them. Give the networks of the servers, or '
                 '"none".')))
 
-    def judge_limits(self, among: Sequence[str], nodes: Sequence[Nodes],
+    def check_limits(self, among: Sequence[str], nodes: Sequence[Nodes],
                      running: Sequence[Nodes]) -> None:
-        """Judge whether Nova's limits leave room for the servers."""
+        """Check that Nova's limits leave room for the servers."""
         limits = self._answers.get(_ALL_LIMITS, {})
         if isinstance(limits, Unanswered):
             self._unverified.append(Problem('nodes', str(limits)))
@@ -233,16 +233,16 @@ class _Findings:
             most, used = (limits.get(name, -1) for name in _LIMITS[limit][:2])
             wanted, freed = (self._sum(limit, some)
                              for some in (nodes, running))
-            # Without a flavor, which is told elsewhere, nothing is known.
+            # Sums are unknown if a flavor is missing, which is reported above.
             if most < 0 or wanted is None or freed is None:
                 continue
             left = max(0, min(most, most - used + freed))
             if wanted > left:
                 self._exceeded.append(Problem('nodes', (
                     f"Nova's limits leave your project {left} of {most} "
-                    f'{_UNITS.get(limit, limit)}, and {wanted} are asked '
-                    'for. Ask for fewer or smaller nodes, delete servers, or '
-                    'ask the operator for more; "openstack limits show '
+                    f'{_UNITS.get(limit, limit)}, and {wanted} are requested. '
+                    'Request fewer or smaller nodes, delete servers, or ask '
+                    'the operator for more; "openstack limits show '
                     '--absolute" shows the limits.')))
 
     def _found(self, kind: str, value: str) -> lookups.Json | None:
@@ -266,7 +266,7 @@ def _flavor(index: int, one: Nodes) -> _Reference:
 
 
 def _references(index: int, one: Nodes) -> Iterator[_Reference]:
-    """Yield all things to which a node set refers."""
+    """Yield all references of a node set."""
     at = f'nodes[{index}]'
     yield _flavor(index, one)
     if one.image is not None:
@@ -292,14 +292,14 @@ def _references(index: int, one: Nodes) -> Iterator[_Reference]:
 
 
 def _flavor_problems(name: str, flavor: lookups.Json) -> Iterator[str]:
-    """Yield why a flavor cannot be a lease's."""
+    """Yield reasons why a flavor cannot be used for leases."""
     specs = flavor.get('extra_specs')
     if specs is None:
-        raise Unanswered('Nova does not show the properties of flavors to '
-                         'you')
+        raise Unanswered('Nova does not show you the properties of flavors')
     if not vocabulary.is_marked(specs):
-        yield (f'{name} is not a secondary flavor. Those have the property '
-               f'{vocabulary.MARKER}=true in "openstack flavor list --long".')
+        yield (f'{name} is not a secondary flavor. Secondary flavors have the '
+               f'property {vocabulary.MARKER}=true in "openstack flavor list '
+               '--long".')
         return
     disk = (flavor['disk'] + int(flavor.get('OS-FLV-EXT-DATA:ephemeral') or 0)
             + -(-int(flavor.get('swap') or 0) // 1024))
@@ -307,12 +307,12 @@ def _flavor_problems(name: str, flavor: lookups.Json) -> Iterator[str]:
                                           flavor['ram'], disk)
     if problems:
         yield (f'{name} is not well formed as a secondary flavor ('
-               + '; '.join(problems[:3]) + '). Choose another one, or tell '
-               'the operator.')
+               + '; '.join(problems[:3]) + '). Choose another flavor, or '
+               'inform the operator.')
 
 
 def _image_problems(name: str, image: lookups.Json) -> Iterator[str]:
-    """Yield why servers cannot boot from an image."""
+    """Yield reasons why servers cannot boot from an image."""
     if image.get('status') != 'active':
         yield (f'{name} is {image.get("status")}, not active. Wait until it '
                'is, or choose another image.')
@@ -320,9 +320,9 @@ def _image_problems(name: str, image: lookups.Json) -> Iterator[str]:
 
 def _misfits(image: lookups.Json, flavor: lookups.Json, disk: int | None,
              where: str) -> Iterator[str]:
-    """Yield how an image does not fit a flavor, and a disk in GiB.
+    """Yield reasons why an image does not fit a flavor and its disk.
 
-    :param disk: None if it is not known; 0 is as large as the image.
+    :param disk: size in GiB; None if it is unknown, 0 if it is the image's.
     """
     name = image.get('name') or image.get('id')
     memory, least = image.get('min_ram') or 0, image.get('min_disk') or 0
@@ -340,7 +340,7 @@ def _misfits(image: lookups.Json, flavor: lookups.Json, disk: int | None,
 
 
 def _volume_problems(name: str, volume: lookups.Json) -> Iterator[str]:
-    """Yield why a volume or a snapshot cannot be used."""
+    """Yield reasons why a volume or a snapshot cannot be used."""
     if volume.get('status') not in ('available', 'in-use'):
         yield (f'{name} is {volume.get("status")}, not available. Wait until '
                'it is.')
@@ -354,18 +354,18 @@ _PROBLEMS: Mapping[str, typing.Any] = {
 def _limits_of(services: lookups.Services) -> lookups.Json:
     found = services.get('compute', '/limits', {})
     if found is None:
-        raise Unanswered('Nova does not show its limits to you')
+        raise Unanswered('Nova does not show you its limits')
     return typing.cast(lookups.Json, found['limits']['absolute'])
 
 
-#: Neutron's statuses where it cannot make a network, or has no such API.
+#: Neutron's statuses if it cannot create a network, or lacks the API.
 _NO_TOPOLOGY = (400, 403, 404, 409)
 
 
 def _networks_of(project: str) -> lookups.LookUp:
     """Return the look-up of the networks from which Nova would choose.
 
-    It raises ``Missing`` if there is none, and none can be made either.
+    It raises ``Missing`` if there is none and Neutron cannot create one.
     """
     def look_up(services: lookups.Services) -> list[str]:
         listed: list[str] = []
@@ -378,8 +378,8 @@ def _networks_of(project: str) -> lookups.LookUp:
                 'network', f'/auto-allocated-topology/{project}',
                 {'fields': 'dry-run'}, _NO_TOPOLOGY) is None:
             raise Missing(
-                'your project has no network, and Neutron cannot make one '
-                'for it. Make one ("openstack network create"), or say '
+                'your project has no network, and Neutron cannot create one '
+                'for it. Create one ("openstack network create"), or give '
                 '"none".')
         return listed
     return look_up

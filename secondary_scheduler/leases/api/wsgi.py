@@ -1,8 +1,8 @@
-"""The WSGI entry: ``secondary_scheduler.leases.api.wsgi:application``.
+"""WSGI application: ``secondary_scheduler.leases.api.wsgi:application``.
 
-The service is made by the first request, so that it is made after the fork
-of a server's workers.  OS_SECONDARY_LEASE_CONFIG names a configuration file,
-or several with commas between them, in place of the usual ones.
+The first request creates the service, after the fork of a server's workers.
+OS_SECONDARY_LEASE_CONFIG names a configuration file, or several separated by
+commas, in place of the default ones.
 """
 
 from collections.abc import Callable, Iterable

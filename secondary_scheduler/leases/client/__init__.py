@@ -1,1 +1,1 @@
-"""The client of the lease service, and commands for ``openstack``."""
+"""Client of the lease service, and commands for ``openstack``."""

@@ -1,4 +1,4 @@
-"""Leases from Python, through an adapter of openstacksdk.
+"""Python client of the lease service, based on openstacksdk.
 
     import openstack
     from secondary_scheduler.leases.client import client
@@ -21,14 +21,14 @@ from secondary_scheduler.reading import answers
 from secondary_scheduler.reading.values import InputError
 
 SERVICE_TYPE = 'secondary-lease'
-#: The microversion that this client speaks.
+#: Microversion of all requests.
 VERSION = '1.4'
 
 Json = dict[str, typing.Any]
 
 
 class LeaseError(exceptions.HttpException):
-    """The service has refused; ``code`` says why, the message what to do."""
+    """An error of the service: ``code``, and a message with a remedy."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(message=detail, http_status=status)
@@ -36,7 +36,7 @@ class LeaseError(exceptions.HttpException):
 
 
 class Client:
-    """The lease service.
+    """Client of the lease service.
 
     :param via: an adapter of keystoneauth or openstacksdk for the service
         type ``secondary-lease``.
@@ -44,26 +44,26 @@ class Client:
 
     def __init__(self, via: adapter.Adapter) -> None:
         self._via = via
-        #: What the service told last of the engine that runs leases.
+        #: State of the engines, from the last response.
         self.engine: Json = {}
 
     @classmethod
     def of(cls, connection: typing.Any) -> 'Client':
-        """Return the client of a cloud of openstacksdk."""
+        """Return the client of a connection of openstacksdk."""
         connection.add_service(SERVICE_TYPE)
         return cls(connection.secondary_lease)
 
     @property
     def warning(self) -> str:
-        """Why leases wait, if no engine has looked at them lately, or ''."""
+        """Reason why leases wait, if no engine has processed them lately."""
         return str(self.engine.get('message') or '') if (
             self.engine.get('stale')) else ''
 
     def create(self, nodes: Sequence[Mapping[str, typing.Any]],
                duration: int, **terms: typing.Any) -> Json:
-        """Ask for a lease; return it.
+        """Request a lease; return it.
 
-        :param nodes: each with ``number`` and ``flavor``, and if wanted
+        :param nodes: each with ``number`` and ``flavor``, and optionally
             ``image``, ``network`` and ``key_name``, and further properties
             of a server by Nova's names: ``user_data`` (base64),
             ``networks``, ``security_groups``, ``metadata``, ``tags``,
@@ -71,26 +71,26 @@ class Client:
         :param duration: seconds.
         :param terms: ``name``, ``start``, ``deadline`` (times like
             2027-01-31T08:00:00Z), ``immediate``, ``preemptible``,
-            ``max_rate``; ``client_token`` if you send it again yourself.
+            ``max_rate``; ``client_token`` if the caller repeats requests.
         """
         body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
                 'client_token': str(uuid.uuid4()), **terms}
-        # Safe to send again: the token makes one lease of all attempts.
-        # User data may hold secrets, which debug logs would show.
-        answer = self._ask('POST', '/leases', json=body, connect_retries=2,
+        # The token makes retries safe: all attempts make one lease.
+        # Not logged, since user data may hold secrets.
+        answer = self._request('POST', '/leases', json=body, connect_retries=2,
                            status_code_retries=2, log=False,
                            retriable_status_codes=[503])
         return typing.cast(Json, answer['lease'])
 
     def leases(self, **filters: typing.Any) -> Iterator[Json]:
-        """Go through leases, the oldest first, a page at a time.
+        """Yield leases, the oldest first; read page by page.
 
         :param filters: ``state`` (one or several), ``name``, ``marker``,
-            ``all_projects``, and ``limit``, which is a page's length.
+            ``all_projects``, and ``limit``, the length of a page.
         """
         query: Json | None = _query(filters)
         while query is not None:
-            answer = self._ask('GET', '/leases', params=query)
+            answer = self._request('GET', '/leases', params=query)
             yield from answer['leases']
             more = any(one['rel'] == 'next'
                        for one in answer['leases_links'])
@@ -99,10 +99,10 @@ class Client:
 
     def get(self, lease: str) -> Json:
         """Return a lease by its id."""
-        return typing.cast(Json, self._ask('GET', _path(lease))['lease'])
+        return typing.cast(Json, self._request('GET', _path(lease))['lease'])
 
     def find(self, name_or_id: str) -> Json:
-        """Return a lease by its id, or by its name if only one has it."""
+        """Return a lease by its id, or by its name if that is unique."""
         try:
             return self.get(name_or_id)
         except LeaseError as exc:
@@ -112,7 +112,7 @@ class Client:
         if not found:
             raise LeaseError(404, 'not-found', (
                 f'There is no lease {name_or_id}; "openstack secondary lease '
-                'list" shows those that are there.'))
+                'list" shows the existing ones.'))
         if len(found) > 1:
             raise LeaseError(409, 'ambiguous', (
                 f'{len(found)} leases are called {name_or_id}: give the id '
@@ -120,70 +120,72 @@ class Client:
         return found[0]
 
     def update(self, lease: str, **changes: typing.Any) -> Json:
-        """Change terms; with ``revision`` only if nobody has meanwhile."""
-        return typing.cast(Json, self._ask(
+        """Change terms; with ``revision`` only if the lease still has it."""
+        return typing.cast(Json, self._request(
             'PATCH', _path(lease), json=changes)['lease'])
 
     def act(self, lease: str, action: str) -> Json:
         """Pause, unpause or cancel a lease; return it."""
-        return typing.cast(Json, self._ask(
+        return typing.cast(Json, self._request(
             'POST', f'{_path(lease)}/action',
             json={'action': action})['lease'])
 
     def delete(self, lease: str) -> None:
-        """Forget a lease that is over, or new."""
-        self._ask('DELETE', _path(lease))
+        """Delete a lease that is over or new."""
+        self._request('DELETE', _path(lease))
 
     def timeline(self, lease: str | None = None, **window: typing.Any
                  ) -> list[Json]:
-        """Return what is planned for one lease, or for all of the project.
+        """Return the planned slots of one lease, or of all of the project.
 
         :param window: ``begin``, ``end``, and ``all_projects``.
         """
         path = '' if lease is None else _path(lease)
-        return typing.cast(list[Json], self._ask(
+        return typing.cast(list[Json], self._request(
             'GET', f'{path}/timeline', params=_query(window))['slots'])
 
     def events(self, lease: str) -> list[Json]:
-        """Return what has happened to a lease, in the order of time."""
-        return typing.cast(list[Json], self._ask(
+        """Return the events of a lease in the order of time."""
+        return typing.cast(list[Json], self._request(
             'GET', f'{_path(lease)}/events')['events'])
 
     def quote(self, nodes: Sequence[Mapping[str, typing.Any]],
               duration: int, patience: float = 60, **terms: typing.Any
               ) -> Json:
-        """Ask what a lease would cost and when it would begin.
+        """Request a quote: price and start of a possible lease.
 
         :param patience: seconds to wait for the scheduler's answer.
         :param terms: as of ``create``, without a name.
-        :returns: the quote; its ``offer`` has whether the lease would be
-            ``accepted``, its ``price``, ``rate``, ``start`` (or when it could
-            begin instead), and the ``reason`` if it would not be.
-        :raises LeaseError: "no-answer" if there is none by then.
+        :returns: the quote; its ``offer`` has ``accepted``, ``price``,
+            ``rate``, ``start`` (or the next possible start), and the
+            ``reason`` if it would not be accepted.
+        :raises LeaseError: "no-answer" if there is no answer in time.
         """
         body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
                 **terms}
-        made = self._ask('POST', '/quotes', json=body, log=False)['quote']
+        made = self._request('POST', '/quotes', json=body, log=False)['quote']
         attempts = tenacity.Retrying(
             wait=tenacity.wait_exponential(min=0.2, max=2),
             stop=tenacity.stop_after_delay(patience),
             retry=tenacity.retry_if_result(
                 lambda quote: quote['offer'] is None))
+        path = f'/quotes/{made["id"]}'
         try:
             return typing.cast(Json, attempts(
-                lambda: self._ask('GET', f'/quotes/{made["id"]}')['quote']))
+                lambda: self._request('GET', path)['quote']))
         except tenacity.RetryError as exc:
             raise LeaseError(504, 'no-answer', (
                 f'The scheduler of leases has not answered within '
-                f'{patience:g} s. Ask again with more patience (--timeout); '
-                'if that does not help either, it may not be running: tell '
-                'the operator.')) from exc
+                f'{patience:g} s. Try again with a longer --timeout; if that '
+                'fails too, it may not be running: inform the operator.')
+                             ) from exc
 
     def quota(self) -> Json:
-        """Return what the project has, and may have."""
-        return typing.cast(Json, self._ask('GET', '/quota')['quota'])
+        """Return limits and usage of the project."""
+        return typing.cast(Json, self._request('GET', '/quota')['quota'])
 
-    def _ask(self, method: str, path: str, **more: typing.Any) -> Json:
+    def _request(self, method: str, path: str, **more: typing.Any
+                 ) -> Json:
         answer = self._via.request(
             path, method, raise_exc=False, headers={
                 'Accept': 'application/json',
@@ -213,8 +215,8 @@ def _query(given: Mapping[str, typing.Any]) -> Json:
 
 def _error(answer: typing.Any) -> LeaseError:
     try:
-        told = answer.json()['errors'][0]
-        return LeaseError(answer.status_code, told['code'], told['detail'])
+        error = answer.json()['errors'][0]
+        return LeaseError(answer.status_code, error['code'], error['detail'])
     except (ValueError, KeyError, IndexError, TypeError):
         return LeaseError(answer.status_code, 'unknown', (
             f'HTTP {answer.status_code} from {answer.url}: '

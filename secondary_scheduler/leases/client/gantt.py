@@ -1,4 +1,4 @@
-"""A timeline as text: a row for each lease, a column for a stretch of time.
+"""Timeline as text: a row for each lease, a column for a time interval.
 
                 08:00       10:00       12:00
                 |           |           |
@@ -17,20 +17,20 @@ import unicodedata
 from secondary_scheduler.leases.client import times
 from secondary_scheduler.reading.values import InputError
 
-#: How each thing that hosts are held for is drawn.  Where several fall into
-#: one column the last of these is seen.
+#: Sign for each purpose of a slot. If several fall into one column, the last
+#: of these is shown.
 SIGNS = {'run': '#', 'prepare': '.', 'resume': '>', 'suspend': '<',
          'shut-down': 'x'}
-LEGEND = ', '.join(f'{sign} {what}' for what, sign in SIGNS.items())
-#: What a newer service holds hosts for, and this client does not know.
+LEGEND = ', '.join(f'{sign} {purpose}' for purpose, sign in SIGNS.items())
+#: Sign for purposes of newer services, unknown to this client.
 _UNKNOWN = '?'
 _ORDER = list(SIGNS)
 _LEAST = 20
 #: Columns of the widest screen.
 _WIDEST = 10_000
-#: The last second that can be written as a date, less what is added to it.
+#: The last time that is accepted, so that later sums are still dates.
 _LAST = int(datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC).timestamp())
-#: Stretches of time that people think in, in seconds, with their names.
+#: Round time intervals in seconds, with their names.
 _ROUND = [
     (number * seconds, f'{number} {unit}') for unit, seconds, numbers in (
         ('s', 1, (1, 2, 5, 10, 15, 30)),
@@ -39,24 +39,26 @@ _ROUND = [
         ('d', 86400, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)))
     for number in numbers]
 _DAY = 86400
-#: How many seconds are drawn of what has no end.
+#: Seconds that are drawn of a slot without an end.
 _OPEN_S = 3600
-#: Columns from one mark of the axis to the next, at least.
+#: Least number of columns between two marks of the axis.
 _APART = 10
 
 
-def draw(slots: Sequence[Mapping[str, typing.Any]],
-         names: Mapping[str, str], width: int = 80, *,
-         begin: int | None = None, end: int | None = None,
-         now: int | None = None) -> list[str]:
+def draw_chart(slots: Sequence[Mapping[str, typing.Any]],
+               names: Mapping[str, str], width: int = 80, *,
+               begin: int | None = None, end: int | None = None,
+               now: int | None = None) -> list[str]:
     """Return the lines of a chart.
 
-    :param slots: as the service gives them, the earliest first.
-    :param names: what to call leases, by id; others are called by their id.
+    :param slots: slots of the service's response, the earliest first.
+    :param names: labels of leases by id; the default label is the id.
     :param width: columns of the screen.
-    :param begin: where the chart is to begin and ``end``, in seconds since
-        1970; None: where the slots do.
-    :param now: the present time, which is marked.
+    :param begin: begin of the chart in seconds since 1970; None is the begin
+        of the first slot.
+    :param end: end of the chart in seconds since 1970; None is the end of
+        the last slot.
+    :param now: present time in seconds since 1970, which is marked.
     :raises InputError: if width, begin or end is out of bounds.
     """
     if not 1 <= width <= _WIDEST:
@@ -79,7 +81,7 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
     margin = min(max(map(_width, labels)), max(width // 2, 1)) + 1
     chart = _Chart(
         begin if begin is not None else min(
-            times.seconds(one['begin']) for one in slots),
+            times.to_seconds(one['begin']) for one in slots),
         end if end is not None else min(_LAST, max(
             _end(one, now) for one in slots)),
         max(width - margin, _LEAST))
@@ -91,7 +93,7 @@ def draw(slots: Sequence[Mapping[str, typing.Any]],
 
 
 def _width(text: str) -> int:
-    """Return how many columns a text takes on a screen."""
+    """Return the number of columns of a text on a screen."""
     return sum(map(_columns, text))
 
 
@@ -102,21 +104,21 @@ def _columns(character: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the beginning of a text that takes at most so many columns."""
+    """Cut a text to at most ``width`` columns."""
     while _width(text) > width:
         text = text[:-1]
     return text
 
 
 def _end(slot: Mapping[str, typing.Any], now: int | None) -> int:
-    """Return up to when a slot is drawn, if the chart goes so far."""
+    """Return the time up to which a slot is drawn."""
     if slot['end'] is not None:
-        return times.seconds(slot['end'])
-    return max(times.seconds(slot['begin']), now or 0) + _OPEN_S
+        return times.to_seconds(slot['end'])
+    return max(times.to_seconds(slot['begin']), now or 0) + _OPEN_S
 
 
 class _Chart:
-    """Columns that stand for so many seconds each, from a round time on."""
+    """A chart whose columns are equal intervals, from a round time on."""
 
     def __init__(self, begin: int, end: int, columns: int) -> None:
         self._end = max(end, begin + 1)
@@ -129,7 +131,7 @@ class _Chart:
 
     @property
     def about(self) -> str:
-        """What is drawn."""
+        """Caption: begin, end and the interval of a column."""
         begin, end = _utc(self._begin), _utc(self._end)
         time = _clock(self._step)
         day = '' if begin.date() == end.date() else '%Y-%m-%d '
@@ -137,25 +139,25 @@ class _Chart:
                 f'{self._named} a column')
 
     def row(self, slots: Sequence[Mapping[str, typing.Any]]) -> str:
-        """Return what is planned for a lease."""
+        """Return the row of a lease."""
         row = [' '] * self._columns
         for one in sorted(slots, key=_turn):
-            first = self._column(times.seconds(one['begin']))
-            # What is too short for a column is seen all the same.
+            first = self._column(times.to_seconds(one['begin']))
+            # A slot shorter than a column still takes one.
             last = (self._columns if one['end'] is None else max(
-                self._column(times.seconds(one['end'])), first + 1))
+                self._column(times.to_seconds(one['end'])), first + 1))
             for column in range(max(first, 0), min(last, self._columns)):
                 row[column] = SIGNS.get(one['what'], _UNKNOWN)
         return ''.join(row)
 
     def axis(self) -> list[str]:
-        """Return times, and marks below them, at round times."""
+        """Return the lines of the axis: round times, and marks below."""
         apart = next((step for step, _ in _ROUND if step % self._step == 0
                       and step >= _APART * self._step), _ROUND[-1][0])
         texts = ticks = ''
         for time in range(-(-self._begin // apart) * apart, self._end, apart):
             column = self._column(time)
-            # At midnight the date says more.
+            # Midnight is shown as a date.
             form = _clock(apart) if time % _DAY else '%m-%d'
             text = f'{_utc(time):{form}}'
             if column + len(text) <= self._columns:
@@ -164,7 +166,7 @@ class _Chart:
         return [texts, ticks]
 
     def mark(self, now: int | None) -> list[str]:
-        """Return a mark of the present time, if it is on the chart."""
+        """Return a line that marks the present time, if the chart has it."""
         if now is None or not self._begin <= now < self._end:
             return []
         column = self._column(now)
@@ -176,18 +178,18 @@ class _Chart:
 
 
 def _longest(least: int) -> tuple[int, str]:
-    """Return a stretch longer than the usual ones, for many years."""
+    """Return an interval longer than the round ones, for many years."""
     days = -(-2 * least // _DAY)
     return days * _DAY, f'{days} d'
 
 
 def _turn(slot: Mapping[str, typing.Any]) -> int:
-    """Return in which order what a slot is for is drawn; unknown first."""
+    """Return the rank of a slot in the order of drawing; unknown first."""
     return _ORDER.index(slot['what']) if slot['what'] in SIGNS else -1
 
 
 def _clock(step: int) -> str:
-    """Return how times are written that are so many seconds apart."""
+    """Return the format of times that are ``step`` seconds apart."""
     return '%H:%M' if step >= 60 else '%H:%M:%S'
 
 

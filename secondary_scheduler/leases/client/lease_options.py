@@ -1,4 +1,4 @@
-"""Options of the commands for what a lease is to be."""
+"""Options of the commands for the terms of a lease."""
 
 import argparse
 import typing
@@ -9,30 +9,30 @@ from osc_lib.cli import parseractions
 from secondary_scheduler.leases.client import server_options, times
 
 
-def add_terms(parser: typing.Any) -> None:
+def add_term_options(parser: typing.Any) -> None:
     """Add the options for the terms of a lease."""
     parser.add_argument(
-        '--start', metavar='<time>', type=times.moment_or_none,
+        '--start', metavar='<time>', type=times.parse_time_or_none,
         default=argparse.SUPPRESS,
-        help='No earlier than this, and exactly then if there is no '
-             'deadline: 2027-01-31T08:00 (UTC unless it says a zone), or '
-             '+2h for in two hours; "none" for as soon as there is room')
+        help='Earliest start, and exact start if there is no deadline: '
+             '2027-01-31T08:00 (default time zone UTC), or +2h for in two '
+             'hours; "none" for as soon as there is room')
     parser.add_argument(
-        '--deadline', metavar='<time>', type=times.moment_or_none,
+        '--deadline', metavar='<time>', type=times.parse_time_or_none,
         default=argparse.SUPPRESS,
-        help='All of the duration is to be delivered by then')
+        help='Time by which the whole duration has to be delivered')
     preemption = parser.add_mutually_exclusive_group()
     preemption.add_argument(
         '--preemptible', action='store_true', default=None,
-        help='It may be suspended for others meanwhile (default)')
+        help='Other leases may preempt (suspend) it (default)')
     preemption.add_argument('--not-preemptible', action='store_false',
-                            dest='preemptible', help='It may not')
+                            dest='preemptible', help='No lease may preempt it')
     parser.add_argument('--max-rate', metavar='<money>', type=float,
-                        help='The most that you pay for a node and a second')
+                        help='Highest price of a node and a second')
 
 
-def terms(arguments: typing.Any) -> dict[str, typing.Any]:
-    """Return the terms that were given; a time of "none" is None."""
+def parse_terms(arguments: typing.Any) -> dict[str, typing.Any]:
+    """Return the given terms; a time of "none" is None."""
     given = vars(arguments)
     return {name: given[name] for name in ('start', 'deadline')
             if name in given} | {
@@ -41,8 +41,8 @@ def terms(arguments: typing.Any) -> dict[str, typing.Any]:
         if given.get(name) is not None}
 
 
-def add_request(parser: typing.Any) -> None:
-    """Add the options for a new lease, but its name."""
+def add_request_options(parser: typing.Any) -> None:
+    """Add the options of a request for a lease, except the name."""
     parser.add_argument(
         '--nodes', required=True, dest='nodes',
         metavar='number=<n>,flavor=<flavor>[,image=<image>]'
@@ -50,18 +50,18 @@ def add_request(parser: typing.Any) -> None:
         action=parseractions.MultiKeyValueAction,
         required_keys=['number', 'flavor'],
         optional_keys=['image', 'network', 'key_name'],
-        help='Nodes that are alike; repeat it for other ones')
-    server_options.add(parser)
+        help='A set of equal nodes; may be repeated')
+    server_options.add_options(parser)
     parser.add_argument('--duration', metavar='<time>', required=True,
-                        type=times.duration,
-                        help='How long they run: 90 (seconds), 2h, 1d12h')
+                        type=times.parse_duration,
+                        help='Running time: 90 (seconds), 2h, 1d12h')
     parser.add_argument('--immediate', action='store_true',
                         help='Now or not at all')
-    add_terms(parser)
+    add_term_options(parser)
 
 
-def request(arguments: typing.Any) -> dict[str, typing.Any]:
-    """Return what a lease is to be.
+def parse_request(arguments: typing.Any) -> dict[str, typing.Any]:
+    """Return the arguments of a request for a lease.
 
     :raises CommandError: if options contradict each other.
     """
@@ -70,16 +70,17 @@ def request(arguments: typing.Any) -> dict[str, typing.Any]:
                  for one in arguments.nodes]
     except ValueError as exc:
         raise exceptions.CommandError(
-            '--nodes: number is how many, like number=4') from exc
+            '--nodes: number is a count, like number=4') from exc
     try:
-        nodes = server_options.apply(arguments, nodes)
+        nodes = server_options.apply_options(arguments, nodes)
     except argparse.ArgumentTypeError as exc:
         raise exceptions.CommandError(str(exc)) from exc
     return {'nodes': nodes, 'immediate': arguments.immediate,
-            **terms(arguments)}
+            **parse_terms(arguments)}
 
 
-def add_timeout(parser: typing.Any) -> None:
-    """Add the option of the commands that wait."""
-    parser.add_argument('--timeout', metavar='<time>', type=times.duration,
-                        help='How long to wait (default: until they run)')
+def add_timeout_option(parser: typing.Any) -> None:
+    """Add the option of commands that wait."""
+    parser.add_argument('--timeout', metavar='<time>',
+                        type=times.parse_duration,
+                        help='Time limit of waiting (default: none)')

@@ -1,4 +1,4 @@
-"""What ``openstack`` loads to know the commands (osc-lib)."""
+"""Plug-in of the ``openstack`` command (osc-lib)."""
 
 import argparse
 import typing
@@ -14,13 +14,13 @@ DEFAULT_API_VERSION = '1'
 
 
 def make_client(instance: typing.Any) -> client.Client:
-    """Return the client for a command (``client_manager``)."""
+    """Return the client of the lease service for ``client_manager``."""
     return client.Client.of(instance.sdk_connection)
 
 
 def build_option_parser(parser: argparse.ArgumentParser
                         ) -> argparse.ArgumentParser:
-    """Add the global option."""
+    """Add the global option of the API version."""
     parser.add_argument(
         '--os-secondary-lease-api-version', metavar='<version>',
         default=utils.env('OS_SECONDARY_LEASE_API_VERSION',

@@ -1,6 +1,6 @@
 """Options of the commands for the servers of a lease.
 
-They are those of ``openstack server create`` as far as it has them.
+They follow those of ``openstack server create``.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from osc_lib.cli import parseractions
 
 Json = dict[str, typing.Any]
 
-#: Bytes that user data may have; in base64 Nova takes 65,535.
+#: Largest size of user data in bytes; Nova accepts 65,535 in base64.
 _MOST = 65535 // 4 * 3
 _INTERFACE = ('network', 'port', 'fixed_ip', 'tag')
 _NUMBERS = ('boot_index', 'volume_size')
@@ -21,17 +21,17 @@ _DEVICE = ('source_type', 'destination_type', 'uuid', *_NUMBERS,
            'device_type', 'disk_bus', 'guest_format', 'tag')
 
 
-def add(parser: typing.Any) -> None:
-    """Add the options; they are for the servers of each ``--nodes``."""
+def add_options(parser: typing.Any) -> None:
+    """Add the options, which apply to the servers of each ``--nodes``."""
     group = parser.add_argument_group(
         'servers', 'of each --nodes, as for "openstack server create"')
     group.add_argument(
-        '--user-data', metavar='<file>', type=user_data,
-        help='For cloud-init or the like; no command shows it again')
+        '--user-data', metavar='<file>', type=read_user_data,
+        help='User data, for example for cloud-init; never shown again')
     group.add_argument(
         '--network', metavar='<network>[,fixed_ip=<address>][,tag=<tag>]',
-        dest='networks', action='append', type=interface,
-        help='Name or id of a network; repeat it for several interfaces. '
+        dest='networks', action='append', type=parse_interface,
+        help='Name or id of a network; may be repeated for more interfaces. '
              'Also port=<port>[,tag=<tag>], or none, or auto (default)')
     group.add_argument(
         '--security-group', metavar='<group>', dest='security_groups',
@@ -45,20 +45,21 @@ def add(parser: typing.Any) -> None:
     group.add_argument('--description', metavar='<text>')
     group.add_argument(
         '--config-drive', action='store_true', default=None,
-        help='Metadata and user data come on a drive as well')
+        help='Add a drive with metadata and user data')
     group.add_argument(
         '--boot-from-volume', metavar='<GiB>', type=_size,
         help='Boot from a new volume of the image, which is deleted with '
              'its server')
     group.add_argument(
         '--block-device', metavar='<key=value>[,<key=value>,...]',
-        dest='block_device_mapping_v2', action='append', type=device,
-        help='A further disk, for instance source_type=volume,uuid=<id>,'
+        dest='block_device_mapping_v2', action='append',
+        type=parse_device,
+        help='A further disk, for example source_type=volume,uuid=<id>,'
              'destination_type=volume; the keys are ' + ', '.join(_DEVICE))
 
 
-def apply(arguments: typing.Any, nodes: list[Json]) -> list[Json]:
-    """Return node sets with the options that were given.
+def apply_options(arguments: typing.Any, nodes: list[Json]) -> list[Json]:
+    """Return node sets with the given options.
 
     :raises argparse.ArgumentTypeError: if they contradict each other.
     """
@@ -80,7 +81,7 @@ def _networks(given: list[Json | str]) -> list[Json] | str:
         return typing.cast(list[Json], given)
     if len(given) > 1:
         raise argparse.ArgumentTypeError(
-            f'--network {named[0]} stands alone: leave out the others')
+            f'--network {named[0]} excludes other networks: leave them out')
     return named[0]
 
 
@@ -89,7 +90,7 @@ def _with_devices(arguments: typing.Any, one: Json) -> Json:
     if arguments.boot_from_volume is not None:
         if 'image' not in one:
             raise argparse.ArgumentTypeError(
-                '--boot-from-volume: say in --nodes of which image')
+                '--boot-from-volume: give the image in --nodes')
         one = dict(one)
         devices.insert(0, {
             'source_type': 'image', 'uuid': one.pop('image'),
@@ -99,8 +100,8 @@ def _with_devices(arguments: typing.Any, one: Json) -> Json:
     return {**one, 'block_device_mapping_v2': devices} if devices else one
 
 
-def user_data(path: str) -> str:
-    """Return a file in base64."""
+def read_user_data(path: str) -> str:
+    """Return the content of a file in base64."""
     try:
         content = pathlib.Path(path).read_bytes()
     except OSError as exc:
@@ -109,12 +110,12 @@ def user_data(path: str) -> str:
     if len(content) > _MOST:
         raise argparse.ArgumentTypeError(
             f'{path} has {len(content)} bytes, and user data may have '
-            f'{_MOST}; let it fetch the rest')
+            f'{_MOST}; let it download the rest')
     return base64.b64encode(content).decode('ascii')
 
 
-def interface(text: str) -> Json | str:
-    """Return an interface of Nova's request, or "auto" or "none"."""
+def parse_interface(text: str) -> Json | str:
+    """Return an interface for Nova's request, or "auto" or "none"."""
     if text in ('auto', 'none'):
         return text
     if '=' not in text.partition(',')[0]:
@@ -125,8 +126,8 @@ def interface(text: str) -> Json | str:
     return found
 
 
-def device(text: str) -> Json:
-    """Return a device of Nova's request."""
+def parse_device(text: str) -> Json:
+    """Return a device for Nova's request."""
     found = _pairs(text, _DEVICE)
     for name in _NUMBERS:
         if name in found:

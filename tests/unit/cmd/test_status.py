@@ -79,7 +79,7 @@ class StatusTest(unittest.TestCase):
     def test_deprecated_option_names_are_listed(self):
         for text, words in (
                 ('[secondary_watcher]\nfloored_bound = 9\n',
-                 'line 9: [secondary_watcher] floored_bound is now '
+                 'line 10: [secondary_watcher] floored_bound is now '
                  '[secondary_watcher] floor_time_limit.'),
                 ('[secondary_watcher]\nagents-first: true\n',
                  'agents-first is now [secondary_watcher] '

@@ -206,7 +206,7 @@ class ReadersTest(FileCase):
         slot = {'lease_id': 'a', 'begin': max(first, '1970-01-02'),
                 'end': last, 'what': what, 'nodes': 1}
         with contextlib.suppress(InputError):
-            gantt.draw([slot], {'a': name}, width, begin=begin, end=end,
+            gantt.draw_chart([slot], {'a': name}, width, begin=begin, end=end,
                        now=now)
 
 

@@ -1,1 +1,1 @@
-"""The database of leases, which service and scheduler share."""
+"""Database of leases, shared by service and scheduler."""

@@ -1,16 +1,16 @@
-"""Why the database of leases refuses something."""
+"""Errors of the database of leases."""
 
 
 class StoreError(Exception):
-    """Something that was asked of the store cannot be."""
+    """A request to the store cannot be fulfilled."""
 
 
 class UnknownLease(StoreError):
-    """There is no such lease, or it is another project's."""
+    """The lease does not exist, or belongs to another project."""
 
 
 class UnknownQuote(StoreError):
-    """There is no such quote, or no more, or it is another project's."""
+    """The quote does not exist, has expired or belongs to another project."""
 
 
 class Stale(StoreError):
@@ -18,17 +18,18 @@ class Stale(StoreError):
 
 
 class WrongState(StoreError):
-    """The lease is in a state in which that cannot be done."""
+    """The state of the lease does not allow the operation."""
 
 
 class OtherRequest(StoreError):
-    """The token was used for a request that asked for something else."""
+    """The token was used for a request with other terms."""
 
 
 class OverQuota(StoreError):
-    """The project would have more than it may; ``what`` of it."""
+    """The project would exceed its limit of ``resource``."""
 
-    def __init__(self, what: str, limit: int, used: int, asked: int) -> None:
-        super().__init__(f'{used} of {limit} {what} are in use, and {asked} '
-                         'more are asked for')
-        self.what = what
+    def __init__(self, resource: str, limit: int, used: int, requested: int
+                 ) -> None:
+        super().__init__(f'{used} of {limit} {resource} are in use, and '
+                         f'{requested} more are requested')
+        self.resource = resource

@@ -1,12 +1,9 @@
-"""The tables' versions: Alembic, without a file of its own to configure."""
+"""Versions of the tables (Alembic, configured without a file)."""
 
 import pathlib
-import typing
 
-from alembic import autogenerate, command, config, migration
+from alembic import command, config, migration
 import sqlalchemy as sa
-
-from secondary_scheduler.leases.api.db import models
 
 
 def _configuration(connection: sa.Connection) -> config.Config:
@@ -18,28 +15,19 @@ def _configuration(connection: sa.Connection) -> config.Config:
 
 
 def sync(engine: sa.Engine, revision: str = 'head') -> None:
-    """Make the tables, or upgrade them, to a version."""
+    """Create the tables, or upgrade them to a version."""
     with engine.begin() as connection:
         command.upgrade(_configuration(connection), revision)
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:
-    """Take the tables back to an older version; what is newer is lost."""
+    """Downgrade the tables to an older version; newer data are lost."""
     with engine.begin() as connection:
         command.downgrade(_configuration(connection), revision)
 
 
 def version(engine: sa.Engine) -> str | None:
-    """Return the version that the tables have; None if there are none."""
+    """Return the version of the tables, None if there are none."""
     with engine.connect() as connection:
         return migration.MigrationContext.configure(
             connection).get_current_revision()
-
-
-def differences(engine: sa.Engine) -> list[typing.Any]:
-    """Return in what the tables differ from the models, as Alembic says."""
-    with engine.connect() as connection:
-        context = migration.MigrationContext.configure(
-            connection, opts={'compare_type': True})
-        return list(autogenerate.compare_metadata(
-            context, models.Base.metadata))

@@ -1,7 +1,7 @@
-"""The tables.
+"""Tables of the database.
 
-Types are those that SQLite, MariaDB and PostgreSQL have in common.  Numbers of
-rows are never shown to a user: they would tell how much others do.
+All types are common to SQLite, MariaDB and PostgreSQL. Row numbers are never
+shown to users, since they would reveal the activity of other projects.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ from secondary_scheduler.model.lease_states import LeaseState
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 
-#: The options of a table: names that differ in case or in accents differ.
+#: Options of tables; comparisons respect case and accents.
 OPTIONS = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4',
            'mysql_collate': 'utf8mb4_bin'}
 
 
-#: Text that may be longer than the 64 KiB of MariaDB's.
+#: Text that may be longer than the 64 KiB of MariaDB's TEXT.
 Document = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 class Moment(sa.types.TypeDecorator[int]):
-    """Whole seconds since 1970, as the scheduler counts; UTC in the table."""
+    """Whole seconds since 1970; a UTC date and time in the table."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -50,12 +50,12 @@ class Moment(sa.types.TypeDecorator[int]):
 
 @dataclasses.dataclass(frozen=True)
 class Nodes:
-    """Nodes that are alike, and what a server of them is made of.
+    """A set of equal nodes, with the properties of their servers.
 
-    An ``image`` of None is a flavor's or volume's matter, a ``network`` of
-    None is Nova's to choose.  ``server`` has further properties of Nova's
-    request for a server, by Nova's names (``lease_api.node_sets``).
-    ``user_data`` may hold secrets, and is not among them.
+    An ``image`` of None means boot from a volume, a ``network`` of None that
+    Nova chooses it. ``server`` has further properties of Nova's request for a
+    server, by Nova's names (``leases.api.node_sets``), except ``user_data``,
+    which may hold secrets.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Nodes:
 
 
 class JsonColumn(sa.types.TypeDecorator[tuple[Nodes, ...]]):
-    """Nodes that are kept for a while only, in one column."""
+    """Nodes of short-lived rows, as JSON in one column."""
 
     impl = sa.Text
     cache_ok = True
@@ -88,9 +88,9 @@ class JsonColumn(sa.types.TypeDecorator[tuple[Nodes, ...]]):
 
 
 class Json(sa.types.TypeDecorator[typing.Any]):
-    """A list or an object of JSON; an empty one is NULL in the table.
+    """A JSON list or object; an empty one is NULL in the table.
 
-    :param empty: the type of Python that NULL becomes.
+    :param empty: the type of the empty value for NULL.
     """
 
     impl = sa.Text
@@ -113,7 +113,7 @@ class Json(sa.types.TypeDecorator[typing.Any]):
 
 
 class Base(orm.DeclarativeBase):
-    """What all tables have in common."""
+    """Base class of all tables."""
 
     metadata = sa.MetaData(naming_convention={
         'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
@@ -135,16 +135,16 @@ def _of(table: str, **options: typing.Any) -> Mapped[int]:
         Number, sa.ForeignKey(f'{table}.id', ondelete='CASCADE'), **options)
 
 
-#: What is asked for of a lease, besides its nodes: columns of ``Asked``.
+#: Requested terms of a lease besides its nodes: columns of ``RequestedTerms``.
 TERMS = ('start', 'deadline', 'duration', 'immediate', 'preemptible',
          'max_rate')
 
 
 class RequestedTerms:
-    """What somebody has asked for: times in seconds since 1970.
+    """Requested terms of a lease or quote; times in seconds since 1970.
 
-    ``duration`` is in seconds, ``max_rate`` the most that is paid for a node
-    and a second.
+    ``duration`` is in seconds, ``max_rate`` the highest accepted price of a
+    node and a second.
     """
 
     id: Mapped[int] = _key()
@@ -161,26 +161,30 @@ class RequestedTerms:
 
     @property
     def kind(self) -> kinds.LeaseKind:
-        """What the terms make of it."""
+        """Kind of the lease, derived from its terms."""
         return kinds.derive(self.duration, self.start, self.deadline,
                             self.immediate)
 
 
 class LeaseRow(RequestedTerms, Base):
-    """What somebody has asked for, and what has become of it.
+    """A lease: its requested terms and its state.
 
     The owner writes the terms while the state is "new", and ``hold`` (paused)
-    and ``wanted_end`` (cancelled) until it is over; ``state``, ``reason``,
-    ``price`` (in all, even if it was too much) and ``next_start`` (when a
-    lease could begin that was refused for want of room) are the scheduler's;
-    so are ``served``, the seconds in which all servers were observed to run,
-    and ``charge``, the part of the price that is due for these.
-    Nobody has asked for a lease whose ``duration`` is None: its server was
-    there, and it lasts as long as its owner likes.  Each change makes
-    ``revision`` one more.  ``token`` and ``fingerprint`` tell a request that
-    is sent again.  ``trust_id`` is Keystone's trust by which servers are made
-    in the owner's name.  ``unverified`` is a list of objects with a ``field``
-    of the request that no service could verify, and the ``reason``.
+    and ``wanted_end`` (cancelled) until the lease is over. The scheduler
+    writes:
+
+    - ``state`` and ``reason``,
+    - ``price``: the total price, even if it exceeded ``max_rate``,
+    - ``next_start``: next possible start of a lease rejected for lack of room,
+    - ``served``: seconds in which all servers were observed to run,
+    - ``charge``: part of the price that is due for these seconds.
+
+    A ``duration`` of None marks an adopted lease: its server existed without
+    a lease, and its end is not planned. Each change increments ``revision``.
+    ``token`` and ``fingerprint`` identify repeated requests. ``trust_id`` is
+    the Keystone trust with which servers are made in the owner's name.
+    ``unverified`` is a list of objects with a ``field`` of the request that
+    no service could verify, and the ``reason``.
     """
 
     __tablename__ = 'leases'
@@ -217,17 +221,18 @@ class LeaseRow(RequestedTerms, Base):
 
     @property
     def is_new(self) -> bool:
-        """Whether the scheduler has not seen it yet."""
+        """Whether the scheduler has not taken the lease yet."""
         return self.state == LeaseState.NEW
 
 
 class Quote(RequestedTerms, Base):
-    """What somebody wants to know of a lease that they may ask for.
+    """A request for a quote, and its answer by the scheduler.
 
-    The scheduler answers: whether it would be ``accepted`` (None: not
-    answered yet), at which ``rate`` for a node and a second and ``price`` in
-    all, when it would ``begin`` or could instead (None: never), and the
-    ``reason`` if it would not be.  It is gone at ``expires_at``.
+    ``accepted`` is None until the scheduler has answered. ``rate`` is the
+    price of a node and a second, ``price`` the total. ``begin`` is the start
+    or, if the lease would not be accepted, the next possible one (None:
+    never). ``reason`` explains a rejection. The quote expires at
+    ``expires_at``.
     """
 
     __tablename__ = 'quotes'
@@ -267,9 +272,8 @@ class NodeSetRow(Base):
 class UserData(Base):
     """User data of a node set, which may hold secrets.
 
-    A query has to ask for it (``db.requests.server_request``).  It is not a
-    column of its node set: errors of PostgreSQL show the row that does not
-    fit.
+    It is loaded only explicitly (``db.requests.server_request``). It is no
+    column of the node set, since errors of PostgreSQL show the faulty row.
     """
 
     __tablename__ = 'user_data'
@@ -289,9 +293,9 @@ class ServerRow(Base):
 
 
 class Schedule(Base):
-    """What the engine has to know of a lease to go on with it, as JSON.
+    """Persistent record of the engine for a lease, as JSON.
 
-    It is the engine's alone (``lease_engine.documents``).
+    Only the engine reads it (``leases.engine.records``).
     """
 
     __tablename__ = 'schedules'
@@ -301,10 +305,10 @@ class Schedule(Base):
 
 
 class EngineRow(Base):
-    """One row, by which engines see each other: how often one has written.
+    """The only row counts the passes of all engines, to detect another one.
 
-    ``looked_at`` is when one has looked at all leases last; ``trouble`` tells
-    why that has not been done since.
+    ``looked_at`` is the time of the last pass over all leases; ``trouble`` is
+    the reason for which there has been none since.
     """
 
     __tablename__ = 'engines'
@@ -316,8 +320,7 @@ class EngineRow(Base):
 
 
 class Learned(Base):
-    """What a driver of the engine has learned, as JSON; it is the driver's.
-    """
+    """Learned state of a driver of the engine, as JSON of the driver."""
 
     __tablename__ = 'learned'
 
@@ -326,7 +329,7 @@ class Learned(Base):
 
 
 class Event(Base):
-    """What happened to a lease, and the state that it was in then."""
+    """An event of a lease, with its state at that time."""
 
     __tablename__ = 'events'
 
@@ -339,7 +342,7 @@ class Event(Base):
 
 
 class HostRow(Base):
-    """A host that a plan has named."""
+    """Name of a host in a plan."""
 
     __tablename__ = 'hosts'
 
@@ -348,9 +351,9 @@ class HostRow(Base):
 
 
 class SlotRow(Base):
-    """A stretch of time in which a lease holds hosts, for ``what``.
+    """A planned slot: a lease holds hosts in [begin, end), for ``what``.
 
-    Without an end it is for ever.
+    An ``end`` of None is unlimited.
     """
 
     __tablename__ = 'slots'
@@ -363,7 +366,7 @@ class SlotRow(Base):
 
 
 class SlotHost(Base):
-    """How many nodes of a slot are on a host."""
+    """Number of nodes of a slot on a host."""
 
     __tablename__ = 'slot_hosts'
 
@@ -373,10 +376,10 @@ class SlotHost(Base):
 
 
 class Project(Base):
-    """A project's own limits, where None is the configuration's, -1 none.
+    """Limits of a project: None is the configured limit, -1 no limit.
 
-    Its row is locked by whoever makes a lease, so that two cannot both take
-    the last place; ``made`` counts them.
+    Each transaction that creates a lease or quote locks the row by
+    incrementing ``made``, so that concurrent ones cannot exceed a limit.
     """
 
     __tablename__ = 'projects'

@@ -1,4 +1,4 @@
-"""The plan: which hosts a lease holds when, as the scheduler writes it."""
+"""The plan: planned slots of leases on hosts, written by the scheduler."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -17,8 +17,8 @@ from secondary_scheduler.leases.api.db.models import (
 from secondary_scheduler.leases.api.db.session import Database, retried
 
 
-class What(enum.StrEnum):
-    """For what hosts are held."""
+class SlotPurpose(enum.StrEnum):
+    """Purpose for which a lease holds hosts."""
 
     PREPARE = 'prepare'
     RESUME = 'resume'
@@ -28,34 +28,34 @@ class What(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stretch:
-    """Hosts that are held in [begin, end), seconds since 1970.
+class PlannedSlot:
+    """Hosts held by a lease in [begin, end), in seconds since 1970.
 
-    Without an end they are held for ever; ``hosts`` is how many nodes are on
-    each.
+    An ``end`` of None is unlimited; ``hosts`` is the number of nodes by host.
     """
 
     begin: int
     end: int | None
-    what: What
+    what: SlotPurpose
     hosts: Mapping[str, int]
 
 
 @retried
-def write(database: Database, plan: Mapping[str, Sequence[Stretch]]) -> None:
-    """Replace what is planned for leases, by their UUIDs.
+def write_plan(database: Database,
+               plan: Mapping[str, Sequence[PlannedSlot]]) -> None:
+    """Replace the planned slots of the given leases, by UUID.
 
-    Those that are not named keep what they have; with nothing planned they
-    hold nothing.  A lease that was deleted meanwhile is passed over.
+    Other leases keep their slots. A lease that was deleted meanwhile is
+    ignored.
     """
     if not plan:
         return
-    hosts = _hosts(database, {host for stretches in plan.values()
-                              for one in stretches for host in one.hosts})
+    hosts = _host_ids(database, {host for planned in plan.values()
+                                 for one in planned for host in one.hosts})
     with database.writer() as session:
         session.execute(sa.delete(SlotRow).where(SlotRow.lease_id.in_(
             sa.select(LeaseRow.id).where(LeaseRow.uuid.in_(plan)))))
-        # Locked, or one could be deleted before its slots are there.
+        # Locked, so that no lease is deleted before its slots are written.
         leases = dict(
             session.execute(
                 sa.select(LeaseRow.uuid, LeaseRow.id)
@@ -67,8 +67,8 @@ def write(database: Database, plan: Mapping[str, Sequence[Stretch]]) -> None:
         )
         slots = [(SlotRow(lease_id=leases[uuid], begin=one.begin, end=one.end,
                           what=one.what), one)
-                 for uuid, stretches in plan.items() if uuid in leases
-                 for one in stretches]
+                 for uuid, planned in plan.items() if uuid in leases
+                 for one in planned]
         session.add_all(slot for slot, _ in slots)
         session.flush()
         rows = [{'slot_id': slot.id, 'host_id': hosts[host], 'nodes': nodes}
@@ -77,8 +77,8 @@ def write(database: Database, plan: Mapping[str, Sequence[Stretch]]) -> None:
             session.execute(sa.insert(SlotHost), rows)
 
 
-def _hosts(database: Database, names: set[str]) -> dict[str, int]:
-    """Return the numbers of hosts; those that are new get one."""
+def _host_ids(database: Database, names: set[str]) -> dict[str, int]:
+    """Return the row ids of hosts, by name; insert missing rows."""
     while True:
         with database.reader() as session:
             known = dict(
@@ -98,17 +98,19 @@ def _hosts(database: Database, names: set[str]) -> dict[str, int]:
                 session.execute(sa.insert(HostRow), [
                     {'name': name} for name in sorted(missing)])
         except db_exception.DBDuplicateEntry:
-            pass    # Another scheduler named one of them meanwhile.
+            pass    # Another scheduler has inserted one of them meanwhile.
 
 
 @retried
-def read(database: Database, project: str | None = None,
-         lease: str | None = None, begin: int | None = None,
-         end: int | None = None) -> list[tuple[str, Stretch]]:
-    """Return what is planned: (lease's UUID, stretch), the earliest first.
+def read_plan(database: Database, project: str | None = None,
+              lease: str | None = None, begin: int | None = None,
+              end: int | None = None) -> list[tuple[str, PlannedSlot]]:
+    """Return planned slots as (UUID of the lease, slot), the earliest first.
 
-    :param project: whose leases; None is all.
-    :param begin: leave out what ends by then; ``end``: what begins later.
+    :param project: project of the leases; None is all.
+    :param lease: UUID of a lease; None is all.
+    :param begin: leave out slots that end by then.
+    :param end: leave out slots that begin then or later.
     """
     query = (
         sa.select(SlotRow, LeaseRow.uuid)
@@ -125,14 +127,15 @@ def read(database: Database, project: str | None = None,
         query = query.where(SlotRow.begin < end)
     with database.reader() as session:
         found = session.execute(query).tuples().all()
-        hosts = _on(session, [slot.id for slot, _ in found])
-    return [(uuid, Stretch(slot.begin, slot.end, What(slot.what),
-                           hosts.get(slot.id, {})))
+        hosts = _hosts_of(session, [slot.id for slot, _ in found])
+    return [(uuid, PlannedSlot(slot.begin, slot.end, SlotPurpose(slot.what),
+                               hosts.get(slot.id, {})))
             for slot, uuid in found]
 
 
-def _on(session: orm.Session, slots: Sequence[int]
-        ) -> dict[int, dict[str, int]]:
+def _hosts_of(session: orm.Session, slots: Sequence[int]
+              ) -> dict[int, dict[str, int]]:
+    """Return the number of nodes by host of each slot."""
     found: dict[int, dict[str, int]] = {}
     for first in range(0, len(slots), 1000):
         for slot, host, nodes in session.execute(

@@ -1,8 +1,9 @@
-"""How much a project may have.
+"""Quotas of projects.
 
-The limits are in the database and not in Keystone (oslo.limit): a lease is
-counted and made in one transaction, under the lock of the project's row, so
-that no two requests get the last place, and none waits for another service.
+The limits are in the database and not in Keystone (oslo.limit). A lease is
+counted and created in one transaction, under the lock of the project's row.
+So concurrent requests cannot exceed the quota, and no request depends on
+Keystone.
 """
 
 import dataclasses
@@ -30,64 +31,71 @@ _OPEN = frozenset(LeaseState) - lease_states.FINAL
 
 @dataclasses.dataclass(frozen=True)
 class QuotaLimits:
-    """At most so many leases that are not over, and nodes of them."""
+    """Limits of leases that are not over, and of their nodes."""
 
     leases: int
     nodes: int
 
     @classmethod
     def from_options(cls, conf: cfg.ConfigOpts) -> 'QuotaLimits':
-        """Return the limits of a project without ones of its own."""
+        """Return the limits of projects without own limits."""
         options = conf.secondary_lease_api
         return cls(options.quota_leases, options.quota_nodes)
 
 
 @dataclasses.dataclass(frozen=True)
 class ProjectUsage:
-    """What a project has, and may have."""
+    """Limits and usage of a project."""
 
     limits: QuotaLimits
     leases: int
     nodes: int
 
 
-def ensure(database: Database, project: str) -> None:
-    """Make the row of a project, if there is none."""
+def ensure_row(database: Database, project: str) -> None:
+    """Insert the row of a project, if there is none."""
     try:
         with database.writer() as session:
             session.execute(sa.insert(Project).values(
                 project_id=project, made=0))
     except db_exception.DBDuplicateEntry:
-        pass    # Somebody else made it meanwhile.
+        pass    # Another request has inserted it meanwhile.
 
 
-def lock(session: orm.Session, project: str) -> bool:
-    """Keep others from making leases in a project until the end.
+def lock_row(session: orm.Session, project: str) -> bool:
+    """Lock the row of a project until the end of the transaction.
 
-    :returns: False if the project has no row yet (``ensure``).
+    Other requests cannot create leases or quotes of the project meanwhile.
+
+    :returns: False if the project has no row yet (``ensure_row``).
     """
     return bool(session.execute(sa.update(Project).where(
         Project.project_id == project).values(
             made=Project.made + 1)).rowcount)
 
 
-def check(session: orm.Session, project: str, limits: QuotaLimits, nodes: int
-          ) -> None:
-    """Raise OverQuota unless one more lease of so many nodes may be."""
+def check_quota(session: orm.Session, project: str, limits: QuotaLimits,
+                nodes: int) -> None:
+    """Check that the quota leaves room for one more lease.
+
+    :param limits: limits of a project without own limits.
+    :param nodes: number of nodes of the lease.
+    :raises OverQuota: if the lease would exceed a limit.
+    """
     usage = _usage(session, project, limits)
-    for what, limit, used, asked in (
+    for resource, limit, used, requested in (
             ('leases', usage.limits.leases, usage.leases, 1),
             ('nodes', usage.limits.nodes, usage.nodes, nodes)):
-        if limit != UNLIMITED and used + asked > limit:
-            raise errors.OverQuota(what, limit, used, asked)
+        if limit != UNLIMITED and used + requested > limit:
+            raise errors.OverQuota(resource, limit, used, requested)
 
 
 @retried
-def usage(database: Database, project: str,
-          limits: QuotaLimits) -> ProjectUsage:
-    """Return what a project has, and may have.
+def read_usage(database: Database, project: str,
+               limits: QuotaLimits) -> ProjectUsage:
+    """Return limits and usage of a project.
 
-    ``limits`` are those of a project that has none of its own.
+    :param limits: limits of a project without own limits.
     """
     with database.reader() as session:
         return _usage(session, project, limits)
@@ -102,7 +110,7 @@ def _usage(session: orm.Session, project: str,
         sa.func.coalesce(sa.func.sum(NodeSetRow.number), 0), *own,
     ).join(NodeSetRow, NodeSetRow.lease_id == LeaseRow.id).where(
         LeaseRow.project_id == project, LeaseRow.state.in_(_OPEN),
-        # Nobody has asked for those that have none.
+        # Adopted leases have no duration and do not count.
         LeaseRow.duration.is_not(None))
     leases, nodes, most_leases, most_nodes = session.execute(counted).one()
     return ProjectUsage(QuotaLimits(
@@ -112,11 +120,11 @@ def _usage(session: orm.Session, project: str,
 
 
 @retried
-def running(database: Database, project: str) -> list[Nodes]:
+def nodes_with_servers(database: Database, project: str) -> list[Nodes]:
     """Return the nodes of a project's leases that have servers now.
 
-    Those without a duration are left out: they last as long as their owner
-    likes.
+    Adopted leases, which have no duration, are left out: their end is not
+    planned.
 
     :returns: node sets with their number and flavor, one for each flavor.
     """
@@ -132,12 +140,13 @@ def running(database: Database, project: str) -> list[Nodes]:
 
 
 @retried
-def override(database: Database, project: str, **limits: int | None) -> None:
-    """Give a project limits of its own, ``leases`` or ``nodes`` or both.
+def set_limits(database: Database, project: str, **limits: int | None
+               ) -> None:
+    """Set own limits of a project, ``leases`` or ``nodes`` or both.
 
-    None is the configuration's.
+    None restores the configured limit.
     """
-    ensure(database, project)
+    ensure_row(database, project)
     with database.writer() as session:
         session.execute(sa.update(Project).where(
             Project.project_id == project).values(**limits))

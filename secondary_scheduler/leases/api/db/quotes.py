@@ -1,7 +1,7 @@
-"""Quotes: what owners want to know of a lease before they ask for it.
+"""Quotes: price and start of a possible lease, without obligation.
 
-The service keeps the question, the scheduler answers, and after a while both
-are gone: nothing is promised.
+The service stores the request and the scheduler answers it. Both are deleted
+when the quote expires.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from secondary_scheduler.leases.api.db.session import Database, retried
 
 @dataclasses.dataclass(frozen=True)
 class QuoteAnswer:
-    """What a quote is answered, as ``models.Quote`` has it."""
+    """Answer to a quote, with the columns of ``models.Quote``."""
 
     accepted: bool
     begin: int | None = None
@@ -29,7 +29,7 @@ class QuoteAnswer:
 
 
 class Quotes:
-    """The quotes.
+    """Access to the quotes.
 
     :param clock: returns seconds since 1970.
     """
@@ -43,19 +43,20 @@ class Quotes:
     def _now(self) -> int:
         return int(self._clock())
 
-    # -- what owners do
+    # -- for owners
 
     def create(self, request: LeaseRequest, lifetime: int, most: int) -> Quote:
-        """Keep what somebody wants to know, for ``lifetime`` seconds.
+        """Store a request for a quote.
 
-        :param most: how many of a project may wait for an answer at once.
-        :raises OverQuota: if more would.
+        :param lifetime: seconds until it expires.
+        :param most: limit of unanswered quotes of a project.
+        :raises OverQuota: if the project would exceed the limit.
         """
-        self._forget()
+        self._delete_expired()
         try:
             return self._create(request, lifetime, most)
         except db_exception.DBDuplicateEntry:
-            # An attempt whose answer was lost with the connection.
+            # An earlier attempt, whose result was lost with the connection.
             return self.get(request.uuid, request.project_id)
 
     @retried
@@ -69,7 +70,7 @@ class Quotes:
             begin=None, reason='',
             **{name: getattr(request, name) for name in TERMS})
         with self._database.writer() as session:
-            if quotas.lock(session, request.project_id):
+            if quotas.lock_row(session, request.project_id):
                 waiting = session.scalars(sa.select(Quote.id).where(
                     Quote.project_id == request.project_id,
                     *self._waiting())).all()
@@ -77,14 +78,14 @@ class Quotes:
                     raise errors.OverQuota('quotes', most, len(waiting), 1)
                 session.add(quote)
                 return quote
-        quotas.ensure(self._database, request.project_id)
+        quotas.ensure_row(self._database, request.project_id)
         return self._create(request, lifetime, most)
 
     @retried
     def get(self, uuid: str, project: str | None = None) -> Quote:
         """Return a quote, of a project if one is given.
 
-        :raises UnknownQuote: if there is none, or no more.
+        :raises UnknownQuote: if it does not exist or has expired.
         """
         query = sa.select(Quote).where(Quote.uuid == uuid,
                                        Quote.expires_at > self._now)
@@ -96,18 +97,18 @@ class Quotes:
             raise errors.UnknownQuote(f'there is no quote {uuid}')
         return found
 
-    # -- what the scheduler does
+    # -- for the scheduler
 
-    def take(self, limit: int = 100) -> list[Quote]:
-        """Return quotes that wait for an answer, the oldest first.
+    def unanswered(self, limit: int = 100) -> list[Quote]:
+        """Return unanswered quotes, the oldest first.
 
-        They are returned again until they are answered or expire.
+        They are returned by each call until they are answered or expire.
         """
-        self._forget()
-        return self._take(limit)
+        self._delete_expired()
+        return self._unanswered(limit)
 
     @retried
-    def _take(self, limit: int) -> list[Quote]:
+    def _unanswered(self, limit: int) -> list[Quote]:
         with self._database.reader() as session:
             return list(session.scalars(
                 sa.select(Quote).where(*self._waiting())
@@ -117,7 +118,7 @@ class Quotes:
     def answer(self, uuid: str, offer: QuoteAnswer) -> bool:
         """Answer a quote; the first answer counts.
 
-        :returns: False if it was answered already, or has expired.
+        :returns: False if it has an answer already, or has expired.
         """
         with self._database.writer() as session:
             return bool(session.execute(sa.update(Quote).where(
@@ -128,11 +129,12 @@ class Quotes:
         return [Quote.accepted.is_(None), Quote.expires_at > self._now]
 
     @retried
-    def _forget(self) -> None:
-        """Remove what has expired.
+    def _delete_expired(self) -> None:
+        """Delete expired quotes.
 
-        By number, since MariaDB would lock a range against who adds to it;
-        but SQLite gives numbers again.
+        They are deleted by row id, since MariaDB would lock a range of
+        ``expires_at`` against inserts. The condition is repeated, since
+        SQLite reuses row ids.
         """
         expired = Quote.expires_at <= self._now
         with self._database.reader() as session:

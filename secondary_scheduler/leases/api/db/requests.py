@@ -1,4 +1,4 @@
-"""What owners ask for, as the database takes it."""
+"""Requests for leases, and their conversion to rows."""
 
 import dataclasses
 import hashlib
@@ -22,12 +22,12 @@ from secondary_scheduler.model.lease_states import LeaseState
 
 @dataclasses.dataclass(frozen=True)
 class LeaseRequest:
-    """A lease that somebody asks for; times as in ``models.Asked``.
+    """A request for a lease; times as in ``models.RequestedTerms``.
 
-    ``token`` is the client's: who asks again with the same one gets the
-    lease that there is.  ``trust_id`` is a trust of the user.  A lease
-    without a duration is one that nobody asks for: see ``models.Lease``.
-    ``unverified`` is as there.
+    ``token`` is the client's: a repeated request with the same token returns
+    the existing lease. ``trust_id`` is a trust of the user. A lease without
+    a duration is an adopted one. ``unverified`` is that of
+    ``models.LeaseRow``.
     """
 
     uuid: str
@@ -47,16 +47,16 @@ class LeaseRequest:
 
     @property
     def number(self) -> int:
-        """How many nodes it asks for."""
+        """Number of requested nodes."""
         return sum(one.number for one in self.nodes)
 
     @property
     def terms(self) -> dict[str, typing.Any]:
-        """What is asked for: columns of a lease."""
+        """Requested terms, as columns of a lease."""
         return {name: getattr(self, name) for name in ('name', *TERMS)}
 
-    def lease(self, now: int) -> LeaseRow:
-        """Return the new lease that this asks for."""
+    def make_lease(self, now: int) -> LeaseRow:
+        """Return a new lease with these terms."""
         return LeaseRow(
             uuid=self.uuid, project_id=self.project_id,
             user_id=self.user_id, **self.terms, state=LeaseState.NEW,
@@ -69,7 +69,7 @@ class LeaseRequest:
 
     @property
     def fingerprint(self) -> str:
-        """What tells whether another request asks for the same."""
+        """Digest of the terms, to compare requests."""
         return digest(json.dumps(
             [self.terms, [dataclasses.astuple(one) for one in self.nodes]],
             sort_keys=True))
@@ -84,7 +84,7 @@ def _node_set(one: Nodes) -> NodeSetRow:
 
 
 def digest(text: str) -> str:
-    """Return what a column has room for in place of a long text."""
+    """Return a digest of a text, which fits a column."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

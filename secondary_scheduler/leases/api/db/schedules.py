@@ -1,7 +1,8 @@
-"""What the engine reads and writes, pass by pass.
+"""Data of the engine: records of leases, heartbeat and learned state.
 
-All that a pass has changed is written in one transaction, and only if nobody
-else has written one since it was read: so two engines cannot both go on.
+All changes of a pass are written in one transaction, and only if no other
+engine has written a pass since they were read. So two engines cannot both
+continue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +35,8 @@ class Overtaken(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
-    """An event of a lease: what happened, and what there is to say of it."""
+class NewEvent:
+    """An event of a lease that is not stored yet."""
 
     kind: str
     text: str = ''
@@ -43,19 +44,19 @@ class Told:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What a pass has changed of a lease.
+    """Changes of a lease in a pass.
 
-    ``document`` is kept unless it is None, ``values`` are columns of the
-    lease; ``servers`` the UUIDs of all that it has (None: as before).  A
-    lease that is ``made`` is not there yet.  ``served`` seconds and their
-    ``charge`` are no change that its owner is told of.
+    ``document`` is the engine's record (None: unchanged), ``values`` are
+    columns of the lease, ``servers`` the UUIDs of all its servers (None:
+    unchanged). ``made`` is the request of a lease that is to be created.
+    ``served`` seconds and their ``charge`` do not change the revision.
     """
 
     uuid: str
     document: str | None
     values: Mapping[str, typing.Any] = dataclasses.field(default_factory=dict)
     servers: Sequence[str] | None = None
-    told: Sequence[Told] = ()
+    events: Sequence[NewEvent] = ()
     made: LeaseRequest | None = None
     served: int = 0
     charge: float | None = None
@@ -63,9 +64,9 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class EngineHeartbeat:
-    """When an engine has looked at all leases last, in seconds since 1970.
+    """Time of the last pass over all leases, in seconds since 1970.
 
-    ``trouble`` is why that has not been done since, '' if there is none.
+    ``trouble`` is the reason for which there has been none since, or ''.
     """
 
     looked_at: int | None
@@ -73,19 +74,19 @@ class EngineHeartbeat:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
-    """What the owner of a lease wants of it."""
+class OwnerRequests:
+    """Requests of the owner of a lease: to pause it, to cancel it."""
 
     hold: bool
     wanted_end: bool
 
 
 @retried
-def read(database: Database) -> tuple[int, list[tuple[LeaseRow, str | None]]]:
-    """Return the number of passes, and what is not over.
+def read_pass(database: Database
+              ) -> tuple[int, list[tuple[LeaseRow, str | None]]]:
+    """Return the number of passes, and all taken leases that are not over.
 
-    That is each lease that somebody has taken, with its document if it has
-    one, the oldest first.
+    Each lease comes with its record, if it has one; the oldest is first.
     """
     with database.reader() as session:
         passes = session.scalar(
@@ -99,10 +100,10 @@ def read(database: Database) -> tuple[int, list[tuple[LeaseRow, str | None]]]:
 
 
 @retried
-def learned(database: Database, name: str) -> str | None:
-    """Return what a driver has learned, None if nothing yet.
+def read_learned(database: Database, name: str) -> str | None:
+    """Return the learned state of a driver, None if there is none.
 
-    It is no older than what ``read`` has returned before.
+    It is no older than the results of an earlier ``read_pass``.
     """
     with database.reader() as session:
         return session.scalar(
@@ -110,16 +111,17 @@ def learned(database: Database, name: str) -> str | None:
 
 
 @retried
-def wishes(database: Database) -> dict[str, Wish]:
-    """Return what is wanted of leases, by UUID: of those of ``read``."""
+def read_owner_requests(database: Database) -> dict[str, OwnerRequests]:
+    """Return the owners' requests by UUID, for the leases of ``read_pass``."""
     with database.reader() as session:
-        return {uuid: Wish(hold, end) for uuid, hold, end in session.execute(
+        found = session.execute(
             sa.select(LeaseRow.uuid, LeaseRow.hold, LeaseRow.wanted_end)
-            .where(LeaseRow.state.in_(_TAKEN)))}
+            .where(LeaseRow.state.in_(_TAKEN)))
+        return {uuid: OwnerRequests(hold, end) for uuid, hold, end in found}
 
 
 @retried
-def heartbeat(database: Database) -> EngineHeartbeat:
+def read_heartbeat(database: Database) -> EngineHeartbeat:
     """Return the last heartbeat of all engines."""
     with database.reader() as session:
         row = session.get(EngineRow, _ENGINE)
@@ -128,11 +130,12 @@ def heartbeat(database: Database) -> EngineHeartbeat:
 
 
 @retried
-def beat(database: Database, now: int | None, trouble: str) -> None:
-    """Tell that an engine is at work.
+def record_heartbeat(database: Database, now: int | None, trouble: str
+                     ) -> None:
+    """Record that an engine is at work.
 
-    :param now: when it has looked at all leases; None if it could not.
-    :param trouble: why it could not.
+    :param now: time of a pass over all leases; None if there was none.
+    :param trouble: the reason for which there was none.
     """
     values: dict[str, typing.Any] = {'trouble': trouble}
     if now is not None:
@@ -143,14 +146,16 @@ def beat(database: Database, now: int | None, trouble: str) -> None:
 
 
 @retried
-def write(database: Database, passes: int, changes: Sequence[Change],
-          now: int, learned: Mapping[str, str] = types.MappingProxyType({})
-          ) -> list[tuple[LeaseRow, Event]]:
-    """Write a pass; return the events that it led to.
+def write_pass(database: Database, passes: int, changes: Sequence[Change],
+               now: int,
+               learned: Mapping[str, str] = types.MappingProxyType({})
+               ) -> list[tuple[LeaseRow, Event]]:
+    """Write the changes of a pass; return the resulting events.
 
-    :param passes: as ``read`` returned it, and one more after each write.
-    :param learned: what drivers have learned since, by their names.
-    :raises Overtaken: if it is another one; nothing is written then.
+    :param passes: result of ``read_pass``, incremented by each write.
+    :param learned: new learned state of drivers, by name.
+    :raises Overtaken: if another engine has written a pass since; nothing is
+        written then.
     """
     with database.writer() as session:
         mine = session.execute(
@@ -168,10 +173,10 @@ def write(database: Database, passes: int, changes: Sequence[Change],
 def _apply(session: orm.Session, change: Change, now: int
            ) -> list[tuple[LeaseRow, Event]]:
     if change.made is not None:
-        session.add(change.made.lease(now))
+        session.add(change.made.make_lease(now))
     lease = session.scalar(sa.select(LeaseRow).where(
         LeaseRow.uuid == change.uuid))
-    if lease is None:       # it was over, and its owner has deleted it
+    if lease is None:       # over, and deleted by its owner
         return []
     lease.served, lease.charge = change.served, change.charge
     if change.values or change.servers is not None:
@@ -188,7 +193,8 @@ def _apply(session: orm.Session, change: Change, now: int
     if change.document is not None:
         session.merge(Schedule(lease_id=lease.id, document=change.document))
     events = [Event(lease_id=lease.id, time=now, kind=one.kind,
-                    state=lease.state, text=one.text) for one in change.told]
+                    state=lease.state, text=one.text)
+              for one in change.events]
     session.add_all(events)
     session.flush()
     session.refresh(lease)

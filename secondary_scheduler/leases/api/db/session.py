@@ -12,13 +12,13 @@ from oslo_db.sqlalchemy import enginefacade
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-#: Seconds for which a writer waits for another one, in SQLite.
-_PATIENCE_S = 30
+#: Seconds for which a writer of SQLite waits for another one.
+_BUSY_TIMEOUT_S = 30
 
 
 @enginefacade.transaction_context_provider
 class _Context:
-    """What enginefacade keeps a transaction in."""
+    """Context object in which enginefacade keeps a transaction."""
 
 
 def _locked(exc: Exception) -> bool:
@@ -26,8 +26,7 @@ def _locked(exc: Exception) -> bool:
             and 'database is locked' in str(exc))
 
 
-#: Does an operation again that met a deadlock or lost its connection; it must
-#: bear being done twice.
+#: Retries an idempotent operation after a deadlock or a lost connection.
 retried = api.wrap_db_retry(
     retry_interval=0.1, max_retries=10, max_retry_interval=2,
     retry_on_deadlock=True, retry_on_disconnect=True,
@@ -35,7 +34,7 @@ retried = api.wrap_db_retry(
 
 
 def _url(text: str) -> str:
-    """Return the URL with all of Unicode for MariaDB, oslo.db's is less."""
+    """Add utf8mb4 to a URL of MariaDB; oslo.db's default is incomplete."""
     url = sa.make_url(text)
     if url.get_backend_name() == 'mysql' and 'charset' not in url.query:
         url = url.update_query_dict({'charset': 'utf8mb4'})
@@ -45,10 +44,10 @@ def _url(text: str) -> str:
 def _tune(engine: sa.Engine) -> None:
     """Hide values from errors and logs; set SQLite's locking.
 
-    Values may be secrets (user data).  Readers of SQLite are not to wait for
-    a writer, and writers are to be patient.  oslo.db opens a connection to a
-    file for each transaction.  One that stays open keeps SQLite from tidying
-    its log up whenever one of them is closed.
+    Values may be secrets (user data). With the settings, readers of SQLite do
+    not wait for a writer, and writers wait for each other. oslo.db opens a
+    connection to a file for each transaction. One connection stays open, so
+    that SQLite does not checkpoint its log whenever another one is closed.
     """
     engine.hide_parameters = True
     if engine.dialect.name != 'sqlite' or not isinstance(
@@ -57,7 +56,7 @@ def _tune(engine: sa.Engine) -> None:
 
     @sa.event.listens_for(engine, 'connect')
     def connect(connection: typing.Any, record: object) -> None:
-        connection.execute(f'PRAGMA busy_timeout = {_PATIENCE_S * 1000}')
+        connection.execute(f'PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000}')
 
     kept = engine.raw_connection()
     kept.cursor().execute('PRAGMA journal_mode = WAL')
@@ -65,18 +64,18 @@ def _tune(engine: sa.Engine) -> None:
 
 
 class Database:
-    """The database that [secondary_lease_api] names.
+    """The database in [secondary_lease_api] database_url.
 
-    Nothing is connected before the first use, so that an object made before
-    a fork serves after it.
+    It is connected at the first use, so an object that was created before a
+    fork can be used after it.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         options = conf.secondary_lease_api
         self._facade = enginefacade.transaction_context()
-        # None is said where oslo.db would look into [database], which is
-        # Watcher's in its processes.  A database that is away is for
-        # ``retried`` to wait for, not for the first connection.
+        # Explicit None keeps oslo.db from reading [database], which is
+        # Watcher's in its processes. ``retried`` waits for an unavailable
+        # database, so the first connection does not.
         self._facade.configure(
             connection=_url(options.database_url), slave_connection=None,
             asyncio_connection=None, asyncio_slave_connection=None,
@@ -84,24 +83,25 @@ class Database:
             max_overflow=9 * options.database_pool_size,
             sqlite_fk=True, max_retries=1, retry_interval=1)
         self._facade.append_on_engine_create(_tune)
-        self._turn: contextlib.AbstractContextManager[object] = (
+        self._writer_lock: contextlib.AbstractContextManager[object] = (
             threading.Lock() if options.database_url.startswith('sqlite')
             else contextlib.nullcontext())
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[orm.Session]:
-        """Begin a transaction that changes something.
+        """Begin a transaction that writes.
 
-        Its first statement has to be a write: SQLite then waits for its
-        turn, where it would else refuse.  Of this process it lets one writer
-        in at a time: those that wait look again now and then, in no order,
-        and one of many might wait for very long.
+        Its first statement has to be a write: then SQLite waits for other
+        writers, instead of an error at a later write. A lock admits one
+        writer of the process at a time: SQLite's waiting is polling without
+        an order, so one of many writers might wait very long.
         """
-        with self._turn, self._facade.writer.using(_Context()) as session:
+        with self._writer_lock, self._facade.writer.using(
+                _Context()) as session:
             yield session
 
     def reader(self) -> contextlib.AbstractContextManager[orm.Session]:
-        """Return a transaction that changes nothing."""
+        """Return a transaction that only reads."""
         return self._facade.reader.using(_Context())
 
     @property

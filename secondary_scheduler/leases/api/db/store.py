@@ -1,7 +1,7 @@
-"""Leases in the database: all that service and scheduler do with them.
+"""Store of leases: the operations of owners and of the scheduler.
 
-Objects that are returned are copies, which belong to no transaction.
-Operations may be called from any thread.
+Returned objects are copies that belong to no transaction. All operations are
+thread-safe.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,46 +22,47 @@ from secondary_scheduler.model.lease_states import LeaseState
 #: States in which a lease is not over.
 OPEN = frozenset(LeaseState) - lease_states.FINAL
 
-#: Called with a lease and an event of it, once that is in the database.
+#: Called with a lease and an event of it, after the transaction.
 Announce = Callable[[LeaseRow, Event], object]
 
 
-def nothing(lease: LeaseRow, event: Event) -> None:
-    """Announce nothing."""
+def ignore_event(lease: LeaseRow, event: Event) -> None:
+    """Default callback for events; does nothing."""
 
 
 class LeaseStore:
-    """The leases.
+    """Access to the leases.
 
+    :param announce: called with each event after its transaction.
     :param clock: returns seconds since 1970.
-    :param announce: is told each event after its transaction.
     """
 
-    def __init__(self, database: Database, announce: Announce = nothing,
+    def __init__(self, database: Database, announce: Announce = ignore_event,
                  clock: Callable[[], float] = time.time) -> None:
         self._database = database
-        #: Called with each event, once it is in the database.
+        #: Called with each event after its transaction.
         self.announce = announce
         self._clock = clock
 
     @property
     def now(self) -> int:
-        """The present second."""
+        """Present time in whole seconds since 1970."""
         return int(self._clock())
 
-    # -- what owners do
+    # -- for owners
 
     def create(self, request: LeaseRequest,
                limits: quotas.QuotaLimits) -> LeaseRow:
-        """Keep a new lease, or return the one that this request has made.
+        """Create a lease, or return the one that the same request made.
 
-        :raises OverQuota: if the project would have too much.
-        :raises OtherRequest: if its token was another request's.
+        :param limits: limits of a project without own limits.
+        :raises OverQuota: if the project would exceed a limit.
+        :raises OtherRequest: if the token belongs to another request.
         """
         try:
             lease, event = self._create(request, limits)
         except db_exception.DBDuplicateEntry:
-            # An attempt whose answer was lost with the connection.
+            # An earlier attempt, whose result was lost with the connection.
             return self.get(request.uuid, request.project_id)
         if event is not None:
             self.announce(lease, event)
@@ -71,9 +72,9 @@ class LeaseStore:
     def _create(self, request: LeaseRequest, limits: quotas.QuotaLimits
                 ) -> tuple[LeaseRow, Event | None]:
         with self._database.writer() as session:
-            if quotas.lock(session, request.project_id):
+            if quotas.lock_row(session, request.project_id):
                 return self._create_locked(session, request, limits)
-        quotas.ensure(self._database, request.project_id)
+        quotas.ensure_row(self._database, request.project_id)
         return self._create(request, limits)
 
     def _create_locked(
@@ -85,26 +86,27 @@ class LeaseStore:
         found = _repeated(session, request)
         if found is not None:
             return found, None
-        quotas.check(session, request.project_id, limits, request.number)
-        lease = request.lease(self.now)
+        quotas.check_quota(session, request.project_id, limits,
+                           request.number)
+        lease = request.make_lease(self.now)
         session.add(lease)
         session.flush()
         return lease, self._record(session, lease, 'created')
 
     @retried
     def repeated(self, request: LeaseRequest) -> LeaseRow | None:
-        """Return the lease that the same request has made before, if any.
+        """Return the lease that the same request made before, if any.
 
-        :raises OtherRequest: if its token was another request's.
+        :raises OtherRequest: if the token belongs to another request.
         """
         with self._database.reader() as session:
             return _repeated(session, request)
 
     def delete(self, uuid: str, project: str | None = None) -> None:
-        """Forget a lease that is over, or that nobody has seen yet.
+        """Delete a lease that is over or new.
 
         :raises UnknownLease: if there is none.
-        :raises WrongState: if it is neither.
+        :raises WrongState: if it is in another state.
         """
         lease = self.get(uuid, project)
         self._delete(lease)
@@ -113,17 +115,17 @@ class LeaseStore:
 
     @retried
     def _delete(self, lease: LeaseRow) -> None:
-        gone = lease_states.FINAL | {LeaseState.NEW}
+        deletable = lease_states.FINAL | {LeaseState.NEW}
         with self._database.writer() as session:
-            # Not by its number, which in SQLite another lease may get.
+            # Not by its row id, which SQLite may reuse for another lease.
             done = session.execute(sa.delete(LeaseRow).where(
-                LeaseRow.uuid == lease.uuid, LeaseRow.state.in_(gone)))
+                LeaseRow.uuid == lease.uuid, LeaseRow.state.in_(deletable)))
             if not done.rowcount:
                 found = _find(session, lease.uuid, None)
                 raise errors.WrongState(
                     f'lease {found.uuid} is {found.state}')
 
-    # -- what everybody does
+    # -- for both
 
     @retried
     def get(self, uuid: str, project: str | None = None) -> LeaseRow:
@@ -141,8 +143,8 @@ class LeaseStore:
                ) -> list[LeaseRow]:
         """Return leases, the oldest first.
 
-        :param among: the states that they are in; None is any.
-        :param marker: the lease after which to begin.
+        :param among: states of the leases; None is any.
+        :param marker: UUID of the lease after which to begin.
         :raises UnknownLease: if there is no such marker.
         """
         query = sa.select(LeaseRow).order_by(LeaseRow.id).limit(limit)
@@ -151,7 +153,7 @@ class LeaseStore:
         if among is not None:
             query = query.where(LeaseRow.state.in_(among))
         if name is not None:
-            # By itself MariaDB takes no notice of spaces at the end.
+            # MariaDB's comparison ignores trailing spaces.
             query = query.where(
                 LeaseRow.name == name,
                 sa.func.char_length(LeaseRow.name) == len(name))
@@ -166,14 +168,13 @@ class LeaseStore:
                revision: int | None = None,
                among: Collection[str] = frozenset(LeaseState),
                servers: Sequence[str] | None = None) -> LeaseRow:
-        """Change a lease, and tell so by an event; return what it is then.
+        """Change a lease and add an event; return the changed lease.
 
-        :param kind: of the event; ``text`` says more.
+        :param kind: kind of the event; ``text`` is its text.
         :param values: new values, by column.
-        :param revision: the one that was read, if nobody else may have
-            changed the lease since.
-        :param among: states in which the change makes sense.
-        :param servers: UUIDs of all servers that it has from now on.
+        :param revision: revision that the lease must have; None is any.
+        :param among: states that allow the change.
+        :param servers: UUIDs of all servers of the lease; None leaves them.
         :raises UnknownLease: if there is none.
         :raises Stale: if it has another revision.
         :raises WrongState: if it is in another state.
@@ -208,24 +209,6 @@ class LeaseStore:
                     for one in servers]
             return lease, self._record(session, lease, kind, text)
 
-    def add_event(self, uuid: str, kind: str, text: str) -> None:
-        """Tell the owner something that changes nothing.
-
-        :raises UnknownLease: if there is no such lease.
-        """
-        self.announce(*self._add_event(uuid, kind, text))
-
-    @retried
-    def _add_event(self, uuid: str, kind: str, text: str
-                   ) -> tuple[LeaseRow, Event]:
-        lease = self.get(uuid)
-        try:
-            with self._database.writer() as session:
-                return lease, self._record(session, lease, kind, text)
-        except db_exception.DBReferenceError as exc:
-            raise errors.UnknownLease(
-                f'lease {uuid} has just been deleted') from exc
-
     @retried
     def events(self, uuid: str, project: str | None = None,
                limit: int | None = None) -> list[Event]:
@@ -240,13 +223,13 @@ class LeaseStore:
                 .order_by(Event.time.desc(), Event.id.desc())
                 .limit(limit)))[::-1]
 
-    # -- what the scheduler does
+    # -- for the scheduler
 
     def take_new(self, limit: int = 1000) -> list[LeaseRow]:
-        """Make new leases pending, and return them, the oldest first.
+        """Set new leases to pending and return them, the oldest first.
 
-        Each is returned to one caller only.  What was taken and not
-        scheduled is found by ``leases(among={State.PENDING})``.
+        Each is returned to one caller only. ``leases(among={PENDING})``
+        finds leases that were taken and not scheduled.
         """
         taken = self._take([lease.id for lease in self.leases(
             among={LeaseState.NEW}, limit=limit)])
@@ -283,7 +266,7 @@ def _repeated(session: orm.Session, request: LeaseRequest) -> LeaseRow | None:
         LeaseRow.token == digest(request.token)))
     if found is not None and found.fingerprint != request.fingerprint:
         raise errors.OtherRequest(
-            f'lease {found.uuid} was asked for with this token, with other '
+            f'lease {found.uuid} was requested with this token and other '
             'terms')
     return found
 

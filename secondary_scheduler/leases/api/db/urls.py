@@ -1,4 +1,4 @@
-"""Checks of the database's URL, and words for its errors."""
+"""Checks of the database's URL, and messages for its errors."""
 
 from collections.abc import Iterator
 import contextlib
@@ -23,16 +23,16 @@ _PACKAGES = {'MySQLdb': 'mysqlclient (or begin the URL with mysql+pymysql: '
 def check_url(conf: cfg.ConfigOpts) -> None:
     """Check the configured URL, without a connection.
 
-    It is a secret, so that errors do not quote it.
+    Errors do not quote the URL, which is a secret.
 
-    :raises InputError: if no database could ever be reached by it.
+    :raises InputError: if it cannot be the URL of a database.
     """
     try:
         url = sa.make_url(conf.secondary_lease_api.database_url)
         dialect = url.get_dialect()
     except (sa_exc.ArgumentError, ValueError) as exc:
         problem = (str(exc) if isinstance(exc, sa_exc.NoSuchModuleError)
-                   else 'it is no URL of a database')
+                   else 'it is not a URL of a database')
         raise InputError(f'{OPTION}: {problem}: expected {_EXPECTED}'
                          ) from None
     try:
@@ -45,15 +45,15 @@ def check_url(conf: cfg.ConfigOpts) -> None:
     if url.get_backend_name() == 'sqlite' and url.database:
         folder = pathlib.Path(url.database).parent
         if url.database != ':memory:' and not folder.is_dir():
-            raise InputError(f'{OPTION}: expected a file in a folder that is '
-                             f'there, and there is no {folder}')
+            raise InputError(f'{OPTION}: expected a file in an existing '
+                             f'folder, and there is no {folder}')
 
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn what a database answers into words.
+    """Convert errors of the database to ``InputError``.
 
-    :raises InputError: if it cannot be used.
+    :raises InputError: if the database cannot be used.
     """
     try:
         yield
@@ -68,12 +68,12 @@ def connect_once(database: Database) -> None:
     """
     try:
         database.engine.connect().close()
-    except Exception as exc:   # a driver may make anything of a URL's options
+    except Exception as exc:   # drivers raise anything for wrong options
         raise _unusable(exc) from exc
 
 
 def _unusable(exc: Exception) -> InputError:
     said = ' '.join(line.strip() for line in str(exc).splitlines()
                     if not line.startswith('(Background'))
-    return InputError(f'{OPTION}: {said}\nIs it right, may you use it, and '
-                      'does the database answer?')
+    return InputError(f'{OPTION}: {said}\nIs the URL right, do you have '
+                      'access, and does the database answer?')

@@ -1,4 +1,4 @@
-"""One module per resource; ``TABLE`` has the routes of all."""
+"""Handlers of the service, one module per resource; all routes."""
 
 from secondary_scheduler.leases.api.resources import (
     actions,

@@ -1,13 +1,13 @@
-"""GET /openapi.json: the service describes itself."""
+"""GET /openapi.json: description of the service."""
 
 from secondary_scheduler.leases.api import openapi
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 
 
 def show_description(call: Call) -> Reply:
-    """Show the description."""
-    return Reply(200, openapi.document(call.service.table,
-                                       call.request.application_url))
+    """Show the OpenAPI description."""
+    return Reply(200, openapi.describe_service(
+        call.service.table, call.request.application_url))
 
 
 ROUTES = (

@@ -1,4 +1,4 @@
-"""GET /leases/{id}/events: what has happened to a lease."""
+"""GET /leases/{id}/events: events of a lease."""
 
 from secondary_scheduler.leases.api import errors, policies, schemas
 from secondary_scheduler.leases.api.db import errors as db_errors
@@ -6,7 +6,7 @@ from secondary_scheduler.leases.api.routing import Call, Reply, Route
 
 
 def list_events(call: Call) -> Reply:
-    """List the latest events, the oldest of them first."""
+    """List the latest events in the order of time."""
     most = call.service.conf.secondary_lease_api.max_limit
     try:
         found = call.service.store.events(
@@ -21,7 +21,7 @@ def list_events(call: Call) -> Reply:
 
 ROUTES = (
     Route('GET', '/leases/{id}/events', list_events,
-          'List what has happened to a lease; the latest, if there is more.',
+          'List the events of a lease, the latest ones if there are many.',
           200, 'EventsAnswer', policies.EVENTS, query=schemas.EVENTS_QUERY,
           refusals=(404,)),
 )

@@ -1,4 +1,4 @@
-"""/leases: what is asked for, and what has become of it."""
+"""/leases: request, list, show, change and delete leases."""
 
 from collections.abc import Collection, Iterator, Mapping
 import contextlib
@@ -23,17 +23,18 @@ from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 from secondary_scheduler.model.lease_states import LeaseState
 
-#: What can be changed of a lease, as its columns have it.
+#: Columns of a lease that its owner can change.
 _TERMS = ('name', 'duration', 'start', 'deadline', 'preemptible', 'max_rate')
 
 
-def asked(call: Call, found: models.LeaseRow | models.Quote
-          ) -> dict[str, typing.Any]:
-    """Return what somebody has asked for, as they see it."""
+def show_terms(call: Call, found: models.LeaseRow | models.Quote
+               ) -> dict[str, typing.Any]:
+    """Return the requested terms of a lease or quote, for a response."""
     return {
         'id': found.uuid, 'project_id': found.project_id,
         'user_id': found.user_id, 'kind': str(found.kind),
-        'nodes': [node_sets.show(one, call.version) for one in found.nodes],
+        'nodes': [node_sets.show_node_set(one, call.version)
+                  for one in found.nodes],
         'duration': found.duration, 'start': schemas.moment(found.start),
         'deadline': schemas.moment(found.deadline),
         'immediate': found.immediate, 'preemptible': found.preemptible,
@@ -41,8 +42,8 @@ def asked(call: Call, found: models.LeaseRow | models.Quote
         'created_at': schemas.moment(found.created_at)}
 
 
-def _shown(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
-    """Return a lease as its owner sees it."""
+def _show(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
+    """Return a lease, for a response."""
     since: dict[str, typing.Any] = {}
     if call.version >= microversions.QUOTES:
         since['next_start'] = schemas.moment(lease.next_start)
@@ -53,7 +54,7 @@ def _shown(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
     if call.version < microversions.OPEN and lease.duration is None:
         since['duration'] = schemas.LONGEST
     return {
-        **asked(call, lease), 'name': lease.name, 'state': lease.state,
+        **show_terms(call, lease), 'name': lease.name, 'state': lease.state,
         'paused': lease.hold, 'cancelling': lease.wanted_end,
         'reason': lease.reason, 'price': lease.price,
         'servers': [one.uuid for one in lease.servers],
@@ -62,31 +63,31 @@ def _shown(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
 
 
 def create_lease(call: Call) -> Reply:
-    """Keep a lease; the scheduler sees to it afterwards."""
-    wanted = request(call)
+    """Store a request for a lease; the scheduler handles it later."""
+    wanted = parse_request(call)
     made = _repeated(call, wanted)
     if made is not None:
         return _created(call, made)
     wanted = dataclasses.replace(wanted, unverified=_verify(call, wanted))
     trusts = call.service.trusts
-    trust = trusts.give(call.token, call.context.user_id,
-                        call.context.project_id)
+    trust = trusts.create_trust(call.token, call.context.user_id,
+                                call.context.project_id)
     lease = None
     try:
         lease = _create(call, dataclasses.replace(wanted, trust_id=trust))
     finally:
         if lease is None or lease.trust_id != trust:
-            trusts.take_back(call.token, trust)
+            trusts.delete_trust(call.token, trust)
     return _created(call, lease)
 
 
 def _created(call: Call, lease: models.LeaseRow) -> Reply:
-    return Reply(202, {'lease': _shown(call, lease), **_engine(call)},
+    return Reply(202, {'lease': _show(call, lease), **_engine(call)},
                  {'Location': call.link(f'/leases/{lease.uuid}')})
 
 
 def _engine(call: Call) -> dict[str, typing.Any]:
-    """Return when an engine has looked at leases last."""
+    """Return the state of the engines, for a response."""
     if call.version < microversions.SERVED:
         return {}
     service = call.service
@@ -95,48 +96,48 @@ def _engine(call: Call) -> dict[str, typing.Any]:
 
 
 def _repeated(call: Call, wanted: LeaseRequest) -> models.LeaseRow | None:
-    """Return the lease that this request has made before, if any."""
-    with _refusing():
+    """Return the lease that the same request made before, if any."""
+    with _store_errors():
         return call.service.store.repeated(wanted)
 
 
 def _create(call: Call, wanted: LeaseRequest) -> models.LeaseRow:
-    with _refusing():
+    with _store_errors():
         return call.service.store.create(
             wanted, quotas.QuotaLimits.from_options(call.service.conf))
 
 
 @contextlib.contextmanager
-def _refusing() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     """Turn the store's refusals of a new lease into answers."""
     try:
         yield
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
-            f'Your project would have too many {exc.what}: {exc}. Wait until '
-            'a lease is over, cancel or delete one, or ask the operator for '
-            'more. GET /quota shows what there is.')) from exc
+            f'Your project would have too many {exc.resource}: {exc}. Wait '
+            'until a lease is over, cancel or delete one, or ask the operator '
+            'for more. GET /quota shows limits and usage.')) from exc
     except db_errors.OtherRequest as exc:
         raise errors.ApiError(409, 'token-used', (
-            f'{exc}. Take another client_token for another lease.')) from exc
+            f'{exc}. Use another client_token for another lease.')) from exc
 
 
 def _verify(call: Call, wanted: LeaseRequest) -> tuple[dict[str, str], ...]:
-    """Return what cannot be verified of a lease.
+    """Verify a request; return the fields that could not be verified.
 
     :raises ApiError: 400 or 403, if its servers could not be made.
     """
     found = call.service.verifier.verify(
         call.session, wanted.nodes, wanted.project_id,
-        quotas.running(call.service.database, wanted.project_id))
-    check_verdict(found)
+        quotas.nodes_with_servers(call.service.database, wanted.project_id))
+    raise_problems(found)
     return tuple(dataclasses.asdict(one) for one in found.unverified)
 
 
-def check_verdict(found: verification.VerificationResult) -> None:
-    """Refuse what cannot be.
+def raise_problems(found: verification.VerificationResult) -> None:
+    """Raise an error if a verification has failed.
 
-    :raises ApiError: 400 or 403, with all that is wrong.
+    :raises ApiError: 400 or 403, with all problems.
     """
     if found.wrong:
         raise errors.invalid(' '.join(map(str, found.wrong)))
@@ -145,20 +146,20 @@ def check_verdict(found: verification.VerificationResult) -> None:
                               ' '.join(map(str, found.exceeded)))
 
 
-def request(call: Call) -> LeaseRequest:
-    """Return what the body asks for.
+def parse_request(call: Call) -> LeaseRequest:
+    """Return the request for a lease that is in the body.
 
-    :raises ApiError: if that contradicts itself or the clock.
+    :raises ApiError: if it contradicts itself or the clock.
     """
-    terms = _read(call.body)
+    terms = _parse_terms(call.body)
     immediate = call.body.get('immediate', False)
-    _check(call, terms, immediate)
+    _check_terms(call, terms, immediate)
     for problem in node_sets.contradictions(call.body['nodes']):
         raise errors.invalid(problem)
     return LeaseRequest(
         uuid=uuidutils.generate_uuid(), project_id=call.context.project_id,
         user_id=call.context.user_id,
-        nodes=node_sets.read(call.body['nodes']),
+        nodes=node_sets.parse_node_sets(call.body['nodes']),
         immediate=immediate, token=call.body.get('client_token'), **terms)
 
 
@@ -180,28 +181,28 @@ def list_leases(call: Call) -> Reply:
     if len(found) > limit:
         links.append({'rel': 'next', 'href': _next(call, limit,
                                                    found[limit - 1].uuid)})
-    return Reply(200, {'leases': [_shown(call, one) for one in found[:limit]],
+    return Reply(200, {'leases': [_show(call, one) for one in found[:limit]],
                        'leases_links': links, **_engine(call)})
 
 
 def scope(call: Call) -> str | None:
-    """Return whose leases a list is to have; None is all projects'."""
+    """Return the project whose leases a list has; None is all projects."""
     if not call.query.get('all_projects'):
         return call.context.project_id
     if not call.sees_all:
         raise errors.ApiError(403, 'forbidden', (
-            f'The policy {policies.ALL_PROJECTS} does not allow it to your '
-            'roles. Leave out all_projects.'))
+            f'The policy {policies.ALL_PROJECTS} does not allow this with '
+            'your roles. Leave out all_projects.'))
     return None
 
 
 def show_lease(call: Call) -> Reply:
     """Show a lease."""
-    return Reply(200, {'lease': _shown(call, find(call)), **_engine(call)})
+    return Reply(200, {'lease': _show(call, find(call)), **_engine(call)})
 
 
 def find(call: Call) -> models.LeaseRow:
-    """Return the lease that the path names, if there is one for the user."""
+    """Return the lease in the path, if it is visible to the user."""
     try:
         return call.service.store.get(call.path['id'], call.scope)
     except db_errors.UnknownLease as exc:
@@ -209,17 +210,17 @@ def find(call: Call) -> models.LeaseRow:
 
 
 def update_lease(call: Call) -> Reply:
-    """Change the terms while the scheduler has not seen them."""
+    """Change the name, or the terms of a new lease."""
     lease = find(call)
-    changes = _read(call.body)
+    changes = _parse_terms(call.body)
     terms = {name: changes.get(name, getattr(lease, name))
              for name in _TERMS}
     seen = call.body.get('revision')
     if changes.keys() <= {'name'}:
         return change(call, lease, 'changed', changes, set(LeaseState), seen)
     if lease.is_new:
-        _check(call, terms, lease.immediate)
-    # What was checked is what the terms become, or nothing is changed.
+        _check_terms(call, terms, lease.immediate)
+    # The revision makes sure that the checked terms are the written ones.
     return change(call, lease, 'changed', changes, {LeaseState.NEW},
                   lease.revision if seen is None else seen)
 
@@ -227,26 +228,26 @@ def update_lease(call: Call) -> Reply:
 def change(call: Call, lease: models.LeaseRow, kind: str,
            values: Mapping[str, typing.Any], among: Collection[str],
            revision: int | None = None) -> Reply:
-    """Change a lease that is in one of some states; show it."""
+    """Change a lease in one of the given states; return it."""
     try:
-        return Reply(202, {'lease': _shown(call, call.service.store.change(
+        return Reply(202, {'lease': _show(call, call.service.store.change(
             lease.uuid, kind, values, project=lease.project_id,
             revision=revision, among=among))})
     except db_errors.UnknownLease as exc:
         raise errors.not_found('leases', lease.uuid) from exc
     except db_errors.Stale as exc:
         raise errors.ApiError(409, 'stale', (
-            f'{exc}: somebody has changed it. Look at it again, and send '
-            'the revision that it has.')) from exc
+            f'{exc}: it has changed meanwhile. Show it again, and send its '
+            'present revision.')) from exc
     except db_errors.WrongState as exc:
         raise errors.ApiError(409, 'wrong-state', (
-            f'{exc}, where that cannot be done any more. Terms can be '
-            'changed while a lease is new, and nothing once it is over: ask '
-            'for another lease.')) from exc
+            f'{exc}, so this is not possible any more. Terms can be changed '
+            'while a lease is new, and nothing once it is over: request '
+            'another lease.')) from exc
 
 
 def delete_lease(call: Call) -> Reply:
-    """Forget a lease that is over, or that the scheduler has not seen."""
+    """Delete a lease that is over or new."""
     trust = find(call).trust_id
     try:
         call.service.store.delete(call.path['id'], call.scope)
@@ -256,12 +257,12 @@ def delete_lease(call: Call) -> Reply:
         raise errors.ApiError(409, 'wrong-state', (
             f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '
             'delete it when it is over.')) from exc
-    call.service.trusts.take_back(call.token, trust)
+    call.service.trusts.delete_trust(call.token, trust)
     return Reply(204)
 
 
-def _read(body: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
-    """Return those terms that a request has, as columns have them."""
+def _parse_terms(body: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return the given terms of a request, as values of columns."""
     terms = {name: body[name] for name in _TERMS if name in body}
     for name in ('start', 'deadline'):
         if terms.get(name) is not None:
@@ -269,9 +270,9 @@ def _read(body: Mapping[str, typing.Any]) -> dict[str, typing.Any]:
     return terms
 
 
-def _check(call: Call, terms: Mapping[str, typing.Any], immediate: bool
+def _check_terms(call: Call, terms: Mapping[str, typing.Any], immediate: bool
            ) -> None:
-    """Refuse terms that contradict each other or the clock."""
+    """Raise an error for terms that contradict each other or the clock."""
     start, deadline = terms.get('start'), terms.get('deadline')
     now, duration = call.service.store.now, terms['duration']
     if immediate and (start is not None or deadline is not None):
@@ -279,7 +280,7 @@ def _check(call: Call, terms: Mapping[str, typing.Any], immediate: bool
                              'start and deadline, or immediate.')
     if start is not None and start < now:
         raise errors.invalid(
-            f'start is {schemas.moment(start)}, and it is '
+            f'start is {schemas.moment(start)}, and the time is '
             f'{schemas.moment(now)} already. Choose a later start.')
     first = now if start is None else start
     if deadline is not None and deadline < first + duration:
@@ -300,8 +301,9 @@ def _next(call: Call, limit: int, marker: str) -> str:
 _ID = '/leases/{id}'
 ROUTES = (
     Route('POST', '/leases', create_lease, (
-        'Ask for a lease. It is kept and answered at once; whether and when '
-        'it gets hosts is decided afterwards and shown by its state.'),
+        'Request a lease. The response comes at once; the scheduler decides '
+        'later whether and when the lease gets hosts, and its state shows '
+        'the decision.'),
         202, 'LeaseAnswer', policies.CREATE, body=schemas.CREATE,
         refusals=(409,)),
     Route('GET', '/leases', list_leases, 'List leases, the oldest first.',
@@ -313,6 +315,6 @@ ROUTES = (
         202, 'LeaseAnswer', policies.UPDATE, body=schemas.UPDATE,
         refusals=(404, 409)),
     Route('DELETE', _ID, delete_lease, (
-        'Forget a lease that is over, or new.'), 204, None, policies.DELETE,
+        'Delete a lease that is over or new.'), 204, None, policies.DELETE,
         refusals=(404, 409)),
 )

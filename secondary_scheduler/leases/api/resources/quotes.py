@@ -1,6 +1,6 @@
-"""/quotes: what a lease would cost and when it would begin, to nobody's cost.
+"""/quotes: price and start of a possible lease, without obligation.
 
-The schedule is in another process: it answers, and who has asked looks again.
+The scheduler, in another process, writes the answer; clients poll for it.
 """
 
 import dataclasses
@@ -20,10 +20,10 @@ from secondary_scheduler.leases.api.routing import Call, Reply, Route
 
 
 def create_quote(call: Call) -> Reply:
-    """Keep the question; the scheduler answers afterwards."""
+    """Store a request for a quote; the scheduler answers later."""
     options = call.service.conf.secondary_lease_api
-    wanted = leases.request(call)
-    leases.check_verdict(call.service.verifier.verify_flavors(
+    wanted = leases.parse_request(call)
+    leases.raise_problems(call.service.verifier.verify_flavors(
         call.session, wanted.nodes))
     wanted = dataclasses.replace(
         wanted, nodes=node_sets.without_user_data(wanted.nodes))
@@ -32,23 +32,23 @@ def create_quote(call: Call) -> Reply:
             wanted, options.quote_lifetime, options.quota_quotes)
     except db_errors.OverQuota as exc:
         raise errors.ApiError(403, 'over-quota', (
-            f'{exc}. Wait until the quotes of your project are answered or '
-            'have expired.')) from exc
-    return Reply(202, {'quote': _shown(call, quote)},
+            f'{exc}. Wait until quotes of your project are answered or '
+            'expire.')) from exc
+    return Reply(202, {'quote': _show(call, quote)},
                  {'Location': call.link(f'/quotes/{quote.uuid}')})
 
 
 def show_quote(call: Call) -> Reply:
-    """Show a quote, with the offer once there is one."""
+    """Show a quote, with the offer if there is one already."""
     try:
         quote = call.service.quotes.get(call.path['id'], call.scope)
     except db_errors.UnknownQuote as exc:
         raise errors.not_found('quotes', call.path['id']) from exc
-    return Reply(200, {'quote': _shown(call, quote)})
+    return Reply(200, {'quote': _show(call, quote)})
 
 
-def _shown(call: Call, quote: Quote) -> dict[str, typing.Any]:
-    return {**leases.asked(call, quote),
+def _show(call: Call, quote: Quote) -> dict[str, typing.Any]:
+    return {**leases.show_terms(call, quote),
             'expires_at': schemas.moment(quote.expires_at),
             'offer': None if quote.accepted is None else {
                 'accepted': quote.accepted,
@@ -58,9 +58,9 @@ def _shown(call: Call, quote: Quote) -> dict[str, typing.Any]:
 
 ROUTES = (
     Route('POST', '/quotes', create_quote, (
-        'Ask what a lease with these terms would cost and when it would '
-        'begin; nothing is promised. The offer is in GET /quotes/{id} as '
-        'soon as the scheduler has answered.'), 202, 'QuoteAnswer',
+        'Request a quote: price and start of a lease with these terms, '
+        'without obligation. GET /quotes/{id} has the offer as soon as the '
+        'scheduler has answered.'), 202, 'QuoteAnswer',
         policies.CREATE_QUOTE, body=schemas.CREATE_QUOTE,
         since=microversions.QUOTES),
     Route('GET', '/quotes/{id}', show_quote, 'Show a quote.', 200,

@@ -1,4 +1,4 @@
-"""Timelines: what the scheduler plans for leases."""
+"""Timelines: the planned slots of leases."""
 
 from collections.abc import Mapping
 import typing
@@ -8,22 +8,22 @@ from secondary_scheduler.leases.api.db import plans
 from secondary_scheduler.leases.api.resources import leases
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 
-#: What older versions show of what has no end.
+#: End of slots without an end, in responses of older versions.
 _NEVER = '2099-12-31T23:59:59Z'
 
 
 def show_timeline(call: Call) -> Reply:
-    """Show the plan of a project, and of nobody else."""
-    return _planned(call, leases.scope(call), None)
+    """Show the plan of a project, or of all projects to operators."""
+    return _show_slots(call, leases.scope(call), None)
 
 
 def show_lease_timeline(call: Call) -> Reply:
     """Show the plan of a lease."""
     lease = leases.find(call)
-    return _planned(call, lease.project_id, lease.uuid)
+    return _show_slots(call, lease.project_id, lease.uuid)
 
 
-def _planned(call: Call, project: str | None, lease: str | None) -> Reply:
+def _show_slots(call: Call, project: str | None, lease: str | None) -> Reply:
     with_hosts = call.sees_all
     never = None if call.version >= microversions.OPEN else _NEVER
     return Reply(200, {'slots': [
@@ -31,7 +31,7 @@ def _planned(call: Call, project: str | None, lease: str | None) -> Reply:
          'end': schemas.moment(one.end) or never, 'what': str(one.what),
          'nodes': sum(one.hosts.values()),
          'hosts': dict(one.hosts) if with_hosts else None}
-        for uuid, one in plans.read(
+        for uuid, one in plans.read_plan(
             call.service.database, project, lease,
             _moment(call.query, 'begin'), _moment(call.query, 'end'))]})
 
@@ -42,10 +42,10 @@ def _moment(query: Mapping[str, typing.Any], name: str) -> int | None:
 
 ROUTES = (
     Route('GET', '/timeline', show_timeline, (
-        'Show what is planned for the leases of a project, the earliest '
+        'Show the planned slots of the leases of a project, the earliest '
         'first.'), 200, 'TimelineAnswer', policies.TIMELINE,
         query=schemas.TIMELINE_QUERY),
     Route('GET', '/leases/{id}/timeline', show_lease_timeline,
-          'Show what is planned for a lease.', 200, 'TimelineAnswer',
+          'Show the planned slots of a lease.', 200, 'TimelineAnswer',
           policies.TIMELINE, query=schemas.WINDOW_QUERY, refusals=(404,)),
 )

@@ -1,11 +1,11 @@
-"""GET /: which versions there are."""
+"""GET /: versions of the service."""
 
 from secondary_scheduler.leases.api import microversions
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 
 
 def list_versions(call: Call) -> Reply:
-    """Tell the oldest and the newest microversion."""
+    """Show the oldest and the newest microversion."""
     return Reply(200, {'versions': [{
         'id': 'v1.0', 'status': 'CURRENT',
         'min_version': microversions.VERSIONS[0],

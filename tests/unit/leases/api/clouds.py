@@ -1,4 +1,4 @@
-"""Nova, Glance, Neutron, Cinder and a catalogue, as far as look-ups go."""
+"""Fake Nova, Glance, Neutron, Cinder and catalogue for look-ups."""
 
 import json
 import threading
@@ -29,12 +29,12 @@ _VERSIONS = {'compute': 'v2.1', 'image': 'v2.9', 'network': 'v2.0',
 
 
 def token(services):
-    """Return a token of Keystone's whose catalogue has some services."""
+    """Return a token of Keystone with some services in its catalogue."""
     made = fixture.V3Token(user_id='alice', project_id=PROJECT)
     for name in services:
         host, path = _AT[name]
         made.add_service(name).add_standard_endpoints(
-            # Some catalogues have the version, others have not.
+            # Some catalogues contain the version, others do not.
             public=f'http://{host}'
             + (path if name == 'compute' else ''), region='R1')
     return made
@@ -54,10 +54,11 @@ class Plugin(identity.base.BaseIdentityPlugin):
 
 
 class Cloud:
-    """Things by collection; each is a list that tests change.
+    """Objects by collection; each is a list that tests change.
 
-    ``away`` are services that refuse connections, ``broken`` those that
-    answer with a status, and ``slow`` those that answer when ``go`` is set.
+    ``away`` are services that refuse connections. ``broken`` maps services to
+    the status with which they answer. ``slow`` are services that answer when
+    ``go`` is set.
     """
 
     def __init__(self, test):

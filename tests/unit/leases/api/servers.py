@@ -1,4 +1,4 @@
-"""Database servers to test on: named ones, or private ones that are started.
+"""Database servers for tests: configured ones, or private ones.
 
 A private server has its files and its socket in a temporary directory, listens
 on no port, and ends with this process.
@@ -28,8 +28,8 @@ _PATIENCE_S = 60
 class Kind:
     """One of the databases that the service supports.
 
-    ``variable`` is the environment's name for the URL of an empty database,
-    which is emptied; ``user`` is who runs a server if this process is root's.
+    ``variable`` is the environment variable with the URL of a database, whose
+    tables are dropped. ``user`` runs a server if this process runs as root.
     """
 
     variable: str
@@ -42,14 +42,14 @@ class Kind:
     end: signal.Signals
 
     def find(self, program: str) -> str | None:
-        """Return the path of a program of the server, of the newest."""
+        """Return the path of a program of the newest installed server."""
         debian = sorted(map(str, pathlib.Path('/usr/lib/postgresql').glob(
             '*/bin')), key=lambda path: float(path.split('/')[-2]))
         return shutil.which(program, path=os.pathsep.join(
             [*reversed(debian), os.environ['PATH'], '/usr/sbin']))
 
     def missing(self) -> str:
-        """Return why there can be no server, '' if there can."""
+        """Return the reason why no server is available, or ''."""
         if os.environ.get(self.variable):
             return ''
         if importlib.util.find_spec(self.driver) is None:
@@ -87,7 +87,7 @@ KINDS = {
 
 @functools.cache
 def url(database: str) -> str:
-    """Return the URL of a database of a server, which may be emptied."""
+    """Return the URL of a database, whose tables may be dropped."""
     kind = KINDS[database]
     return os.environ.get(kind.variable) or _started(kind)
 
@@ -116,7 +116,7 @@ def _started(kind: Kind) -> str:
 
 
 def _create(kind: Kind, server: typing.Any, home: pathlib.Path) -> None:
-    """Make a database on a server as soon as it is there."""
+    """Create a database on a server as soon as it answers."""
     engine = sa.create_engine(kind.url.format(
         name='postgres' if kind.driver == 'psycopg2' else '', home=home),
         isolation_level='AUTOCOMMIT')

@@ -1,4 +1,4 @@
-"""Lease services to ask, and databases to ask them on."""
+"""Lease services for tests, on different databases."""
 
 import functools
 import json
@@ -7,6 +7,8 @@ import tempfile
 import unittest
 import urllib.parse
 
+from alembic import autogenerate
+from alembic import migration as alembic_migration
 import jsonschema
 from oslo_config import cfg
 import sqlalchemy as sa
@@ -16,7 +18,7 @@ from secondary_scheduler.conf import lease_api as options
 from secondary_scheduler.leases.api import app, openapi, resources, schemas
 from secondary_scheduler.leases.api.db import migration, models
 from secondary_scheduler.leases.api.db.models import Nodes
-from secondary_scheduler.leases.api.db.plans import Stretch, What
+from secondary_scheduler.leases.api.db.plans import PlannedSlot, SlotPurpose
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from tests.unit.leases.api import servers
 
@@ -38,12 +40,21 @@ class Clock:
         return self.now
 
 
-def _empty(engine):
-    """Remove all rows of the present tables, or all tables of another kind.
+def differences(engine):
+    """Return the differences between tables and models, by Alembic."""
+    with engine.connect() as connection:
+        context = alembic_migration.MigrationContext.configure(
+            connection, opts={'compare_type': True})
+        return list(autogenerate.compare_metadata(
+            context, models.Base.metadata))
 
-    A server takes much longer to make tables than to empty them.
+
+def _empty(engine):
+    """Delete all rows of current tables, or drop tables of other versions.
+
+    A server takes much longer to create tables than to empty them.
     """
-    current = not migration.differences(engine)
+    current = not differences(engine)
     with engine.begin() as connection:
         if current:
             for table in reversed(models.Base.metadata.sorted_tables):
@@ -55,7 +66,7 @@ def _empty(engine):
 
 
 def needs(database):
-    """Skip a class of tests unless there can be a server to test on."""
+    """Skip a class of tests unless a database server is available."""
     reason = servers.KINDS[database].missing()
     return unittest.skipIf(reason, f'no {database}: {reason}')
 
@@ -76,7 +87,7 @@ def on(test, database='memory', sync=True, **changes):
     for name, value in {'database_url': url, 'auth_strategy': 'noauth',
                         **changes}.items():
         conf.set_override(name, value, group='secondary_lease_api')
-        # All configurations share what a group of options is set to.
+        # Overrides of a group of options are shared by all configurations.
         test.addCleanup(conf.clear_override, name,
                         group='secondary_lease_api')
     found = app.service(conf)
@@ -90,21 +101,21 @@ def on(test, database='memory', sync=True, **changes):
 
 
 def request(number, project='p1', **changes):
-    """Return a request, as the store has it; its UUID ends in a number."""
+    """Return a request for the store; its UUID ends in a number."""
     return LeaseRequest(**{
         'uuid': f'{NOBODY[:-4]}{number:04x}', 'project_id': project,
         'user_id': 'alice', 'nodes': (Nodes(2, 'secondary.small'),),
         'duration': 3600, **changes})
 
 
-def stretch(begin, end, what=What.RUN, **hosts):
-    return Stretch(NOW + begin, NOW + end, what, hosts)
+def stretch(begin, end, what=SlotPurpose.RUN, **hosts):
+    return PlannedSlot(NOW + begin, NOW + end, what, hosts)
 
 
 @functools.cache
 def _paths():
     return [(re.compile(re.sub(r'{\w+}', '[^/]+', path) + r'\Z'), operations)
-            for path, operations in openapi.document(
+            for path, operations in openapi.describe_service(
                 resources.TABLE, '')['paths'].items()]
 
 
@@ -114,7 +125,7 @@ def _validator(schema):
 
 
 class Api:
-    """Asks a service as its users do; each answer has to be as described."""
+    """Client of a service, which checks responses by the description."""
 
     def __init__(self, service):
         self.service = service
@@ -122,10 +133,10 @@ class Api:
 
     def ask(self, method, path, body=None, user='alice', project='p1',
             headers=None):
-        """Return (status, JSON); all but 404 and 405 of no path is checked.
+        """Send a request; return (status, JSON) of its checked response.
 
-        ``body`` is what becomes JSON, or bytes.  Without a header that says
-        otherwise the latest version is asked for.
+        ``body`` is bytes or is converted to JSON. The default version is the
+        latest. Responses 404 and 405 of unknown paths are not checked.
         """
         asked = webob.Request.blank(path, method=method, headers={
             'OpenStack-API-Version': 'secondary-lease latest'})
@@ -158,18 +169,18 @@ class Api:
         assert self.answer.status_int in (404, 405), self.answer
 
     def good(self, method, path, body=None, **more):
-        """Return what is answered, which must be no refusal."""
+        """Send a request that succeeds; return the JSON of the response."""
         status, answer = self.ask(method, path, body, **more)
         assert status < 400, answer
         return answer
 
     def bad(self, status, method, path, body=None, **more):
-        """Return the error, which must have a status."""
+        """Send a request that fails with a status; return the error."""
         found, answer = self.ask(method, path, body, **more)
         assert found == status, (found, answer)
         return answer['errors'][0]
 
     def create(self, user='alice', project='p1', **changes):
-        """Make a lease; return it."""
+        """Request a lease; return it."""
         return self.good('POST', '/leases', {**LEASE, **changes}, user=user,
                          project=project)['lease']

@@ -1,4 +1,4 @@
-"""The service, as its users see it."""
+"""Tests of all routes of the service."""
 
 import json
 import unittest
@@ -31,13 +31,13 @@ class ApiCase(unittest.TestCase):
         self.api = services.Api(self.service)
 
     def enter(self, lease, state):
-        """Do as the scheduler does."""
+        """Set the state of a lease, as the scheduler does."""
         self.service.store.change(lease['id'], str(state), {'state': state})
 
 
-class Create(ApiCase):
+class CreateTest(ApiCase):
 
-    def test_what_is_asked_for_is_kept_and_shown(self):
+    def test_requested_terms_are_stored_and_shown(self):
         made = self.api.create(start='2027-01-31T10:00:00+01:00',
                                deadline='2027-01-31T12:00:00Z', max_rate=0.5,
                                preemptible=False)
@@ -56,10 +56,10 @@ class Create(ApiCase):
             'next_start': None, 'servers': [],
             'created_at': '2027-01-31T08:00:00Z',
             'updated_at': '2027-01-31T08:00:00Z', 'revision': 1,
-            # Without Keystone there is nothing to ask with.
+            # Without Keystone there is no token for look-ups.
             'unverified': [
-                {'field': field, 'reason': 'there is no token with which a '
-                                           'service could be asked'}
+                {'field': field, 'reason': 'there is no token for requests '
+                                           'to services'}
                 for field in ('nodes[0].flavor', 'nodes[0].image',
                               'nodes[0].networks', 'nodes')],
             'served': 0, 'charge': None}
@@ -71,14 +71,14 @@ class Create(ApiCase):
         made = self.api.create(nodes=[{**NODES[0], 'user_data': ''}])
         self.assertTrue(made['nodes'][0]['has_user_data'])
 
-    def test_the_kind_follows_from_the_terms(self):
+    def test_kind_follows_from_terms(self):
         for kind, terms in (
                 ('best-effort', {}), ('immediate', {'immediate': True}),
                 ('reservation', {'start': '2027-01-31T09:00:00Z'}),
                 ('deadline', {'deadline': '2027-01-31T09:00:00Z'})):
             self.assertEqual(kind, self.api.create(**terms)['kind'])
 
-    def test_a_request_that_is_sent_again(self):
+    def test_repeated_request_returns_the_same_lease(self):
         first = self.api.create(client_token='t')
         self.assertEqual(first, self.api.create(client_token='t'))
         self.assertEqual('secondary-lease.token-used', self.api.bad(
@@ -86,7 +86,7 @@ class Create(ApiCase):
                                      'duration': 1})['code'])
         self.assertEqual(1, len(self.api.good('GET', '/leases')['leases']))
 
-    def test_what_cannot_be(self):
+    def test_invalid_terms_are_refused_with_their_field(self):
         for changes, says in (
                 ({'duration': 0}, 'duration'),
                 ({'duration': True}, 'duration'),
@@ -116,7 +116,7 @@ class Create(ApiCase):
                 self.assertEqual('secondary-lease.invalid', error['code'])
         self.assertEqual([], self.service.store.leases())
 
-    def test_bodies_that_are_none(self):
+    def test_invalid_bodies_are_refused(self):
         for body in (b'', b'{', b'[]', b'null', b'\xff', b'{"duration": NaN}',
                      b'[' * 50000, b'"' + b'x' * 9999 + b'"'):
             with self.subTest(body[:20]):
@@ -127,11 +127,11 @@ class Create(ApiCase):
         self.api.bad(413, 'POST', '/leases', b' ' * 200000)
 
 
-class Quotas(ApiCase):
+class QuotaTest(ApiCase):
 
     options = {'quota_leases': 2, 'quota_nodes': 5}
 
-    def test_they_bound_leases_and_nodes(self):
+    def test_quotas_limit_leases_and_nodes(self):
         self.api.create()
         error = self.api.bad(403, 'POST', '/leases', {
             **LEASE, 'nodes': [{**NODES[0], 'number': 4}]})
@@ -148,14 +148,14 @@ class Quotas(ApiCase):
         self.api.create()
 
 
-class Quotes(ApiCase):
+class QuoteTest(ApiCase):
 
     options = {'quota_quotes': 2, 'quote_lifetime': 60}
 
     def ask(self, **changes):
         return self.api.good('POST', '/quotes', {**QUOTE, **changes})['quote']
 
-    def test_the_scheduler_answers(self):
+    def test_quote_shows_answer_of_scheduler(self):
         made = self.ask(start='2027-01-31T10:00:00+01:00', max_rate=0.5)
         self.assertEqual(202, self.api.answer.status_int)
         path = f'/quotes/{made["id"]}'
@@ -170,7 +170,7 @@ class Quotes(ApiCase):
             'deadline': None, 'immediate': False, 'preemptible': True,
             'max_rate': 0.5, 'created_at': '2027-01-31T08:00:00Z',
             'expires_at': '2027-01-31T08:01:00Z', 'offer': None}, made)
-        for one in self.service.quotes.take():
+        for one in self.service.quotes.unanswered():
             self.service.quotes.answer(one.uuid, quotes.QuoteAnswer(
                 False, NOW + 7200, 1.0, 7200.0, 'there is no room'))
         self.assertEqual({'quote': {**made, 'offer': {
@@ -180,13 +180,13 @@ class Quotes(ApiCase):
         self.service.store._clock.now += 60
         self.assertIn('POST /quotes', self.api.bad(404, 'GET', path)['detail'])
 
-    def test_no_lease_comes_of_it(self):
+    def test_quote_makes_no_lease(self):
         self.ask()
         self.assertEqual([], self.api.good('GET', '/leases')['leases'])
         self.assertEqual(0, self.api.good('GET', '/quota')['quota']['leases'][
             'used'])
 
-    def test_terms_are_those_of_leases(self):
+    def test_quotes_have_the_terms_of_leases(self):
         for changes, says in (
                 ({'name': 'x'}, 'name'), ({'client_token': 'x'}, 'token'),
                 ({'nodes': []}, 'nodes'),
@@ -197,23 +197,23 @@ class Quotes(ApiCase):
                     400, 'POST', '/quotes', {**QUOTE, **changes})['detail'])
         self.api.bad(403, 'POST', '/quotes', QUOTE, user='reader')
 
-    def test_only_so_many_wait_at_once(self):
+    def test_unanswered_quotes_are_limited(self):
         for _ in range(2):
             self.ask()
         error = self.api.bad(403, 'POST', '/quotes', QUOTE)
         self.assertEqual('secondary-lease.over-quota', error['code'])
         self.assertIn('2 of 2 quotes', error['detail'])
         self.api.good('POST', '/quotes', QUOTE, project='p2')
-        self.service.quotes.answer(self.service.quotes.take()[0].uuid,
+        self.service.quotes.answer(self.service.quotes.unanswered()[0].uuid,
                                    quotes.QuoteAnswer(True, NOW))
         self.ask()
 
 
-class Reading(ApiCase):
+class ReadTest(ApiCase):
 
     options = {'max_limit': 2}
 
-    def test_pages_lead_to_all(self):
+    def test_pages_link_to_all_leases(self):
         made = [self.api.create(name=f'n{number}')['id']
                 for number in range(5)]
         path, found = '/leases?state=new&state=done', []
@@ -227,7 +227,7 @@ class Reading(ApiCase):
         self.assertEqual(made[:1], [one['id'] for one in self.api.good(
             'GET', '/leases?limit=1')['leases']])
 
-    def test_a_refused_lease_is_told_what_it_could_have(self):
+    def test_rejected_lease_shows_price_or_next_start(self):
         dear, early = self.api.create(), self.api.create()
         self.service.store.change(dear['id'], 'rejected', {
             'state': LeaseState.REJECTED_BY_USER, 'price': 7200.0,
@@ -238,7 +238,7 @@ class Reading(ApiCase):
             (one['price'], one['next_start'])
             for one in self.api.good('GET', '/leases')['leases']])
 
-    def test_filters(self):
+    def test_lists_are_filtered_by_state_and_name(self):
         one, two = self.api.create(name='one'), self.api.create(name='two')
         self.enter(two, LeaseState.ACTIVE)
         for query, expected in (
@@ -249,7 +249,7 @@ class Reading(ApiCase):
                 [lease['id'] for lease in self.api.good(
                     'GET', f'/leases?{query}')['leases']], query)
 
-    def test_queries_that_are_none(self):
+    def test_invalid_queries_are_refused(self):
         for query in ('limit=0', 'limit=x', 'limit=-1', 'limit=1&limit=2',
                       f'limit={10 ** 30}', 'state=asleep', 'colour=red',
                       'marker=x', f'marker={NOBODY}', 'all_projects=maybe',
@@ -258,7 +258,7 @@ class Reading(ApiCase):
                 self.api.bad(400, 'GET', f'/leases?{query}')
         self.api.bad(400, 'GET', '/timeline?begin=soon')
 
-    def test_events_tell_what_happened(self):
+    def test_events_are_listed(self):
         lease = self.api.create()
         path = f'/leases/{lease["id"]}'
         self.api.good('POST', f'{path}/action', {'action': 'pause'})
@@ -269,9 +269,9 @@ class Reading(ApiCase):
         self.assertEqual(['paused'], [one['kind'] for one in self.api.good(
             'GET', f'{path}/events?limit=1')['events']])
 
-    def test_the_timeline_is_the_plan(self):
+    def test_timeline_shows_planned_slots(self):
         lease, other = self.api.create(), self.api.create()
-        plans.write(self.service.database, {
+        plans.write_plan(self.service.database, {
             lease['id']: [stretch(0, 60, node1=1, node2=1)],
             other['id']: [stretch(60, 90, node1=2)]})
         slot = {'lease_id': lease['id'], 'begin': '2027-01-31T08:00:00Z',
@@ -287,9 +287,9 @@ class Reading(ApiCase):
             'GET', path, user='admin')['slots'][0]['hosts'])
 
 
-class Change(ApiCase):
+class ChangeTest(ApiCase):
 
-    def test_terms_while_it_is_new(self):
+    def test_terms_change_only_while_lease_is_new(self):
         lease = self.api.create()
         path = f'/leases/{lease["id"]}'
         changed = self.api.good('PATCH', path, {
@@ -311,29 +311,29 @@ class Change(ApiCase):
         self.assertEqual('other', self.api.good(
             'PATCH', path, {'name': 'other'})['lease']['name'])
 
-    def test_two_changes_at_once_make_no_third(self):
+    def test_concurrent_change_makes_checked_terms_stale(self):
         lease = self.api.create()
         path = f'/leases/{lease["id"]}'
-        checked = leases._check
+        checked = leases._check_terms
 
         def meanwhile(*arguments):
             checked(*arguments)
             self.service.store.change(lease['id'], 'changed',
                                       {'duration': 7200})
 
-        with mock.patch.object(leases, '_check', meanwhile):
+        with mock.patch.object(leases, '_check_terms', meanwhile):
             self.api.bad(409, 'PATCH', path,
                          {'deadline': '2027-01-31T09:00:00Z'})
         self.assertIsNone(self.api.good('GET', path)['lease']['deadline'])
 
-    def test_a_name_may_be_changed_though_the_start_is_past(self):
+    def test_name_changes_even_after_the_start(self):
         lease = self.api.create(start='2027-01-31T08:00:10Z')
         self.service.store._clock.now = NOW + 20
         path = f'/leases/{lease["id"]}'
         self.api.good('PATCH', path, {'name': 'late'})
         self.api.bad(400, 'PATCH', path, {'duration': 5})
 
-    def test_actions(self):
+    def test_actions_set_paused_and_cancelling(self):
         lease = self.api.create()
         path = f'/leases/{lease["id"]}/action'
         for action, paused, cancelling in (
@@ -347,7 +347,7 @@ class Change(ApiCase):
         for action in ('pause', 'unpause', 'cancel'):
             self.api.bad(409, 'POST', path, {'action': action})
 
-    def test_delete_what_is_over_or_new(self):
+    def test_only_leases_over_or_new_are_deleted(self):
         new, old = self.api.create(), self.api.create()
         self.enter(old, LeaseState.ACTIVE)
         path = f'/leases/{old["id"]}'
@@ -360,9 +360,9 @@ class Change(ApiCase):
         self.assertEqual([], self.api.good('GET', '/leases')['leases'])
 
 
-class Doors(ApiCase):
+class AccessTest(ApiCase):
 
-    def test_versions_are_for_everybody(self):
+    def test_versions_are_public(self):
         found = self.api.good('GET', '/', user=None)['versions']
         self.assertEqual([('1.0', '1.4')], [
             (one['min_version'], one['max_version']) for one in found])
@@ -370,7 +370,7 @@ class Doors(ApiCase):
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 
-    def test_a_version_that_is_not_there(self):
+    def test_unknown_versions_are_refused(self):
         for version, status in (('secondary-lease 9.9', 406),
                                 ('secondary-lease x', 400)):
             self.api.bad(status, 'GET', '/leases', headers={
@@ -378,7 +378,7 @@ class Doors(ApiCase):
         self.api.good('GET', '/leases', headers={
             'OpenStack-API-Version': 'compute 2.99, secondary-lease latest'})
 
-    def test_the_first_version_is_as_it_was(self):
+    def test_first_version_lacks_newer_fields(self):
         lease = self.api.create()
         for headers in ({'OpenStack-API-Version': 'secondary-lease 1.0'},
                         {'OpenStack-API-Version': 'compute 2.99'}):
@@ -391,7 +391,7 @@ class Doors(ApiCase):
             self.assertIn('secondary-lease 1.1', self.api.bad(
                 404, 'GET', f'/quotes/{NOBODY}', headers=headers)['detail'])
 
-    def test_who_may_what(self):
+    def test_roles_limit_operations(self):
         lease = self.api.create()
         path = f'/leases/{lease["id"]}'
         self.api.bad(401, 'GET', '/leases', user=None)
@@ -405,7 +405,7 @@ class Doors(ApiCase):
             self.assertIn('secondary_lease:', self.api.bad(
                 403, method, where, body, user='reader')['detail'])
 
-    def test_an_operator_sees_and_ends_all(self):
+    def test_operator_sees_and_cancels_leases_of_all_projects(self):
         lease = self.api.create()
         for path in ('/leases', '/timeline'):
             self.api.bad(403, 'GET', f'{path}?all_projects=true')
@@ -417,7 +417,7 @@ class Doors(ApiCase):
             'POST', f'/leases/{lease["id"]}/action', {'action': 'cancel'},
             user='admin', project='ops')['lease']['cancelling'])
 
-    def test_there_is_nothing_else(self):
+    def test_unknown_paths_and_methods_are_refused(self):
         for path in ('/leases/', '/lease', f'/leases/{NOBODY}/x', '//',
                      '/%ff'):
             self.assertEqual('secondary-lease.no-such-path', self.api.bad(
@@ -426,18 +426,18 @@ class Doors(ApiCase):
         self.api.bad(405, 'PUT', '/leases')
         self.assertEqual('GET, POST', self.api.answer.headers['Allow'])
 
-    def test_each_refusal_names_its_request(self):
+    def test_errors_name_their_request(self):
         error = self.api.bad(404, 'GET', f'/leases/{NOBODY}')
         self.assertEqual(self.api.answer.headers['x-openstack-request-id'],
                          error['request_id'])
         self.assertTrue(error['request_id'].startswith('req-'))
 
-    def test_health(self):
+    def test_healthcheck_needs_no_token(self):
         answer = webob.Request.blank('/healthcheck').get_response(
             self.api.application)
         self.assertEqual(200, answer.status_int)
 
-    def test_a_database_that_is_away(self):
+    def test_unavailable_database_gives_503(self):
         with mock.patch.object(
                 self.service.store, 'leases',
                 side_effect=db_exception.DBConnectionError('password=x')):
@@ -445,13 +445,13 @@ class Doors(ApiCase):
         self.assertNotIn('password', json.dumps(error))
         self.assertIn('Retry-After', self.api.answer.headers)
 
-    def test_a_fault_of_ours_tells_nothing(self):
+    def test_internal_errors_reveal_nothing(self):
         with mock.patch.object(self.service.store, 'leases',
                                side_effect=RuntimeError('secret')):
             error = self.api.bad(500, 'GET', '/leases')
         self.assertNotIn('secret', json.dumps(error))
 
-    def test_links_are_where_the_service_is(self):
+    def test_links_have_the_host_of_the_request(self):
         made = self.api.good('POST', '/leases', LEASE, headers={
             'Host': 'cloud.example'})
         self.assertEqual(

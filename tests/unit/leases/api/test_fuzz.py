@@ -1,4 +1,4 @@
-"""Whatever is asked, the answer is as GET /openapi.json describes it."""
+"""Fuzz tests: each response fits the description of the service."""
 
 import json
 import re
@@ -15,14 +15,14 @@ from tests.unit import fuzzing
 from tests.unit.leases.api import services
 from tests.unit.leases.api.services import NOBODY
 
-#: A request takes longer than what other fuzz tests call.
+#: Settings of these tests, which take longer than other fuzz tests.
 _LESS = hypothesis.settings(
     max_examples=max(300, hypothesis.settings().max_examples // 5))
 _ID = services.request(1).uuid
 
 
 def fitting(schema):
-    """Draw what a schema allows."""
+    """Return a strategy for values that a schema allows."""
     if 'enum' in schema:
         return st.sampled_from(schema['enum'])
     if 'oneOf' in schema:
@@ -78,7 +78,7 @@ def _encoded(value):
 
 @st.composite
 def asked(draw, spoil):
-    """Draw (method, path with query, body), with nonsense in them or not."""
+    """Draw (method, path with query, body), damaged or not."""
     route = draw(st.sampled_from(resources.TABLE))
     query, body = draw(fitting(route.query)), None
     if route.body is not None:
@@ -94,7 +94,7 @@ def asked(draw, spoil):
          for name, value in pairs], doseq=True), body
 
 
-class Described(unittest.TestCase):
+class DescriptionTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -114,16 +114,16 @@ class Described(unittest.TestCase):
 
     @_LESS
     @given(asked(spoil=False))
-    def test_what_is_described(self, one):
-        # What fits the schemas may be refused for what they cannot say.
+    def test_described_requests_are_valid(self, one):
+        # A request that fits the schemas may still contradict itself.
         self.assertNotRegex(self.ask(*one), '^In the (query|body)')
 
     @_LESS
     @given(asked(spoil=True))
-    def test_nonsense(self, one):
+    def test_damaged_requests_cause_no_internal_error(self, one):
         self.ask(*one)
 
-    def test_it_describes_all_routes(self):
+    def test_all_routes_are_described(self):
         found = self.api.good('GET', '/openapi.json', user=None)
         self.assertEqual('3.1.0', found['openapi'])
         self.assertEqual(

@@ -1,4 +1,4 @@
-"""What users and load balancers are told of engines."""
+"""Tests of the state of engines for users and load balancers."""
 
 import unittest
 from unittest import mock
@@ -15,8 +15,8 @@ class EngineTest(unittest.TestCase):
         self.service = services.on(self)
         self.api = services.Api(self.service)
 
-    def told(self):
-        """Return what answers tell of engines, each the same."""
+    def engine_state(self):
+        """Return the state of engines, which is equal in all responses."""
         made = self.api.good('POST', '/leases', services.LEASE)
         shown = self.api.good('GET', f'/leases/{made["lease"]["id"]}')
         listed = self.api.good('GET', '/leases')
@@ -24,40 +24,37 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(made['engine'], listed['engine'])
         return made['engine']
 
-    def test_no_engine_has_ever_looked(self):
-        found = self.told()
+    def test_state_is_stale_before_the_first_pass(self):
+        found = self.engine_state()
         self.assertEqual((None, True), (found['last_pass'], found['stale']))
         self.assertIn('leases=true', found['message'])
 
-    def test_engine_has_looked_lately(self):
-        schedules.beat(self.service.database, NOW - 10, '')
+    def test_state_is_good_after_a_recent_pass(self):
+        schedules.record_heartbeat(self.service.database, NOW - 10, '')
         self.assertEqual({'last_pass': '2027-01-31T07:59:50Z',
-                          'stale': False, 'message': ''}, self.told())
+                          'stale': False, 'message': ''}, self.engine_state())
 
-    def test_engine_has_not_looked_for_long(self):
-        schedules.beat(self.service.database, NOW - 3700, '')
-        schedules.beat(self.service.database, None, 'Nova does not answer')
-        found = self.told()
+    def test_state_is_stale_long_after_the_last_pass(self):
+        schedules.record_heartbeat(self.service.database, NOW - 3700, '')
+        schedules.record_heartbeat(self.service.database, None,
+                                   'Nova does not answer')
+        found = self.engine_state()
         self.assertEqual(('2027-01-31T06:58:20Z', True),
                          (found['last_pass'], found['stale']))
         self.assertIn('1:01:40 ago', found['message'])
         self.assertIn('Nova does not answer', found['message'])
 
-    def test_older_versions_are_not_told(self):
+    def test_older_versions_lack_the_state_of_engines(self):
         found = self.api.good('GET', '/leases', headers={
             'OpenStack-API-Version': 'secondary-lease 1.3'})
         self.assertNotIn('engine', found)
 
-    def test_healthcheck_stays_healthy_and_gives_details(self):
+    def test_healthcheck_is_healthy_without_engine_and_gives_details(self):
         checked = health.LeaseEngine(self.service.conf, {})
         checked._database = self.service.database
-        schedules.beat(self.service.database, NOW - 3700, '')
+        schedules.record_heartbeat(self.service.database, NOW - 3700, '')
         with mock.patch.object(health, 'time', mock.Mock(time=lambda: NOW)):
             found = checked.healthcheck(80)
         self.assertTrue(found.available)
         self.assertIn('no engine', found.reason)
         self.assertIn('1:01:40 ago', found.details)
-
-
-if __name__ == '__main__':
-    unittest.main()

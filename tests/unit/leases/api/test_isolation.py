@@ -1,4 +1,4 @@
-"""No project sees, changes or infers another's leases, by any route."""
+"""Tests that no route shows or changes leases of other projects."""
 
 import json
 import re
@@ -15,7 +15,7 @@ BODIES = {'create_lease': LEASE, 'update_lease': {'name': 'theirs'},
 ROUTES = [one for one in resources.TABLE if one.rule is not None]
 
 
-class Isolation(unittest.TestCase):
+class IsolationTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -27,14 +27,14 @@ class Isolation(unittest.TestCase):
         self.server = services.request(9).uuid
         self.service.store.change(self.id, 'notice', {}, text='hush',
                                   servers=[self.server])
-        plans.write(self.service.database, {
+        plans.write_plan(self.service.database, {
             self.id: [stretch(0, 60, secret_host=2)]})
         self.quote = self.api.good('POST', '/quotes', QUOTE)['quote']['id']
         self.ids = {'leases': self.id, 'quotes': self.quote}
         self.before = self.seen()
 
     def seen(self):
-        """Return all that the owner sees."""
+        """Return all data of the lease that its owner sees."""
         return [self.api.good('GET', path) for path in (
             f'/quotes/{self.quote}', *(
                 f'/leases/{self.id}{more}'
@@ -45,13 +45,13 @@ class Isolation(unittest.TestCase):
                             BODIES[route.name] if route.body else None,
                             **more)
 
-    def test_there_are_routes(self):
+    def test_all_routes_are_known(self):
         self.assertEqual({'/leases', '/leases/{id}', '/leases/{id}/action',
                           '/leases/{id}/events', '/leases/{id}/timeline',
                           '/timeline', '/quota', '/quotes', '/quotes/{id}'},
                          {route.path for route in ROUTES})
 
-    def test_what_is_anothers_is_as_what_is_not_there(self):
+    def test_lease_of_other_project_looks_like_a_missing_one(self):
         routes = [one for one in ROUTES if '{id}' in one.path]
         self.assertTrue(routes)
         for route in routes:
@@ -69,7 +69,7 @@ class Isolation(unittest.TestCase):
                     self.assertEqual(*answers)
         self.assertEqual(self.before, self.seen())
 
-    def test_nothing_of_it_is_in_any_answer(self):
+    def test_no_response_has_data_of_other_projects(self):
         for route in ROUTES:
             if '{id}' in route.path:
                 continue
@@ -83,11 +83,11 @@ class Isolation(unittest.TestCase):
                     self.assertNotIn(secret, json.dumps(answer))
         self.assertEqual(self.before, self.seen())
 
-    def test_a_quota_counts_ones_own(self):
+    def test_quota_counts_leases_of_own_project_only(self):
         self.assertEqual(0, self.api.good(
             'GET', '/quota', project='p2')['quota']['leases']['used'])
 
-    def test_a_marker_of_another_is_none(self):
+    def test_marker_of_other_project_looks_like_a_missing_one(self):
         answers = []
         for uuid in (self.id, NOBODY):
             error = self.api.bad(400, 'GET', f'/leases?marker={uuid}',
@@ -95,15 +95,15 @@ class Isolation(unittest.TestCase):
             answers.append(error['detail'].replace(uuid, ''))
         self.assertEqual(*answers)
 
-    def test_a_token_of_another_says_nothing(self):
+    def test_client_token_of_other_project_has_no_effect(self):
         made = self.api.create(project='p2', client_token='token')
         self.assertNotEqual(self.id, made['id'])
         self.assertEqual('p2', made['project_id'])
         self.api.create(project='p3', client_token='token', duration=7)
 
-    def test_the_owner_sees_no_hosts(self):
+    def test_owner_sees_no_hosts(self):
         self.assertNotIn('secret_host', json.dumps(self.before))
 
-    def test_ids_tell_no_order(self):
+    def test_ids_are_random(self):
         versions = {self.api.create()['id'][14] for _ in range(5)}
         self.assertEqual({'4'}, versions)

@@ -1,4 +1,4 @@
-"""The store and the plan, on each database."""
+"""Tests of the tables, the store and the plan, on each database."""
 
 import concurrent.futures
 import dataclasses
@@ -20,7 +20,7 @@ from secondary_scheduler.leases.api.db import (
     session,
 )
 from secondary_scheduler.leases.api.db.models import Nodes
-from secondary_scheduler.leases.api.db.plans import What
+from secondary_scheduler.leases.api.db.plans import SlotPurpose
 from secondary_scheduler.leases.api.db.store import OPEN
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.model.lease_states import LeaseState
@@ -30,8 +30,8 @@ from tests.unit.leases.api.services import NOW, request, stretch
 LIMITS = quotas.QuotaLimits(100, 1000)
 
 
-class Cases:
-    """What has to hold on each database."""
+class StoreCases:
+    """Tests for each database."""
 
     database = ''
 
@@ -39,56 +39,60 @@ class Cases:
         super().setUp()
         self.service = services.on(self, self.database)
         self.store = self.service.store
-        self.told = []
-        self.store.announce = lambda lease, event: self.told.append(
+        self.announced = []
+        self.store.announce = lambda lease, event: self.announced.append(
             (lease.uuid, event.kind))
 
     def create(self, number, **changes):
         return self.store.create(request(number, **changes), LIMITS)
 
-    def test_tables_are_as_the_models_say(self):
-        self.assertEqual([], migration.differences(
+    def add_event(self, uuid, text):
+        """Add an event without another change."""
+        self.store.change(uuid, 'notice', {}, text=text)
+
+    def test_migrated_tables_equal_the_models(self):
+        self.assertEqual([], services.differences(
             self.service.database.engine))
         self.assertEqual('0007', migration.version(
             self.service.database.engine))
 
-    def test_tables_go_back_and_forth_with_what_is_in_them(self):
+    def test_downgrade_and_upgrade_keep_rows(self):
         engine = self.service.database.engine
         uuid = self.create(1, nodes=(Nodes(2, 'a'), Nodes(1, 'b'))).uuid
         migration.downgrade(engine, '0001')
         self.assertEqual('0001', migration.version(engine))
         self.assertNotIn('quotes', sa.inspect(engine).get_table_names())
         migration.sync(engine)
-        self.assertEqual([], migration.differences(engine))
+        self.assertEqual([], services.differences(engine))
         self.assertEqual(['a', 'b'], [
             one.flavor for one in self.store.get(uuid).nodes])
         migration.downgrade(engine, 'base')
         self.assertEqual(['alembic_version'],
                          sa.inspect(engine).get_table_names())
 
-    def test_what_has_no_end_is_forgotten_by_an_older_version(self):
+    def test_downgrade_deletes_adopted_leases(self):
         engine = self.service.database.engine
         asked = self.create(1).uuid
         open_ = self.create(2, duration=None).uuid
-        plans.write(self.service.database, {
+        plans.write_plan(self.service.database, {
             asked: [stretch(0, 60, h1=1)],
             open_: [dataclasses.replace(stretch(0, 0, h1=1), end=None)]})
-        planned = plans.read(self.service.database, begin=NOW + 90)
+        planned = plans.read_plan(self.service.database, begin=NOW + 90)
         self.assertEqual([(open_, None)], [
             (uuid, one.end) for uuid, one in planned])
         self.assertEqual(LeaseKind.BEST_EFFORT, self.store.get(open_).kind)
-        # It is not what the project has asked for.
-        self.assertEqual(1, quotas.usage(
+        # Adopted leases do not count.
+        self.assertEqual(1, quotas.read_usage(
             self.service.database, 'p1', LIMITS).leases)
         migration.downgrade(engine, '0004')
         migration.sync(engine)
-        self.assertEqual([], migration.differences(engine))
+        self.assertEqual([], services.differences(engine))
         self.assertEqual([(asked, 3600)], [
             (one.uuid, one.duration) for one in self.store.leases('p1')])
         self.assertEqual([(asked, stretch(0, 60, h1=1))],
-                         plans.read(self.service.database))
+                         plans.read_plan(self.service.database))
 
-    def test_a_lease_comes_back_as_it_was_made(self):
+    def test_stored_lease_equals_its_request(self):
         asked = request(
             1, name='Ünïcode 🌍', start=NOW + 60, deadline=NOW + 9000,
             preemptible=False, max_rate=0.1,
@@ -108,7 +112,7 @@ class Cases:
              found.created_at, found.updated_at, found.servers,
              found.project_id, found.user_id, found.kind))
 
-    def test_the_request_for_a_nodes_server_is_read_by_its_number(self):
+    def test_server_request_is_read_by_number_of_the_node(self):
         server = {'networks': 'none', 'metadata': {'k': 'v' * 255},
                   'tags': ['ü']}
         long = 'c2Vj' * 16383
@@ -132,19 +136,19 @@ class Cases:
         with self.assertRaises(errors.UnknownLease):
             read(asked.uuid, 0)
 
-    def test_errors_of_the_database_show_no_values(self):
+    def test_database_errors_show_no_values(self):
         secret = 'top secret'
         with self.assertRaises(db_exception.DBError) as caught:
             self.create(1, nodes=(Nodes(1, None, user_data=secret),))
         self.assertNotIn(secret, str(caught.exception))
 
-    def test_names_that_differ_in_case_or_accent_differ(self):
+    def test_names_are_compared_with_case_and_accents(self):
         self.create(1, name='Résumé')
         for other in ('résumé', 'Resume', 'Résumé '):
             self.assertEqual([], self.store.leases('p1', name=other), other)
         self.assertEqual(1, len(self.store.leases('p1', name='Résumé')))
 
-    def test_lists_go_by_age_and_begin_after_a_marker(self):
+    def test_lists_are_sorted_by_age_and_begin_after_a_marker(self):
         for number in (3, 1, 2):
             self.create(number)
         self.create(4, project='p2')
@@ -159,18 +163,18 @@ class Cases:
         with self.assertRaises(errors.UnknownLease):
             self.store.leases('p1', marker=request(4).uuid)
 
-    def test_the_same_token_makes_one_lease(self):
+    def test_same_token_makes_one_lease(self):
         first = self.create(1, token='t')
         again = self.create(2, token='t')
         self.assertEqual(first.uuid, again.uuid)
-        self.assertEqual([(first.uuid, 'created')], self.told)
+        self.assertEqual([(first.uuid, 'created')], self.announced)
         self.assertNotEqual(first.uuid, self.create(3, token='T').uuid)
         self.assertNotEqual(first.uuid, self.create(
             4, token='t', project='p2').uuid)
         with self.assertRaisesRegex(errors.OtherRequest, first.uuid):
             self.create(5, token='t', duration=1)
 
-    def test_changes_count_up_and_know_what_was_seen(self):
+    def test_changes_increment_revision_and_refuse_stale_ones(self):
         lease = self.create(1)
         changed = self.store.change(lease.uuid, 'paused', {'hold': True},
                                     revision=1)
@@ -187,9 +191,9 @@ class Cases:
             self.store.get(lease.uuid).revision,
             self.store.get(lease.uuid).hold))
         self.assertEqual(['created', 'paused'], [
-            kind for _, kind in self.told])
+            kind for _, kind in self.announced])
 
-    def test_servers_come_and_go(self):
+    def test_servers_of_a_lease_are_replaced(self):
         lease = self.create(1)
         one, two = request(8).uuid, request(9).uuid
         self.store.change(lease.uuid, 'x', {}, servers=[one])
@@ -210,36 +214,36 @@ class Cases:
         self.assertEqual([], self.store.take_new())
         self.assertEqual(3, len(self.store.leases(among={LeaseState.PENDING})))
 
-    def test_events_are_the_latest_in_their_order(self):
+    def test_limited_events_are_the_latest_in_order_of_time(self):
         lease = self.create(1)
         for number in range(3):
-            self.store.add_event(lease.uuid, 'notice', f'number {number}')
+            self.add_event(lease.uuid, f'number {number}')
         self.assertEqual(['number 1', 'number 2'], [
             one.text for one in self.store.events(lease.uuid, limit=2)])
         self.assertEqual('created', self.store.events(lease.uuid)[0].kind)
         with self.assertRaises(errors.UnknownLease):
-            self.store.add_event(request(7).uuid, 'notice', '')
+            self.add_event(request(7).uuid, '')
         with self.assertRaises(errors.UnknownLease):
             self.store.events(lease.uuid, 'p2')
 
-    def test_events_are_in_the_order_of_time(self):
-        # Clocks of the service and of the engine differ.
+    def test_events_of_different_clocks_are_sorted_by_time(self):
+        # The clocks of service and engine differ.
         lease = self.create(1)
         for seconds in (5, 2, 5):
             self.store._clock.now = NOW + seconds
-            self.store.add_event(lease.uuid, 'notice', f'after {seconds}')
+            self.add_event(lease.uuid, f'after {seconds}')
         self.assertEqual(
             ['', 'after 2', 'after 5', 'after 5'],
             [one.text for one in self.store.events(lease.uuid)])
         self.assertEqual([NOW + 5, NOW + 5], [
             one.time for one in self.store.events(lease.uuid, limit=2)])
 
-    def test_what_is_over_or_new_is_forgotten_with_all_it_had(self):
+    def test_leases_over_or_new_are_deleted_with_their_plans(self):
         lease = self.create(1)
         self.store.change(lease.uuid, 'x', {'state': LeaseState.ACTIVE},
                           servers=[request(9).uuid])
-        plans.write(self.service.database,
-                    {lease.uuid: [stretch(0, 10, node1=1)]})
+        plans.write_plan(self.service.database,
+                         {lease.uuid: [stretch(0, 10, node1=1)]})
         with self.assertRaises(errors.WrongState):
             self.store.delete(lease.uuid)
         self.store.change(lease.uuid, 'x', {'state': LeaseState.DONE})
@@ -248,65 +252,65 @@ class Cases:
         self.store.delete(lease.uuid, 'p1')
         with self.assertRaises(errors.UnknownLease):
             self.store.get(lease.uuid)
-        self.assertEqual([], plans.read(self.service.database))
-        self.assertEqual((lease.uuid, 'deleted'), self.told[-1])
+        self.assertEqual([], plans.read_plan(self.service.database))
+        self.assertEqual((lease.uuid, 'deleted'), self.announced[-1])
         self.store.delete(self.create(1).uuid)
 
-    def test_a_plan_replaces_what_is_named(self):
+    def test_plan_replaces_slots_of_named_leases_only(self):
         one, two = self.create(1).uuid, self.create(2, project='p2').uuid
-        first = {one: [stretch(0, 10, What.RESUME, node1=2),
+        first = {one: [stretch(0, 10, SlotPurpose.RESUME, node1=2),
                        stretch(10, 60, node1=2)],
                  two: [stretch(5, 70, node1=1, node2=3)],
                  request(9).uuid: [stretch(0, 1, node3=1)]}
-        plans.write(self.service.database, first)
-        read = plans.read(self.service.database)
+        plans.write_plan(self.service.database, first)
+        read = plans.read_plan(self.service.database)
         self.assertEqual([(one, first[one][0]), (two, first[two][0]),
                           (one, first[one][1])], read)
-        plans.write(self.service.database, {one: [stretch(1, 2, node9=1)]})
+        plans.write_plan(self.service.database,
+                         {one: [stretch(1, 2, node9=1)]})
         self.assertEqual([stretch(1, 2, node9=1)], [
-            found for uuid, found in plans.read(
+            found for uuid, found in plans.read_plan(
                 self.service.database, 'p1')])
-        plans.write(self.service.database, {one: []})
+        plans.write_plan(self.service.database, {one: []})
         self.assertEqual([two], [
-            uuid for uuid, _ in plans.read(self.service.database)])
+            uuid for uuid, _ in plans.read_plan(self.service.database)])
 
-    def test_a_window_of_the_plan(self):
+    def test_plan_is_read_within_a_window(self):
         uuid = self.create(1).uuid
-        plans.write(self.service.database, {uuid: [
+        plans.write_plan(self.service.database, {uuid: [
             stretch(0, 10, a=1), stretch(10, 20, a=1), stretch(20, 30, a=1)]})
         self.assertEqual([stretch(10, 20, a=1)], [
-            found for _, found in plans.read(
+            found for _, found in plans.read_plan(
                 self.service.database, lease=uuid, begin=NOW + 10,
                 end=NOW + 20)])
 
-    def test_quotas_count_what_is_not_over(self):
+    def test_quotas_count_leases_that_are_not_over(self):
         for number, state in enumerate(LeaseState):
             lease = self.create(number, nodes=(Nodes(2, 'a'), Nodes(1, 'b')))
             self.store.change(lease.uuid, 'x', {'state': state})
         self.assertEqual(
             quotas.ProjectUsage(LIMITS, len(OPEN), 3 * len(OPEN)),
-            quotas.usage(self.service.database, 'p1', LIMITS))
-        self.assertEqual(quotas.ProjectUsage(LIMITS, 0, 0), quotas.usage(
+            quotas.read_usage(self.service.database, 'p1', LIMITS))
+        self.assertEqual(quotas.ProjectUsage(LIMITS, 0, 0), quotas.read_usage(
             self.service.database, 'p2', LIMITS))
 
-    def test_a_projects_own_limits(self):
-        quotas.override(self.service.database, 'p1', leases=1)
-        quotas.override(self.service.database, 'p1', nodes=quotas.UNLIMITED)
+    def test_own_limits_of_a_project_override_configured_ones(self):
+        quotas.set_limits(self.service.database, 'p1', leases=1)
+        quotas.set_limits(self.service.database, 'p1', nodes=quotas.UNLIMITED)
         self.create(1, nodes=(Nodes(5000, 'a'),))
         with self.assertRaises(errors.OverQuota) as caught:
             self.create(2)
-        self.assertEqual('leases', caught.exception.what)
-        quotas.override(self.service.database, 'p1', leases=None, nodes=None)
+        self.assertEqual('leases', caught.exception.resource)
+        quotas.set_limits(self.service.database, 'p1', leases=None, nodes=None)
         with self.assertRaises(errors.OverQuota) as caught:
             self.create(2)
-        self.assertEqual('nodes', caught.exception.what)
-
+        self.assertEqual('nodes', caught.exception.resource)
 
     def ask(self, number, most=quotas.UNLIMITED, **changes):
         return self.service.quotes.create(request(number, **changes), 60,
                                           most)
 
-    def test_a_quote_waits_until_it_is_answered(self):
+    def test_quote_waits_until_it_is_answered(self):
         asked = request(
             1, start=NOW + 60, deadline=NOW + 9000, preemptible=False,
             max_rate=0.1, nodes=(Nodes(2, 'ünïcode', 'debian', 'net', 'key'),
@@ -314,7 +318,7 @@ class Cases:
         self.service.quotes.create(asked, 60, 1)
         self.ask(2)
         for _ in range(2):
-            taken = self.service.quotes.take()
+            taken = self.service.quotes.unanswered()
             self.assertEqual([asked.uuid, request(2).uuid],
                              [one.uuid for one in taken])
         self.assertEqual(
@@ -332,9 +336,9 @@ class Cases:
             one.name: getattr(found, one.name)
             for one in dataclasses.fields(quotes.QuoteAnswer)}))
         self.assertEqual([request(2).uuid], [
-            one.uuid for one in self.service.quotes.take()])
+            one.uuid for one in self.service.quotes.unanswered()])
 
-    def test_a_quote_is_another_projects_or_expires(self):
+    def test_quote_is_hidden_from_other_projects_and_expires(self):
         self.ask(1)
         with self.assertRaises(errors.UnknownQuote):
             self.service.quotes.get(request(1).uuid, 'p2')
@@ -346,22 +350,22 @@ class Cases:
         self.ask(2, 1)
         self.assertEqual([request(2).uuid], self.kept())
         self.store._clock.now += 60
-        self.assertEqual([], self.service.quotes.take())
+        self.assertEqual([], self.service.quotes.unanswered())
         self.assertEqual([], self.kept())
 
     def kept(self):
-        """Return the quotes that the table has, expired or not."""
+        """Return the UUIDs of all stored quotes, expired or not."""
         with self.service.database.reader() as session:
             return session.scalars(sa.select(models.Quote.uuid)).all()
 
 
-class OnMemory(Cases, unittest.TestCase):
+class StoreInMemoryTest(StoreCases, unittest.TestCase):
 
     database = 'memory'
 
 
-class Crowds:
-    """What has to hold when many ask at once."""
+class ConcurrencyCases:
+    """Tests of concurrent requests, for databases that allow them."""
 
     database = ''
 
@@ -376,7 +380,7 @@ class Crowds:
         except errors.OverQuota:
             return None
 
-    def test_nobody_gets_past_a_quota(self):
+    def test_concurrent_requests_do_not_exceed_a_quota(self):
         for name, limits in (('leases', quotas.QuotaLimits(5, -1)),
                              ('nodes', quotas.QuotaLimits(-1, 11))):
             got = self.at_once(lambda number, name=name, limits=limits:
@@ -385,7 +389,7 @@ class Crowds:
             self.assertEqual(5, sum(one is not None for one in got), name)
             self.assertEqual(5, len(self.store.leases(name)))
 
-    def test_nobody_gets_more_quotes(self):
+    def test_concurrent_requests_do_not_exceed_quota_of_quotes(self):
         def attempt(number):
             try:
                 return self.ask(number, most=5).uuid
@@ -396,31 +400,31 @@ class Crowds:
         self.assertEqual(sorted(got), sorted(self.kept()))
         self.assertEqual(5, len(got))
 
-    def test_quotes_expire_while_others_ask(self):
+    def test_quotes_expire_during_concurrent_requests(self):
         for number in range(24):
             self.ask(number)
         self.store._clock.now += 60
         self.at_once(lambda number: self.ask(100 + number))
         self.assertEqual(24, len(self.kept()))
 
-    def test_a_token_makes_one_lease_of_all_attempts(self):
+    def test_concurrent_requests_with_one_token_make_one_lease(self):
         got = self.at_once(lambda number: self.attempt(
             number, quotas.QuotaLimits(1, -1), token='t'))
         self.assertEqual(1, len(set(got)))
         self.assertEqual(set(got), {
             one.uuid for one in self.store.leases()})
 
-    def test_two_schedulers_take_each_lease_once(self):
+    def test_concurrent_schedulers_take_each_lease_once(self):
         for number in range(24):
             self.create(number)
-        # Who meets another may get fewer than there are.
+        # A scheduler that meets another may get fewer than there are.
         taken = [lease.uuid for some in [
             *self.at_once(lambda number: self.store.take_new(5)),
             self.store.take_new()] for lease in some]
         self.assertEqual(24, len(taken))
         self.assertEqual(24, len(set(taken)))
 
-    def test_of_changes_of_one_revision_one_is_done(self):
+    def test_one_of_concurrent_changes_of_a_revision_succeeds(self):
         lease = self.create(1)
 
         def change(number):
@@ -434,24 +438,24 @@ class Crowds:
         self.assertEqual(1, sum(self.at_once(change)))
 
 
-class OnFile(Crowds, Cases, unittest.TestCase):
+class StoreOnFileTest(ConcurrencyCases, StoreCases, unittest.TestCase):
 
     database = 'file'
 
 
 @services.needs('MariaDB')
-class OnMariaDB(Crowds, Cases, unittest.TestCase):
+class StoreOnMariaDBTest(ConcurrencyCases, StoreCases, unittest.TestCase):
 
     database = 'MariaDB'
 
 
 @services.needs('PostgreSQL')
-class OnPostgreSQL(Crowds, Cases, unittest.TestCase):
+class StoreOnPostgreSQLTest(ConcurrencyCases, StoreCases, unittest.TestCase):
 
     database = 'PostgreSQL'
 
 
-class Retries(unittest.TestCase):
+class RetryTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -461,7 +465,7 @@ class Retries(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def failing(self, failure):
-        """Let the first transaction to make a lease fail after it is done."""
+        """Make the first transaction that creates a lease fail at its end."""
         store = self.service.store
         create, left = store._create_locked, [failure]
 
@@ -474,7 +478,7 @@ class Retries(unittest.TestCase):
 
         return mock.patch.object(store, '_create_locked', broken)
 
-    def test_a_lost_connection_makes_no_second_lease(self):
+    def test_lost_connection_makes_no_second_lease(self):
         for number, failure in enumerate((
                 db_exception.DBConnectionError(), db_exception.DBDeadlock(),
                 db_exception.DBError('database is locked'))):
@@ -490,9 +494,9 @@ class Retries(unittest.TestCase):
             self.service.store.create(request(1), LIMITS)
 
 
-class Unicode(unittest.TestCase):
+class DatabaseUrlTest(unittest.TestCase):
 
-    def test_mariadb_gets_all_of_unicode(self):
+    def test_url_of_mariadb_gets_utf8mb4(self):
         for given, used in (
                 ('mysql+pymysql://u:p%40@h/d',
                  'mysql+pymysql://u:p%40@h/d?charset=utf8mb4'),

@@ -1,4 +1,4 @@
-"""Verification of new leases: refusals name the field and the next step."""
+"""Tests of the verification of leases: errors name field and remedy."""
 
 import base64
 import time
@@ -22,7 +22,7 @@ ROOT = {'source_type': 'image', 'uuid': 'debian', 'boot_index': 0,
         'destination_type': 'volume', 'volume_size': 4}
 
 
-class Case(unittest.TestCase):
+class VerificationCase(unittest.TestCase):
 
     options: dict = {'verify_timeout': 5.0}
 
@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
         self.api.application = as_keystone
 
     def lease(self, **changes):
-        """Return the body that asks for a node set."""
+        """Return the body of a request for one node set."""
         return {**services.LEASE, 'nodes': [{**services.NODES[0], **changes}]}
 
     def refused(self, says, *, status=400, **changes):
@@ -56,9 +56,9 @@ class Case(unittest.TestCase):
             'lease']
 
 
-class Door(Case):
+class VerificationTest(VerificationCase):
 
-    def test_a_lease_that_can_run_is_accepted(self):
+    def test_lease_that_can_run_is_accepted(self):
         self.cloud.limits = {
             'maxTotalInstances': 2, 'totalInstancesUsed': 0,
             'maxTotalCores': 4, 'totalCoresUsed': 0,
@@ -101,16 +101,16 @@ class Door(Case):
                                       f'"openstack {command}"'), **changes)
                 self.assertEqual('secondary-lease.invalid', error['code'])
 
-    def test_all_problems_are_told_at_once(self):
+    def test_all_problems_are_reported_at_once(self):
         self.refused(('nodes[0].image: ', 'nodes[0].key_name: '),
                      image='guest', key_name='other')
 
-    def test_a_name_of_several_things(self):
+    def test_ambiguous_name_is_refused(self):
         self.cloud.images.append({**clouds.IMAGE, 'id': 'i2'})
         self.refused('2 images are called debian. Give the id of one: i1, i2')
         self.accepted(image='i2')
 
-    def test_flavors_that_cannot_be(self):
+    def test_flavors_that_are_not_secondary_are_refused(self):
         self.refused(('nodes[0].flavor: m1.small is not a secondary flavor',
                       vocabulary.MARKER), flavor='m1.small')
         self.cloud.flavors.append({
@@ -118,7 +118,7 @@ class Door(Case):
             'extra_specs': {vocabulary.MARKER: 'true'}})
         self.refused('half is not well formed', flavor='half')
 
-    def test_a_quote_needs_its_flavor_only(self):
+    def test_quote_verifies_its_flavor_only(self):
         quote = {'duration': 60, 'nodes': [
             {**services.NODES[0], 'image': 'nothing', 'user_data': 'c2Vj'}]}
         made = self.api.good('POST', '/quotes', quote)['quote']
@@ -128,7 +128,7 @@ class Door(Case):
         self.assertIn('nodes[0].flavor: m1.small is not', self.api.bad(
             400, 'POST', '/quotes', quote)['detail'])
 
-    def test_images_that_do_not_fit(self):
+    def test_images_that_do_not_fit_are_refused(self):
         for changes, says in (
                 ({'status': 'queued'}, 'debian is queued, not active'),
                 ({'min_ram': 1024},
@@ -141,7 +141,7 @@ class Door(Case):
                 self.cloud.images[:] = [{**clouds.IMAGE, **changes}]
                 self.refused(says)
 
-    def test_a_volume_of_the_image_has_its_own_size(self):
+    def test_image_has_to_fit_its_new_volume(self):
         self.cloud.images[:] = [{**clouds.IMAGE, 'min_disk': 8}]
         self.refused(('nodes[0].block_device_mapping_v2: debian needs a '
                       'disk of 8 GiB', 'the volume has 4'),
@@ -149,35 +149,35 @@ class Door(Case):
         self.accepted(image=None, block_device_mapping_v2=[
             {**ROOT, 'volume_size': 8}])
 
-    def test_there_has_to_be_something_to_boot_from(self):
-        self.refused('nodes[0].image: there is nothing to boot from',
+    def test_missing_boot_device_is_refused(self):
+        self.refused('nodes[0].image: there is no boot device',
                      image=None)
         self.accepted(image=None, number=1, block_device_mapping_v2=[
             {**VOLUME, 'boot_index': 0}])
 
-    def test_a_volume_that_cannot_be_used(self):
+    def test_unusable_volume_is_refused(self):
         self.cloud.volumes[0]['status'] = 'error'
         self.refused('v1 is error, not available', number=1,
                      block_device_mapping_v2=[VOLUME])
 
-    def test_nova_does_not_choose_among_networks(self):
+    def test_choice_among_several_networks_is_refused(self):
         self.cloud.networks.append(self.cloud.network('n2', 'storage'))
         self.refused(('nodes[0].networks: ', '2 networks (private, storage)',
-                      'Name those'))
+                      'Give the networks'))
         self.refused('2 networks', networks='auto')
         self.cloud.networks[1]['shared'] = True
         self.refused('2 networks')
         self.accepted(networks='none')
         self.accepted(networks=[{'uuid': 'storage'}])
 
-    def test_a_project_without_a_network(self):
+    def test_project_without_a_network_is_refused(self):
         self.cloud.networks.clear()
         self.refused(('nodes[0].networks: your project has no network',
                       'network create'))
         self.cloud.topology = 200
         self.accepted()
 
-    def test_a_cloud_without_neutron(self):
+    def test_cloud_without_neutron_accepts_leases_without_networks(self):
         self.cloud.services.remove('network')
         self.assertEqual([], self.accepted()['unverified'])
         self.assertEqual(
@@ -185,14 +185,14 @@ class Door(Case):
               'the catalogue of services has no network service'}],
             self.accepted(network='x')['unverified'])
 
-    def test_limits_of_nova(self):
+    def test_limits_of_nova_are_respected(self):
         full = {'maxTotalInstances': 1, 'totalInstancesUsed': 0,
                 'maxTotalCores': -1, 'maxTotalRAMSize': -1}
         for changes, says in (
-                ({}, '1 of 1 instances, and 2 are asked for'),
+                ({}, '1 of 1 instances, and 2 are requested'),
                 ({'totalInstancesUsed': 3}, '0 of 1 instances'),
                 ({'maxTotalInstances': -1, 'maxTotalCores': 8,
-                  'totalCoresUsed': 5}, '3 of 8 cores, and 4 are asked'),
+                  'totalCoresUsed': 5}, '3 of 8 cores, and 4 are req'),
                 ({'maxTotalInstances': 9, 'maxTotalRAMSize': 1000,
                   'totalRAMUsed': 0}, '1000 of 1000 MiB of memory')):
             with self.subTest(changes):
@@ -202,7 +202,7 @@ class Door(Case):
                 self.assertEqual('secondary-lease.over-quota',
                                  error['code'])
 
-    def test_servers_of_other_leases_will_be_over(self):
+    def test_servers_of_other_leases_count_as_free(self):
         first = self.accepted()
         self.cloud.limits = {
             'maxTotalInstances': 4, 'totalInstancesUsed': 4,
@@ -212,38 +212,38 @@ class Door(Case):
         self.service.store.change(first['id'], 'active', {
             'state': LeaseState.ACTIVE}, servers=[services.NOBODY])
         self.accepted()
-        # But they are the project's own, and half of what is used.
+        # The other half of the used instances is not of leases.
         self.assertIn('2 of 4 instances', self.api.bad(
             403, 'POST', '/leases', self.lease(number=3))['detail'])
         self.service.store.change(first['id'], 'done', {
                                   'state': LeaseState.DONE})
         self.api.bad(403, 'POST', '/leases', body)
 
-    def test_a_request_that_is_sent_again_is_not_verified_again(self):
+    def test_repeated_request_is_not_verified_again(self):
         body = {**self.lease(), 'client_token': 't'}
         made = self.api.good('POST', '/leases', body)
         self.cloud.images.clear()
         self.assertEqual(made, self.api.good('POST', '/leases', body))
 
-    def test_an_answer_that_is_forbidden_refuses_no_lease(self):
+    def test_forbidden_look_up_leaves_field_unverified(self):
         self.cloud.broken = {'image': 403}
         self.assertEqual(
             [('nodes[0].image', 'the image service answers with 403')],
             [(one['field'], one['reason'])
              for one in self.accepted()['unverified']])
 
-    def test_properties_of_flavors_that_are_not_shown(self):
+    def test_hidden_extra_specs_leave_flavor_unverified(self):
         del (shown := dict(clouds.SMALL))['extra_specs']
         self.cloud.flavors[0] = shown
         self.assertEqual(['nodes[0].flavor'], [
             one['field'] for one in self.accepted()['unverified']])
 
 
-class Away(Case):
+class UnavailableServiceTest(VerificationCase):
 
     options = {'verify_timeout': 0.5}
 
-    def test_a_service_that_is_away_delays_no_request(self):
+    def test_unavailable_service_delays_no_request(self):
         for how in ('away', 'slow', 'broken'):
             for service, fields in (
                     ('compute', ['nodes[0].flavor', 'nodes']),
@@ -264,11 +264,11 @@ class Away(Case):
                     self.assertEqual(made, self.api.good(
                         'GET', f'/leases/{made["id"]}')['lease'])
 
-    def test_other_problems_are_told_nevertheless(self):
+    def test_other_problems_are_reported_nevertheless(self):
         self.cloud.away = {'network'}
         self.refused('nodes[0].image: ', image='nothing')
 
-    def test_the_engine_verifies_by_the_owners_session(self):
+    def test_engine_verifies_with_session_of_the_owner(self):
         self.cloud.away = {'image'}
         lease = self.service.store.get(self.accepted()['id'])
         self.cloud.away = set()
@@ -281,25 +281,25 @@ class Away(Case):
         self.assertEqual((), found.unverified)
 
 
-class Certificates(Case):
+class CertificateTest(VerificationCase):
 
-    def test_services_are_asked_as_the_middleware_asks_keystone(self):
+    def test_look_ups_use_certificates_of_the_middleware(self):
         found = []
 
         def ask(pool, session, look_ups):
             found.append(session.verify)
             return asked(pool, session, look_ups)
-        asked = lookups.Pool.ask
+        asked = lookups.Pool.run_look_ups
         self.accepted()
         conf = self.service.conf
         conf.set_override('cafile', '/ca.pem', 'keystone_authtoken')
         self.addCleanup(conf.clear_override, 'cafile', 'keystone_authtoken')
-        with mock.patch.object(lookups.Pool, 'ask', ask):
+        with mock.patch.object(lookups.Pool, 'run_look_ups', ask):
             self.accepted()
         self.assertEqual({'/ca.pem'}, set(found))
 
 
-class Contradictions(Case):
+class ContradictionTest(VerificationCase):
 
     def test_contradictions_are_refused(self):
         for changes, says in (
@@ -329,7 +329,7 @@ class Contradictions(Case):
             with self.subTest(changes):
                 self.refused(says, **changes)
 
-    def test_bounds_are_novas(self):
+    def test_limits_of_properties_are_those_of_nova(self):
         for changes, says in (
                 ({'user_data': 'c2Vj' * 16384}, 'too long'),
                 ({'user_data': '?'}, 'user_data'),
@@ -342,18 +342,18 @@ class Contradictions(Case):
             with self.subTest(str(changes)[:40]):
                 self.refused(says, **changes)
 
-    def test_older_versions_know_no_such_properties(self):
+    def test_older_versions_refuse_server_properties(self):
         error = self.api.bad(400, 'POST', '/leases', self.lease(
             user_data='c2Vj'), headers={
                 'OpenStack-API-Version': 'secondary-lease 1.2'})
         self.assertIn("'user_data' was unexpected", error['detail'])
 
 
-class Secrets(Case):
+class UserDataTest(VerificationCase):
 
     SECRET = base64.b64encode(b'#!/bin/sh\necho password\n').decode()
 
-    def test_user_data_is_in_no_answer(self):
+    def test_user_data_is_in_no_response(self):
         heard = []
         self.service.store.announce = lambda *told: heard.append(told)
         made = self.accepted(user_data=self.SECRET)
@@ -368,7 +368,7 @@ class Secrets(Case):
             self.assertNotIn(self.SECRET, self.api.answer.text, where)
         self.assertTrue(heard)
 
-    def test_neither_in_refusals(self):
+    def test_user_data_is_in_no_error(self):
         node = {**services.NODES[0], 'user_data': self.SECRET}
         for nodes in (
                 node, [node] * 101, [[node]], {'x': node},
@@ -382,7 +382,7 @@ class Secrets(Case):
                 **services.LEASE, 'nodes': nodes})
             self.assertNotIn(self.SECRET[:20], str(error))
 
-    def test_neither_is_it_read_with_a_lease(self):
+    def test_user_data_is_not_loaded_with_a_lease(self):
         made = self.accepted(user_data=self.SECRET)
         node, = self.service.store.get(made['id']).nodes
         with self.assertRaises(sqlalchemy.exc.InvalidRequestError):
@@ -391,9 +391,9 @@ class Secrets(Case):
             1, 'f', user_data=self.SECRET)))
 
 
-class Options(unittest.TestCase):
+class OptionTest(unittest.TestCase):
 
-    def test_limits_that_nova_does_not_have(self):
+    def test_option_refuses_unknown_limits(self):
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
