@@ -139,8 +139,8 @@ class Engine:
                 now < self._last_heartbeat + _HEARTBEAT_S):
             return
         try:
-            schedules.record_heartbeat(self._database, None if trouble else int(now),
-                           trouble)
+            schedules.record_heartbeat(
+                self._database, None if trouble else int(now), trouble)
         except db_exception.DBError as exc:
             LOG.warning('Cannot write the heartbeat: %s', exc)
             return
@@ -148,12 +148,13 @@ class Engine:
 
     def _run_pass(self) -> None:
         now = self._clock()
-        wishes = schedules.read_owner_requests(self._database)
+        requests = schedules.read_owner_requests(self._database)
         ledger = self._ledger
-        if ledger is not None and (wishes.keys() - ledger.records.keys()
+        if ledger is not None and (requests.keys() - ledger.records.keys()
                                    - {row.uuid for row in self._waiting}):
             ledger = None   # another engine has taken new leases
-        passes, rows = (0, []) if ledger else schedules.read_pass(self._database)
+        passes, rows = (
+            (0, []) if ledger else schedules.read_pass(self._database))
         cloud_state = self._cloud.observe_state(
             ledger.known_servers() if ledger
             else ScheduleLedger.servers_in(rows))
@@ -174,7 +175,7 @@ class Engine:
         one = EnginePass(self._options.lead, self._options.notice,
                          self._options.give_up, ledger, cloud_state,
                          estimates, now)
-        one.observe_leases(wishes)
+        one.observe_leases(requests)
         self._adopt(ledger, cloud_state, now)
         if self._recovery.handle_failures(ledger, cloud_state, now):
             self._withhold(ledger, cloud_state, now)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from secondary_scheduler.leases.api.db.schedules import Wish
+from secondary_scheduler.leases.api.db.schedules import OwnerRequests
 from secondary_scheduler.leases.engine import (
     capacity,
     events,
@@ -62,10 +62,10 @@ class EnginePass:
 
     # -- observation
 
-    def observe_leases(self, wishes: Mapping[str, Wish]) -> None:
+    def observe_leases(self, requests: Mapping[str, OwnerRequests]) -> None:
         """Update all leases from the observed state, and process due events.
 
-        :param wishes: requests of owners, by UUID of the lease.
+        :param requests: requests of owners, by UUID of the lease.
         """
         ledger, now = self._ledger, int(self._now)
         labelled = observation.servers_by_label(
@@ -80,7 +80,7 @@ class EnginePass:
             ):
                 ledger.add_event(record, kind, text)
             self._count_served_time(record)
-        self._apply_requests(wishes)
+        self._apply_requests(requests)
         self._process_due_events(now)
         for record in list(ledger.records.values()):
             self._update_schedule(record, now)
@@ -112,18 +112,18 @@ class EnginePass:
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)
 
-    def _apply_requests(self, wishes: Mapping[str, Wish]) -> None:
+    def _apply_requests(self, requests: Mapping[str, OwnerRequests]) -> None:
         """Pass new requests of owners on to the scheduler."""
         now = int(self._now)
         for record in self._ledger.records.values():
-            wish, lease = wishes.get(record.uuid), record.lease
-            if wish is None or lease.state in lease_states.FINAL:
+            request, lease = requests.get(record.uuid), record.lease
+            if request is None or lease.state in lease_states.FINAL:
                 continue
-            if wish.wanted_end:
+            if request.wanted_end:
                 self._scheduler.cancel(lease, now)
-            elif wish.hold != record.request_acknowledged:
-                record.request_acknowledged = wish.hold
-                self._pause(record, wish.hold, now)
+            elif request.hold != record.request_acknowledged:
+                record.request_acknowledged = request.hold
+                self._pause(record, request.hold, now)
 
     def _pause(self, record: LeaseRecord, hold: bool, now: int) -> None:
         if not hold:

@@ -191,7 +191,8 @@ class ScheduleLedger:
     def add_event(self, record: LeaseRecord, kind: str, text: str = ''
                   ) -> None:
         """Add an event of a lease, to be stored with this pass."""
-        self._new_events.setdefault(record.uuid, []).append(NewEvent(kind, text))
+        self._new_events.setdefault(record.uuid, []).append(
+            NewEvent(kind, text))
 
     def _on_state_change(self, lease: Lease, before: LeaseState) -> None:
         record = self.records[lease.id]
@@ -292,23 +293,24 @@ class ScheduleLedger:
         :raises Overtaken: if another engine has written meanwhile.
         """
         changes, over = [*self._rejected], []
-        stretches: dict[str, list[PlannedSlot]] = {}
+        slots: dict[str, list[PlannedSlot]] = {}
         for uuid, record in self.records.items():
             change = self._find_change(record)
             if change is not None:
                 changes.append(change)
             if record.reported_state in lease_states.FINAL:
                 over.append(uuid)
-            found = timeline.lease_stretches(record, self.hosts)
+            found = timeline.planned_slots(record, self.hosts)
             if found != self._plans.get(uuid):
-                self._plans[uuid] = stretches[uuid] = found
+                self._plans[uuid] = slots[uuid] = found
         if changes or anyway:
-            told = schedules.write_pass(self._database, self._passes, changes, now,
-                                   self._pricing.unsaved_state())
+            written = schedules.write_pass(
+                self._database, self._passes, changes, now,
+                self._pricing.unsaved_state())
             self._passes += 1
-            for lease, event in told:
+            for lease, event in written:
                 store.announce(lease, event)
-        plans.write_plan(self._database, stretches)
+        plans.write_plan(self._database, slots)
         for change in changes:
             if change.document is not None:
                 self._written[change.uuid] = change.document

@@ -38,7 +38,7 @@ class PricingStoreTest(unittest.TestCase):
         for garbage in ('{', '[1]', '{"rate": 1}',
                         '{"rate": 2, "users": {"a": {"x": 1}}}'):
             with self.subTest(garbage), mock.patch.object(
-                    schedules, 'learned', return_value=garbage):
+                    schedules, 'read_learned', return_value=garbage):
                 self.world.options = self.options()
                 self.world.restart()
                 with self.assertLogs(pricing_store.__name__, 'WARNING'):

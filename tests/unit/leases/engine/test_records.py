@@ -15,7 +15,7 @@ class RecordDocumentsTest(unittest.TestCase):
         world = fakes.World(self)
         world.ask(2, duration=60)
         world.until(12)
-        _, [(row, text)] = schedules.read(world.service.database)
+        _, [(row, text)] = schedules.read_pass(world.service.database)
         self.assertEqual(
             {'boot_s', 'cause', 'ended', 'failing_since', 'heard', 'home',
              'later', 'nodes', 'number', 'paused', 'price', 'reason',
@@ -32,10 +32,10 @@ class RecordDocumentsTest(unittest.TestCase):
         world = fakes.World(self)
         world.ask(2, duration=60)
         world.until(12)
-        _, before = schedules.read(world.service.database)
+        _, before = schedules.read_pass(world.service.database)
         world.restart()
         world.step()
-        _, after = schedules.read(world.service.database)
+        _, after = schedules.read_pass(world.service.database)
         for (_, one), (_, other) in zip(before, after, strict=True):
             self.assertEqual(json.loads(one), json.loads(other))
 
@@ -54,7 +54,7 @@ class RecordDocumentsTest(unittest.TestCase):
         for garbage in (text[:-1], '[1]', *map(
                 json.dumps, without + of_another_kind)):
             with self.subTest(garbage), mock.patch.object(
-                    schedules, 'read',
+                    schedules, 'read_pass',
                     return_value=(passes, [(row, garbage)])):
                 world.restart()
                 with self.assertRaisesRegex(
