@@ -1,6 +1,6 @@
-"""Every option of the plug-in, one module per group.
+"""Options of the plug-in, one module per group.
 
-A service registers just its own (``conf.policy.register_opts(CONF)``).
+A service registers only its own (``conf.policy.register_opts(CONF)``).
 """
 
 import typing
@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 
 def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
-    """Return all (group, options), for oslo-config-generator."""
+    """Return (group, options) of all groups, for oslo-config-generator."""
     from secondary_scheduler.conf import (
         agent,
         lease_api,

@@ -1,6 +1,6 @@
-"""Sections with keystoneauth's options, as every deployment tool fills them.
+"""Sections with options of keystoneauth, in the forms of deployment tools.
 
-One section may be written in several ways. For the interface alone there are
+Tools write such sections differently. For the interface alone there are
 ``valid_interfaces`` (Kolla), ``interface`` (DevStack), ``os_interface`` and
 values like ``internalURL`` (older files of Nova), and keystoneauth refuses
 some of them together.
@@ -12,17 +12,17 @@ import typing
 from keystoneauth1 import adapter, exceptions, loading, session
 from oslo_config import cfg
 
-#: Interfaces to look for in the catalog where a section names none.
+#: Interfaces to look for in the catalog if a section names none.
 INTERFACES = ('internal', 'public')
-#: Seconds after which a request is given up where a section does not say it:
-#: without, a request to a service that hangs never ends.
+#: Default timeout of a request in seconds; without one, a request to a
+#: service that hangs never ends.
 TIMEOUT_S = 30
 #: The section of keystonemiddleware.
 _MIDDLEWARE = 'keystone_authtoken'
 
 
 class _OtherOptions:
-    """A section without its interfaces, which keystoneauth may refuse."""
+    """A section without its interface options, which may be refused."""
 
     interface = valid_interfaces = None
 
@@ -37,10 +37,10 @@ def register_opts(conf: cfg.ConfigOpts, group: str, service_type: str
                   ) -> None:
     """Register the options of credentials, session and adapter in a section.
 
-    The files have to be read already, since ``auth_section`` may name another
-    section.
+    The files must have been read already, since ``auth_section`` may name
+    another section.
 
-    :param service_type: of the service that the section is about.
+    :param service_type: type of the service that the section describes.
     """
     loading.register_auth_conf_options(conf, group)
     loading.register_session_conf_options(conf, group)
@@ -53,11 +53,11 @@ def register_opts(conf: cfg.ConfigOpts, group: str, service_type: str
 
 def make_adapter(conf: cfg.ConfigOpts, group: str, **more: typing.Any
                  ) -> adapter.Adapter:
-    """Return an adapter of a registered section, which connects when used.
+    """Return an adapter of a registered section; it connects at first use.
 
-    :param more: arguments of the adapter, which win over the section.
-    :raises keystoneauth1.exceptions.ClientException: if the section has no
-        credentials, or not all that its ``auth_type`` needs.
+    :param more: arguments of the adapter, which override the section.
+    :raises keystoneauth1.exceptions.ClientException: if the section lacks
+        credentials that its ``auth_type`` needs.
     """
     section = conf[group]
     auth = loading.load_auth_from_conf_options(conf, group)
@@ -78,8 +78,8 @@ def make_session(conf: cfg.ConfigOpts, auth: typing.Any, timeout: float,
                  **more: typing.Any) -> session.Session:
     """Return a session with the certificates of [keystone_authtoken].
 
-    :param auth: a plug-in, by a user's token.
-    :param more: arguments of the session.
+    :param auth: an auth plug-in with a user's token.
+    :param more: further arguments of the session.
     """
     section = _middleware_section(conf)
     return loading.session.Session().load_from_options(
@@ -89,22 +89,23 @@ def make_session(conf: cfg.ConfigOpts, auth: typing.Any, timeout: float,
 
 
 def interfaces(section: typing.Any) -> list[str]:
-    """Return the interfaces that a section names, the preferred one first.
+    """Return the interfaces in a section, the preferred one first.
 
-    Empty if it names none. Another package may have registered the section.
+    The list is empty if it names none. Another package may have registered
+    the section.
     """
     named = section.valid_interfaces or [getattr(section, 'interface', None)]
     return [one.removesuffix('URL').lower() for one in named if one]
 
 
 def region(section: typing.Any) -> str | None:
-    """Return the region that a section names; an empty one is none."""
+    """Return the region in a section, None if it is empty."""
     return section.region_name or None
 
 
 def _middleware_section(conf: cfg.ConfigOpts) -> typing.Any:
-    """Return [keystone_authtoken], also where no middleware is in use."""
-    # Watcher needs this module, but may have no middleware.
+    """Return [keystone_authtoken], even if no middleware is in use."""
+    # Imported here, since Watcher needs this module without the middleware.
     from keystonemiddleware import opts
     for group, options in opts.list_auth_token_opts():
         conf.register_opts(options, group)
@@ -112,13 +113,13 @@ def _middleware_section(conf: cfg.ConfigOpts) -> typing.Any:
 
 
 def identity_url(conf: cfg.ConfigOpts) -> str:
-    """Return the URL of Keystone's API version 3 by [keystone_authtoken].
+    """Return the URL of Keystone's API version 3 from [keystone_authtoken].
 
-    ``auth_url`` comes first, since this is where services reach Keystone;
-    ``www_authenticate_uri`` is for users, and may be somewhere else. Either
-    may name a version or not.
+    ``auth_url`` is preferred, since services reach Keystone there;
+    ``www_authenticate_uri`` is for users and may differ. Both may include a
+    version.
 
-    :raises keystoneauth1.exceptions.ClientException: if there is neither.
+    :raises keystoneauth1.exceptions.ClientException: if both are missing.
     """
     section = _middleware_section(conf)
     loading.register_auth_conf_options(conf, _MIDDLEWARE)

@@ -1,4 +1,4 @@
-"""What the filter and the weighers add to group [secondary_scheduler]."""
+"""Options of filter and weighers in group [secondary_scheduler]."""
 
 import typing
 
@@ -14,13 +14,12 @@ OPTS: list[cfg.Opt] = [
         default=1.0,
         mutable=True,
         help="""
-How much ``SecondaryHeadroomWeigher`` counts when nova-scheduler chooses a
-host for a secondary. The weigher prefers the host on which one more secondary
-would get the largest share of CPU below the strictest policy, as the agents
-reported it last. A larger number makes it outweigh Nova's other weighers, a
-negative one packs secondaries onto few hosts, and 0 switches it off. It has
-no effect on primaries. It may be set for an aggregate by metadata of the same
-name.
+How much ``SecondaryHeadroomWeigher`` counts when nova-scheduler chooses a host
+for a secondary. The weigher prefers the host on which one more secondary would
+get the largest share of CPU below the strictest policy, as the agents reported
+it last. A larger number makes it outweigh Nova's other weighers, a negative
+one packs secondaries onto few hosts, and 0 switches it off. It has no effect
+on primaries. It may be set for an aggregate by metadata of the same name.
 """),
     cfg.FloatOpt(
         'lookup_budget',
@@ -31,12 +30,12 @@ name.
         help="""
 Seconds that one scheduling decision may spend on asking Nova's database which
 instances are secondaries, so that Nova's CPU, RAM, disk, I/O, instance and
-build-failure weighers do not count them. Normally nothing is asked: the
-scheduler knows the instances of each host and what it has learnt about them.
-It asks, for all such hosts at once, when an instance is new to it or a host
-is building one. When the time is used up, or the database fails, the hosts
-that are left are weighed with Nova's own numbers and asked about in the next
-decision. 0 never asks.
+build-failure weighers do not count them. Normally no query is needed: the
+scheduler knows the instances of each host and remembers which ones are
+secondaries. It queries all such hosts at once when an instance is new to it or
+a host is building one. When the time is used up, or the database fails, the
+remaining hosts are weighed with Nova's own numbers and queried in the next
+decision. 0 disables queries.
 """),
 ]
 

@@ -1,4 +1,4 @@
-"""Group [secondary_watcher]: what decides and acts in Watcher."""
+"""Group [secondary_watcher]: collector, strategy, planner and actions."""
 
 import typing
 
@@ -8,10 +8,10 @@ GROUP = cfg.OptGroup(
     'secondary_watcher',
     title='Secondary instances in Watcher',
     help="""
-How the part of the plug-in that lives in Watcher (collector, strategy,
-planner and actions) decides and acts. Decision engine and applier read this
-group and [secondary_scheduler] from watcher.conf or from a further
-configuration file given to both.
+Decisions and actions of the part of the plug-in in Watcher (collector,
+strategy, planner and actions). Decision engine and applier read this group and
+[secondary_scheduler] from watcher.conf or from a further configuration file
+given to both.
 """)
 
 OPTS: list[cfg.Opt] = [
@@ -20,14 +20,14 @@ OPTS: list[cfg.Opt] = [
         default='file://$state_path/secondary',
         secret=True,
         help="""
-Where the decision engines agree on one leader, as a URL of the tooz library.
-Only the leader turns violations into audits, and action plans are claimed
-under a lock there, so that two engines never act on one violation twice. The
-default, files in Watcher's state directory, is right for decision engines on
-one machine: the kernel gives the lock to another engine the moment the
-leader dies. Engines on several machines need a service that all of them
-reach, e.g. ``mysql://user:password@host/watcher`` (the database Watcher has
-anyway) or ``etcd3+http://host:2379``.
+Coordination service in which the decision engines elect one leader, as a URL
+of the tooz library. Only the leader turns violations into audits, and action
+plans are claimed under a lock there, so that two engines never act on one
+violation twice. The default, files in Watcher's state directory, is right for
+decision engines on one machine: the kernel gives the lock to another engine as
+soon as the leader dies. Engines on several machines need a service that all of
+them reach, e.g. ``mysql://user:password@host/watcher`` (Watcher's own
+database) or ``etcd3+http://host:2379``.
 """),
     cfg.FloatOpt(
         'collect_window',
@@ -36,10 +36,10 @@ anyway) or ``etcd3+http://host:2379``.
         max=60.0,
         mutable=True,
         help="""
-Seconds in which violations of several hosts are collected and then handled by
-one audit, since a burst often hits many hosts at once and one decision for
-all is better than many. The first violation after a quiet time does not
-wait.
+Seconds for which violations of several hosts are collected and then handled by
+one audit, since a burst often affects many hosts at once and one decision for
+all is better than many. The first violation after a quiet time is handled at
+once.
 """),
     cfg.FloatOpt(
         'floor_time_limit',
@@ -50,8 +50,8 @@ wait.
         help="""
 Seconds for which an instance may stay at its floor (the smallest limits at
 which a guest still lives, the agent's last resort). Then its host is treated
-as violated, and such instances are migrated or suspended where that frees
-them or saves their work.
+as violated, and such instances are migrated or suspended where that frees them
+or saves their work.
 """),
     cfg.BoolOpt(
         'leave_dynamic_policies_to_agents',
@@ -59,14 +59,13 @@ them or saves their work.
         default=False,
         mutable=True,
         help="""
-Whether violations of dynamic policies (all but those on slots and cores)
-cause no operations until an instance has been at its floor for
-``floor_time_limit`` seconds. An agent holds such a policy by throttling,
-without loss of work, and most bursts of primaries are over before an
-operation would be. True, with a ``floor_time_limit`` of some minutes, leads
-to very few operations, while instances may stand still for as long. False,
-the default, moves or suspends instances at once, so that they run elsewhere
-or wait without holding memory.
+Whether violations of dynamic policies (all but those on slots and cores) cause
+no operations until an instance has been at its floor for ``floor_time_limit``
+seconds. An agent holds such a policy by throttling, without loss of work, and
+most bursts of primaries are over before an operation would be. True, with a
+``floor_time_limit`` of some minutes, leads to very few operations, while
+instances may stand still for as long. False, the default, moves or suspends
+instances at once, so that they run elsewhere or wait without holding memory.
 """),
     cfg.FloatOpt(
         'backoff',
@@ -74,15 +73,15 @@ or wait without holding memory.
         min=0.0,
         mutable=True,
         help="""
-Seconds for which an instance and the hosts involved are left alone after an
-operation, so that operations do not cause each other when no workload has
-changed. A violation on such a host is meanwhile left to the agent; one of a
-policy on what only operations can change, such as slots, is seen to in the
-next round of the CONTINUOUS audit. A host whose violation led to an audit is
-not audited again within this time. An instance that could not be brought back
-is tried again after twice this time, and with each further failure on its
-lease after twice the time before, up to an hour; its lease is suspended
-meanwhile.
+Cool-down in seconds: the time for which an instance and the hosts involved are
+excluded from decisions after an operation, so that operations do not cause
+further ones without a change of workloads. A violation on such a host is
+meanwhile left to the agent. A violation of a policy that only operations can
+relieve, such as slots, is handled in the next round of the CONTINUOUS audit. A
+host whose violation led to an audit is not audited again within this time. The
+return of an instance is retried after twice this time if it has failed, and
+after each further failure on its lease after twice the time before, up to an
+hour; its lease is suspended meanwhile.
 """),
     cfg.IntOpt(
         'audits_per_minute',
@@ -91,7 +90,7 @@ meanwhile.
         mutable=True,
         help="""
 Largest number of audits a minute that violations may cause on one scope.
-Violations beyond it wait and are merged into the next audit; the agents hold
+Further violations wait and are merged into the next audit; the agents enforce
 the policies meanwhile.
 """),
     cfg.FloatOpt(
@@ -100,10 +99,9 @@ the policies meanwhile.
         min=5.0,
         mutable=True,
         help="""
-Seconds after which an audit of ours that is still running is taken for
-abandoned, because the decision engine that ran it has died, and is
-cancelled. At most one such audit runs on a scope, so a dead one would block
-those that follow.
+Seconds after which a running audit of the plug-in counts as abandoned, because
+its decision engine has died, and is cancelled. At most one such audit runs on
+a scope, so an abandoned one would block further ones.
 """),
     cfg.FloatOpt(
         'breaker_percent',
@@ -113,10 +111,11 @@ those that follow.
         mutable=True,
         help="""
 Circuit breaker: largest share of a scope's secondaries, in percent, that may
-be preempted (suspended, shelved or stopped) within ``breaker_period``. What
-goes beyond is not carried out, an alarm is logged, and the agents' local
-means protect the primaries alone. It bounds the damage of forged reports, a
-broken sensor or a mistaken policy. Migrations and draining are not counted.
+be preempted (suspended, shelved or stopped) within ``breaker_period``. Further
+preemptions are not carried out, an alarm is logged, and only the local means
+of the agents protect the primaries. The breaker limits the damage of forged
+reports, a broken sensor or a mistaken policy. Migrations and draining are not
+counted.
 """),
     cfg.IntOpt(
         'breaker_minimum',
@@ -124,8 +123,8 @@ broken sensor or a mistaken policy. Migrations and draining are not counted.
         min=0,
         mutable=True,
         help="""
-Number of preemptions within ``breaker_period`` that the circuit breaker
-always lets pass, however small the scope is.
+Number of preemptions within ``breaker_period`` that the circuit breaker always
+lets pass, however small the scope is.
 """),
     cfg.FloatOpt(
         'breaker_period',
@@ -141,10 +140,9 @@ Seconds over which the circuit breaker counts preemptions.
         min=1,
         mutable=True,
         help="""
-Largest number of work units (alternatives examined) one decision may spend.
-A decision that runs out of it carries out the best plan found so far. It is
-counted in work and not in seconds so that the same situation leads to the
-same plan.
+Largest number of work units (examined alternatives) of one decision. A
+decision that has used up its units carries out the best plan found so far. The
+unit is work and not time, so that the same situation leads to the same plan.
 """),
     cfg.IntOpt(
         'operations_per_host',
@@ -152,11 +150,11 @@ same plan.
         min=1,
         mutable=True,
         help="""
-How many operations of a plan may go on at a time on one host; the others wait
-for these to end. One live migration at a time is also what nova-compute does
-unless its ``max_concurrent_live_migrations`` is raised, and two that share a
-busy host take longer than one after the other. Plans of other audits are not
-counted: hosts of one that is carried out are left alone by the next.
+Largest number of concurrent operations of a plan on one host; further ones
+wait for these to end. The default of nova-compute, too, is one live migration
+at a time (``max_concurrent_live_migrations``), and two concurrent ones on a
+busy host take longer than two consecutive ones. Plans of other audits are not
+counted: hosts of a plan in progress are excluded from the next decision.
 """),
     cfg.FloatOpt(
         'snapshot_stale_after',
@@ -164,12 +162,12 @@ counted: hosts of one that is carried out are left alone by the next.
         min=10.0,
         mutable=True,
         help="""
-Seconds after which the collector's picture of compute services, aggregates
-and inventories no longer counts, because Nova or Placement could not be
-asked. It must be clearly longer than ``period`` of the collector. No decision
-is made on an older one. Servers on the hosts that a decision is about are
-asked for anew before it, unless they were 15 seconds ago at most and the
-host's agent sees the same ones run.
+Seconds after which the collector's snapshot of compute services, aggregates
+and inventories no longer counts, because Nova or Placement did not answer. It
+must be clearly longer than ``period`` of the collector. No decision is based
+on an older snapshot. The servers on the hosts of a decision are read again
+before it, unless they were read at most 15 seconds ago and the host's agent
+reports the same running ones.
 """),
     cfg.FloatOpt(
         'hand_over_timeout',
@@ -178,9 +176,9 @@ host's agent sees the same ones run.
         max=60.0,
         mutable=True,
         help="""
-Seconds an action waits for the agent of the host before it calls Nova. The
-agent is asked to lift its limits on the emulator's threads, so that the
-operation is not slowed. Nova's operations work without an answer.
+Seconds for which an action waits for the agent of the host before it calls
+Nova. The agent is asked to lift its limits on the emulator's threads, so that
+they do not slow the operation. Nova's operations work without an answer, too.
 """),
     cfg.FloatOpt(
         'operation_timeout',
@@ -188,8 +186,8 @@ operation is not slowed. Nova's operations work without an answer.
         min=10.0,
         mutable=True,
         help="""
-Seconds after which an operation that Nova has not ended counts as failed. A
-live migration is then aborted.
+Seconds after which an unfinished operation of Nova counts as failed. A live
+migration is then aborted.
 """),
     cfg.FloatOpt(
         'poll_interval',
@@ -198,9 +196,10 @@ live migration is then aborted.
         max=30.0,
         mutable=True,
         help="""
-Least seconds between two looks at the servers that actions wait for. One
-thread in each applier looks for all of them, and less often at who has been
-waited for long: an end is noticed late by 5 % of the wait at most.
+Smallest interval in seconds at which the servers of running actions are
+polled. One thread in each applier polls for all actions, and polls long
+operations less often: the end of an operation is noticed late by at most 5 %
+of its duration.
 """),
 ]
 

@@ -1,8 +1,8 @@
-"""Bounded, typed reading of everything that others wrote.
+"""Typed reading of untrusted input, within bounds.
 
-Files are opened by ``files``, XML by ``markup``, configuration by ``options``;
-JSON objects are read by ``fields``, single values by ``values``.  A reader
-either returns values of the types and within the bounds that it was asked
-for, or raises an ``InputError`` that names the file, the line or the path of
-the field, and what is expected there.
+``files`` opens files, ``markup`` reads XML, ``options`` configuration,
+``fields`` JSON objects and ``values`` single values. A reader returns values
+of the requested types and within the requested bounds. Otherwise it raises an
+``InputError`` that names the file, the line or the path of the field, and the
+expected value.
 """

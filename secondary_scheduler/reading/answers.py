@@ -1,20 +1,21 @@
-"""Answers of other services over HTTP."""
+"""HTTP responses of other services."""
 
 from collections.abc import Mapping
 import typing
 
 from secondary_scheduler.reading.values import InputError, shown
 
-#: Types of the values that an answer must have, by name.
+#: Required types of the values of a response, by name.
 Shape = Mapping[str, type]
 
 
 def read_answer(answer: typing.Any, service: str, shape: Shape
                 ) -> dict[str, typing.Any]:
-    """Return the body of an answer, {} where it has none and needs none.
+    """Return the JSON body of a response; {} if it is empty and may be.
 
-    :param answer: as ``requests`` has it.
-    :raises InputError: if it is not of that shape, like a proxy's page.
+    :param answer: a response of ``requests``.
+    :param service: name of the service, for the message.
+    :raises InputError: if the body has another shape, like a proxy's page.
     """
     if not shape and not answer.content:
         return {}

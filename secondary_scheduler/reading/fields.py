@@ -1,7 +1,7 @@
-"""Reading JSON documents field by field, without losing or guessing any.
+"""Strict reading of JSON documents, field by field.
 
-An error names the field by its path, like ``hosts[3].capacity.vcpus``, and
-says what is expected there.  A field that nobody asks for is an error too.
+An error names the path of the field, like ``hosts[3].capacity.vcpus``, and the
+expected value. An unknown field is an error, too.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -18,18 +18,18 @@ from secondary_scheduler.reading.values import (
 )
 
 _NEEDED = object()
-#: Digits from which on a number is beyond all bounds; Python refuses 4,300.
+#: Numbers with more digits exceed all bounds; Python refuses 4,300 digits.
 _DIGITS = 400
 
 
 class DocumentError(InputError):
-    """A document that cannot be read; the text is for its author."""
+    """An invalid document; the text is for its author."""
 
 
 def load(text: str) -> 'Fields':
     """Read a JSON object.
 
-    :raises DocumentError: if it is none, or says a name twice.
+    :raises DocumentError: if it is not an object, or has a name twice.
     """
     try:
         return Fields(json.loads(
@@ -62,13 +62,13 @@ def _parse_float(text: str) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether a value can be printed: JSON can escape halves of pairs."""
+    """Return whether a value is text without lone surrogates."""
     return isinstance(value, str) and not any(
         '\ud800' <= one <= '\udfff' for one in value)
 
 
 class Fields:
-    """One JSON object; each field is taken once, ``done`` finds the rest."""
+    """A JSON object; each field is taken once, ``done`` finds the rest."""
 
     def __init__(self, value: object, path: str) -> None:
         self.path = path
@@ -84,7 +84,7 @@ class Fields:
 
     def wrong(self, name: str, expected: str, value: object
               ) -> typing.NoReturn:
-        """Refuse a field.
+        """Raise an error for a field.
 
         :raises DocumentError: always.
         """
@@ -94,9 +94,9 @@ class Fields:
     def take(self, name: str, expected: str,
              accept: Callable[[typing.Any], bool],
              default: object = _NEEDED) -> typing.Any:
-        """Return the value of a field, ``default`` if it is left out.
+        """Return the value of a field, ``default`` if it is missing.
 
-        Where the default is None the value may be null as well.
+        If the default is None, the value may also be null.
 
         :raises DocumentError: if it is not acceptable, or missing.
         """
@@ -112,13 +112,13 @@ class Fields:
         return value
 
     def text(self, name: str, default: object = _NEEDED) -> typing.Any:
-        """Take a text that is not empty."""
+        """Take a non-empty text."""
         return self.take(name, 'a text', lambda value:
                          _is_text(value) and value != '', default)
 
     def choice(self, name: str, values: Collection[str],
                default: object = _NEEDED) -> typing.Any:
-        """Take one of some texts."""
+        """Take one of the given texts."""
         return self.take(name, 'one of ' + ', '.join(values), lambda value:
                          isinstance(value, str) and value in values, default)
 
@@ -181,9 +181,9 @@ class Fields:
 
     def numbers(self, name: str, most: float = MOST,
                 known: Collection[str] | None = None) -> dict[str, float]:
-        """Take an optional object whose values are all numbers from 0.
+        """Take an optional object whose values are numbers from 0 on.
 
-        :param known: the names that it may have; None: any.
+        :param known: the allowed names; None allows any.
         """
         fields = self.object(name, optional=True)
         found = {one: fields.number(one, most=most)
@@ -193,14 +193,14 @@ class Fields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the fields that nobody has taken yet."""
+        """Names of the fields that are not taken yet."""
         return tuple(self._left)
 
     def done(self, known: Collection[str] | None = None) -> None:
-        """Find out that nothing is left.
+        """Check that all fields are taken.
 
-        :param known: the names to tell; None: those that were asked for.
-        :raises DocumentError: naming a field that is not known.
+        :param known: allowed names for the message; None: the taken ones.
+        :raises DocumentError: naming an unknown field.
         """
         for name in self.names:
             raise DocumentError(

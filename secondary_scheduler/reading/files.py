@@ -1,7 +1,7 @@
-"""Files of text: plain or compressed, in any encoding that says so itself.
+"""Text files, plain or compressed, in UTF-8, UTF-16 or UTF-32.
 
-Compression is told by the first bytes, not by the name: gzip, bzip2 and xz.
-So is an encoding, by its byte order mark; without one it is UTF-8.
+The first bytes determine the compression (gzip, bzip2 or xz) and, by the byte
+order mark, the encoding; the default encoding is UTF-8.
 """
 
 import bz2
@@ -27,13 +27,13 @@ from secondary_scheduler.reading.values import (
 
 Path = str | os.PathLike[str]
 
-#: Bytes of a document that is read as a whole, of a file that is read line by
-#: line, each unpacked, and characters of a line.
+#: Largest number of bytes of a document that is read as a whole, and of a file
+#: that is read line by line, both uncompressed; of characters of a line.
 LARGEST_DOCUMENT = 1 << 28
 LARGEST_FILE = 1 << 32
 LONGEST_LINE = 1 << 16
 
-#: Of what numbers consist, and blanks between them.
+#: Characters of numbers, and blanks between them.
 _DIGITS = re.compile('[0-9.eE+ -]*')
 
 _PACKED: Sequence[tuple[bytes, typing.Any]] = (
@@ -46,7 +46,7 @@ _MARKS = (
 
 
 class Row:
-    """The values of a line, each of which is read by its place in it."""
+    """The values of a line, which are read by their index."""
 
     def __init__(self, path: Path, line: int, values: Sequence[str]) -> None:
         self.path = path
@@ -54,15 +54,15 @@ class Row:
         self.values = values
 
     def wrong(self, problem: str) -> InputError:
-        """Return the error that names this line."""
+        """Return an error that names this line."""
         return InputError(f'{name_of(self.path)}, line {self.line}: {problem}')
 
     def whole(self, index: int, name: str, least: int = 0,
               most: int = MOST) -> int:
         """Return a whole number.
 
-        :param name: what the number means, for the message.
-        :raises InputError: if it is none, or out of bounds.
+        :param name: name of the number, for the message.
+        :raises InputError: if it is not a whole number, or out of bounds.
         """
         try:
             return parse_whole(self.values[index], least, most)
@@ -79,7 +79,7 @@ class Row:
 
     def numbers(self, first: int, names: Sequence[str], least: float = 0,
                 most: float = MOST) -> list[float]:
-        """Return several numbers from a place on, one for each name."""
+        """Return the numbers from an index on, one for each name."""
         values = self.values[first:first + len(names)]
         if _DIGITS.fullmatch(' '.join(values)):
             with contextlib.suppress(ValueError):
@@ -91,7 +91,7 @@ class Row:
 
 
 def name_of(path: Path) -> str:
-    """Return what a file is called in a message."""
+    """Return the name of a file in a message."""
     return 'standard input' if path == '-' else os.fspath(path)
 
 
@@ -103,9 +103,9 @@ def _encoding(start: bytes) -> str:
 @contextlib.contextmanager
 def _opened(path: Path, place: typing.Callable[[], str] = str,
             packed: bool = True) -> Iterator[typing.BinaryIO]:
-    """Open a file, unpacked if it may be ``packed``.
+    """Open a file; uncompress it if it may be ``packed``.
 
-    ``place`` tells how far it has been read.
+    :param place: returns the position in the file, for messages.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -113,7 +113,7 @@ def _opened(path: Path, place: typing.Callable[[], str] = str,
                                == '-' else stack.enter_context(
                                    open(path, 'rb')))
             if raw is None:
-                raise InputError('standard input is no file of bytes')
+                raise InputError('standard input is not a file of bytes')
             start = raw.peek(8)
             for magic, unpack in _PACKED if packed else ():
                 if start.startswith(magic):
@@ -129,14 +129,14 @@ def _opened(path: Path, place: typing.Callable[[], str] = str,
     except ValueError as exc:
         if isinstance(exc, InputError):
             raise
-        # A path with a null byte, or text that is not in its encoding.
+        # A null byte in the path, or an invalid byte in the text.
         raise InputError(f'{name_of(path)}{place()}: {exc}') from exc
 
 
 def read_bytes(path: Path, packed: bool = True) -> bytes:
-    """Return all that is in a file; - is standard input.
+    """Return the content of a file; - is standard input.
 
-    :param packed: whether it may be compressed, and is unpacked then.
+    :param packed: whether it may be compressed; then it is uncompressed.
     :raises InputError: if it cannot be read, or is too large.
     """
     with _opened(path, packed=packed) as opened:
@@ -148,20 +148,20 @@ def read_bytes(path: Path, packed: bool = True) -> bytes:
 
 
 def read_document(path: Path) -> str:
-    """Return the text of a file as a whole; - is standard input.
+    """Return the whole text of a file; - is standard input.
 
-    :raises InputError: if it cannot be read, is too large, or no text.
+    :raises InputError: if it cannot be read, is too large, or is not text.
     """
     data = read_bytes(path)
     return _decoded(path, data, _encoding(data))
 
 
 def read_plain(path: Path) -> str:
-    """Return the text of a file that other programs read too.
+    """Return the text of an uncompressed file in UTF-8.
 
-    It is in UTF-8, and is not compressed.
+    For files that other libraries read, too.
 
-    :raises InputError: if it cannot be read, is too large, or no text.
+    :raises InputError: if it cannot be read, is too large, or is not text.
     """
     return _decoded(path, read_bytes(path, packed=False), 'utf-8')
 
@@ -178,10 +178,10 @@ def _decoded(path: Path, data: bytes, encoding: str) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of each line of a file, the first being 1.
+    """Yield (number, text) of each line of a file, numbered from 1.
 
-    Bytes that are no UTF-8 become lone surrogates, which no value may hold:
-    a comment may be in any encoding.
+    Invalid bytes become lone surrogates, which no value may contain. So a
+    comment may be in any encoding.
 
     :raises InputError: if the file cannot be read, or a line is too long.
     """
@@ -205,7 +205,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_csv(path: Path) -> Iterator[Row]:
     """Yield the rows of a file of comma-separated values.
 
-    Empty lines are left out; ``line`` is the last one of a row.
+    Empty lines are skipped; ``line`` is the last line of a row.
 
     :raises InputError: if the file cannot be read.
     """
@@ -223,9 +223,9 @@ def read_csv(path: Path) -> Iterator[Row]:
 
 
 def read_table(path: Path, comment: str) -> Iterator[Row]:
-    """Yield the rows of a file whose values have blanks between them.
+    """Yield the rows of a file whose values are separated by blanks.
 
-    Empty lines, and those that begin with ``comment``, are left out.
+    Empty lines and lines that begin with ``comment`` are skipped.
 
     :raises InputError: if the file cannot be read.
     """

@@ -1,6 +1,6 @@
-"""XML, element by element; each knows its line.
+"""XML as elements with line numbers.
 
-No entity is expanded and nothing else is fetched, whatever a file declares.
+Entities are never expanded, and nothing is fetched.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ _NEEDED = object()
 
 
 class Element:
-    """An element, its attributes, and the elements and the text in it."""
+    """An element with its attributes, text and child elements."""
 
     def __init__(self, path: files.Path, line: int, tag: str,
                  attributes: Mapping[str, str]) -> None:
@@ -36,23 +36,23 @@ class Element:
         self.children: list[Element] = []
 
     def wrong(self, problem: str) -> InputError:
-        """Return the error that names this element and its line."""
+        """Return an error that names this element and its line."""
         return InputError(f'{self.path}, line {self.line}: <{self.tag}>: '
                           f'{problem}')
 
     def every(self, tag: str) -> Iterator['Element']:
-        """Yield the elements of a name directly in this one."""
+        """Yield the child elements of a name."""
         return (one for one in self.children if one.tag == tag)
 
     def find(self, *tags: str) -> 'Element | None':
-        """Return the first element at a path below this one, if any."""
+        """Return the first element at a path below this one, or None."""
         found: Element | None = self
         for tag in tags:
             found = None if found is None else next(found.every(tag), None)
         return found
 
     def child(self, tag: str) -> 'Element':
-        """Return the first element of a name.
+        """Return the first child element of a name.
 
         :raises InputError: if there is none.
         """
@@ -72,9 +72,9 @@ class Element:
         return value
 
     def choice(self, name: str, values: Collection[str]) -> str:
-        """Return an attribute that is one of some.
+        """Return an attribute that is one of the given values.
 
-        :raises InputError: if it is another.
+        :raises InputError: if it is another value.
         """
         value = self.get(name)
         if value not in values:
@@ -86,7 +86,7 @@ class Element:
               most: int = MOST) -> int:
         """Return an attribute that is a whole number.
 
-        :raises InputError: if it is none, or out of bounds.
+        :raises InputError: if it is not a whole number, or out of bounds.
         """
         try:
             return parse_whole(str(self.get(name, default)), least, most)
@@ -97,7 +97,7 @@ class Element:
 
 
 class _Builder:
-    """Makes elements of what the parser meets."""
+    """Builds elements from the events of the parser."""
 
     def __init__(self, path: files.Path) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class _Builder:
         self.root: Element | None = None
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take the start of an element."""
+        """Handle the start of an element."""
         one = Element(self._path, self.line(), tag, attributes)
         if self._open:
             self._open[-1].children.append(one)
@@ -115,11 +115,11 @@ class _Builder:
         self._open.append(one)
 
     def data(self, text: str) -> None:
-        """Take text."""
+        """Handle text."""
         self._open[-1].text += text
 
     def end(self, tag: str) -> None:
-        """Take the end of an element."""
+        """Handle the end of an element."""
         self._open.pop()
 
     def close(self) -> Element | None:
@@ -130,8 +130,8 @@ class _Builder:
 def read_xml(path: files.Path) -> Element:
     """Return the root of an XML file.
 
-    :raises InputError: if it cannot be read, is no XML, is in an encoding
-        that is not known, or has entities.
+    :raises InputError: if it cannot be read, is not XML, has an unknown
+        encoding, or has entities.
     """
     data = files.read_bytes(path)
     builder = _Builder(path)

@@ -1,8 +1,8 @@
-"""Configuration files of oslo.config, whose errors name file and line.
+"""Configuration files of oslo.config, with errors that name file and line.
 
-oslo.config reads a value when it is asked for.  ``load_options`` asks for all
-of them at once, so that a service refuses to start, or to reload, instead of
-failing later.
+oslo.config parses a value at its first use. ``load_options`` reads all values
+at once, so that a service refuses to start, or to reload, instead of failing
+later.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def load_options(conf: cfg.ConfigOpts, arguments: Sequence[str],
                  **named: typing.Any) -> None:
     """Read configuration files, and the values of all options.
 
-    :param named: what ``conf`` is called with beside the arguments.
-    :raises InputError: naming file and line, and what is expected there.
+    :param named: further arguments of the call of ``conf``.
+    :raises InputError: naming file, line and expected value.
     """
     for path in _paths(arguments, **named):
         check_file(path)
@@ -47,7 +47,7 @@ def _paths(arguments: Sequence[str], project: str | None = None,
            default_config_files: Sequence[str] | None = None,
            default_config_dirs: Sequence[str] | None = None,
            **_named: object) -> Iterator[str]:
-    """Yield the configuration files that will be read and are there."""
+    """Yield the existing configuration files that will be read."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument('--config-file', action='append', default=[])
     parser.add_argument('--config-dir', action='append', default=[])
@@ -67,7 +67,7 @@ def _paths(arguments: Sequence[str], project: str | None = None,
 def check_file(path: str) -> None:
     """Check that oslo.config can parse a file.
 
-    :raises InputError: naming the line, and what is expected there.
+    :raises InputError: naming line and expected text.
     """
     text = files.read_plain(path)
     if text.startswith('\ufeff'):
@@ -118,9 +118,9 @@ def read_settings(conf: cfg.ConfigOpts) -> Iterator[Setting]:
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Read the values of all options that are registered.
+    """Read the values of all registered options.
 
-    :raises InputError: naming file and line, and what is expected there.
+    :raises InputError: naming file, line and expected value.
     """
     for name in conf:
         try:
@@ -157,7 +157,7 @@ def _registered(conf: cfg.ConfigOpts, group: str) -> typing.Any:
 
 def _place(conf: cfg.ConfigOpts, group: str, names: set[str], within: str
            ) -> tuple[str, str]:
-    """Return where an option is set last, and to what; '' if nowhere."""
+    """Return place and text of the last setting of an option, or ''."""
     found = '', ''
     for one in read_settings(conf):
         if one.section == group and one.name in names and within in one.value:
@@ -166,7 +166,7 @@ def _place(conf: cfg.ConfigOpts, group: str, names: set[str], within: str
 
 
 def _expected(kind: typing.Any) -> str:
-    """Return what a value of a type is, in words."""
+    """Describe the values of a type, for an error message."""
     if isinstance(kind, types.Integer | types.Float):
         return expected_number(
             -float('inf') if kind.min is None else kind.min,

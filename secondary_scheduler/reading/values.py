@@ -1,11 +1,11 @@
-"""Single values: numbers within bounds, and how a wrong one is shown."""
+"""Single values: parsing of numbers, and display of invalid values."""
 
 import json
 import math
 import re
 
-#: The largest number that a file may give for anything: with it sums over a
-#: million of them still fit into 64 bits.
+#: The largest number that files may contain: a sum of a million of them still
+#: fits into 64 bits.
 MOST = 10**12
 
 _NUMBER = re.compile(r'[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
@@ -14,18 +14,18 @@ _SHOWN = 60
 
 
 class InputError(ValueError):
-    """Input that cannot be read; the text is for its author."""
+    """Invalid input; the text is for its author."""
 
 
 class UnreadableNumber:
-    """A number of a file that is beyond all bounds, as its text."""
+    """A number in a file that exceeds all bounds, as its text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def expected_number(least: float, most: float, whole: bool = False) -> str:
-    """Return what is expected where a number has bounds."""
+    """Describe a number with bounds, for an error message."""
     return (('a whole number' if whole else 'a number')
             + ('' if least == -math.inf else f' from {_plain(least)}')
             + ('' if most == math.inf else f' to {_plain(most)}'))
@@ -36,9 +36,9 @@ def _plain(value: float) -> str:
 
 
 def parse_whole(text: str, least: int = 0, most: int = MOST) -> int:
-    """Return a whole number that is written in ASCII digits.
+    """Parse a whole number in ASCII digits.
 
-    :raises InputError: saying what is expected, and what is there.
+    :raises InputError: naming the expected and the given value.
     """
     stripped = text.strip(' ')
     if _WHOLE.fullmatch(stripped):
@@ -50,9 +50,9 @@ def parse_whole(text: str, least: int = 0, most: int = MOST) -> int:
 
 
 def parse_number(text: str, least: float = 0, most: float = MOST) -> float:
-    """Return a finite number that is written in ASCII digits.
+    """Parse a finite number in ASCII digits.
 
-    :raises InputError: saying what is expected, and what is there.
+    :raises InputError: naming the expected and the given value.
     """
     if _NUMBER.fullmatch(text.strip(' ')):
         value = float(text)
@@ -63,7 +63,7 @@ def parse_number(text: str, least: float = 0, most: float = MOST) -> float:
 
 
 def shown(value: object) -> str:
-    """Return a wrong value in ASCII, cut off where it is long."""
+    """Return an invalid value as ASCII text, shortened if it is long."""
     text = (value.text if isinstance(value, UnreadableNumber)
             else json.dumps(value, default=shown))
     return text if len(text) <= _SHOWN else text[:_SHOWN - 3] + '...'

@@ -1,4 +1,4 @@
-"""YAML that others will read, checked before: each value with its line."""
+"""Checks of YAML files before other libraries read them."""
 
 from collections.abc import Iterator
 import typing
@@ -10,11 +10,11 @@ from secondary_scheduler.reading.values import InputError
 
 
 def read_yaml(path: files.Path) -> yaml.Node | None:
-    """Return the nodes of a YAML file, which know their lines.
+    """Return the root node of a YAML file; nodes have line numbers.
 
-    Aliases are not expanded, and nothing but nodes is made.
+    Aliases are not expanded, and no objects but nodes are created.
 
-    :raises InputError: naming the line that is no YAML.
+    :raises InputError: naming the line that is not YAML.
     """
     text = files.read_plain(path)
     try:
@@ -37,29 +37,29 @@ class Mapping:
     """A mapping of a YAML file; errors name the line."""
 
     def __init__(self, path: files.Path, node: yaml.Node | None,
-                 what: str = 'the file') -> None:
+                 label: str = 'the file') -> None:
         self._path = path
-        self._what = what
+        self._label = label
         if not isinstance(node, yaml.MappingNode):
-            raise wrong(path, node, f'{what}: expected a mapping')
+            raise wrong(path, node, f'{label}: expected a mapping')
         self._node = node
 
     def items(self) -> Iterator[tuple[str, yaml.Node]]:
         """Yield names and values.
 
-        :raises InputError: if a name is no text.
+        :raises InputError: if a name is not a text.
         """
         for key, value in self._node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise wrong(self._path, key, f'{self._what}: expected a name')
+                raise wrong(self._path, key, f'{self._label}: expected a name')
             yield str(key.value), value
 
     def find(self, name: str) -> yaml.Node | None:
-        """Return the value of a name, None if it has none."""
+        """Return the value of a name, None if there is none."""
         return dict(self.items()).get(name)
 
 
 def wrong(path: files.Path, node: typing.Any, problem: str) -> InputError:
-    """Return the error that names the line of a node."""
+    """Return an error that names the line of a node."""
     line = node.start_mark.line + 1 if node is not None else 1
     return InputError(f'{files.name_of(path)}, line {line}: {problem}')

@@ -1,4 +1,4 @@
-"""What Alembic runs; it is given a connection by ``db.migration``."""
+"""Alembic environment; ``db.migration`` provides the connection."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Leases, their events, and the plan.
+"""Add tables of leases, their events, and the plan.
 
 Revision ID: 0001
 """

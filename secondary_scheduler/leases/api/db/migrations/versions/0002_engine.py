@@ -1,4 +1,4 @@
-"""What the engine keeps to go on with leases, and trusts.
+"""Add records of the engine, and trusts.
 
 Revision ID: 0002
 """

@@ -1,4 +1,4 @@
-"""Quotes, and when a lease that was refused could begin instead.
+"""Add quotes, and the next possible start of rejected leases.
 
 Revision ID: 0003
 """

@@ -1,4 +1,4 @@
-"""What the engine has learned.
+"""Add learned state of the engine.
 
 Revision ID: 0004
 """

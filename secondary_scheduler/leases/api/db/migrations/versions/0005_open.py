@@ -1,4 +1,4 @@
-"""Leases and slots that have no end.
+"""Allow leases and slots without an end.
 
 Revision ID: 0005
 """
@@ -13,10 +13,10 @@ down_revision = '0004'
 
 def _make_anew(table: str, column: str, type_: TypeEngine[object],
                default: str | None) -> None:
-    """Let a column be null, or have a default instead.
+    """Make a column nullable, or give it a default.
 
-    SQLite cannot change a column.  A batch of Alembic's would make the table
-    anew, and with the old one all would go that refers to its rows.
+    SQLite cannot change a column. A batch operation of Alembic would recreate
+    the table, and dropping the old one would delete all rows that refer to it.
     """
     other = f'{column}_0005'
     op.add_column(table, sa.Column(other, type_, nullable=default is None,

@@ -1,4 +1,4 @@
-"""Properties of servers, user data, and what was not verified.
+"""Add properties of servers, user data, and unverified fields.
 
 Revision ID: 0006
 """

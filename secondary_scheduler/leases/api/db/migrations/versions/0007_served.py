@@ -1,4 +1,4 @@
-"""Observed running time of leases, what is charged, and engines' heartbeats.
+"""Add served time and charge of leases, and heartbeats of engines.
 
 Revision ID: 0007
 """
