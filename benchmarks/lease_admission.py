@@ -19,8 +19,8 @@ from benchmarks import forms
 from secondary_scheduler.leases.scheduling.admission import (
     AdmissionControl,
 )
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
-    Kind,
     Lease,
     NodeSet,
     Terms,
@@ -52,9 +52,9 @@ WAITING = 500
 REFUSED = 0.5
 #: What is told of a distribution.
 SHARES = {'median': 0.5, 'p99': 0.99, 'max': 1.0}
-GOALS = {Kind.RESERVATION: {'median': 5.0, 'p99': 20.0},
-         Kind.BEST_EFFORT: {'median': 20.0, 'p99': 200.0},
-         Kind.DEADLINE: {'median': 1000.0, 'p99': 5000.0}}
+GOALS = {LeaseKind.RESERVATION: {'median': 5.0, 'p99': 20.0},
+         LeaseKind.BEST_EFFORT: {'median': 20.0, 'p99': 200.0},
+         LeaseKind.DEADLINE: {'median': 1000.0, 'p99': 5000.0}}
 
 
 class Counted(PlannedStarts):
@@ -63,7 +63,7 @@ class Counted(PlannedStarts):
     requeued = 0
 
     def requeue(self, lease: Lease) -> QueuedLease:
-        self.requeued += lease.terms.kind is Kind.DEADLINE
+        self.requeued += lease.terms.kind is LeaseKind.DEADLINE
         return super().requeue(lease)
 
 
@@ -71,7 +71,7 @@ class Answers(AdmissionControl):
     """Plans the start of best-effort leases with a highest rate."""
 
     def _accept(self, lease: Lease) -> bool:
-        if lease.terms.kind is Kind.BEST_EFFORT and lease.terms.max_rate:
+        if lease.terms.kind is LeaseKind.BEST_EFFORT and lease.terms.max_rate:
             return self._planner.find_earliest_booking(
                 lease.work, self._state.now) is not None
         return super()._accept(lease)
@@ -87,7 +87,7 @@ class Asked(Scheduler):
         self._admission = Answers(
             settings, self._state, self._planner, self.counted)
 
-    def of(self, kind: Kind) -> dict[str, int]:
+    def of(self, kind: LeaseKind) -> dict[str, int]:
         """Return leases of a kind, and the slots they hold."""
         bookings = [one.booking for one in self._state.booked.values()
                     if one.terms.kind is kind]
@@ -102,7 +102,7 @@ class Requests:
         self._rng = np.random.default_rng(seed)
         self._most = max(NODES_MOST * hosts // HOSTS, 1)
 
-    def draw(self, kind: Kind, asked: bool = False) -> Lease:
+    def draw(self, kind: LeaseKind, asked: bool = False) -> Lease:
         """Return a lease, or one that there is only to be an answer for.
 
         As many have 1 to 2 nodes as 100 to 200; so are durations and notices.
@@ -111,15 +111,15 @@ class Requests:
         number = int(np.exp(rng.uniform(0, np.log(self._most + 1))))
         duration = int(np.exp(rng.uniform(*np.log(DURATION))))
         start = deadline = None
-        if kind is Kind.RESERVATION:
+        if kind is LeaseKind.RESERVATION:
             start = int(np.exp(rng.uniform(*np.log(NOTICE))))
-        if kind is Kind.DEADLINE:
+        if kind is LeaseKind.DEADLINE:
             start = 0 if asked else int(rng.integers(FIRST))
             deadline = start + int(duration * rng.uniform(*SLACK))
         return Lease(f'{kind}', Terms(
             (NodeSet(number, NEEDS[rng.integers(len(NEEDS))]),), duration,
             start=start, deadline=deadline,
-            preemptible=kind is not Kind.RESERVATION,
+            preemptible=kind is not LeaseKind.RESERVATION,
             max_rate=REFUSED if asked else None), 0)
 
 
@@ -132,23 +132,23 @@ def filled(hosts: int, slots: int, waiting: int, seed: int) -> Asked:
         np.array(CAPACITY, dtype=np.int64), (hosts, 1))))
     requests = Requests(hosts, seed)
 
-    def submit(kind: Kind) -> None:
+    def submit(kind: LeaseKind) -> None:
         scheduler.submit(requests.draw(kind))
         scheduler.fill()
 
     def held() -> int:
-        return sum(scheduler.of(kind)['slots'] for kind in Kind)
+        return sum(scheduler.of(kind)['slots'] for kind in LeaseKind)
 
     while len(scheduler.queue) < waiting:
-        submit(Kind.BEST_EFFORT)
-    while scheduler.of(Kind.DEADLINE)['leases'] < waiting:
-        submit(Kind.DEADLINE)
+        submit(LeaseKind.BEST_EFFORT)
+    while scheduler.of(LeaseKind.DEADLINE)['leases'] < waiting:
+        submit(LeaseKind.DEADLINE)
     while held() < slots:
-        submit(Kind.RESERVATION)
+        submit(LeaseKind.RESERVATION)
     return scheduler
 
 
-def answers(scheduler: Asked, requests: Requests, kind: Kind, number: int
+def answers(scheduler: Asked, requests: Requests, kind: LeaseKind, number: int
             ) -> dict[str, typing.Any]:
     """Return how long answers take, as distributions in ms.
 
@@ -164,7 +164,7 @@ def answers(scheduler: Asked, requests: Requests, kind: Kind, number: int
         scheduler.submit(lease)
         took = time.perf_counter() - begun, time.process_time() - cpu
         anew = scheduler.counted.requeued
-        if kind is not Kind.DEADLINE or anew:
+        if kind is not LeaseKind.DEADLINE or anew:
             spent.append(took)
             accepted += lease.state is LeaseState.REJECTED_BY_USER
             most = max(most, anew)
@@ -202,7 +202,7 @@ def main() -> int:
     missed = False
     for kind, goal in GOALS.items():
         row = answers(scheduler, requests, kind, max(
-            options.number // (10 if kind is Kind.DEADLINE else 1), 1))
+            options.number // (10 if kind is LeaseKind.DEADLINE else 1), 1))
         missed |= any(row['cpu_ms'][name] > most
                       for name, most in goal.items())
         print(json.dumps(row | {'goal_ms': goal}), flush=True)

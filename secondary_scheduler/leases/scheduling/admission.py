@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     Terms,
     TermsError,
@@ -71,7 +71,7 @@ class AdmissionControl:
 
     def _accept(self, lease: Lease) -> bool:
         """Queue a lease, or book it as requested; False if infeasible."""
-        if lease.terms.kind is not Kind.BEST_EFFORT:
+        if lease.terms.kind is not LeaseKind.BEST_EFFORT:
             return self._planned_starts.book_as_requested(lease)
         self._state.enqueue(self._planner.queue_entry(lease))
         return True
@@ -100,7 +100,7 @@ class AdmissionControl:
         self._planner.check_terms(terms)
         self._settings.admission.check(lease, self._state.now)
         accepted, booking = self._try_accept(lease)
-        if terms.kind is Kind.BEST_EFFORT:
+        if terms.kind is LeaseKind.BEST_EFFORT:
             booking = self._planner.find_earliest_booking(
                 lease.work, self._state.now)
         elif not accepted:

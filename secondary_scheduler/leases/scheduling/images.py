@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     RemainingWork,
     Terms,
@@ -207,10 +207,10 @@ class ImageLocations:
         terms, first = work.terms, self._next_gap(work)
         length = self._preparation.seconds(terms)
         soon = first + length <= time and (
-            terms.kind is not Kind.IMMEDIATE or first == self._now)
+            terms.kind is not LeaseKind.IMMEDIATE or first == self._now)
         new = Transfer(terms.image or '', terms.image_mb, first,
                        first + length, None, self._no_hosts(), {})
-        if terms.kind in (Kind.RESERVATION, Kind.DEADLINE):
+        if terms.kind in (LeaseKind.RESERVATION, LeaseKind.DEADLINE):
             new = dataclasses.replace(new, due=time)
             found = (self._with_fixed(new.moved_to(time - length))
                      or self._with_packed(new))

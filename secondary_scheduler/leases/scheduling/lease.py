@@ -8,7 +8,7 @@ import numpy as np
 
 from secondary_scheduler.leases.scheduling import kinds
 from secondary_scheduler.leases.scheduling.disks import DiskOperation
-from secondary_scheduler.leases.scheduling.kinds import LeaseKind as Kind
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.table import CapacityEntry
 from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model import lease_states
@@ -87,7 +87,7 @@ class Terms:
                 f'and deadline ({self.deadline - self.start} s)')
 
     @functools.cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> LeaseKind:
         """The type of the lease, derived from the terms."""
         return kinds.derive(self.duration, self.start, self.deadline,
                             self.immediate)

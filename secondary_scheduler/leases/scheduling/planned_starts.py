@@ -8,9 +8,9 @@ import contextlib
 import dataclasses
 
 from secondary_scheduler.leases.scheduling import mapping
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     RemainingWork,
 )
@@ -42,12 +42,12 @@ class PlannedStarts:
         """Book hosts that fulfil the terms of a lease; False if infeasible."""
         terms, now = lease.terms, self._state.now
         start = now if terms.start is None else terms.start
-        if terms.kind is Kind.IMMEDIATE:
+        if terms.kind is LeaseKind.IMMEDIATE:
             soon = now + self._planner.image_transfer_time(terms)
             return any(self.book_exact_start(lease, time)
                        for time in self._planner.start_times(lease.work)
                        if time <= soon)
-        if terms.kind is not Kind.DEADLINE:
+        if terms.kind is not LeaseKind.DEADLINE:
             return start >= now and self.book_exact_start(lease, start)
         assert terms.deadline is not None
         start = max(start, now)
@@ -223,7 +223,7 @@ class PlannedStarts:
 
         :raises InfeasibleError: if the deadline cannot be met any more.
         """
-        if lease.terms.kind is not Kind.DEADLINE:
+        if lease.terms.kind is not LeaseKind.DEADLINE:
             return
         if lease.booking is None:
             self._state.dequeue(lease)
@@ -283,7 +283,8 @@ class PlannedStarts:
         others = [one for one in self._state.booked.values()
                   if one.ahead and one.booking is not None
                   and one.booking.begin > after
-                  and one.terms.kind in (Kind.DEADLINE, Kind.BEST_EFFORT)]
+                  and one.terms.kind in (LeaseKind.DEADLINE,
+                                         LeaseKind.BEST_EFFORT)]
         if not others:
             return False
         try:
@@ -291,7 +292,7 @@ class PlannedStarts:
                 for other in others:
                     self.requeue(other)
                 urgent = [one for one in others
-                          if one.terms.kind is Kind.DEADLINE]
+                          if one.terms.kind is LeaseKind.DEADLINE]
                 for other in urgent:
                     self._state.dequeue(other)
                 for one in sorted([*urgent, lease], key=urgency):
@@ -314,7 +315,7 @@ class PlannedStarts:
         start = max(terms.start or 0, now)
         sure = self._planner.find_earliest_booking(
             work, self._planner.earliest_start(work, start))
-        if terms.kind is Kind.DEADLINE:
+        if terms.kind is LeaseKind.DEADLINE:
             return sure
         times = {start}
         for other in self._state.booked.values():

@@ -15,9 +15,9 @@ from secondary_scheduler.leases.scheduling.images import (
     ImageLocations,
     Preparation,
 )
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     RemainingWork,
     Terms,
@@ -125,7 +125,7 @@ class Planner:
     def may_suspend(self, terms: Terms) -> bool:
         """Return whether a booking may be planned to end in a suspension."""
         return (self._settings.suspension and terms.preemptible
-                and terms.kind is Kind.BEST_EFFORT)
+                and terms.kind is LeaseKind.BEST_EFFORT)
 
     def _minimum_with_overheads(self, overheads: int) -> int:
         return int(overheads * (1 + self._settings.minimum_run_factor))
@@ -219,9 +219,9 @@ class Planner:
             return tuple(np.unique(images.ready(work)).tolist())
         if work.home is None:
             return (now,)
-        nearest = self._settings.durations.nearest(
+        moved = self._settings.durations.first_move_time(
             work.home, self._mb_to_move(work.terms))
-        return (now, now + nearest) if nearest else (now,)
+        return (now, now + moved) if moved else (now,)
 
     def start_delays(self, work: RemainingWork) -> tuple[int, ...]:
         """Return seconds after which more hosts can be used."""

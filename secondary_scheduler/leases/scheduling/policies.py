@@ -6,7 +6,8 @@ Namespaces ``admission`` and ``preemption`` of
 
 import typing
 
-from secondary_scheduler.leases.scheduling.lease import Kind, Lease
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
+from secondary_scheduler.leases.scheduling.lease import Lease
 
 _WEEK = 7 * 24 * 3600
 _MONTH = 31 * 24 * 3600
@@ -53,7 +54,7 @@ class NoReservations(_Policy):
 
     def check(self, lease: Lease, now: int) -> None:
         """Reject reservations."""
-        if lease.terms.kind is Kind.RESERVATION:
+        if lease.terms.kind is LeaseKind.RESERVATION:
             raise RefusedError('reservations are not admitted; ask for a '
                                'deadline, or for no time')
 
@@ -69,8 +70,8 @@ class MinimumNotice:
     def check(self, lease: Lease, now: int) -> None:
         """Reject reservations that start before the notice has passed."""
         start = lease.terms.start
-        if lease.terms.kind is Kind.RESERVATION and start is not None and (
-                start < now + self._notice):
+        if (lease.terms.kind is LeaseKind.RESERVATION and start is not None
+                and start < now + self._notice):
             raise RefusedError(
                 'a reservation must be requested at least '
                 f'{self._notice} s before its start; at present the earliest '
@@ -128,9 +129,9 @@ class MostSlack(LeastRun):
               ) -> float:
         """Return at most 0.5 for a lease with a deadline, if it can be met."""
         deadline, booking = preemptee.terms.deadline, preemptee.booking
-        if (preemptee.terms.kind is not Kind.DEADLINE or deadline is None
+        if (preemptee.terms.kind is not LeaseKind.DEADLINE or deadline is None
                 or booking is None or not preemptee.terms.preemptible
-                or preemptor.terms.kind is Kind.BEST_EFFORT):
+                or preemptor.terms.kind is LeaseKind.BEST_EFFORT):
             return super().score(preemptor, preemptee, start, now)
         delay = (preemptee.save_s + preemptor.terms.duration
                  + preemptee.load_s)
@@ -144,5 +145,5 @@ class MostSlack(LeastRun):
 def _may_preempt(preemptor: Lease, preemptee: Lease) -> bool:
     """Return whether a best-effort lease may be preempted by another type."""
     return (preemptee.terms.preemptible
-            and preemptee.terms.kind is Kind.BEST_EFFORT
-            and preemptor.terms.kind is not Kind.BEST_EFFORT)
+            and preemptee.terms.kind is LeaseKind.BEST_EFFORT
+            and preemptor.terms.kind is not LeaseKind.BEST_EFFORT)

@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from secondary_scheduler.leases.scheduling.lease import Kind, Lease
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
+from secondary_scheduler.leases.scheduling.lease import Lease
 from secondary_scheduler.leases.scheduling.planned_starts import (
     PlannedStarts,
     UnpausableError,
@@ -63,13 +64,13 @@ class Replanner:
                 booking, down=booking.down + seconds, end=slot.end,
                 slot=dataclasses.replace(booking.slot, end=slot.end)))
         elif lease.terms.preemptible and (
-                lease.terms.kind is Kind.BEST_EFFORT):
+                lease.terms.kind is LeaseKind.BEST_EFFORT):
             self.suspend_by(lease, booking.end)
 
     def restart_lost(self, lease: Lease) -> None:
         """Re-plan a lease that has lost its hosts and its work."""
         self._planned_starts.requeue(lease)
-        if lease.terms.kind is not Kind.BEST_EFFORT:
+        if lease.terms.kind is not LeaseKind.BEST_EFFORT:
             self._state.dequeue(lease)
             self._rebook(lease, self._state.now)
 
@@ -82,7 +83,7 @@ class Replanner:
         """
         late = self._clear(slot, sorted(
             self._state.booked.values(), key=lambda one: (
-                one.terms.kind is not Kind.BEST_EFFORT, -_begin(one))))
+                one.terms.kind is not LeaseKind.BEST_EFFORT, -_begin(one))))
         self._state.table.take(slot)
         for other in sorted(late, key=lambda one: one.terms.start or 0):
             self._rebook(other, self._state.now)
@@ -102,7 +103,7 @@ class Replanner:
             if booking.begin >= slot.end or booking.end <= slot.start or not (
                     np.isin(booking.slot.hosts, slot.hosts).any()):
                 continue
-            best_effort = other.terms.kind is Kind.BEST_EFFORT
+            best_effort = other.terms.kind is LeaseKind.BEST_EFFORT
             if other.ahead:
                 self._planned_starts.requeue(other)
                 if not best_effort:
@@ -127,7 +128,7 @@ class Replanner:
         The lease fails if no booking is feasible.
         """
         start = max(lease.terms.start or 0, self._state.now)
-        if lease.terms.kind is Kind.DEADLINE:
+        if lease.terms.kind is LeaseKind.DEADLINE:
             if self._planned_starts.book_before_deadline(
                     lease, lease.work, soonest):
                 return
@@ -137,7 +138,7 @@ class Replanner:
         booking = self._planned_starts.next_possible_booking(lease)
         if booking is not None:
             # An exact start that was found may need preemption.
-            if lease.terms.kind is Kind.DEADLINE:
+            if lease.terms.kind is LeaseKind.DEADLINE:
                 self._state.book(lease, booking)
             else:
                 self._planned_starts.book_exact_start(lease, booking.begin)

@@ -12,9 +12,9 @@ from secondary_scheduler.leases.scheduling.images import (
     ImageLocations,
     Preparation,
 )
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     RemainingWork,
 )
@@ -146,7 +146,7 @@ class ScheduleState:
         self._assign_image(lease, lease.work, booking)
         lease.booking = booking
         self.booked[lease.number] = lease
-        if lease.terms.kind is Kind.DEADLINE:
+        if lease.terms.kind is LeaseKind.DEADLINE:
             self.deadlines_ahead[lease.number] = lease
         self.add_event(lease, booking, BEGIN, booking.begin)
 
@@ -164,9 +164,9 @@ class ScheduleState:
             self._take(lease.later)
         self.booked[lease.number] = lease
         if lease.ahead:
-            if lease.terms.kind is Kind.DEADLINE:
+            if lease.terms.kind is LeaseKind.DEADLINE:
                 self.deadlines_ahead[lease.number] = lease
-            elif lease.terms.kind is Kind.BEST_EFFORT:
+            elif lease.terms.kind is LeaseKind.BEST_EFFORT:
                 self.planned[lease.number] = lease
             self.add_event(lease, booking, BEGIN, booking.begin)
         elif lease.state is LeaseState.SUSPENDING:

@@ -14,9 +14,9 @@ from secondary_scheduler.leases.scheduling.admission import (
     ScheduleOffer,
 )
 from secondary_scheduler.leases.scheduling.backfilling import Backfilling
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
     Booking,
-    Kind,
     Lease,
     Terms,
 )
@@ -308,7 +308,7 @@ class Scheduler:
             cannot be suspended.
         """
         self._state.advance_clock(now)
-        if lease.terms.kind is not Kind.BEST_EFFORT:
+        if lease.terms.kind is not LeaseKind.BEST_EFFORT:
             raise UnpausableError(f'lease {lease.id} has a guaranteed start; '
                                   'it can be cancelled')
         if lease.ahead:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import itertools
 import statistics
 
-from secondary_scheduler.leases.scheduling.lease import Kind
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.leases import (
@@ -102,7 +102,8 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
 def _served(outcomes: Sequence[Outcome]) -> list[tuple[int, int]]:
     """Return what jobs requested and how long they waited, in seconds."""
     return [(one.lease.terms.duration, figures.wait(one))
-            for one in outcomes if one.lease.terms.kind is Kind.BEST_EFFORT
+            for one in outcomes
+            if one.lease.terms.kind is LeaseKind.BEST_EFFORT
             and one.lease.state is LeaseState.DONE]
 
 

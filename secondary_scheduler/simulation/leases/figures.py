@@ -5,7 +5,7 @@ import csv
 import statistics
 import typing
 
-from secondary_scheduler.leases.scheduling.lease import Kind
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.pricing import price
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.leases.run import Outcome
@@ -46,13 +46,13 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Return the figures of a run, by the names of EXPERIMENTS 1."""
     ended = [one for one in outcomes if one.lease.state is LeaseState.DONE]
     served = [one for one in ended
-              if one.lease.terms.kind is Kind.BEST_EFFORT]
+              if one.lease.terms.kind is LeaseKind.BEST_EFFORT]
     served.sort(key=lambda one: (one.lease.submitted, one.lease.number))
     reservations = [one.lease for one in outcomes
-                    if one.lease.terms.kind in (Kind.RESERVATION,
-                                                Kind.IMMEDIATE)]
+                    if one.lease.terms.kind in (LeaseKind.RESERVATION,
+                                                LeaseKind.IMMEDIATE)]
     deadlines = [one.lease for one in outcomes
-                 if one.lease.terms.kind is Kind.DEADLINE]
+                 if one.lease.terms.kind is LeaseKind.DEADLINE]
     rejected = sum(one.state is LeaseState.REJECTED for one in reservations)
     found: dict[str, float] = {
         'all_best_effort_s': max((one.lease.ended or 0 for one in served),

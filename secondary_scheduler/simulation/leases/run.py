@@ -94,13 +94,13 @@ class LeaseSimulation:
     def _save(self, now: int, order: int, lease: Lease, ends: int) -> None:
         """Tell that a lease is suspended, or that it takes longer."""
         if now >= ends:
-            self.scheduler.saved(lease, now)
+            self.scheduler.end_suspension(lease, now)
             return
         assert lease.booking is not None
         # Nobody knows how much longer; so it is looked at again.
         length = lease.booking.end - lease.booking.down
         until = lease.booking.end + math.ceil(_LONGER * length)
-        self.scheduler.overrun(lease, until)
+        self.scheduler.extend_suspension(lease, until)
         heapq.heappush(self._saves, (min(ends, until), order, lease, ends))
 
     def _next_end(self) -> int | None:

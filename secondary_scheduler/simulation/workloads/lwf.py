@@ -14,8 +14,8 @@ from xml.etree import ElementTree  # nosec B405: to write; what is read is not
 
 import numpy as np
 
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import (
-    Kind,
     NodeSet,
     Terms,
     TermsError,
@@ -282,7 +282,7 @@ def _add_request(parent: ElementTree.Element, request: TraceRequest,
     for one in terms.nodes:
         _add_nodes(nodes, one, resources)
     start = _add(lease, 'start')
-    if terms.kind is Kind.IMMEDIATE:
+    if terms.kind is LeaseKind.IMMEDIATE:
         _add(start, 'now')
     elif terms.start is not None:
         _add(start, 'exact', time=_clock(terms.start))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from secondary_scheduler.leases.scheduling.lease import Kind
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.simulation.workloads import annotations
 from secondary_scheduler.simulation.workloads.annotations import (
     Annotation,
@@ -56,7 +56,7 @@ def test_what_is_drawn_is_within_its_bounds(start, deadline, users, seed):
         spare = (after.terms.deadline - after.terms.start
                  - after.terms.duration)
         assert 0 <= spare <= annotations.DEADLINE
-        assert after.terms.kind in (Kind.DEADLINE, Kind.RESERVATION)
+        assert after.terms.kind in (LeaseKind.DEADLINE, LeaseKind.RESERVATION)
         assert 0.1 <= after.terms.max_rate <= 10.0
         rates[after.terms.user].add(after.terms.max_rate)
         assert (after.id, after.runs, after.terms.nodes) == (
@@ -98,7 +98,7 @@ def test_reservations_take_their_share(share, hours, size, seed):
     for one in drawn:
         assert abs(one.terms.duration - 3600 * hours) <= 1800
         assert nodes[0] <= one.terms.nodes[0].number <= nodes[1]
-        assert one.terms.kind is Kind.RESERVATION
+        assert one.terms.kind is LeaseKind.RESERVATION
         assert not one.terms.preemptible
         assert one.arrival == max(0, one.terms.start - annotations.DAY)
     every = seconds // len(drawn)

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from secondary_scheduler.leases.scheduling.lease import Kind
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.workloads import lwf, swf
 
@@ -33,7 +33,7 @@ def check_jobs(trace):
     assert (first.arrival, first.runs, first.terms.duration) == (32, 44, 64800)
     assert first.terms.nodes[0].number == 4
     assert first.terms.nodes[0].need == NEED
-    assert first.terms.kind is Kind.BEST_EFFORT
+    assert first.terms.kind is LeaseKind.BEST_EFFORT
     assert (first.terms.user, empty.terms.user) == ('96', '')
     assert empty.runs == 1
     # It ran for longer than it asked for, and asked for no processors.
@@ -91,13 +91,13 @@ def test_lines_of_text(tmp_path):
                     "60 -1 100 400 2 2 512 0 'a.img' 4096\n"
                     "0 -60 100 100 2 2 512 0 'a.img' 4096\n")
     reserved, queued, past = lwf.read_text(path, 'r')
-    assert past.terms.kind is Kind.RESERVATION and past.terms.start == -60
+    assert past.terms.kind is LeaseKind.RESERVATION and past.terms.start == -60
     assert not lwf.is_xml(path)
     assert (reserved.id, queued.id) == ('r1', 'r4')
-    assert reserved.terms.kind is Kind.RESERVATION
+    assert reserved.terms.kind is LeaseKind.RESERVATION
     assert not reserved.terms.preemptible and queued.terms.preemptible
     assert (reserved.terms.start, reserved.runs) == (9415, 3000)
-    assert queued.terms.kind is Kind.BEST_EFFORT
+    assert queued.terms.kind is LeaseKind.BEST_EFFORT
     assert queued.terms.nodes[0].need == (200, 512)
     assert (queued.terms.image, queued.terms.image_mb) == ('a.img', 4096)
     assert queued.runs == 100
@@ -178,7 +178,7 @@ def test_xml(sample):
     assert read.site.capacity.tolist() == [[100, 1024]] * 3 + [[800, 8192]]
     first, second, third = read.requests
     assert [one.terms.kind for one in read.requests] == [
-        Kind.BEST_EFFORT, Kind.DEADLINE, Kind.IMMEDIATE]
+        LeaseKind.BEST_EFFORT, LeaseKind.DEADLINE, LeaseKind.IMMEDIATE]
     assert (first.runs, first.terms.duration) == (2700, 3600)
     assert (first.terms.user, first.terms.preemptible) == ('anna', True)
     assert (first.terms.image, first.terms.image_mb) == ('foobar1.img', 1024)
@@ -186,7 +186,7 @@ def test_xml(sample):
     assert second.terms.deadline == 3631
     assert second.terms.image is None
     assert second.terms.nodes[0].attributes == {'arch': 'arm'}
-    assert read.site.usable(second.terms.nodes[0]).tolist() == [
+    assert read.site.usable_hosts(second.terms.nodes[0]).tolist() == [
         False, False, False, True]
     assert (third.arrival, third.terms.duration) == (3600, 86400)
 

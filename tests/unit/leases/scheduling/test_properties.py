@@ -1,16 +1,17 @@
-"""What holds for every mix of leases, whatever it is."""
+"""Properties of the schedule that hold for every mix of leases."""
 
 import dataclasses
 import os
+import unittest
 
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.leases.scheduling.images import Preparation
-from secondary_scheduler.leases.scheduling.lease import Kind, NodeSet, Terms
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
+from secondary_scheduler.leases.scheduling.lease import NodeSet, Terms
 from secondary_scheduler.leases.scheduling.planner import Settings
 from secondary_scheduler.leases.scheduling.policies import (
     LeastRun,
@@ -25,45 +26,69 @@ from secondary_scheduler.simulation.leases.run import LeaseSimulation
 from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 MEMORY = 4
-#: In MB; one is sent in as many seconds, or in twice as many.
+#: MB by image; a transfer takes as many seconds, or twice as many.
 IMAGES = {'': 0, 'a': 3, 'b': 7}
 settings = st.builds(
-    Settings, reservations=st.sampled_from((0, 1, 2, None)),
-    suspension=st.booleans(), worthwhile=st.sampled_from((0.0, 1.0)),
+    Settings,
+    reservations=st.sampled_from((0, 1, 2, None)),
+    suspension=st.booleans(),
+    minimum_run_factor=st.sampled_from((0.0, 1.0)),
     slack=st.sampled_from((1.0, 2.0)),
-    preemption=st.sampled_from((NoPreemption(), LeastRun(), Youngest(),
-                                MostSlack())),
-    preparation=st.sampled_from((
-        None, Preparation(1.0, joins=False), Preparation(0.5),
-        Preparation(1.0, pool_mb=7))),
+    preemption=st.sampled_from(
+        (NoPreemption(), LeastRun(), Youngest(), MostSlack())
+    ),
+    preparation=st.sampled_from(
+        (
+            None,
+            Preparation(1.0, joins=False),
+            Preparation(0.5),
+            Preparation(1.0, pool_mb=7),
+        )
+    ),
     durations=st.builds(
-        OperationTimes, suspend_rate=st.sampled_from((0.7, 4.0)),
-        resume_rate=st.sampled_from((0.9, 4.0)), shared=st.booleans(),
-        command=st.sampled_from((0.0, 1.0)), shutdown=st.integers(0, 3),
-        migration_rate=st.sampled_from((None, 0.0, 1.0))))
+        OperationTimes,
+        suspend_rate=st.sampled_from((0.7, 4.0)),
+        resume_rate=st.sampled_from((0.9, 4.0)),
+        shared=st.booleans(),
+        command=st.sampled_from((0.0, 1.0)),
+        shutdown=st.integers(0, 3),
+        migration_rate=st.sampled_from((None, 0.0, 1.0)),
+    ),
+)
 
 
 @st.composite
 def sites(draw):
-    """Return some hosts; the CPUs of some sites are several instances."""
+    """Draw hosts; in some sites they have several CPUs as units."""
     hosts = draw(st.integers(1, 4))
     several = draw(st.sampled_from((1, 3)))
-    cpus = np.array(draw(st.lists(
-        st.tuples(st.integers(1, 3), *[st.integers(0, 2)] * (several - 1)),
-        min_size=hosts, max_size=hosts)))
-    memory = draw(st.lists(st.integers(4, 12), min_size=hosts,
-                           max_size=hosts))
-    return Site(('CPU', 'Memory'), np.column_stack((cpus.sum(axis=1),
-                                                    memory)),
-                instances={0: cpus} if several > 1 else {})
+    cpus = np.array(
+        draw(
+            st.lists(
+                st.tuples(
+                    st.integers(1, 3), *[st.integers(0, 2)] * (several - 1)
+                ),
+                min_size=hosts,
+                max_size=hosts,
+            )
+        )
+    )
+    memory = draw(st.lists(st.integers(4, 12), min_size=hosts, max_size=hosts))
+    return Site(
+        ('CPU', 'Memory'),
+        np.column_stack((cpus.sum(axis=1), memory)),
+        instances={0: cpus} if several > 1 else {},
+    )
 
 
 @st.composite
 def node_sets(draw):
     parts = draw(st.sampled_from(((1,), (1,), (1, 1), (2, 1), (2,))))
-    return NodeSet(draw(st.integers(1, 3)),
-                   (sum(parts), draw(st.integers(1, MEMORY))),
-                   instances={0: parts} if len(parts) > 1 else {})
+    return NodeSet(
+        draw(st.integers(1, 3)),
+        (sum(parts), draw(st.integers(1, MEMORY))),
+        instances={0: parts} if len(parts) > 1 else {},
+    )
 
 
 @st.composite
@@ -71,28 +96,45 @@ def requests(draw, name):
     arrival = draw(st.integers(0, 60))
     duration = draw(st.integers(1, 60))
     nodes = tuple(draw(st.lists(node_sets(), min_size=1, max_size=2)))
-    kind = draw(st.sampled_from(list(Kind)))
+    kind = draw(st.sampled_from(list(LeaseKind)))
     start = deadline = None
-    if kind is Kind.RESERVATION or (kind is Kind.DEADLINE
-                                    and draw(st.booleans())):
+    if kind is LeaseKind.RESERVATION or (
+        kind is LeaseKind.DEADLINE and draw(st.booleans())
+    ):
         start = arrival + draw(st.integers(0, 60))
-    if kind is Kind.DEADLINE:
-        deadline = (arrival if start is None else start) + duration + draw(
-            st.integers(1, 120))
+    if kind is LeaseKind.DEADLINE:
+        deadline = (
+            (arrival if start is None else start)
+            + duration
+            + draw(st.integers(1, 120))
+        )
     image = draw(st.sampled_from(list(IMAGES)))
-    return TraceRequest(name, arrival, Terms(
-        nodes, duration, start=start, deadline=deadline,
-        image=image or None, image_mb=IMAGES[image],
-        immediate=kind is Kind.IMMEDIATE, preemptible=draw(st.booleans())),
-        draw(st.integers(1, duration)))
+    return TraceRequest(
+        name,
+        arrival,
+        Terms(
+            nodes,
+            duration,
+            start=start,
+            deadline=deadline,
+            image=image or None,
+            image_mb=IMAGES[image],
+            immediate=kind is LeaseKind.IMMEDIATE,
+            preemptible=draw(st.booleans()),
+        ),
+        draw(st.integers(1, duration)),
+    )
 
 
-workloads = st.integers(1, 12).flatmap(lambda number: st.tuples(
-    *(requests(str(index)) for index in range(number))))
+workloads = st.integers(1, 12).flatmap(
+    lambda number: st.tuples(
+        *(requests(str(index)) for index in range(number))
+    )
+)
 
 
-class Watched(LeaseSimulation):
-    """Notes what each lease held in truth, second by second."""
+class RecordedSimulation(LeaseSimulation):
+    """Records the capacity that each lease holds, and the disk operations."""
 
     def __init__(self, site, chosen, asked):
         self.held, self.saving = [], []
@@ -110,73 +152,52 @@ class Watched(LeaseSimulation):
                 self.saving.append((begun, now, was[1], lease))
             if was[0] is LeaseState.RESUMING and was[1].operations:
                 # It may have waited for the disk before.
-                self.saving.append((was[1].operations[0].start, now, was[1],
-                                    lease))
+                self.saving.append(
+                    (was[1].operations[0].start, now, was[1], lease)
+                )
         booking = lease.booking
         self._current[lease.id] = (now, (lease.state, booking))
 
 
 HOLDS = (LeaseState.ACTIVE, LeaseState.SUSPENDING, LeaseState.RESUMING)
 MIXES = int(os.environ.get('LEASE_MIXES', '300'))
-#: Hypothesis remembers what it has drawn: 100,000 at once take it eight times
-#: as long as ten times 10,000, and a gigabyte.
+#: Hypothesis keeps all examples of a run in memory: one run of 100,000 takes
+#: eight times as long as ten of 10,000, and a gigabyte.
 AT_ONCE = 10_000
 
 
 def mixes(number):
-    """Draw so many examples for a test, in parts; it is told which."""
+    """Draw so many examples for a test of a class ``in_parts``."""
     parts = -(-number // AT_ONCE)
 
     def decorate(test):
-        return pytest.mark.parametrize('part', range(parts))(
-            hypothesis.settings(max_examples=-(-number // parts),
-                                deadline=None)(test))
+        test.parts = parts
+        return hypothesis.settings(
+            max_examples=-(-number // parts), deadline=None
+        )(test)
+
     return decorate
 
 
-@mixes(MIXES)
-@hypothesis.given(sites(), settings, workloads)
-def test_every_promise_is_kept(part, site, chosen, asked):
-    simulation = Watched(site, chosen, asked)
-    outcomes = simulation.run()
-    for one in outcomes:
-        lease = one.lease
-        terms = lease.terms
-        assert lease.state in FINAL, lease
-        if lease.state is LeaseState.REJECTED:
-            continue
-        # Work is conserved: what was lost has been done again.
-        assert lease.served == one.request.runs
-        if terms.kind is Kind.RESERVATION:
-            assert lease.started == terms.start
-        if terms.kind is Kind.IMMEDIATE:
-            sent = (0 if chosen.preparation is None
-                    else chosen.preparation.seconds(terms))
-            assert 0 <= lease.started - lease.submitted <= sent
-        if terms.kind is Kind.DEADLINE:
-            assert lease.ended <= terms.deadline
-        if terms.start is not None:
-            assert lease.started >= terms.start
-        if not terms.preemptible or not chosen.suspension:
-            assert not lease.suspends
-        if terms.kind in (Kind.RESERVATION, Kind.IMMEDIATE):
-            assert not lease.suspends and not lease.requeues
-    capacity_holds(site, simulation.held)
-    exclusive(chosen.durations.shared, simulation.saving)
-    # The table is empty again.
-    table = simulation.scheduler.table
-    tenants, free, _ = table.at(simulation.scheduler.now + 10_000)
-    assert not tenants.any() and (free == site.columns.T).all()
+def in_parts(case):
+    """Repeat each test of many examples as often as it has parts."""
+    for name, test in list(vars(case).items()):
+        if getattr(test, 'parts', 1) > 1:
+            delattr(case, name)
+            for part in range(test.parts):
+                setattr(case, f'{name}_{part}', test)
+    return case
 
 
-def capacity_holds(site, held):
+def assert_capacity_holds(site, held):
     for time in {begun for begun, *_ in held}:
         used = np.zeros_like(site.capacity)
         counted = np.zeros_like(site.columns)
         for begun, ended, booking, lease in held:
             if begun <= time < ended:
-                for nodes, vms in zip(lease.terms.nodes, booking.vms,
-                                      strict=True):
+                for nodes, vms in zip(
+                    lease.terms.nodes, booking.vms, strict=True
+                ):
                     used += np.outer(vms, nodes.need)
                 counted[booking.slot.hosts] += booking.slot.amounts.T
         assert (counted <= site.columns).all(), (time, held)
@@ -185,7 +206,7 @@ def capacity_holds(site, held):
             assert (used[:, 0] == counted[:, 2:].sum(axis=1)).all()
 
 
-def exclusive(shared, saving):
+def assert_exclusive(shared, saving):
     for index, (begun, ended, booking, _) in enumerate(saving):
         for other_begun, other_ended, other, _ in saving[:index]:
             if begun < other_ended and other_begun < ended:
@@ -193,114 +214,65 @@ def exclusive(shared, saving):
                 assert not (booking.on * other.on).any()
 
 
-@hypothesis.given(sites(), requests('a'))
-def test_what_fits_an_empty_site_is_accepted(site, request):
-    outcome, = LeaseSimulation(site, Settings(), [request]).run()
-    fits = LeaseSimulation(site, Settings(), [TraceRequest(
-        'b', 0, Terms(request.terms.nodes, request.terms.duration), 1)]).run()
-    rejected = outcome.lease.state is LeaseState.REJECTED
-    assert rejected == (fits[0].lease.state is LeaseState.REJECTED)
-
-
-@mixes(MIXES // 3)
-@hypothesis.given(sites(), settings, workloads, st.sets(st.integers(0, 11)))
-def test_what_was_only_tried_leaves_no_trace(part, site, chosen, asked, tried):
-    """A price that is refused is as a lease that no site could hold."""
-    chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
-
-    def left(**refused):
-        return [one for one in outcomes(site, chosen, [
-            dataclasses.replace(one, terms=dataclasses.replace(
-                one.terms, **refused)) if index in tried else one
-            for index, one in enumerate(asked)])
-                if int(one['id']) not in tried]
-
-    assert left(max_rate=0.5) == left(nodes=(NodeSet(99, (1, 1)),))
-
-
 def outcomes(site, chosen, asked):
-    """Return what has become of leases."""
-    return [vars(one.lease) | {'stay': None, 'terms': None,
-                               'hosts': one.lease.hosts.tolist()}
-            for one in LeaseSimulation(site, chosen, asked).run()]
+    """Return the final attributes of all leases."""
+    return [
+        vars(one.lease)
+        | {'booking': None, 'terms': None, 'hosts': one.lease.hosts.tolist()}
+        for one in LeaseSimulation(site, chosen, asked).run()
+    ]
 
-
-@mixes(MIXES // 3)
-@hypothesis.given(sites(), settings, workloads)
-def test_two_cpus_of_which_all_take_the_same_are_as_one(part, site, chosen,
-                                                        asked):
-    one = Site(site.resources, site.capacity * (2, 1))
-    two = dataclasses.replace(one, instances={
-        0: np.repeat(site.capacity[:, :1], 2, axis=1)})
-
-    def twice(nodes, several):
-        cpu, memory = nodes.need
-        return dataclasses.replace(
-            nodes, need=(2 * cpu, memory),
-            instances={0: (cpu, cpu)} if several else {})
-
-    def left(site):
-        return [each | {'reason': None} for each in outcomes(site, chosen, [
-            dataclasses.replace(each, terms=dataclasses.replace(
-                each.terms, nodes=tuple(
-                    twice(nodes, bool(site.instances))
-                    for nodes in each.terms.nodes))) for each in asked])]
-
-    assert left(one) == left(two)
-
-
-# -- best effort, in its order
 
 @st.composite
 def patient(draw, name):
     duration = draw(st.integers(1, 40))
-    return TraceRequest(name, draw(st.integers(0, 10)), Terms(
-        (NodeSet(draw(st.integers(1, 4)), (1, 1)),), duration),
-        draw(st.integers(1, duration)))
+    return TraceRequest(
+        name,
+        draw(st.integers(0, 10)),
+        Terms((NodeSet(draw(st.integers(1, 4)), (1, 1)),), duration),
+        draw(st.integers(1, duration)),
+    )
 
 
-class Promised(LeaseSimulation):
-    """Nobody who waits is promised a later time than before."""
+class PlannedStartSimulation(LeaseSimulation):
+    """Asserts that no planned start moves later."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.times = {}
+        self.starts = {}
 
     def _hear(self, lease, before):
         super()._hear(lease, before)
-        for one in self.scheduler._holdings.promised.values():
-            assert one.booking.begin <= self.times.get(one, one.booking.begin)
-            self.times[one] = one.booking.begin
+        for one in self.scheduler._state.planned.values():
+            assert one.booking.begin <= self.starts.get(one, one.booking.begin)
+            self.starts[one] = one.booking.begin
         if lease.state is LeaseState.ACTIVE:
-            assert lease.started <= self.times.get(lease, lease.started)
+            assert lease.started <= self.starts.get(lease, lease.started)
 
-
-@mixes(MIXES)
-@hypothesis.given(st.sampled_from((2, None)), st.tuples(
-    *(patient(str(index)) for index in range(10))))
-def test_no_promise_to_who_waits_is_put_off(part, reservations, asked):
-    Promised(Site(('CPU', 'Memory'), np.ones((4, 2), dtype=int)),
-             Settings(reservations=reservations, suspension=False), asked
-             ).run()
-
-
-# -- deadlines, beside the common order
 
 @st.composite
 def urgent(draw, name):
     arrival = draw(st.integers(0, 40))
     start = arrival + draw(st.integers(0, 20))
     duration = draw(st.integers(1, 40))
-    return TraceRequest(name, arrival, Terms(
-        (NodeSet(draw(st.integers(1, 3)), (1, 1)),), duration, start=start,
-        deadline=start + duration + draw(st.integers(1, 80))), duration)
+    return TraceRequest(
+        name,
+        arrival,
+        Terms(
+            (NodeSet(draw(st.integers(1, 3)), (1, 1)),),
+            duration,
+            start=start,
+            deadline=start + duration + draw(st.integers(1, 80)),
+        ),
+        duration,
+    )
 
 
 def earliest_deadline_first(hosts, now, running, asked):
-    """Tell whether all meet their deadlines if the first is served first.
+    """Return whether all deadlines are met, the earliest first.
 
-    ``running`` are the times at which hosts get free; nobody is interrupted,
-    and each begins as early as it can on the first hosts that will do.
+    ``running`` are (host, time at which it is free).  No lease is preempted;
+    each begins as early as possible on the first free hosts.
     """
     busy = np.zeros((hosts, 400), dtype=bool)
     for host, until in running:
@@ -309,40 +281,207 @@ def earliest_deadline_first(hosts, now, running, asked):
     for terms in sorted(asked, key=lambda one: one.deadline):
         for start in range(max(terms.start, now), 400 - terms.duration):
             free = np.flatnonzero(
-                ~busy[:, start:start + terms.duration].any(axis=1))
+                ~busy[:, start : start + terms.duration].any(axis=1)
+            )
             if len(free) >= terms.numbers[0]:
-                busy[free[:terms.numbers[0]],
-                     start:start + terms.duration] = True
+                busy[
+                    free[: terms.numbers[0]], start : start + terms.duration
+                ] = True
                 break
         if start + terms.duration > terms.deadline:
             return False
     return True
 
 
-class Compared(LeaseSimulation):
-    """Whatever the common order could take is taken."""
+class ComparedSimulation(LeaseSimulation):
+    """Asserts that leases feasible by earliest deadline first are accepted."""
 
     def _arrive(self, request):
         scheduler = self.scheduler
-        staying = scheduler._holdings.staying.values()
-        running = [(host, one.booking.end) for one in staying if not one.ahead
-                   for host in one.booking.slot.hosts]
-        ahead = [one.terms for one in staying if one.ahead]
+        booked = scheduler._state.booked.values()
+        running = [
+            (host, one.booking.end)
+            for one in booked
+            if not one.ahead
+            for host in one.booking.slot.hosts
+        ]
+        ahead = [one.terms for one in booked if one.ahead]
         could = earliest_deadline_first(
-            scheduler.table.hosts, scheduler.now, running,
-            [*ahead, request.terms])
+            scheduler.table.hosts,
+            scheduler.now,
+            running,
+            [*ahead, request.terms],
+        )
         super()._arrive(request)
         lease = [one for one in self._requests if one.id == request.id][0]
         if could:
             assert lease.state is not LeaseState.REJECTED
 
 
-@mixes(MIXES)
-@hypothesis.given(st.integers(1, 4), st.integers(2, 10).flatmap(
-    lambda number: st.tuples(*(urgent(str(index))
-                               for index in range(number)))))
-def test_no_deadline_is_refused_that_the_common_order_meets(part, hosts,
-                                                            asked):
-    asked = [one for one in asked if one.terms.numbers[0] <= hosts]
-    Compared(Site(('CPU', 'Memory'), np.ones((hosts, 2), dtype=int)),
-             Settings(), asked).run()
+@in_parts
+class SchedulePropertiesTest(unittest.TestCase):
+    @mixes(MIXES)
+    @hypothesis.given(sites(), settings, workloads)
+    def test_terms_are_met_and_capacity_is_never_exceeded(
+        self, site, chosen, asked
+    ):
+        simulation = RecordedSimulation(site, chosen, asked)
+        outcomes = simulation.run()
+        for one in outcomes:
+            lease = one.lease
+            terms = lease.terms
+            self.assertIn(lease.state, FINAL, lease)
+            if lease.state is LeaseState.REJECTED:
+                continue
+            # Lost work has been repeated.
+            self.assertEqual(one.request.runs, lease.served)
+            if terms.kind is LeaseKind.RESERVATION:
+                self.assertEqual(terms.start, lease.started)
+            if terms.kind is LeaseKind.IMMEDIATE:
+                sent = (
+                    0
+                    if chosen.preparation is None
+                    else chosen.preparation.seconds(terms)
+                )
+                self.assertLessEqual(0, lease.started - lease.submitted)
+                self.assertLessEqual(lease.started - lease.submitted, sent)
+            if terms.kind is LeaseKind.DEADLINE:
+                self.assertLessEqual(lease.ended, terms.deadline)
+            if terms.start is not None:
+                self.assertGreaterEqual(lease.started, terms.start)
+            if not terms.preemptible or not chosen.suspension:
+                self.assertFalse(lease.suspends)
+            if terms.kind in (LeaseKind.RESERVATION, LeaseKind.IMMEDIATE):
+                self.assertFalse(lease.suspends)
+                self.assertFalse(lease.requeues)
+        assert_capacity_holds(site, simulation.held)
+        assert_exclusive(chosen.durations.shared, simulation.saving)
+        # The table is empty again.
+        table = simulation.scheduler.table
+        tenants, free, _ = table.state_at(simulation.scheduler.now + 10_000)
+        self.assertFalse(tenants.any())
+        self.assertTrue((free == site.columns.T).all())
+
+    @hypothesis.given(sites(), requests('a'))
+    def test_lease_that_fits_an_empty_site_is_accepted(self, site, request):
+        (outcome,) = LeaseSimulation(site, Settings(), [request]).run()
+        fits = LeaseSimulation(
+            site,
+            Settings(),
+            [
+                TraceRequest(
+                    'b',
+                    0,
+                    Terms(request.terms.nodes, request.terms.duration),
+                    1,
+                )
+            ],
+        ).run()
+        rejected = outcome.lease.state is LeaseState.REJECTED
+        self.assertEqual(fits[0].lease.state is LeaseState.REJECTED, rejected)
+
+    @mixes(MIXES // 3)
+    @hypothesis.given(
+        sites(), settings, workloads, st.sets(st.integers(0, 11))
+    )
+    def test_rejected_attempts_leave_no_trace(
+        self, site, chosen, asked, tried
+    ):
+        """A lease refused for its rate has no effect, as an infeasible one."""
+        chosen = dataclasses.replace(chosen, pricing=Constant(1.0))
+
+        def left(**refused):
+            return [
+                one
+                for one in outcomes(
+                    site,
+                    chosen,
+                    [
+                        dataclasses.replace(
+                            one,
+                            terms=dataclasses.replace(one.terms, **refused),
+                        )
+                        if index in tried
+                        else one
+                        for index, one in enumerate(asked)
+                    ],
+                )
+                if int(one['id']) not in tried
+            ]
+
+        self.assertEqual(
+            left(nodes=(NodeSet(99, (1, 1)),)), left(max_rate=0.5)
+        )
+
+    @mixes(MIXES // 3)
+    @hypothesis.given(sites(), settings, workloads)
+    def test_two_units_used_alike_equal_one_resource(
+        self, site, chosen, asked
+    ):
+        one = Site(site.resources, site.capacity * (2, 1))
+        two = dataclasses.replace(
+            one, instances={0: np.repeat(site.capacity[:, :1], 2, axis=1)}
+        )
+
+        def twice(nodes, several):
+            cpu, memory = nodes.need
+            return dataclasses.replace(
+                nodes,
+                need=(2 * cpu, memory),
+                instances={0: (cpu, cpu)} if several else {},
+            )
+
+        def left(site):
+            return [
+                each | {'reason': None}
+                for each in outcomes(
+                    site,
+                    chosen,
+                    [
+                        dataclasses.replace(
+                            each,
+                            terms=dataclasses.replace(
+                                each.terms,
+                                nodes=tuple(
+                                    twice(nodes, bool(site.instances))
+                                    for nodes in each.terms.nodes
+                                ),
+                            ),
+                        )
+                        for each in asked
+                    ],
+                )
+            ]
+
+        self.assertEqual(left(two), left(one))
+
+    @mixes(MIXES)
+    @hypothesis.given(
+        st.sampled_from((2, None)),
+        st.tuples(*(patient(str(index)) for index in range(10))),
+    )
+    def test_planned_starts_never_move_later(self, reservations, asked):
+        PlannedStartSimulation(
+            Site(('CPU', 'Memory'), np.ones((4, 2), dtype=int)),
+            Settings(reservations=reservations, suspension=False),
+            asked,
+        ).run()
+
+    @mixes(MIXES)
+    @hypothesis.given(
+        st.integers(1, 4),
+        st.integers(2, 10).flatmap(
+            lambda number: st.tuples(
+                *(urgent(str(index)) for index in range(number))
+            )
+        ),
+    )
+    def test_leases_feasible_by_earliest_deadline_first_are_accepted(
+        self, hosts, asked
+    ):
+        asked = [one for one in asked if one.terms.numbers[0] <= hosts]
+        ComparedSimulation(
+            Site(('CPU', 'Memory'), np.ones((hosts, 2), dtype=int)),
+            Settings(),
+            asked,
+        ).run()
