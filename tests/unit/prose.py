@@ -23,7 +23,7 @@ CITATION = re.compile(
 #: A file of the repository, as prose names one.
 FILE = re.compile(
     r'(?<![\w/.<*-])((?:secondary_scheduler|tests|tools|doc|benchmarks'
-    r'|devstack|etc|kolla)/[\w./-]+\.(?:py|rst|md|sh|conf|yaml|json))\b')
+    r'|devstack|etc|kolla)/[\w./-]+\.(?:py|rst|md|sh|conf|yaml|json))(?!\.?\w)')
 
 
 class Text(typing.NamedTuple):
