@@ -46,9 +46,8 @@ class Step:
     @property
     def destination(self) -> str | None:
         """Host on which the instance runs afterwards, None if it does not."""
-        return (
-            self.new.host if self.new.state is InstanceState.ACTIVE else None
-        )
+        return (self.new.host if self.new.state is InstanceState.ACTIVE
+                else None)
 
     @property
     def job(self) -> DurationInput:
@@ -107,11 +106,9 @@ class Draft:
 
     def is_movable(self, instance: Instance) -> bool:
         """Return whether an instance may be migrated now."""
-        return (
-            instance.state is InstanceState.ACTIVE
-            and self.is_free(instance)
-            and not instance.migration_failed
-        )
+        return (instance.state is InstanceState.ACTIVE
+                and self.is_free(instance)
+                and not instance.migration_failed)
 
     @functools.cached_property
     def _needed(self) -> Collection[str]:
@@ -173,14 +170,8 @@ class Draft:
             InstanceState.SHELVED: OperationKind.UNSHELVE,
         }[instance.state]
         target = None if kind is OperationKind.UNSHELVE else host
-        self._add(
-            kind,
-            instance,
-            target,
-            host=host,
-            state=InstanceState.ACTIVE,
-            preempted=False,
-        )
+        self._add(kind, instance, target, host=host,
+                  state=InstanceState.ACTIVE, preempted=False)
 
     def _add(self, kind: OperationKind, old: Instance, target: str | None,
              **changes: object) -> None:

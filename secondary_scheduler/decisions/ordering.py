@@ -103,11 +103,8 @@ def arrange_steps(
     """
     lasting = durations.predict_all(
         [step.job for step in steps],
-        [
-            DurationInput(one.kind, one.source, one.target)
-            for one in cluster.in_flight
-        ],
-    )
+        [DurationInput(one.kind, one.source, one.target)
+         for one in cluster.in_flight])
     room = _Room(cluster, limits)
     ends: dict[int, float] = {}
     last_of: dict[str, int] = {}

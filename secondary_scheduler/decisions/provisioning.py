@@ -40,15 +40,11 @@ class ProvisioningDecision(base.Decision):
     the minimum share.
     """
 
-    def __init__(
-        self,
-        limits: LoadLimits | None = None,
-        durations: DurationModel | None = None,
-        profile: CostProfile | None = None,
-        *,
-        order: QueueOrder = PRIORITY,
-        spreads: bool = True,
-    ) -> None:
+    def __init__(self, limits: LoadLimits | None = None,
+                 durations: DurationModel | None = None,
+                 profile: CostProfile | None = None, *,
+                 order: QueueOrder = PRIORITY,
+                 spreads: bool = True) -> None:
         super().__init__(limits, durations, order=order)
         self.profile = profile or CostProfile()
         self.spreads = spreads

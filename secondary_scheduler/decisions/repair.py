@@ -235,11 +235,9 @@ class Repair:
     def _accepts(self, host: str, instance: Instance) -> bool:
         """Return whether a host is a valid target, apart from its room."""
         rooms = self.draft.rooms
-        return (
-            host != instance.host
-            and rooms.satisfies_anti_affinity(host, instance)
-            and rooms.admits(host, instance)
-        )
+        return (host != instance.host
+                and rooms.satisfies_anti_affinity(host, instance)
+                and rooms.admits(host, instance))
 
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:
         """Yield instances whose departure makes room, small ones first."""

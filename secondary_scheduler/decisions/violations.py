@@ -55,8 +55,8 @@ class CostProfile:
 def with_agents(limits: LoadLimits) -> CostProfile:
     """Return the profile of a cloud with agents.
 
-    Overheads of operations do not count.  Agents throttle instances for the
-    seconds in which an operation uses CPU, and an instance that does not
+    Overheads of operations do not count, since agents throttle instances for
+    the seconds in which an operation uses CPU.  An instance that did not
     migrate because of overheads would have to be preempted.
     """
     return CostProfile(

@@ -1,4 +1,4 @@
-"""What-if evaluation: policies of hosts under a set of steps.
+"""Evaluation of policies under a set of steps, as a what-if.
 
 It applies the feasibility estimator to a cluster: to its instances and
 policies, to ongoing operations, and to the times of a decision's steps.
@@ -338,25 +338,16 @@ Schedule = Callable[[WhatIf, Sequence[Step]], list[TimedOperation]]
 
 
 def _work(step: Step, start_s: float, end_s: float) -> TimedOperation:
-    return TimedOperation(
-        step.kind,
-        step.old.uuid,
-        step.old.host,
-        step.destination,
-        start_s,
-        end_s,
-    )
+    return TimedOperation(step.kind, step.old.uuid, step.old.host,
+                          step.destination, start_s, end_s)
 
 
 def at_once(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:
     """Begin all steps now, in parallel (Boettger 2012, section 4.4.5.1)."""
     durations = preview.durations.predict_all(
         [step.job for step in steps],
-        [
-            DurationInput(one.kind, one.source, one.target)
-            for one in preview.ongoing
-        ],
-    )
+        [DurationInput(one.kind, one.source, one.target)
+         for one in preview.ongoing])
     return [_work(step, 0.0, duration)
             for step, duration in zip(steps, durations, strict=True)]
 

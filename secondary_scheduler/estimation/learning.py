@@ -82,7 +82,7 @@ class FitMethod(typing.NamedTuple):
     proportional: bool = False
 
     def newest(self, points: Sequence[Point]) -> Sequence[Point]:
-        """Return the newest points, those that count."""
+        """Return the newest points, which count for the fit."""
         return points if self.latest is None else points[-self.latest:]
 
 

@@ -1,9 +1,9 @@
 """Data that a live migration copies beyond the guest's memory (pre-copy).
 
 While the first round copies all memory, the guest writes to some of it.  The
-next round copies the pages written meanwhile, and so on, until the rest is so
-small that the guest can be paused for it (Sliwko 2019, section 2.1).  This
-never happens if the guest writes faster than memory is copied.  Its agent, if
+next round copies the pages written meanwhile, and so on.  The guest is paused
+when the rest is small enough (Sliwko 2019, section 2.1).  This never happens
+if the guest writes faster than memory is copied.  Its agent, if
 it knows of the migration, then takes it to the floor, where it hardly writes.
 """
 
@@ -42,8 +42,8 @@ def converges(memory_mb: float, dirty: DirtyMemory,
 def written_mb(dirty: DirtyMemory, seconds: float) -> float:
     """Return the memory written to in a time, each page counted once.
 
-    A guest that writes at random in a working set of W MiB, of which the
-    fraction q is still unwritten after a second, has written to W (1 - q^t)
+    The guest is assumed to write at random in a working set of W MiB.  With a
+    fraction q still unwritten after a second, it has written to W (1 - q^t)
     after t seconds.
     """
     if dirty.in_1s <= 0:

@@ -90,7 +90,7 @@ class Replay:
             end = operation.start_s + operation.duration_s
             events.append((_tick(operation.start_s), 1, operation))
             events.append((_tick(end), 0, operation))
-        # Operations that end at an instant make room for those that start.
+        # At the same instant, ends come before starts.
         events.sort(key=lambda event: (event[0], event[1], event[2].id))
         for _time, starts, operation in events:
             if starts:

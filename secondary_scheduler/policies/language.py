@@ -16,9 +16,9 @@
     scope    = "aggregate:" name | "host:" name
 
 ``net_in`` and ``net_out`` are in percent of the host's link, ``disk_in``
-(written) and ``disk_out`` (read) of what its disks can do; ``pressure`` is
-the share of time in which a task of the primary waited for a CPU, ``steal``
-the share of CPU time that an underlying hypervisor takes.  ``membw`` is in
+(written) and ``disk_out`` (read) of the speed of its disks.  ``pressure`` is
+the share of time in which a task of the primary waited for a CPU.  ``steal``
+is the share of CPU time that an underlying hypervisor takes.  ``membw`` is in
 percent of the memory's bandwidth and ``llc`` of the last-level cache.  A
 probe is a value that the operator's own command or service reports about the
 primary.
@@ -30,8 +30,8 @@ percent of all hosts.
 A policy is ``P = (S, CI, n)`` of Boettger 2012, section 4.3.5: the statement
 ``resource <= limit``, the hosts ``scope``, and the time limit ``n`` in checks
 of one second each.  A reader names the resources that it can enforce, and
-those that it can enforce on several hosts together.  A policy that the reader
-cannot enforce is rejected.
+the resources that it can enforce on several hosts together.  A policy that
+the reader cannot enforce is rejected.
 """
 
 from collections.abc import Collection, Iterable, Sequence

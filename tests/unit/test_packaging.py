@@ -1,4 +1,4 @@
-"""What is written beside the code agrees with the code."""
+"""Packaging, samples and pages agree with the code."""
 
 import ast
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ SEEDED = 'random.Random'
 
 
 def entry_points() -> dict[str, dict[str, str]]:
-    """Return what setup.cfg declares: {namespace: {name: target}}."""
+    """Return the entry points of setup.cfg: {namespace: {name: target}}."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / 'setup.cfg')
     found = {}
@@ -64,7 +64,7 @@ def needs(target: str) -> str | None:
 
 
 def imported(path: pathlib.Path) -> set[str]:
-    """Return the dotted names of all that a module imports, anywhere in it.
+    """Return the dotted names of all imports of a module.
 
     ``from package import module`` counts as ``package.module``.
     """
@@ -79,8 +79,8 @@ def imported(path: pathlib.Path) -> set[str]:
     return found
 
 
-#: Loads targets in a process of their own and prints what came of each: what
-#: Nova and Watcher register with the one global configuration collides.
+#: Loads targets in a process of their own and prints the results.  Options of
+#: Nova and Watcher in the global configuration would collide.
 LOADER = '''
 import contextlib, importlib, json, sys
 found = {}
@@ -113,13 +113,13 @@ def load_apart(platform: str) -> dict[str, list[str]]:
 
 
 def installed(name: str) -> bool:
-    """Tell whether a package is there, without importing it."""
+    """Return whether a package is installed, without importing it."""
     return importlib.util.find_spec(name) is not None
 
 
 class EntryPointTest(unittest.TestCase):
 
-    def test_ours_resolve(self) -> None:
+    def test_entry_points_resolve(self) -> None:
         points = entry_points()
         self.assertIn('console_scripts', points)
         for namespace, targets in points.items():
@@ -131,7 +131,7 @@ class EntryPointTest(unittest.TestCase):
                                         or inspect.ismodule(found))
 
     @unittest.skipUnless(installed('nova'), 'nova is not installed')
-    def test_those_inside_nova_resolve(self) -> None:
+    def test_entry_points_in_nova_resolve(self) -> None:
         found = load_apart('nova')
         self.assertTrue(found)
         for target, (outcome, _) in found.items():
@@ -139,13 +139,13 @@ class EntryPointTest(unittest.TestCase):
                 self.assertEqual('loaded', outcome)
 
     @unittest.skipUnless(installed('watcher'), 'watcher is not installed')
-    def test_those_inside_watcher_resolve(self) -> None:
+    def test_entry_points_in_watcher_resolve(self) -> None:
         found = load_apart('watcher')
         self.assertTrue(found)
         for target, (outcome, _) in found.items():
             with self.subTest(target):
                 self.assertEqual('loaded', outcome)
-        # Watcher looks goals and strategies up by the names they give.
+        # Watcher finds goals and strategies by their own names.
         points = entry_points()
         for namespace in ('watcher_goals', 'watcher_strategies'):
             for name, target in points[namespace].items():
@@ -165,10 +165,10 @@ class EntryPointTest(unittest.TestCase):
 
 
 def generate(config: pathlib.Path) -> tuple[pathlib.Path, str]:
-    """Return the file that oslo-config-generator would write, and its text.
+    """Return the path and the text of a sample by oslo-config-generator.
 
-    The namespaces are resolved by setup.cfg and not by what is installed,
-    which may be older.
+    The namespaces are resolved by setup.cfg, since an installed version may
+    be older.
     """
     points = entry_points()['oslo.config.opts']
 
@@ -210,7 +210,7 @@ class SampleTest(unittest.TestCase):
 
 
 def taken(path: pathlib.Path, modules: set[str]) -> set[tuple[str, str]]:
-    """Return what a script takes from modules: (module, name)."""
+    """Return the names that a script uses of modules: (module, name)."""
     names: dict[str, str] = {}
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -228,8 +228,8 @@ def taken(path: pathlib.Path, modules: set[str]) -> set[tuple[str, str]]:
 
 class BoxTest(unittest.TestCase):
 
-    def test_what_scripts_take_from_the_box_is_there(self) -> None:
-        # Nothing else tells before they run, on a box that is up.
+    def test_names_that_scripts_use_of_the_box_exist(self) -> None:
+        # Otherwise this would only show on a running box.
         there = {path.stem: {symbol.get_name() for symbol in symtable.symtable(
             path.read_text(), str(path), 'exec').get_symbols()
             if symbol.is_assigned() or symbol.is_imported()}
@@ -251,13 +251,13 @@ class ShellTest(unittest.TestCase):
                 self.assertEqual((0, ''), (done.returncode, done.stderr))
 
 
-#: Where the version of a service's API is chosen for the command line, as an
-#: option or as a variable: (service, version).
+#: Choice of the version of a service's API on the command line, as an option
+#: or as a variable: (service, version).
 VERSIONS = re.compile(
     r'\bOS_([A-Z_]+)_API_VERSION\W{1,4}([\w.]+)'
     r'|--os-([a-z-]+)-api-version[ =]+([\w.]+)')
 
-#: The module with which "openstack" checks such a version, by service.
+#: Modules with which "openstack" checks such a version, by service.
 PLUGINS = {'infra-optim': 'watcherclient.osc.plugin',
            'compute': 'openstackclient.compute.client',
            'identity': 'openstackclient.identity.client',
@@ -266,7 +266,7 @@ PLUGINS = {'infra-optim': 'watcherclient.osc.plugin',
 
 
 class ClientVersionTest(unittest.TestCase):
-    """Versions that scripts and pages give to clients."""
+    """Versions of clients in scripts and pages."""
 
     @staticmethod
     def chosen() -> set[tuple[str, str, str]]:
@@ -287,7 +287,7 @@ class ClientVersionTest(unittest.TestCase):
 
     @staticmethod
     def refusal(service: str, version: str) -> str | None:
-        """Return how a client refuses a version, None if it does not."""
+        """Return the error of a client for a version, if there is one."""
         plugin = importlib.import_module(PLUGINS[service])
         check = getattr(plugin, 'check_api_version', lambda version: False)
         try:
@@ -297,7 +297,7 @@ class ClientVersionTest(unittest.TestCase):
             return f'{type(exc).__name__}: {exc}'
         return f'it has {", ".join(plugin.API_VERSIONS)}'
 
-    def test_no_client_refuses_them(self) -> None:
+    def test_clients_accept_the_chosen_versions(self) -> None:
         chosen = self.chosen()
         self.assertTrue(chosen)
         for path, service, version in sorted(chosen):
@@ -307,7 +307,7 @@ class ClientVersionTest(unittest.TestCase):
                 self.assertIsNone(self.refusal(service, version))
 
     @unittest.skipUnless(installed('watcherclient'), 'there is no client')
-    def test_a_word_for_the_latest_is_refused(self) -> None:
+    def test_version_latest_is_rejected(self) -> None:
         self.assertIn("Expected format 'X.Y'",
                       str(self.refusal('infra-optim', 'latest')))
 
@@ -334,7 +334,7 @@ def options_in(text: str) -> Iterator[tuple[str, str]]:
 
 class DocumentationTest(unittest.TestCase):
 
-    def test_policy_errors_are_the_real_ones(self) -> None:
+    def test_policy_errors_in_pages_are_real(self) -> None:
         language = importlib.import_module(
             'secondary_scheduler.policies.language')
         text = (ROOT / 'doc/source/configuration/policies.rst').read_text()
@@ -348,7 +348,7 @@ class DocumentationTest(unittest.TestCase):
                 language.parse(policy)
             self.assertEqual(line, str(caught.exception))
 
-    def test_policies_given_as_examples_can_be_read(self) -> None:
+    def test_example_policies_can_be_parsed(self) -> None:
         language = importlib.import_module(
             'secondary_scheduler.policies.language')
         examples = re.compile(r'^ +policy = (.*)$', re.MULTILINE)

@@ -182,13 +182,13 @@ class TestRooms(unittest.TestCase):
             new = {'usage': {'mem': 10.0}, 'vcpus': 1}
             self.assertTrue(admits(resource, most, 0.0, there, **new))
             self.assertFalse(admits(resource, most - 1, 0.0, there, **new))
-        # who is not known takes a useful share, who is down takes nothing
+        # Unknown use counts as a useful share, suspended instances as none.
         self.assertTrue(admits('pressure', 60.0, 40.0, there))
         self.assertFalse(admits('pressure', 59.0, 40.0, there))
         self.assertTrue(admits('pressure', 59.0, 40.0, vm(
             'old', 'h', InstanceState.SUSPENDED)))
         self.assertFalse(admits('pressure', 100.0, None))
-        # of disk and network there are shares
+        # Agents throttle disk and network to shares.
         self.assertTrue(admits('disk_in', 59.0, 58.0, there))
 
     def test_newcomer_must_fit_the_inventory(self):
