@@ -77,7 +77,7 @@ def _rejected(outcomes: Sequence[Outcome], site: Site) -> int:
         if one.lease.state is not LeaseState.REJECTED:
             continue
         try:
-            site.check(one.lease.terms)
+            site.check_terms(one.lease.terms)
         except TermsError as exc:
             number += 1
             if number <= _NAMED:
