@@ -87,7 +87,8 @@ def open_handles(hierarchy: cgroups.Hierarchy,
         for group in opened:
             group.close()
         raise
-    return CgroupHandles(guest, *opened[:4], memory=memory)
+    top, parent, accounting, process = opened[:4]
+    return CgroupHandles(guest, top, parent, accounting, process, memory)
 
 
 def base_of(hierarchy: cgroups.Hierarchy, guest: Secondary,

@@ -85,8 +85,9 @@ def _from_cache(data: typing.Any) -> Secondary | None:
     """
     if not isinstance(data, dict):
         return None
-    known = {name: tuple(value) if isinstance(value, list) else value
-             for name, value in data.items() if name in _FIELDS}
+    known: dict[str, typing.Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in data.items() if name in _FIELDS}
     if not all(_fits(value, _FIELDS[name]) for name, value in known.items()):
         return None
     try:

@@ -3,12 +3,14 @@
 A direct write takes a tenth of a millisecond and needs neither libvirtd nor
 its job lock.  ``GuestCgroups.write`` accepts groups of verified secondaries,
 and ``cpu.*`` files of the group opened by ``open_slice``.  ``Priority`` opens
-libvirt's machine slice with that, and nothing else.  Two modules write other
-files of verified secondaries: ``dedicated_cpus`` writes CPU sets, and
-``controllers`` enables controllers.
+libvirt's machine slice with that, and nothing else.
 
-The original values of all files are saved on disk before the first write, so
-that any later agent can restore them.
+Two other modules write control files: ``dedicated_cpus`` writes CPU sets of
+verified secondaries.  ``controllers`` enables controllers in the groups of
+verified secondaries and in all groups above.
+
+The original value of a file is saved on disk before its first write, so that
+any later agent can restore it.
 """
 
 from collections.abc import Iterable

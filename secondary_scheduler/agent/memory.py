@@ -188,4 +188,5 @@ def _copied(job: dict[str, typing.Any]) -> list[float]:
 
 def _is_size(value: object) -> typing.TypeGuard[float]:
     """Return whether libvirt can have counted this value."""
-    return type(value) in (int, float) and 0 <= value < _LARGEST
+    return (isinstance(value, int | float) and type(value) in (int, float)
+            and 0 <= value < _LARGEST)

@@ -202,7 +202,7 @@ class MemoryGuard:
     @property
     def level(self) -> Level | None:
         """Degree of memory shortage, None if unknown."""
-        return self.seen and self.seen.level
+        return None if self.seen is None else self.seen.level
 
     @property
     def pressing(self) -> bool:
