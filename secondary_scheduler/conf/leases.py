@@ -26,10 +26,10 @@ OPTS: list[cfg.Opt] = [
                              'planned start'),
             ('conservative', 'all waiting leases have a planned start')),
         help="""
-How waiting leases may overtake each other. A lease may begin before earlier
-ones if it delays no lease with a planned start; the more leases have one, the
-fewer overtake. "aggressive" keeps hosts busiest. With "conservative" the
-latest start of every waiting lease is known.
+Rule by which waiting leases may overtake each other. A lease may begin before
+earlier ones if it delays no lease with a planned start; the more leases have
+one, the fewer overtake. "aggressive" keeps hosts busiest. With "conservative"
+the latest start of every waiting lease is known.
 """),
     cfg.IntOpt(
         'backfilling_reservations',
@@ -66,10 +66,10 @@ priority 5 after two hours.
         'suspension',
         default=True,
         help="""
-Whether best-effort leases may be suspended and resumed. If so, they also begin
-before other bookings of their hosts, are suspended in time and resume later.
-Otherwise a best-effort lease begins only if it can end in time, and a
-preempted one starts again: its work is lost.
+Allow suspensions of best-effort leases. They then also begin before other
+bookings of their hosts, are suspended in time and resume later. Otherwise a
+best-effort lease begins only if it can end in time, and a preempted one starts
+again: its work is lost.
 """),
     cfg.FloatOpt(
         'minimum_run_factor',
@@ -259,7 +259,7 @@ after that.
                  ('yes', 'its memory is moved over the network'),
                  ('shared', 'its memory is on storage shared by all hosts')),
         help="""
-Whether a suspended lease may be resumed on other hosts.
+Migration of suspended leases to other hosts, on which they resume.
 """),
     cfg.StrOpt(
         'preparation',
@@ -269,9 +269,9 @@ Whether a suspended lease may be resumed on other hosts.
                  ('transfer', 'images are transferred to hosts before a '
                               'lease begins')),
         help="""
-Whether the images of leases are transferred to their hosts first. One image is
-transferred at a time. A lease begins only on hosts with its image, and a
-reservation is rejected if its image would arrive late.
+Preparation of hosts before a lease begins. One image is transferred at a time.
+A lease begins only on hosts with its image, and a reservation is rejected if
+its image would arrive late.
 """),
     cfg.FloatOpt(
         'image_bandwidth',

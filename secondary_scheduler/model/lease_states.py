@@ -105,7 +105,8 @@ class IllegalTransitionError(Exception):
     """The state may not follow the present one."""
 
 
-def check(lease: str, before: LeaseState, after: LeaseState) -> None:
+def check_transition(lease: str, before: LeaseState, after: LeaseState
+                     ) -> None:
     """Raise IllegalTransitionError unless ``after`` may follow."""
     if after not in FOLLOWS[before]:
         raise IllegalTransitionError(

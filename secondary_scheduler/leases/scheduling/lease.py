@@ -26,7 +26,7 @@ class NodeSet:
     ``need`` is the amount of each resource per VM, in the site's order;
     ``attributes`` are required of the host.
 
-    ``instances`` maps indices of resources to the amounts that a VM takes of
+    ``units`` maps indices of resources to the amounts that a VM takes of
     different units of the resource (Sotomayor 2010, section 3.1).  Other
     resources are taken of a single unit.
     """
@@ -34,12 +34,12 @@ class NodeSet:
     number: int
     need: tuple[int, ...]
     attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    instances: Mapping[int, tuple[int, ...]] = dataclasses.field(
+    units: Mapping[int, tuple[int, ...]] = dataclasses.field(
         default_factory=dict)
 
     def parts(self, index: int) -> tuple[int, ...]:
         """Return the amounts a VM takes of different units of a resource."""
-        return self.instances.get(index, (self.need[index],))
+        return self.units.get(index, (self.need[index],))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Terms:
             raise TermsError('a lease has at least one node')
         if not all(any(one.need) and min(one.need) >= 0
                    for one in self.nodes):
-            raise TermsError('each node takes some of a resource, and of '
-                             'none less than nothing')
+            raise TermsError('each node takes some of a resource, and no '
+                             'negative amount of any')
         if not all(min(parts) > 0 and sum(parts) == one.need[index]
                    for one in self.nodes
-                   for index, parts in one.instances.items()):
-            raise TermsError('a node takes some of each instance, together '
+                   for index, parts in one.units.items()):
+            raise TermsError('a node takes some of each unit, together '
                              'what it needs of the resource')
         if self.duration < 1:
             raise TermsError('a lease lasts at least a second')
@@ -226,5 +226,5 @@ class Lease:
 
         :raises IllegalTransitionError: if the state may not follow.
         """
-        lease_states.check(self.id, self.state, state)
+        lease_states.check_transition(self.id, self.state, state)
         self.state = state

@@ -51,7 +51,7 @@ def capacity_entry(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
     It may exceed the free capacity.
     """
     whole = total_entry(nodes, vms, start, end)
-    if not site.instances:
+    if not site.units:
         return whole
     before = table.least_free(start, end)[whole.hosts]
     left = before.copy()
@@ -83,7 +83,7 @@ def place_vms(site: Site, table: SlotTable, terms: Terms, start: int,
         for index in _largest_first(terms.nodes, table):
             one = terms.nodes[index]
             room = table.free_vms(one.need, start, start + least)
-            if site.instances:
+            if site.units:
                 room = site.count_fitting(
                     one, room, table.least_free(start, start + least))
             mask = usable[index]

@@ -285,7 +285,7 @@ class Scheduler:
 
     def _stop(self, lease: Lease, state: LeaseState, now: int) -> None:
         """Release the hosts of a lease and enter a final state."""
-        lease_states.check(lease.id, lease.state, state)
+        lease_states.check_transition(lease.id, lease.state, state)
         self._state.advance_clock(now)
         booking = lease.booking
         if booking is None:

@@ -22,7 +22,7 @@ class Site:
     ``capacity`` has the shape (hosts, resources); ``memory`` is the name of
     the resource that a suspension saves, in MB.
 
-    ``instances`` maps indices of resources of which hosts have several units
+    ``units`` maps indices of resources of which hosts have several units
     to the size of each unit, shape (hosts, units), 0 where a host has fewer
     (Sotomayor 2010, section 3.1).
     """
@@ -31,7 +31,7 @@ class Site:
     capacity: Ints
     attributes: tuple[Mapping[str, str], ...] = ()
     memory: str = 'Memory'
-    instances: Mapping[int, Ints] = dataclasses.field(default_factory=dict)
+    units: Mapping[int, Ints] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.resources)) < len(self.resources):
@@ -43,7 +43,7 @@ class Site:
         if self.attributes and len(self.attributes) != len(self.capacity):
             raise TermsError(f'attributes of {len(self.attributes)} hosts for '
                              f'{len(self.capacity)}')
-        for index, amounts in self.instances.items():
+        for index, amounts in self.units.items():
             if (amounts.sum(axis=1) != self.capacity[:, index]).any():
                 raise TermsError(f'the units of {self.resources[index]} do '
                                  'not add up to the capacity of the hosts')
@@ -55,7 +55,7 @@ class Site:
         First each resource, for a quick search; then the units of resources
         that have several, for the final check.
         """
-        return np.hstack((self.capacity, *self.instances.values()))
+        return np.hstack((self.capacity, *self.units.values()))
 
     @functools.cached_property
     def _columns_of(self) -> Mapping[int, slice]:
@@ -63,7 +63,7 @@ class Site:
         found = {index: slice(index, index + 1)
                  for index in range(len(self.resources))}
         first = len(self.resources)
-        for index, amounts in self.instances.items():
+        for index, amounts in self.units.items():
             found[index] = slice(first, first + amounts.shape[1])
             first += amounts.shape[1]
         return found
@@ -76,7 +76,7 @@ class Site:
         """
         return [(np.array(sorted(one.parts(index), reverse=True)),
                  self._columns_of[index])
-                for index in sorted({*self.instances, *one.instances})
+                for index in sorted({*self.units, *one.units})
                 if one.need[index]]
 
     def count_fitting(self, one: NodeSet, most: Ints, left: Ints) -> Ints:

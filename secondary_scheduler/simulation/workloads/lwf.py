@@ -136,14 +136,14 @@ def _site(element: markup.Element) -> Site:
         return Site(
             resources, np.array([one.need for one in hosts], dtype=np.int64),
             tuple(one.attributes for one in hosts),
-            instances={index: _instances(hosts, index) for index in sorted(
-                {index for one in hosts for index in one.instances})})
+            units={index: _units(hosts, index) for index in sorted(
+                {index for one in hosts for index in one.units})})
     except TermsError as exc:
         raise element.wrong(str(exc)) from exc
 
 
-def _instances(hosts: Sequence[NodeSet], index: int) -> Ints:
-    """Return how much of a resource each instance is, (hosts, instances)."""
+def _units(hosts: Sequence[NodeSet], index: int) -> Ints:
+    """Return the size of each unit of a resource, shape (hosts, units)."""
     return np.array(list(itertools.zip_longest(
         *(one.parts(index) for one in hosts), fillvalue=0)),
         dtype=np.int64).T
@@ -246,7 +246,7 @@ def _host(site: Site, host: int) -> NodeSet:
         1, tuple(site.capacity[host].tolist()),
         site.attributes[host] if site.attributes else {},
         {index: tuple(amounts[host][amounts[host] > 0].tolist())
-         for index, amounts in site.instances.items()})
+         for index, amounts in site.units.items()})
 
 
 def _add(parent: ElementTree.Element, tag: str, **attributes: str

@@ -7,7 +7,7 @@ from secondary_scheduler.model.lease_states import (
     FOLLOWS,
     IllegalTransitionError,
     LeaseState,
-    check,
+    check_transition,
 )
 
 
@@ -47,4 +47,4 @@ class LeaseStateTest(unittest.TestCase):
                     IllegalTransitionError,
                     f'lease 7 cannot become {after}: it is {before}',
                 ):
-                    check('7', before, after)
+                    check_transition('7', before, after)

@@ -201,7 +201,7 @@ def test_what_is_written_is_read_again(sample, tmp_path):
     assert again.site.attributes == read.site.attributes
 
 
-def test_instances(sample, tmp_path):
+def test_units_of_a_resource(sample, tmp_path):
     """Three hosts have three CPUs each, and a lease asks for two."""
     one, several = '<res type="CPU" amount="100"/>', (
         '<res type="CPU"><instance amount="100"/><instance amount="60"/>{}'
@@ -212,11 +212,11 @@ def test_instances(sample, tmp_path):
         + several.format('') + one.join(others[1:]))
     read = lwf.read(sample)
     assert read.site.capacity[:, 0].tolist() == [260] * 3 + [800]
-    assert read.site.instances[0].tolist() == (
+    assert read.site.units[0].tolist() == (
         [[100, 60, 100]] * 3 + [[800, 0, 0]])
     asked = [one.terms.nodes[0] for one in read.requests]
     assert [one.need for one in asked] == [(160, 512), (100, 0), (100, 0)]
-    assert [one.instances for one in asked] == [{0: (100, 60)}, {}, {}]
+    assert [one.units for one in asked] == [{0: (100, 60)}, {}, {}]
     lwf.write(read, tmp_path / 'again.lwf')
     again = lwf.read(tmp_path / 'again.lwf')
     assert again.requests == read.requests

@@ -29,15 +29,15 @@ class TermsTest(unittest.TestCase):
             ((), 10, {}, 'at least one node'),
             ((NodeSet(0, (1, 1)),), 10, {}, 'at least one node'),
             ((NodeSet(1, (0, 0)),), 10, {}, 'some of a resource'),
-            ((NodeSet(1, (1, -1)),), 10, {}, 'less than nothing'),
+            ((NodeSet(1, (1, -1)),), 10, {}, 'no negative amount'),
             (
-                (NodeSet(1, (3, 1), instances={0: (1, 1)}),),
+                (NodeSet(1, (3, 1), units={0: (1, 1)}),),
                 10,
                 {},
                 'together what',
             ),
             (
-                (NodeSet(1, (3, 1), instances={0: (3, 0)}),),
+                (NodeSet(1, (3, 1), units={0: (3, 0)}),),
                 10,
                 {},
                 'some of each',

@@ -77,7 +77,7 @@ def sites(draw):
     return Site(
         ('CPU', 'Memory'),
         np.column_stack((cpus.sum(axis=1), memory)),
-        instances={0: cpus} if several > 1 else {},
+        units={0: cpus} if several > 1 else {},
     )
 
 
@@ -87,7 +87,7 @@ def node_sets(draw):
     return NodeSet(
         draw(st.integers(1, 3)),
         (sum(parts), draw(st.integers(1, MEMORY))),
-        instances={0: parts} if len(parts) > 1 else {},
+        units={0: parts} if len(parts) > 1 else {},
     )
 
 
@@ -202,7 +202,7 @@ def assert_capacity_holds(site, held):
                 counted[booking.slot.hosts] += booking.slot.amounts.T
         assert (counted <= site.columns).all(), (time, held)
         assert (used == counted[:, :2]).all(), (time, held)
-        if site.instances:
+        if site.units:
             assert (used[:, 0] == counted[:, 2:].sum(axis=1)).all()
 
 
@@ -420,7 +420,7 @@ class SchedulePropertiesTest(unittest.TestCase):
     ):
         one = Site(site.resources, site.capacity * (2, 1))
         two = dataclasses.replace(
-            one, instances={0: np.repeat(site.capacity[:, :1], 2, axis=1)}
+            one, units={0: np.repeat(site.capacity[:, :1], 2, axis=1)}
         )
 
         def twice(nodes, several):
@@ -428,7 +428,7 @@ class SchedulePropertiesTest(unittest.TestCase):
             return dataclasses.replace(
                 nodes,
                 need=(2 * cpu, memory),
-                instances={0: (cpu, cpu)} if several else {},
+                units={0: (cpu, cpu)} if several else {},
             )
 
         def left(site):
@@ -443,7 +443,7 @@ class SchedulePropertiesTest(unittest.TestCase):
                             terms=dataclasses.replace(
                                 each.terms,
                                 nodes=tuple(
-                                    twice(nodes, bool(site.instances))
+                                    twice(nodes, bool(site.units))
                                     for nodes in each.terms.nodes
                                 ),
                             ),

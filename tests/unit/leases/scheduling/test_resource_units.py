@@ -28,7 +28,7 @@ def site(*hosts):
     capacity = np.column_stack(
         (cpus.sum(axis=1), 1024 * (cpus > 0).sum(axis=1))
     )
-    return Site(RESOURCES, capacity, instances={0: cpus})
+    return Site(RESOURCES, capacity, units={0: cpus})
 
 
 def nodes(number, *parts):
@@ -36,7 +36,7 @@ def nodes(number, *parts):
     return NodeSet(
         number,
         (sum(parts), 256),
-        instances={0: parts} if len(parts) > 1 else {},
+        units={0: parts} if len(parts) > 1 else {},
     )
 
 
@@ -142,7 +142,7 @@ class SchedulingTest(unittest.TestCase):
     def test_two_units_are_refused_where_hosts_have_one(self):
         run = Run(2)
         one = run.submit(
-            lease('a', NodeSet(1, (100, 256), instances={0: (50, 50)}))
+            lease('a', NodeSet(1, (100, 256), units={0: (50, 50)}))
         )
         self.assertIs(LeaseState.REJECTED, one.state)
         self.assertIn('CPU 50 + 50', one.reason)
@@ -152,7 +152,7 @@ class SchedulingTest(unittest.TestCase):
             Site(
                 RESOURCES,
                 np.array([[200, 1024]]),
-                instances={0: np.array([[100, 50]])},
+                units={0: np.array([[100, 50]])},
             )
 
     def test_first_unit_is_filled_first(self):
