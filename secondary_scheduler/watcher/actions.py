@@ -98,7 +98,7 @@ class Resume(_Return):
 
 
 class Stop(_Preemption):
-    """Stop a secondary instance; what is only in memory is lost."""
+    """Stop a secondary instance; memory is lost."""
 
     KIND = Kind.STOP
     AFTER = ('SHUTOFF',)

@@ -75,13 +75,13 @@ class AuditManager:
         return str(audit.uuid)
 
     def retrigger_audit(self, audit: OneShotAudit) -> None:
-        """Trigger an audit again whose trigger was lost with its engine."""
+        """Trigger an audit again after its trigger was lost."""
         LOG.warning('Audit %s was never begun, triggering it again.',
                     audit.uuid)
         self._engine_api().trigger_audit(self._context(), audit.uuid)
 
     def cancel_audit(self, audit: OneShotAudit) -> None:
-        """Cancel an audit whose engine has died."""
+        """Cancel an audit of a dead engine."""
         LOG.warning('Audit %s is %s for %.0f s, cancelling it.',
                     audit.uuid, audit.state, audit.age)
         self._change_audit(audit.uuid, state=objects.audit.State.CANCELLED)

@@ -266,7 +266,7 @@ class ClusterState:
             f'{kind} {line.base:.1f} + {line.each:.1f} x n s '
             f'({line.operations}, {line.typical_mb:.0f} MiB)'
             for kind, line in self.durations.lines.items())
-            or 'what few guests on shared storage take')
+            or 'the defaults, for few guests on shared storage')
         if bandwidth:
             LOG.info('Live migrations copy %.0f MiB/s.', bandwidth)
 

@@ -44,7 +44,7 @@ class Effect:
                 if operation.kind in kinds]
 
     def resolved(self) -> set[str]:
-        """Return the hosts asked for whose violation the plan ends."""
+        """Return the named hosts with a violation that the plan ends."""
         hosts = self.cluster.hosts
         violated = {name for name in self.asked
                     if name in hosts and hosts[name].violated}
@@ -54,7 +54,7 @@ class Effect:
     def cpu_usage(self) -> list[float]:
         """CPU use of hosts after the plan, in percent.
 
-        Contains the hosts named by the audit or the plan whose use is known.
+        Contains the hosts of known use that the audit or the plan names.
         Instances count with the use that decisions assume.
         """
         names, moved = set[str | None](self.asked), dict[str, str | None]()

@@ -164,7 +164,7 @@ class PolicyWatch:
         self._log_instances_in_error()
 
     def _look_after_audits(self, one_shots: list[OneShotAudit]) -> None:
-        """Retrigger or cancel audits whose trigger or engine was lost."""
+        """Retrigger audits without an engine, and cancel overdue ones."""
         for audit in one_shots:
             if audit.state not in _IN_FLIGHT:
                 continue
@@ -178,7 +178,7 @@ class PolicyWatch:
 
     def _close_what_is_off(self, switches: list[Switch],
                            one_shots: list[OneShotAudit]) -> None:
-        """Close and drain hosts whose switch was cancelled.
+        """Close and drain the hosts of cancelled switches.
 
         Hosts in the scope of another switch that is on or paused are not
         closed.  Hosts in the scope of a switch that is on are opened,

@@ -32,7 +32,7 @@ class _Pending:
 
 
 class Window:
-    """Violations without an audit yet (Boettger 2012, section 3.7).
+    """Violations without an audit yet (Boettger 2012, section 4.4.5.1).
 
     * The first violation after a quiet time is due at once.
     * Later violations are due ``length`` seconds after the first of them.
@@ -89,12 +89,12 @@ class Window:
                     if now - min(floored.values()) > bound}
 
     def note_relief(self, host: str, now: float, wall: float) -> None:
-        """Treat a host as violated whose instances stay at the floor."""
+        """Treat a host as violated since its instances stay at the floor."""
         with self._lock:
             self._pending.setdefault(host, _Pending(now, wall))
 
     def forget(self, known: Collection[str]) -> None:
-        """Drop hosts whose agents are silent: their state is unknown."""
+        """Drop hosts with silent agents: their state is unknown."""
         with self._lock:
             for host in set(self._pending) - set(known):
                 del self._pending[host]

@@ -90,7 +90,7 @@ class LeaseActionPlansTest(base.LeaseTestCase):
         first, second, third = self.actions()
         self.end(first, 'SUCCEEDED', DurationRecord(
             2.5, time.time(), 512).to_message())
-        self.end(second, 'FAILED', outcomes.failed(
+        self.end(second, 'FAILED', outcomes.format_failure(
             'suspend', fakes.uid(2), Nature.PERMANENT, 'why'))
         self.assertEqual(({(base.LEASE, 2)}, {}), self.leases.find_pending())
         ended = self.leases.find_ended()
@@ -180,8 +180,9 @@ class LeaseActionPlansTest(base.LeaseTestCase):
         self.leases.create_plans(
             [base.order(LeaseOperation.SUSPEND, server=fakes.uid(1))],
             self.switch.uuid)
-        self.assertEqual({fakes.uid(1)}, planner.SecondaryPlanner._taken([{
-            'input_parameters': {'resource_id': fakes.uid(1)}}]))
+        self.assertEqual(
+            {fakes.uid(1)}, planner.SecondaryPlanner._claimed_by_others([
+                {'input_parameters': {'resource_id': fakes.uid(1)}}]))
 
 
 if __name__ == '__main__':

@@ -82,7 +82,7 @@ class ActionsTest(base.LeaseTestCase):
     def assert_fails(self, nature, why):
         with self.assertRaises(exception.ActionExecutionFailure) as caught:
             self.boot()
-        self.assertEqual((nature, why), outcomes.failure(
+        self.assertEqual((nature, why), outcomes.parse_failure(
             str(caught.exception)))
 
     def test_failed_boot_says_whether_another_attempt_can_succeed(self):
@@ -106,7 +106,7 @@ class ActionsTest(base.LeaseTestCase):
                                 for one in self.cloud.calls))
 
     def test_deletion_during_the_boot_fails_it(self):
-        self.patch(actions, 'wait_for', mock.Mock(
+        self.patch(lease_actions, 'wait_for', mock.Mock(
             side_effect=poller.Gone('some-server')))
         self.assert_fails(Nature.TRANSIENT,
                           'server some-server was deleted while it booted')
