@@ -74,7 +74,7 @@ CONFIGURATION = {
 DATABASES = {
     'B21-mysql.conf': 'pip install mysqlclient',
     'N10-no-database.conf': 'there is no /nonexistent',
-    'N10-port-text.conf': 'it is no URL of a database'}
+    'N10-port-text.conf': 'it is not a URL of a database'}
 CLOUDS = {
     'N07-clouds-auth-text.yaml': 'line 3: clouds.my.auth: expected a mapping',
     'N07-clouds-cacert.yaml': 'no file /nonexistent.pem'}

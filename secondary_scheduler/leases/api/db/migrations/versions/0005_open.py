@@ -11,8 +11,8 @@ revision = '0005'
 down_revision = '0004'
 
 
-def _make_anew(table: str, column: str, type_: TypeEngine[object],
-               default: str | None) -> None:
+def _replace_column(table: str, column: str, type_: TypeEngine[object],
+                    default: str | None) -> None:
     """Make a column nullable, or give it a default.
 
     SQLite cannot change a column. A batch operation of Alembic would recreate
@@ -30,14 +30,14 @@ def _make_anew(table: str, column: str, type_: TypeEngine[object],
 
 
 def upgrade() -> None:
-    _make_anew('leases', 'duration', sa.BigInteger(), None)
-    _make_anew('slots', 'end', sa.DateTime(), None)
+    _replace_column('leases', 'duration', sa.BigInteger(), None)
+    _replace_column('slots', 'end', sa.DateTime(), None)
 
 
 def downgrade() -> None:
-    """Forget the leases that have no end; their servers are left alone."""
+    """Delete leases without an end; their servers are not touched."""
     for table, column in (('leases', 'duration'), ('slots', 'end')):
         rows = sa.table(table, sa.column(column))
         op.execute(rows.delete().where(rows.c[column].is_(None)))
-    _make_anew('slots', 'end', sa.DateTime(), '1970-01-01 00:00:00')
-    _make_anew('leases', 'duration', sa.BigInteger(), '0')
+    _replace_column('slots', 'end', sa.DateTime(), '1970-01-01 00:00:00')
+    _replace_column('leases', 'duration', sa.BigInteger(), '0')
