@@ -211,9 +211,10 @@ class SecondaryAction(base.BaseAction):
         try:
             action = objects.Action.get_by_uuid(
                 context.make_context(is_admin=True), own, eager=True)
-            dirty = self.dirty and DirtyMemory(self.dirty[0], self.dirty[1])
+            dirty = (DirtyMemory(self.dirty[0], self.dirty[1])
+                     if self.dirty else None)
             action.status_message = DurationRecord(
-                seconds, time.time(), memory_mb, dirty or None).to_message()
+                seconds, time.time(), memory_mb, dirty).to_message()
             action.save()
         except Exception as exc:    # the operation itself has succeeded
             LOG.warning('The duration cannot be recorded: %s', exc)

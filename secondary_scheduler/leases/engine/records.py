@@ -105,7 +105,8 @@ class LeaseRecord:
         """Return the node that the label of a server names, if it is valid.
 
         Owners can write labels.  So a label counts only within the lease's
-        project, and only for a node whose server is unknown or gone.
+        project, and only for a node whose server is unknown or gone.  After
+        the end of a lease, a node that has run gets no other server.
 
         :param there: UUIDs of the servers that exist.
         """
@@ -175,7 +176,7 @@ class LeaseRecord:
 
 
 class UnknownFlavorError(TermsError):
-    """The flavor of a lease is none of secondary instances."""
+    """The flavor of a lease is not a secondary flavor."""
 
 
 def to_terms(row: models.LeaseRow | models.Quote,

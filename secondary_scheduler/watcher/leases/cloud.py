@@ -31,7 +31,7 @@ from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 _GONE = ('DELETED', 'SOFT_DELETED')
 
 
-class LeaseCloud:
+class OpenStackLeaseCloud:
     """Implements ``leases.engine.values.LeaseCloud``.
 
     ``switches`` are the audits on whose scopes leases run.

@@ -90,6 +90,6 @@ class LeaseRunner:
         from secondary_scheduler.leases.engine.engine import build_engine
         from secondary_scheduler.watcher.leases import action_plans
         from secondary_scheduler.watcher.leases import cloud as lease_cloud
-        cloud = lease_cloud.LeaseCloud(
+        cloud = lease_cloud.OpenStackLeaseCloud(
             self._seen, action_plans.LeaseActionPlans(self._seen.history))
         return build_engine(self._conf, cloud), cloud

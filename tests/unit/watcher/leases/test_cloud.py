@@ -26,7 +26,7 @@ class LeaseCloudTest(base.LeaseTestCase):
         self.seen = cluster_state.ClusterState(
             settings.CONF, lambda: self.cloud, self.history,
             clock=lambda: 1000.0)
-        self.found = lease_cloud.LeaseCloud(self.seen, self.leases)
+        self.found = lease_cloud.OpenStackLeaseCloud(self.seen, self.leases)
         self.found.switches = self.history.switches()
 
     def test_cloud_is_down_before_the_collector_has_run(self):
