@@ -11,7 +11,7 @@ it on each line. ::
 
 from importlib import metadata
 import os
-import subprocess  # nosec B404
+import subprocess
 import sys
 
 from docutils import nodes
@@ -51,7 +51,7 @@ def help_text(program: str, *command: str) -> str:
                if one.name == program)
     code = (f'import sys; from {script.module} import {script.attr} as main; '
             f'sys.argv[0] = {program!r}; sys.exit(main())')
-    done = subprocess.run(  # nosec B603  # noqa: S603
+    done = subprocess.run(
         [sys.executable, '-c', code, *command, '--help'],
         capture_output=True, text=True, timeout=120, check=False,
         env=os.environ | {'COLUMNS': '82'})
