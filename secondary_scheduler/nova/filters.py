@@ -17,7 +17,7 @@ from stevedore import extension
 
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.nova import report_books, request, settings
-from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.policies import language
 
 LOG = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
             return [host for host in filter_obj_list
                     if only in (None, host.host) and admission.admits(host)]
         except Exception:
-            COMPLAINTS.exception('filter', 'A secondary instance gets no '
-                                 'host.')
+            LIMITED_LOG.exception(
+                'filter', 'A secondary instance gets no host.')
             return []
 
     def host_passes(self, host_state: typing.Any,
@@ -102,8 +102,8 @@ def _concerns_us(spec: typing.Any) -> bool:
         return request.is_secondary(spec)
     except Exception:
         # A request that cannot be read counts as one for a primary.
-        COMPLAINTS.exception('spec', 'A request with an unreadable flavor is '
-                             'not filtered.')
+        LIMITED_LOG.exception(
+            'spec', 'A request with an unreadable flavor is not filtered.')
         return False
 
 

@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 INTERVAL = 60.0
 
 
-class Complaints:
+class LogLimiter:
     """Logs each kind of message at most once a minute; never raises."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,4 +44,4 @@ class Complaints:
             return True
 
 
-COMPLAINTS = Complaints()
+LIMITED_LOG = LogLimiter()

@@ -11,7 +11,7 @@ import socket
 import threading
 import uuid
 
-from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.nova.settings import CONF
 from secondary_scheduler.reports.book import HoldBook, HostBook
 from secondary_scheduler.reports.report_messages import ReportListener
@@ -47,8 +47,9 @@ class ReportBooks:
                                       hold=self.holds.accept)
             listener.start()
         except Exception:
-            COMPLAINTS.exception('listener', 'No reports from agents; no '
-                                 'host takes secondary instances.')
+            LIMITED_LOG.exception(
+                'listener', 'No reports from agents; no host takes secondary '
+                'instances.')
             return None
         return listener
 

@@ -35,7 +35,7 @@ import threading
 import time
 import typing
 
-from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.nova.records import (
     InstanceUsage,
     Records,
@@ -134,7 +134,7 @@ class SecondaryUsage:
                 queries.run([host for _, _, host in changed])
             except Exception:
                 self._silent_until = self._clock() + PAUSE
-                COMPLAINTS.exception(
+                LIMITED_LOG.exception(
                     'ledger', 'Secondary instances cannot be told from '
                     'primaries; hosts are weighed with Nova\'s own numbers.')
         for place, key, host in changed:

@@ -4,7 +4,7 @@ from nova import conf as nova_conf
 
 from secondary_scheduler.conf import nova as nova_options
 from secondary_scheduler.conf import policy
-from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.policies import language
 
 CONF = nova_conf.CONF
@@ -37,6 +37,6 @@ def _read(texts: tuple[str, ...]) -> tuple[language.Policy, ...]:
     try:
         return language.parse_all(texts)
     except ValueError as exc:
-        COMPLAINTS.critical(
+        LIMITED_LOG.critical(
             'policy', f'No host takes secondary instances: {exc}')
         return ()

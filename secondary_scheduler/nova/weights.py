@@ -28,7 +28,7 @@ from nova.scheduler.weights import (
 
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.nova import filters, report_books, request
-from secondary_scheduler.nova.log_limiter import COMPLAINTS
+from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.nova.secondary_usage import HostUsage, SecondaryUsage
 from secondary_scheduler.nova.settings import CONF
 
@@ -52,7 +52,7 @@ class _Decision(threading.local):
 
 _LAST = _Decision()
 
-LEDGER = SecondaryUsage(lambda: float(CONF.secondary_scheduler.lookup_budget))
+USAGE = SecondaryUsage(lambda: float(CONF.secondary_scheduler.lookup_budget))
 
 
 def all_weighers() -> list[type]:
@@ -82,8 +82,8 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
         try:
             return self._corrected(stock, weighed_obj_list, weight_properties)
         except Exception:
-            COMPLAINTS.exception('weigher', 'Hosts are weighed with their '
-                                 'secondary instances.')
+            LIMITED_LOG.exception(
+                'weigher', 'Hosts are weighed with their secondary instances.')
             return stock
 
     def _corrected(self, stock: Sequence[float],
@@ -113,7 +113,7 @@ def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
         # listener with its first request.
         report_books.book()
         _LAST.columns = HostUsage(*zip(*(
-            use or _NOTHING for use in LEDGER.uses(
+            use or _NOTHING for use in USAGE.uses(
                 [one.obj for one in weighed])), strict=True))
         _LAST.first = weighed[0]
     return _LAST.columns
@@ -186,8 +186,8 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
                 host_state, 'headroom_weight_multiplier',
                 CONF.secondary_scheduler.headroom_weight_multiplier))
         except Exception:
-            COMPLAINTS.exception('multiplier', 'SecondaryHeadroomWeigher is '
-                                 'switched off.')
+            LIMITED_LOG.exception(
+                'multiplier', 'SecondaryHeadroomWeigher is switched off.')
             return 0.0
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
@@ -205,8 +205,9 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
                         weighed_obj_list,
                         _find_uses(weighed_obj_list).instances, strict=True)]
         except Exception:
-            COMPLAINTS.exception('headroom', 'Hosts are not weighed by their '
-                                 'headroom for secondary instances.')
+            LIMITED_LOG.exception(
+                'headroom', 'Hosts are not weighed by their headroom for '
+                'secondary instances.')
             return nothing
 
     def _weigh_object(self, host_state: typing.Any,
@@ -220,9 +221,9 @@ def _share(host_state: typing.Any, report: HostReport | None,
 
     The room is divided by the number of secondaries, which includes
 
-    * those that the present request has put on the host,
-    * those that Nova knows: the agent reports an instance only once it runs,
-      seconds after it was scheduled, and a suspended one will return.
+    * instances that the present request has put on the host,
+    * instances that Nova knows: the agent reports an instance only once it
+      runs, seconds after it was scheduled, and a suspended one will return.
     """
     thresholds = [p.threshold for p in report.policies
                   if p.resource == 'cpu'] if report else []

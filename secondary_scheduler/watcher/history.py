@@ -37,7 +37,7 @@ _MIGRATING = ACTION_PREFIX + operations.OperationKind.MIGRATE
 _RETURNING = tuple(ACTION_PREFIX + kind for kind in operations.RETURNS)
 #: Request of an operation that the lease engine orders.
 LEASE_REQUEST = 'leases'
-#: States of plans and actions that are planned or carried out.
+#: States of launched plans, and of actions, before their end.
 UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
 #: Seconds for which a plan that Watcher is about to launch holds locks.
@@ -257,16 +257,19 @@ class AuditHistory:
     def locks(self) -> Locks:
         """Return the instances and hosts that decisions must not touch.
 
-        An unfinished action locks its instance and hosts
+        An unfinished action locks its instance and hosts, for at most
+        ``_LONGEST`` seconds after it was planned
 
         * while its plan is unfinished: a plan of a dead applier is cancelled
           by that applier at its next start, or by ``cancel_silent_plans``;
         * for ``_LAUNCH_GRACE`` seconds if Watcher is about to launch its plan.
 
-        A succeeded action starts a cool-down of its instance and hosts.  A
-        failed action does not, since it has relieved no host; the next
-        decision excludes the operation that failed.  Repeated failures to
-        preempt or return start an exponential back-off.
+        A succeeded action starts a cool-down of its instance and hosts.
+
+        A failed action starts none, since it has relieved no host.  After a
+        failed preemption the next decisions leave out the instance, after a
+        failed migration only its migration.  Failed preemptions and returns
+        also start an exponential back-off.
         """
         backoff = self._conf.secondary_watcher.backoff
         triggered = self._triggered(_LAUNCH_GRACE)
@@ -283,22 +286,28 @@ class AuditHistory:
             'resource_id']) for action in self._actions(
                 state='FAILED', updated_at__gt=_since(backoff))]
         return Locks(
-            frozenset(p['resource_id'] for p in busy),
-            frozenset().union(*map(_hosts_of, busy)),
-            frozenset(p['resource_id'] for p in cooling_down),
-            frozenset().union(*map(_hosts_of, cooling_down)),
-            frozenset(uuid for kind, uuid in just_now if kind in _PREEMPTING),
-            frozenset(uuid for kind, uuid in just_now if kind == _MIGRATING),
-            _in_backoff(failed, _RETURNING, backoff),
-            _in_backoff(failed, _PREEMPTING, backoff),
-            tuple(Begun(action.action_type.removeprefix(ACTION_PREFIX),
-                        action.input_parameters['resource_id'],
-                        action.input_parameters.get('source'),
-                        action.input_parameters.get('target'),
-                        age_of(action.created_at))
-                  for action in held
-                  if action.action_plan.state in UNFINISHED
-                  and action.action_type in _DECIDED))
+            busy_instances=frozenset(p['resource_id'] for p in busy),
+            busy_hosts=frozenset().union(*map(_hosts_of, busy)),
+            cooling_down_instances=frozenset(
+                p['resource_id'] for p in cooling_down),
+            cooling_down_hosts=frozenset().union(
+                *map(_hosts_of, cooling_down)),
+            failed_instances=frozenset(
+                uuid for kind, uuid in just_now if kind in _PREEMPTING),
+            migration_failed_instances=frozenset(
+                uuid for kind, uuid in just_now if kind == _MIGRATING),
+            return_failed_instances=_in_backoff(failed, _RETURNING, backoff),
+            preempt_failed_instances=_in_backoff(
+                failed, _PREEMPTING, backoff),
+            begun=tuple(
+                Begun(kind=action.action_type.removeprefix(ACTION_PREFIX),
+                      instance=action.input_parameters['resource_id'],
+                      source=action.input_parameters.get('source'),
+                      target=action.input_parameters.get('target'),
+                      age=age_of(action.created_at))
+                for action in held
+                if action.action_plan.state in UNFINISHED
+                and action.action_type in _DECIDED))
 
     def observed(self) -> list[learning.Observed]:
         """Return the last succeeded operations, the oldest first.

@@ -22,10 +22,10 @@ class SecondaryPlanner(weight.WeightPlanner):
     one follows ``operation_id`` and ``after``.  A strategy names its planner,
     so other strategies keep theirs.
 
-    Claiming: under a lock that all decision engines share, the planner checks
-    that no unfinished plan works on an instance or host of the new plan, and
-    creates its actions.  Otherwise the new plan is dropped, since the cloud
-    is changing; the next audit decides again.
+    Plans are claimed under a lock that all decision engines share.  If no
+    other unfinished plan works on an instance or host of the new plan, the
+    actions are created.  Otherwise the new plan is stored as CANCELLED without
+    actions, since the cloud is changing; the next audit decides again.
     """
 
     @classmethod

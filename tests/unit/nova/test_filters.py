@@ -1,4 +1,4 @@
-"""Who may pass, and that primaries always do."""
+"""Admission of secondaries; primaries always pass."""
 
 import time
 import unittest
@@ -11,7 +11,6 @@ from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.nova import (
     filters,
-    log_limiter,
     report_books,
     request,
     settings,
@@ -23,10 +22,10 @@ class FilterCase(unittest.TestCase):
 
     def setUp(self):
         fakes.configure(self)
-        self.snapshot = report_books.ReportBooks()
+        self.books = report_books.ReportBooks()
         for patch in (
-                mock.patch.object(report_books, '_books', self.snapshot),
-                mock.patch.object(self.snapshot, '_listen',
+                mock.patch.object(report_books, '_books', self.books),
+                mock.patch.object(self.books, '_listen',
                                   return_value=mock.Mock())):
             patch.start()
             self.addCleanup(patch.stop)
@@ -42,7 +41,7 @@ class FilterCase(unittest.TestCase):
         return one
 
     def accept(self, **fields):
-        self.assertTrue(self.snapshot.book.accept(fakes.report(**fields)))
+        self.assertTrue(self.books.book.accept(fakes.report(**fields)))
 
 
 class AdmissionTest(FilterCase):
@@ -56,7 +55,7 @@ class AdmissionTest(FilterCase):
 
     def test_host_with_stale_report_is_closed(self):
         self.accept()
-        with mock.patch.object(self.snapshot.book, '_clock',
+        with mock.patch.object(self.books.book, '_clock',
                                return_value=4e9):
             self.assertFalse(self.passes())
 
@@ -82,13 +81,13 @@ class AdmissionTest(FilterCase):
         for hosts, allowed in ((['node1', 'node2'], False), (['node1'], True)):
             self.host.aggregates = [objects.Aggregate(
                 name='rack', hosts=hosts)]
-            # One that migrates, and so is on both, counts once.
+            # A migrating instance is on both hosts and counts once.
             for seq, extra in enumerate((1, 2), start=self.seq):
                 self.accept(seq=seq, instances=2)
                 self.accept(seq=seq, host='node2', instances=extra + 1)
                 self.assertEqual(extra == 1 or allowed, self.passes())
             self.seq += 2
-        # Who moves among them makes them no more.
+        # A move among these hosts does not raise the number.
         self.host.aggregates[0].hosts = ['node1', 'node2']
         self.assertFalse(self.passes())
         self.assertTrue(self.passes(fakes.spec(
@@ -105,7 +104,7 @@ class AdmissionTest(FilterCase):
             name='rack', hosts=['node1', 'node2'])]
         self.accept()
         self.assertFalse(self.passes())
-        # Neither primaries wait, nor who moves to help one.
+        # Neither primaries nor moves wait.
         self.assertTrue(self.passes(fakes.spec(fakes.flavor())))
         self.assertTrue(self.passes(fakes.spec(
             fakes.secondary_flavor(),
@@ -135,11 +134,11 @@ class AdmissionTest(FilterCase):
             hints = {vocabulary.HOST_HINT: [host]}
             self.assertIs(passes, self.passes(fakes.spec(
                 flavor, scheduler_hints=hints)))
-        # Nova itself puts zones and aggregates there.
+        # Nova itself sets zones and aggregates as destination.
         self.assertFalse(self.passes(fakes.spec(
             flavor, scheduler_hints=hints,
             requested_destination=objects.Destination(aggregates=['x']))))
-        # One that moves is for where it goes.
+        # The hint is ignored on a move.
         self.assertTrue(self.passes(fakes.spec(
             flavor, scheduler_hints=hints,
             requested_destination=objects.Destination(host='node1'))))
@@ -148,7 +147,7 @@ class AdmissionTest(FilterCase):
 
     def hold(self, *room, leases=(), host='node1'):
         self.seq += 1
-        self.assertTrue(self.snapshot.holds.accept(holds.Holds(
+        self.assertTrue(self.books.holds.accept(holds.Holds(
             'a', self.seq, time.time(), {host: holds.Hold(
                 dict(zip(vocabulary.RESOURCE_CLASSES, room, strict=True)),
                 leases)})))
@@ -167,7 +166,7 @@ class AdmissionTest(FilterCase):
                 flavor, scheduler_hints={
                     vocabulary.LEASE_HINT: [lease],
                     vocabulary.HOST_HINT: ['node1']})))
-        # Whoever makes way for a primary, and primaries, go where they go.
+        # Moves, which relieve primaries, and primaries are exempt.
         self.assertTrue(self.passes(fakes.spec(
             flavor, requested_destination=objects.Destination(
                 host='node1'))))
@@ -179,7 +178,7 @@ class AdmissionTest(FilterCase):
         self.assertTrue(self.passes())
         self.hold(0, 0, 0, 0)
         self.assertFalse(self.passes())
-        with mock.patch.object(self.snapshot.holds, '_clock',
+        with mock.patch.object(self.books.holds, '_clock',
                                return_value=4e9):
             self.assertTrue(self.passes())
 
@@ -325,17 +324,3 @@ class PluginsTest(unittest.TestCase):
         with self.assertLogs('secondary_scheduler.nova.filters') as logs:
             log_failure(None, mock.Mock(), ImportError('no such module'))
         self.assertIn('no such module', logs.output[0])
-
-
-class ComplaintsTest(unittest.TestCase):
-
-    def test_each_kind_is_logged_once_a_minute(self):
-        now = [0.0]
-        complaints = log_limiter.Complaints(clock=lambda: now[0])
-        with self.assertLogs('secondary_scheduler.nova.log_limiter') as logs:
-            for _ in range(3):
-                complaints.critical('a', 'first')
-            complaints.exception('b', 'second')
-            now[0] = log_limiter.INTERVAL
-            complaints.critical('a', 'third')
-        self.assertEqual(3, len(logs.output))

@@ -1,4 +1,4 @@
-"""What is read from Nova's tables, on a database in memory."""
+"""Queries of Nova's tables, on a database in memory."""
 
 import contextlib
 import dataclasses

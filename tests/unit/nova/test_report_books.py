@@ -1,4 +1,4 @@
-"""The listener starts in the right process, once, and harms nobody."""
+"""The listener starts once in each scheduler process."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from secondary_scheduler.nova import report_books
 from tests.unit.nova import fakes
 
 
-class SnapshotTest(unittest.TestCase):
+class ReportBooksTest(unittest.TestCase):
 
     def setUp(self):
         fakes.configure(self)

@@ -1,4 +1,4 @@
-"""How the secondaries' part of a host's numbers is worked out."""
+"""Secondaries' part of the numbers of hosts."""
 
 import datetime
 import unittest
@@ -15,7 +15,7 @@ def record(number, secondary=True, vcpus=1, ram=256, disk=0, born=None):
 
 
 class FakeRecords:
-    """Nova's database, and what was asked."""
+    """Nova's database, with a record of its queries."""
 
     def __init__(self):
         self.asked = []
@@ -48,18 +48,18 @@ class FakeRecords:
                 for host, failures in self.failed.items()}
 
 
-class LedgerTest(unittest.TestCase):
+class SecondaryUsageTest(unittest.TestCase):
 
     def setUp(self):
         self.now = 0.0
         self.records = FakeRecords()
         self.budget = 1.0
-        self.ledger = secondary_usage.SecondaryUsage(
+        self.usage = secondary_usage.SecondaryUsage(
             lambda: self.budget, self.records, clock=lambda: self.now
         )
 
     def use(self, host):
-        return self.ledger.uses([host])[0]
+        return self.usage.uses([host])[0]
 
     def test_quiet_host_needs_no_query(self):
         host = fakes.host(instances=[
@@ -79,12 +79,12 @@ class LedgerTest(unittest.TestCase):
             fakes.uuid(10 * n + k): record(10 * n + k, secondary=k == 0)
             for n in range(5) for k in range(3)}
         for _ in range(2):
-            found = self.ledger.uses(hosts)
+            found = self.usage.uses(hosts)
             self.assertEqual([1] * 5, [use.instances for use in found])
         self.assertEqual([('instances', 15)], self.records.asked)
-        # A new number on a host, but no new instance: nothing to ask.
+        # New numbers of a host, but no new instance: no query.
         hosts[0].updated = fakes.moment(1)
-        self.ledger.uses(hosts)
+        self.usage.uses(hosts)
         self.assertEqual(1, len(self.records.asked))
 
     def test_host_in_motion_is_read_again_when_its_numbers_change(self):
@@ -117,8 +117,8 @@ class LedgerTest(unittest.TestCase):
                 instances=instances, io_workload=counted)).io_ops)
 
     def test_measured_free_disk_lacks_secondaries_of_that_time(self):
-        # Of 100 GiB, 30 are a primary's; since the host measured, another
-        # primary's 10 have gone, and the second secondary's have come.
+        # Of 100 GiB a primary has 30.  Since the measurement another primary
+        # with 10 was removed, and the second secondary arrived.
         for came in (5, 10, 25):
             disks = (30, 20, came)
             instances = [
@@ -169,9 +169,9 @@ class LedgerTest(unittest.TestCase):
         known = fakes.host('node1', instances=[
             fakes.instance(1, fakes.secondary_flavor())])
         unknown = fakes.host('node2', instances=[fakes.instance(2)])
-        found = self.ledger.uses([known, unknown])
+        found = self.usage.uses([known, unknown])
         self.assertEqual([True, False], [use is not None for use in found])
-        self.ledger.uses([known, unknown])
+        self.usage.uses([known, unknown])
         self.assertEqual(1, len(self.records.asked))
         self.now = secondary_usage.PAUSE
         self.records.broken = False
@@ -198,7 +198,7 @@ class LedgerTest(unittest.TestCase):
             return asked(cell, uuids)
 
         self.records.of_instances = slow
-        self.assertEqual([None], self.ledger.uses(hosts))
+        self.assertEqual([None], self.usage.uses(hosts))
         self.assertEqual(
             [('instances', secondary_usage.BATCH)], self.records.asked)
 
@@ -222,7 +222,7 @@ class LedgerTest(unittest.TestCase):
     def test_cells_are_queried_separately(self):
         hosts = [fakes.host(name, num_instances=1) for name in 'ab']
         hosts[1].cell_uuid = fakes.uuid(8888)
-        self.ledger.uses(hosts)
+        self.usage.uses(hosts)
         self.assertEqual([('hosts', 'a'), ('hosts', 'b')],
                          self.records.asked)
 
@@ -232,7 +232,7 @@ class LedgerTest(unittest.TestCase):
         self.addCleanup(setattr, secondary_usage, 'MEMORY', limit)
         host = fakes.host(instances=[fakes.instance(n) for n in range(9)])
         self.assertEqual(9, self.use(host).instances)
-        self.assertEqual({}, self.ledger._instances)
+        self.assertEqual({}, self.usage._instances)
 
     def test_host_that_never_reported_has_no_secondaries(self):
         host = fakes.host()

@@ -15,15 +15,15 @@ class WeightsCase(unittest.TestCase):
     def setUp(self):
         fakes.configure(self)
         self.records = test_secondary_usage.FakeRecords()
-        self.snapshot = report_books.ReportBooks()
+        self.books = report_books.ReportBooks()
         for patch in (
-            mock.patch.object(report_books, '_books', self.snapshot),
+            mock.patch.object(report_books, '_books', self.books),
             mock.patch.object(
-                self.snapshot, '_listen', return_value=mock.Mock()
+                self.books, '_listen', return_value=mock.Mock()
             ),
             mock.patch.object(
                 weights,
-                'LEDGER',
+                'USAGE',
                 secondary_usage.SecondaryUsage(lambda: 1.0, self.records),
             ),
         ):
@@ -40,7 +40,7 @@ class WeightsCase(unittest.TestCase):
 
 
 class StockTest(WeightsCase):
-    """What acceptance 6 asks of the whole cloud, for one decision."""
+    """Weights of primaries, with and without secondaries on the hosts."""
 
     def setUp(self):
         super().setUp()
@@ -55,8 +55,8 @@ class StockTest(WeightsCase):
         """Unequal hosts, without and with secondaries."""
         rng = random.Random(seed)
         without, with_them, number = [], [], 0
-        # Nova never uses a UUID twice, and the ledger counts on that.
-        weights.LEDGER = secondary_usage.SecondaryUsage(
+        # Nova never uses a UUID twice; the usage relies on that.
+        weights.USAGE = secondary_usage.SecondaryUsage(
             lambda: 1.0, self.records)
         for n in range(12):
             size = {'name': f'node{n}', 'vcpus': rng.choice((8, 16, 64)),
@@ -86,7 +86,7 @@ class StockTest(WeightsCase):
             self.remember(f'node{n}', primaries, ours, more_io, failed,
                           more_failed)
             if hypervisor != 'fake':
-                # Primaries of so many GiB left after the last measurement.
+                # GiB of primaries removed after the last measurement.
                 gone = rng.choice((0, 10, 100))
                 for host, young in ((without[-1], 0),
                                     (with_them[-1], more_io)):
@@ -106,7 +106,7 @@ class StockTest(WeightsCase):
             int(one.uuid[-12:], 16), secondary=one in ours,
             vcpus=one.flavor.vcpus, ram=one.flavor.memory_mb,
             disk=one.flavor.root_gb,
-            # The young of both kinds are the ones that count as I/O.
+            # The youngest instances of both kinds count as I/O.
             born=100 - k if one in primaries
             else (200 + k if one in ours[:young] else k))
             for k, one in enumerate(primaries + ours)]
@@ -141,7 +141,7 @@ class StockTest(WeightsCase):
         boom = mock.Mock(side_effect=RuntimeError('boom'))
         _, hosts = self.world(2, 'QEMU')
         stock = self.weigh(nova_weights.all_weighers(), hosts)
-        for where, name in ((weights.LEDGER, 'uses'), (report_books, 'book'),
+        for where, name in ((weights.USAGE, 'uses'), (report_books, 'book'),
                             (weights, '_find_uses')):
             with self.subTest(name), mock.patch.object(where, name, boom):
                 self.assertEqual(stock, self.weigh(weights.all_weighers(),
@@ -169,7 +169,7 @@ class HeadroomTest(WeightsCase):
 
     def headroom(self, spec=None, **reports):
         for name, fields in reports.items():
-            self.snapshot.book.accept(fakes.report(name, **fields))
+            self.books.book.accept(fakes.report(name, **fields))
         hosts = [fakes.host(name) for name in reports]
         return dict(self.weigh(
             [weights.SecondaryHeadroomWeigher], hosts,
@@ -186,7 +186,7 @@ class HeadroomTest(WeightsCase):
 
     def test_instance_counts_before_its_agent_reports_it(self):
         for name in ('same', 'sent', 'seen'):
-            self.snapshot.book.accept(fakes.report(
+            self.books.book.accept(fakes.report(
                 name, primary=10.0, instances=int(name == 'seen')))
         one = [fakes.instance(1, fakes.secondary_flavor())]
         hosts = [fakes.host('same'), fakes.host('sent', instances=one),
@@ -207,9 +207,9 @@ class HeadroomTest(WeightsCase):
         self.assertEqual(0.0, weights._share(
             fakes.host(), fakes.report(primary=None)))
         host = fakes.host()
-        host.num_instances += 2      # put there by this request
+        host.num_instances += 2      # consumed by this request
         self.assertEqual(1.0, weights._share(host, report))
-        self.snapshot.book.accept(report)
+        self.books.book.accept(report)
         self.assertEqual(2.0, weights.SecondaryHeadroomWeigher(
             )._weigh_object(fakes.host(), None))
 

@@ -1,4 +1,4 @@
-"""What the book believes, and for how long."""
+"""Books of reports and holds."""
 
 import dataclasses
 import unittest
@@ -77,7 +77,7 @@ class BookTest(unittest.TestCase):
     def test_hosts_without_report_have_no_agent_after_a_while(self):
         self.assertTrue(self.book.knows([]))
         self.assertFalse(self.book.knows(['node1']))
-        self.now = 2000.0   # nothing has been heard at all
+        self.now = 2000.0   # no report yet
         self.assertFalse(self.book.knows(['node1']))
         self.book.accept(report(time=2000.0))
         self.assertTrue(self.book.knows(['node1']))

@@ -1,4 +1,4 @@
-"""Whoever has an account of the broker may send anything."""
+"""Arbitrary messages, as any account of the broker can send them."""
 
 import dataclasses
 import json
@@ -59,7 +59,7 @@ class Reports(unittest.TestCase):
         self.log.lines.clear()
         endpoint.report({}, data)
         self.assertEqual(1, endpoint.received + endpoint.dropped)
-        # The first that is dropped is told, and nothing else has happened.
+        # Only the first dropped message is logged.
         self.assertEqual(endpoint.dropped, len(self.log.lines))
         for name, read in heard.hosts().items():
             self.assertIsInstance(name, str)
@@ -72,7 +72,7 @@ class Reports(unittest.TestCase):
 
 
 class Held(unittest.TestCase):
-    """What is held for leases, as anybody may say."""
+    """Arbitrary holds of leases."""
 
     SAID = json.loads(json.dumps(
         dataclasses.replace(HOLDS, time=NOW).to_dict()))
@@ -122,7 +122,7 @@ class Calls(AgentTestCase):
             return None
 
     def check(self):
-        """Nothing was written, and nobody is where he was not before."""
+        """Check that nothing was written and no secondary was added."""
         self.assertEqual(self.before, self.host.fingerprint())
         self.assertEqual({fakes.UUIDS[0]}, {
             one.uuid for one in self.agent.parts.domains.secondaries()})
@@ -169,7 +169,7 @@ class Calls(AgentTestCase):
 
 
 class Descriptions(AgentTestCase):
-    """What comes back to an agent that asks who its host is."""
+    """Arbitrary answers to ``describe_host``."""
 
     @fuzzing.fuzzed
     @given(fuzzing.values | fuzzing.changed(
@@ -178,11 +178,11 @@ class Descriptions(AgentTestCase):
         if not hasattr(self, 'agent'):
             self.agent = self.make()
         sender = mock.Mock(spec=report_messages.ReportSender)
-        # What ``describe_host`` makes of an answer that is no object.
+        # ``describe_host`` returns None for an answer that is no object.
         sender.describe_host.return_value = (
             answer if isinstance(answer, dict) else None)
         self.agent._describe(sender)
-        # It names aggregates and nothing more: these are on this host anyway.
+        # Policies of named aggregates would be added; these apply anyway.
         self.assertEqual(
             ['cpu <= 90% for 10s', 'mem <= 95% for 60s on host:node1'],
             [one.text for one in self.agent.parts.policies.current.policies])

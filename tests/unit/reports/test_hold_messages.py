@@ -10,7 +10,7 @@ class HoldsTest(BrokerCase):
     def test_holds_reach_listeners_that_ask_for_them(self):
         held = []
         listener, reports = self.listen(hold=held.append)
-        self.listen()   # who wants to know nothing of that
+        self.listen()   # a listener without holds
         sender = hold_messages.HoldSender(self.conf)
         self.addCleanup(sender.stop)
         self.assertTrue(sender.send(HOLDS))

@@ -90,7 +90,7 @@ class ReportsTest(BrokerCase):
 class DescribeTest(BrokerCase):
 
     def test_agent_gets_aggregates_and_totals_of_its_host(self):
-        self.listen()   # a scheduler: it must not be asked
+        self.listen()   # a scheduler, which must not be queried
         self.listen(describe=lambda host: {'aggregates': [host + '-agg'],
                                            'total': {}})
         for _ in range(4):

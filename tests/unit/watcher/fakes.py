@@ -177,7 +177,7 @@ class WatcherTestCase(TestCase):
         self.addCleanup(service.Singleton._instances.clear)
         objects.register_all()
         self.context = context.make_context(is_admin=True)
-        # Watcher's own refuse an object whose relations were not loaded.
+        # Watcher's notifications reject an object without its relations.
         for name, related in (('audit', 'goal'), ('action', 'action_plan'),
                               ('action_plan', 'audit')):
             patcher = mock.patch.object(notifications, name)

@@ -44,7 +44,7 @@ class OperationsTest(ActionCase):
                           f'{free} are free', str(one.exception))
             self.assertEqual([], self.cloud.calls)
             self.agents.thaw_hint.assert_called_once_with('h1', ONE)
-        # Who is stopped needs no room.
+        # A stop needs no disk.
         self.cloud.change(1, status='ACTIVE')
         self.agents.hand_over.return_value = {'ok': True, 'save_free_mb': 0}
         self.assertEqual('SHUTOFF', self.run_action(actions.Stop).status)
@@ -123,7 +123,7 @@ class FailureTest(ActionCase):
             raise cloud_errors.CloudError('503')
         self.cloud.during['suspend'] = away
         self.assert_fails(actions.Suspend, '503')
-        # Nova may have begun: the mark stays so that it is not forgotten.
+        # Nova may have begun: the mark stays, so that the instance returns.
         self.assertIn(cloud_snapshot.PREEMPTED,
                       self.cloud.known[ONE].metadata)
 

@@ -190,7 +190,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual((None, False, {}), (
             found['h2'].root, found['h2'].up, found['h2'].total))
         self.assertFalse(found['h1'].switched_off)
-        # The trait is there now, the provider has not changed otherwise.
+        # The trait is set now; the provider is unchanged otherwise.
         self.placement.get.side_effect = [
             listed, listed, response({'resource_providers': []})]
         found = self.cloud.hosts()
@@ -240,7 +240,7 @@ class CloudTest(fakes.TestCase):
             'u', host='h2', force=False, block_migration='auto')
 
     def named(self):
-        """Let the owner's services find everything by its name."""
+        """Let the owner's services find every resource by its name."""
         for service, kinds in (('compute', ['flavor']), ('image', ['image']),
                                ('network', ['network', 'port'])):
             for kind in kinds:
@@ -327,7 +327,7 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({'total': 4, 'reserved': 4},
                          placement.inventories[vocabulary.SLOT])
         self.assertEqual(vocabulary.CLOSING_TRAITS, set(placement.traits))
-        # The trait first: an agent in between then keeps it closed.
+        # The trait first: an agent that finds it keeps the host closed.
         self.assertEqual([vocabulary.SWITCHED_OFF_TRAIT, 'traits',
                           'inventories'], placement.writes)
 

@@ -41,9 +41,9 @@ class BuildTest(TestCase):
     def test_cpu_use_counts_up_to_the_share(self):
         report = fakes.report('h1', [fakes.server(1)])
         for cpu, cap, floored, counted in (
-                (2.0, 20.0, False, 2.0),    # it wants no more
-                (9.0, 20.0, False, 6.0),    # it can be squeezed
-                (2.0, 2.1, False, 6.0),     # it wants more than it may
+                (2.0, 20.0, False, 2.0),    # below its limit
+                (9.0, 20.0, False, 6.0),    # above the share
+                (2.0, 2.1, False, 6.0),     # held by its limit
                 (0.1, 20.0, True, 6.0), (None, 20.0, False, None),
                 (4.0, None, False, 4.0)):
             seen = dataclasses.replace(report, instances=(dataclasses.replace(
@@ -76,7 +76,7 @@ class BuildTest(TestCase):
                     'net_in': 125.0, 'net_out': 1250.0})
         found = self.build([fakes.server(1)],
                            [fakes.host('h1'), fakes.host('h2')], [report])
-        # Nobody knows what the disks can do, so 30 % of them is no amount.
+        # The capacity of the disks is unknown, so 30 % of it is no amount.
         self.assertEqual({'mem': 512.0, 'net_in': 0.0, 'net_out': 250.0},
                          found.instances[fakes.uid(1)].usage)
         self.assertEqual(
@@ -266,8 +266,8 @@ class BuildTest(TestCase):
                 ((), (), [4]), (uuids, (), [1, 4]), ((), uuids, [3, 4])):
             found = self.build([
                 fakes.server(1, status='SUSPENDED', metadata=mark),
-                fakes.server(2, status='SUSPENDED'),    # its owner's doing
-                fakes.server(3, metadata=mark),         # its owner woke it
+                fakes.server(2, status='SUSPENDED'),    # by its owner
+                fakes.server(3, metadata=mark),         # by its owner
                 fakes.server(4, status='ERROR', metadata=mark),
                 fakes.server(5, status='ERROR'),
                 fakes.server(6, status='ERROR', metadata=mark,

@@ -116,7 +116,7 @@ class ClusterStateTest(ReportCase):
         self.report('h1')
         self.cloud.change(1, task_state='suspending')
         self.seen.refresh()
-        self.assertEqual(['h1'], asked('h1'), 'somebody works on it')
+        self.assertEqual(['h1'], asked('h1'), 'an operation is under way')
 
     def test_servers_that_left_the_hosts_of_a_decision_are_found(self):
         gone = fakes.server(3, 'h1')
@@ -128,7 +128,7 @@ class ClusterStateTest(ReportCase):
         self.assertEqual(
             {fakes.uid(1): 'h2', fakes.uid(2): 'h2'},
             {k: s.host for k, s in self.seen.snapshot.servers.items()})
-        # A whole host that was cleared is not asked for one by one.
+        # The servers of a cleared host are listed, not requested one by one.
         for number in range(10, 31):
             server = fakes.server(number, 'h1')
             self.cloud.known[server.uuid] = server
@@ -179,7 +179,7 @@ class AggregatePoliciesTest(ReportCase):
         self.assertIn('slots <= 2 for 60s in aggregate:agg. 3 run',
                       logs.output[0])
         audit, = self.audits()
-        # The others may have violations of their own.
+        # One host stands for the policy of the aggregate.
         self.assertEqual(['h1'], audit.parameters['hosts'])
         self.assertFalse(self.seen.window.waiting)
 

@@ -30,7 +30,7 @@ class HeartbeatTest(TestCase):
         self.update.reset_mock()
         with heart.hold('c'):
             self.wait('c')
-            # One round may have begun before a and b were let go.
+            # One renewal may have begun before a and b were released.
             self.update.reset_mock()
             self.wait('c')
         self.assertEqual({'c'}, self.renewed())

@@ -36,7 +36,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual('CANCELLED', switch.state)
         self.assertTrue(switch.orphaned)
         self.assertFalse(switch.on or switch.off)
-        # An operator who cancels later is understood.
+        # A later cancellation by an operator switches it off.
         audit = objects.Audit.get_by_uuid(self.context, switch.uuid,
                                           eager=True)
         audit.state = 'ONGOING'
@@ -126,7 +126,7 @@ class HistoryTest(fakes.WatcherTestCase):
             action.save()
 
     def stuck_s(self, number):
-        """Return for how long an instance is not to be brought up."""
+        """Return the back-off (s) of an instance's return."""
         now = timeutils.utcnow()
         self.addCleanup(timeutils.clear_time_override)
         for seconds in range(0, 4000, 60):
@@ -149,7 +149,7 @@ class HistoryTest(fakes.WatcherTestCase):
 
     def test_failures_of_a_lease_count_together(self):
         self.audit(1)
-        self.fail('start', 1, 2, 3)     # by one plan: once
+        self.fail('start', 1, 2, 3)     # one plan counts once
         self.assertEqual(60, self.stuck_s(2))
         self.fail('unshelve', 1)
         self.fail('resume', 4, lease='other')
@@ -234,7 +234,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual(set(), self.history.preempted_lately())
 
     def counted(self):
-        """Return the instances locked, those preempted, the hosts locked."""
+        """Return locked instances, preempted instances and locked hosts."""
         locks = self.history.locks()
         return (set(locks.instances), self.history.preempted_lately(),
                 set(locks.hosts))
@@ -247,7 +247,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.assertEqual((set(), set(), set()), self.counted())
         self.assertEqual([frozenset()],
                          [c.hosts for c in self.history.one_shot_audits(60)])
-        for state in ('CANCELLED', 'SUPERSEDED'):   # nobody wanted it
+        for state in ('CANCELLED', 'SUPERSEDED'):   # not launched
             plan.state = state
             plan.save()
             self.assertEqual((set(), set(), set()), self.counted(), state)

@@ -79,7 +79,7 @@ class PlannerTest(fakes.WatcherTestCase):
             self.assertEqual([1.0], said(first))
             self.assertEqual(first.uuid, say(2.0).uuid)
             self.assertEqual([2.0], said(first))
-            first.state = 'ONGOING'     # an applier has it at the moment
+            first.state = 'ONGOING'     # an applier runs it
             first.save()
             second = say(3.0)
             self.assertEqual([[2.0], [3.0]], [said(first), said(second)])

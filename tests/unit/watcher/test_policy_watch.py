@@ -27,7 +27,7 @@ class ViolationsTest(ReportCase):
         self.seen.refresh()
 
     def answered(self):
-        """Let h1 violate its policies; return the audit, which is over."""
+        """Let h1 violate its policies; return its finished audit."""
         self.audit(1)
         self.report('h1', violated=True)
         self.tick()
@@ -300,7 +300,7 @@ class ChoresTest(ReportCase):
         self.assertEqual([], self.cloud.calls)
 
     def test_host_closed_by_its_agent_is_switched_off_too(self):
-        """What an agent reserves it would open again."""
+        """An agent would release its own reservation later."""
         self.audit(1, state='CANCELLED')
         self.cloud.places = {
             'h1': fakes.host('h1', reserved=fakes.TOTAL),
@@ -413,7 +413,7 @@ class ChoresTest(ReportCase):
         self.assertEqual(1, len(told()))
 
     def ended(self):
-        """Let both hosts say that they ended instance 1; return the calls."""
+        """Let both hosts report a kill of instance 1; return the calls."""
         for host in ('h1', 'h2'):
             self.report(host, killed={fakes.uid(1): 'memory: 3 MiB left'})
         self.seen.refresh()
@@ -424,21 +424,21 @@ class ChoresTest(ReportCase):
     def test_instance_killed_by_its_agent_waits_to_return(self):
         marked = [('set', fakes.uid(1), cloud_snapshot.PREEMPTED)]
         self.seen.refresh()
-        self.assertEqual([], self.ended())  # Nova has not seen it end
+        self.assertEqual([], self.ended())  # Nova shows it running
         self.cloud.change(1, status='SHUTOFF', task_state='powering-on')
-        self.assertEqual([], self.ended())  # its owner was faster
+        self.assertEqual([], self.ended())  # its owner starts it
         self.cloud.change(1, task_state=None, host='h3')
-        self.assertEqual([], self.ended())  # it is nobody's of theirs
+        self.assertEqual([], self.ended())  # it is on another host
         self.cloud.change(1, host='h1')
         self.cloud.down = True
         self.tick(6)
         self.cloud.down = False
         self.assertEqual(marked, self.ended())
         self.cloud.change(1, status='SHUTOFF', metadata={})
-        self.assertEqual([], self.ended())  # its owner wants it so
+        self.assertEqual([], self.ended())  # its owner removed the mark
         self.report('h1')
         self.tick(6)
-        self.assertEqual(marked, self.ended())  # that is another time
+        self.assertEqual(marked, self.ended())  # another kill
 
     def test_marked_instance_is_not_marked_again(self):
         self.cloud.change(1, status='SHUTOFF',

@@ -25,7 +25,7 @@ class FlowTest(ActionCase):
         with mock.patch.object(objects.Action, 'get_by_uuid',
                                side_effect=objects.Action.get_by_uuid) as got:
             self.run_action(actions.Suspend, action=noted.uuid)
-        # Saving it sends a notification with its plan.
+        # Eager: saving it sends a notification with its plan.
         self.assertTrue(got.call_args.kwargs['eager'])
         noted.refresh()
         self.assertRegex(noted.status_message,
@@ -68,7 +68,7 @@ class FlowTest(ActionCase):
         self.assertTrue(inside.called)
 
     def test_instance_killed_by_its_agent_is_not_operated_on(self):
-        """Nova, which has not noticed yet, would put it in ERROR."""
+        """Nova has not noticed the kill yet, and would put it in ERROR."""
         self.agents.hand_over.return_value = {
             'ok': False, 'killed': True, 'reason': 'memory: 6 MiB left'}
         for kind, more in ((actions.Suspend, {}),
@@ -138,7 +138,7 @@ class PreconditionTest(ActionCase):
             with self.assertRaises(
                     exception.ActionExecutionFailure) as caught:
                 self.make(actions.Suspend).execute()
-        # Watcher puts "Action failed in execute: " in front.
+        # Watcher prepends "Action failed in execute: ".
         self.assertLessEqual(len(str(caught.exception)) + 40, 255)
 
     def test_instance_in_another_state_or_place_is_skipped(self):

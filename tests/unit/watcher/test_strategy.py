@@ -132,12 +132,12 @@ class StrategyTest(fakes.WatcherTestCase):
             settings.CONF.secondary_scheduler.policy))
         for host in ('h1', 'h2'):
             self.report(host, 10.0, policies_hash=digest)
-        # Another host of the aggregate would be no help.
+        # A migration within the aggregate would not help.
         suspended, = self.oneshot(hosts=['h1', 'h2']).actions
         self.assertEqual(('secondary_suspend', fakes.uid(2)), (
             suspended['action_type'],
             suspended['input_parameters']['resource_id']))
-        # Nobody else goes while that one is going.
+        # No other instance is preempted while that one is.
         self.action(self.plan(self.audit(3, audit_type='ONESHOT')),
                     instance=2)
         self.assertEqual([], self.run_audit(
@@ -221,7 +221,7 @@ class StrategyTest(fakes.WatcherTestCase):
                 for one in self.run_audit(audit).actions])
 
     def carry_out(self, audit, actions, fails):
-        """Do what was decided; return the numbers of what has failed."""
+        """Carry out actions; return the numbers of failed instances."""
         plan, failed = self.plan(audit, 'SUCCEEDED'), set()
         for one in actions:
             kind = one['action_type'].removeprefix('secondary_')
@@ -244,12 +244,12 @@ class StrategyTest(fakes.WatcherTestCase):
         return failed
 
     def tries(self, fails):
-        """Run rounds for two hours; return how often one failed in each.
+        """Run audits for two hours; return the failures in each hour.
 
         ``fails`` returns the operation that fails, given the minute and how
         many have failed.
         """
-        # The breaker, which allows nothing, is for what violations lead to.
+        # The breaker allows no preemption, but does not limit returns.
         settings.CONF.set_override('breaker_minimum', 0, 'secondary_watcher')
         self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
                         'secondary_watcher')
@@ -324,7 +324,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.report('h1', 10.0)
         self.report('h2', 10.0)
         audit = self.audit(3, audit_type='ONESHOT')
-        # h2 is not switched on, so nothing may go there.
+        # h2 is not switched on, so it is no target.
         self.assertEqual([('suspend', '-')] * 3, self.kinds(
             self.run_audit(audit, request='drain', hosts=['h1'])))
         self.assertEqual([], self.run_audit(audit, request='drain').actions)
@@ -346,7 +346,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(0, values['violated_hosts_resolved'])
 
     def test_a_thousand_violations_at_once(self):
-        """A tenth may be preempted for them, whoever has reported them."""
+        """At most a tenth of the instances is preempted for them."""
         names = [f'n{number}' for number in range(1000)]
         self.cloud.known = {one.uuid: one for one in (
             fakes.server(number, name)
@@ -382,7 +382,7 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_continuous_audit_waits_for_a_batch(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
-        self.now += 16      # it is long ago that Nova was asked
+        self.now += 16      # the list of servers is old
         rounds = []
 
         def servers_on(name):
@@ -392,7 +392,7 @@ class StrategyTest(fakes.WatcherTestCase):
         with mock.patch.object(self.cloud, 'servers_on', servers_on):
             self.assertEqual(3, len(self.oneshot(hosts=['h1']).actions))
         self.assertEqual([[]], rounds)
-        # The plan's first calls are made before anybody else's.
+        # Other requests wait for the first calls of the plan.
         self.assertEqual([], self.run_audit(switch).actions)
         self.now += 2
         self.assertEqual(3, len(self.run_audit(switch).actions))
@@ -420,7 +420,7 @@ class StrategyTest(fakes.WatcherTestCase):
 
         with mock.patch.object(cluster_state.time, 'sleep', sleep):
             with self.seen.batch('b'):
-                self.seen.refresh()     # not for ever
+                self.seen.refresh()     # waits for a limited time
             self.assertEqual(10, len(pauses))
             self.seen.refresh()
             self.assertEqual(12, len(pauses))
@@ -430,7 +430,7 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_failed_batch_does_not_stop_continuous_audits(self):
         switch = self.audit(1)
         self.report('h1', 95.0, violated=True)
-        self.now += 16      # it is long ago that Nova was asked
+        self.now += 16      # the list of servers is old
         self.cloud.down = True
         self.assertRaises(cloud_errors.CloudError, self.oneshot, hosts=['h1'])
         self.cloud.down = False
@@ -447,10 +447,10 @@ class StrategyTest(fakes.WatcherTestCase):
                          self.kinds(self.run_audit(audit)))
 
     def test_values_that_watcher_compares_with_its_database(self):
-        """Where this changes Watcher cancels every audit of the goal.
+        """A change of these values makes Watcher cancel all our audits.
 
-        Operators must then create their switches anew: do it for a reason,
-        write an upgrade note, and only then the new value here.
+        Operators must then create their switches again.  So a change needs a
+        reason and an upgrade note, before the new value is written here.
         """
         compared = [
             goal.SecondaryWorkloadsGoal.get_display_name(),
