@@ -235,7 +235,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _sane(reading: Reading) -> Reading:
     """Return a reading without values that cannot be right."""
     def good(value: object) -> typing.TypeGuard[float]:
-        return type(value) in (int, float) and 0.0 <= value < _ABSURD
+        return (type(value) in (int, float)
+                and 0.0 <= typing.cast(float, value) < _ABSURD)
 
     total, why = reading.total, reading.why
     if total is not None and not good(total):

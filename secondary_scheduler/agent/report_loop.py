@@ -62,6 +62,6 @@ class ReportLoop:
         ``report_stale_after``, so that one lost report does no harm.
         """
         shared = self._parts.conf.secondary_scheduler
-        return max(shared.report_interval, min(
+        return max(float(shared.report_interval), min(
             len(json.dumps(report.to_dict())) / _TRAFFIC,
-            shared.report_stale_after / 2))
+            float(shared.report_stale_after) / 2))

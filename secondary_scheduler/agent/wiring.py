@@ -11,16 +11,14 @@ from oslo_config import cfg
 
 from secondary_scheduler.agent import (
     cgroups,
-    control,
     forecasts,
     host_capacity,
-    local_trigger,
     memory_guard,
     processes,
-    rates,
 )
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.control import Control, ControlOptions
 from secondary_scheduler.agent.controller import Controller
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Domains, Secondary
@@ -28,9 +26,21 @@ from secondary_scheduler.agent.floors import Floors
 from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.killed_instances import Killed
 from secondary_scheduler.agent.libvirt_connection import libvirt_opener
+from secondary_scheduler.agent.local_trigger import (
+    LocalTrigger,
+    TriggerOptions,
+    earlier_runs,
+)
 from secondary_scheduler.agent.memory import MemoryMeter
+from secondary_scheduler.agent.memory_guard import (
+    Balloon,
+    Demand,
+    GuardOptions,
+    MemoryGuard,
+)
 from secondary_scheduler.agent.policy_source import HostPolicies, PolicySource
 from secondary_scheduler.agent.primary_use import RecentPrimaryUse
+from secondary_scheduler.agent.rates import RateControl, RateOptions
 from secondary_scheduler.agent.sensors.base import load_sensors
 from secondary_scheduler.agent.sensors.cpu import CpuMeter
 from secondary_scheduler.agent.throttles import Throttles
@@ -82,11 +92,11 @@ def make_throttles(conf: cfg.ConfigOpts, connect: Connect | None = None,
 def make_balloon(conf: cfg.ConfigOpts,
                  guests: Callable[[], Iterable[Secondary]],
                  pressing: Callable[[], bool] = lambda: False,
-                 connect: Connect | None = None) -> memory_guard.Balloon:
+                 connect: Connect | None = None) -> Balloon:
     """Make the part that fills balloons while ``pressing``, else empties them.
     """
     options = conf.secondary_agent
-    return memory_guard.Balloon(
+    return Balloon(
         connect or libvirt_opener(options.libvirt_uri), guests, pressing,
         options.balloon_minimum)
 
@@ -138,14 +148,14 @@ class Parts:
     killed: Killed
     last_resort: LastResort
     dedicated_cpus: DedicatedCpus
-    control: control.Control
+    control: Control
     gauges: Gauges
-    trigger: local_trigger.LocalTrigger
-    memory_guard: memory_guard.MemoryGuard
-    balloon: memory_guard.Balloon
+    trigger: LocalTrigger
+    memory_guard: MemoryGuard
+    balloon: Balloon
     memory_meter: MemoryMeter
     throttles: Throttles
-    rates: rates.RateControl
+    rates: RateControl
     primary_cpu: RecentPrimaryUse
     primary_memory: RecentPrimaryUse
     #: The inventory in Placement, None while the agent does not keep it.
@@ -192,33 +202,33 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
             host_capacity.HostCpu(hierarchy), actuator.usage_ns,
             lambda guest: processes.age(guest.started, hierarchy.proc))
 
-    demand = memory_guard.Demand(domains.others, hierarchy.proc)
+    demand = Demand(domains.others, hierarchy.proc)
     gauges = Gauges(
         sensors, lambda: {one.resource for one in policies.current.policies},
         domains.secondaries, coming={
             language.MEMORY:
             lambda: 100.0 * demand.read() / memory.read()[0]})
-    guard = memory_guard.MemoryGuard(
+    guard = MemoryGuard(
         host_capacity.HostMemory(hierarchy).read, demand, domains.secondaries,
         actuator, floors, last_resort.floor_guest, last_resort.kill_guest,
         last_resort.note_killed,
-        lambda: memory_guard.GuardOptions.read(conf), hierarchy.proc)
+        lambda: GuardOptions.read(conf), hierarchy.proc)
     throttles = make_throttles(conf, connect, domains.reread, dry_run)
     forecast = forecasts.load_forecast(conf)
     return Parts(
         conf, host, store, news, policies, domains, actuator, floors, killed,
         last_resort,
         make_dedicated_cpus(actuator, hierarchy, store, dry_run),
-        control=control.Control(
+        control=Control(
             current_policies, domains.secondaries, make_meter(), actuator,
             Controller(options.controller_gain, options.probe_share), floors,
-            lambda: control.ControlOptions.read(conf)),
+            lambda: ControlOptions.read(conf)),
         gauges=gauges,
-        trigger=local_trigger.LocalTrigger(
+        trigger=LocalTrigger(
             current_policies, domains.secondaries, make_meter(), gauges,
             floors, last_resort.floor_guest, last_resort.kill_guest,
-            lambda: local_trigger.TriggerOptions.read(conf),
-            local_trigger.earlier_runs(store.load(STATUS),
+            lambda: TriggerOptions.read(conf),
+            earlier_runs(store.load(STATUS),
                                        time.monotonic())),
         memory_guard=guard,
         balloon=make_balloon(conf, lambda: [
@@ -232,10 +242,10 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
                 and not floors.floored(guest.uuid)],
             3 * options.dirty_rate_interval + _MEASURING_S),
         throttles=throttles,
-        rates=rates.RateControl(
+        rates=RateControl(
             current_policies, domains.secondaries, gauges, throttles, floors,
             lambda: Controller(options.controller_gain, options.probe_share,
                                slack=0.0),
-            lambda: rates.RateOptions.read(conf)),
+            lambda: RateOptions.read(conf)),
         primary_cpu=RecentPrimaryUse(forecast),
         primary_memory=RecentPrimaryUse(forecast))

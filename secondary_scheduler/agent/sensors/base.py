@@ -152,9 +152,10 @@ def _load_each(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                ) -> Iterator[tuple[str, Sensor]]:
     for name in dict.fromkeys(conf.secondary_agent.sensors):
         try:
-            yield name, stevedore.DriverManager(
+            driver: typing.Any = stevedore.DriverManager(
                 NAMESPACE, name, invoke_on_load=True,
                 invoke_args=(conf, hierarchy)).driver
+            yield name, driver
         except Exception as exc:
             raise ValueError(
                 f'[secondary_agent] sensors = {name}: there is no such '
