@@ -89,9 +89,8 @@ class AuditManager:
     def revive_switch(self, switch: Switch) -> None:
         """Set a FAILED switch to PENDING, so that Watcher runs it again.
 
-        An exception in one run of a CONTINUOUS audit, such as a lost
-        connection to the database, sets it FAILED, and Watcher never runs it
-        again.
+        Watcher sets a CONTINUOUS audit FAILED after an exception in one run,
+        such as a lost connection to the database, and never runs it again.
         """
         LOG.warning('Audit %s had failed, setting it going again.',
                     switch.uuid)

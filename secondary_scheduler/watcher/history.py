@@ -1,7 +1,7 @@
 """Queries of Watcher's database about our audits, plans and actions.
 
-State that must outlive an audit, a decision engine or its leader is read from
-that database and not kept in memory, so all engines see the same:
+All state that must outlive an audit, a decision engine or its leader is read
+from that database.  So all engines see the same:
 
 * scopes that are switched on, and audits in flight,
 * locked instances and hosts, and back-off after failures,

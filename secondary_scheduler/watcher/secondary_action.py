@@ -1,6 +1,6 @@
 """Base class of our actions: one operation on one secondary, through Nova.
 
-Each action checks again, right before it acts, that the instance is still a
+Right before it acts, each action checks that the instance is still a
 secondary, in the state and on the host that the plan assumes.  Time has passed
 since the decision, and Watcher runs the children of a failed action.
 """
@@ -277,7 +277,7 @@ class SecondaryAction(base.BaseAction):
                         {'uuid': self.uuid, 'why': exc})
             return
         if answer.get('killed') is True:
-            self._fail(f'the agent has ended it ({answer.get("reason")})')
+            self._fail(f'the agent has killed it ({answer.get("reason")})')
 
     def _wait_for_task(self) -> NovaServer:
         return wait_for(

@@ -73,7 +73,7 @@ class FlowTest(ActionCase):
             'ok': False, 'killed': True, 'reason': 'memory: 6 MiB left'}
         for kind, more in ((actions.Suspend, {}),
                            (actions.Migrate, {'target': 'h2'})):
-            self.assert_fails(kind, 'the agent has ended it (memory: 6 MiB',
+            self.assert_fails(kind, 'the agent has killed it (memory: 6 MiB',
                               **more)
         self.assertEqual([], self.cloud.calls)
 
