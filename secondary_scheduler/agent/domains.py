@@ -137,9 +137,12 @@ class Domains:
         self._known: dict[str, Secondary] = self._cached()
         self._others: tuple[Primary, ...] = ()
         self.hostname: str | None = None
+        #: Number of guests that count as primaries, None before the first
+        #: listing.
         self.primaries: int | None = None
         #: UUIDs of the guests that count as primaries, by the last listing.
         self.unmarked: frozenset[str] = frozenset()
+        #: Number of guests that could not be read or verified.
         self.unreadable = 0
         self._listed_at: float | None = None
         self._failure = ''
@@ -290,7 +293,7 @@ class Domains:
     def _subscribe(self, connection: typing.Any) -> None:
         """Subscribe to events of libvirt.
 
-        Without them, only the next periodic listing finds a change.
+        Without events, changes are found by polling only.
         """
         try:
             connection.domainEventRegisterAny(

@@ -104,10 +104,10 @@ class Demand:
 
     def read(self) -> int:
         """Return the most that it can be, in bytes."""
-        return sum(max(0, one.memory - held) for one in self._primaries()
+        return sum(max(0, one.memory - used) for one in self._primaries()
                    if (age := processes.age(one.started, self._proc))
                    is not None and age < _YOUNG_S
-                   and (held := processes.resident(one.pid, self._proc))
+                   and (used := processes.resident(one.pid, self._proc))
                    is not None)
 
 
@@ -209,7 +209,7 @@ class MemoryGuard:
         """Whether secondaries are limited because of memory."""
         return bool(self._pressed)
 
-    def held(self, guest: Secondary) -> int:
+    def used_memory(self, guest: Secondary) -> int:
         """Return the memory that a secondary uses now, in bytes."""
         return processes.resident(guest.pid, self._proc) or 0
 
@@ -327,7 +327,7 @@ class MemoryGuard:
         self._doomed &= {(guest.pid, guest.started) for guest in guests}
         order = sorted(
             ((self._floors.operated(guest.uuid), guest.priority,
-              -self.held(guest), guest.uuid), guest)
+              -self.used_memory(guest), guest.uuid), guest)
             for guest in guests
             if (guest.pid, guest.started) not in self._doomed)
         for _, guest in order:

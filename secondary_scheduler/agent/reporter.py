@@ -116,7 +116,7 @@ class Reporter:
             return 0
         guests = parts.domains.secondaries()
         granted = sum(guest.memory_mb for guest in guests) << 20
-        held = {guest.uuid: parts.memory_guard.held(guest)
+        held = {guest.uuid: parts.memory_guard.used_memory(guest)
                 for guest in guests}
         untouched = sum(max(0, (guest.memory_mb << 20) - held[guest.uuid])
                         for guest in guests)

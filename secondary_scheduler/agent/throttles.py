@@ -63,7 +63,7 @@ def _key(guest: Secondary) -> _Key:
 
 
 @dataclasses.dataclass
-class _Held:
+class _GuestState:
     """Wanted and known limits of one guest.
 
     ``limits`` are wanted, ``done`` were set last.  ``original`` are those of
@@ -100,8 +100,8 @@ class Throttles:
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._connection: typing.Any = None
-        self._held: dict[str, _Held] = {}
-        self._due: queue.SimpleQueue[_Held] = queue.SimpleQueue()
+        self._guests: dict[str, _GuestState] = {}
+        self._due: queue.SimpleQueue[_GuestState] = queue.SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._problems: dict[str, str] = {}
 
@@ -115,35 +115,35 @@ class Throttles:
     def want(self, guest: Secondary, limits: IoLimits) -> None:
         """Set a guest's limits soon; a later call replaces an earlier one."""
         with self._lock:
-            held = self._held.get(guest.uuid)
-            if held is None or _key(held.guest) != _key(guest):
+            state = self._guests.get(guest.uuid)
+            if state is None or _key(state.guest) != _key(guest):
                 if limits == NOTHING and not guest.limited:
                     return      # no limit was ever set
-                held = self._held[guest.uuid] = _Held(guest)
-            if held.guest.devices != guest.devices:
-                held.done = None
-            held.guest = guest
+                state = self._guests[guest.uuid] = _GuestState(guest)
+            if state.guest.devices != guest.devices:
+                state.done = None
+            state.guest = guest
             if self._dry_run:
-                if not are_near(held.limits, limits):
+                if not are_near(state.limits, limits):
                     LOG.info('Would give %(uuid)s %(limits)s', {
                         'uuid': guest.uuid, 'limits': limits})
-                    held.limits = limits
+                    state.limits = limits
                 return
-            held.limits = limits
+            state.limits = limits
             now = self._clock()
-            if held.busy or held.retry_at > now or (
-                    held.done is not None and now - held.read_at <= _READ_S
-                    and are_near(held.done, limits)):
+            if state.busy or state.retry_at > now or (
+                    state.done is not None and now - state.read_at <= _READ_S
+                    and are_near(state.done, limits)):
                 return
-            held.busy = True
-            self._due.put(held)
+            state.busy = True
+            self._due.put(state)
             self._start()
 
     def forget(self, uuids: typing.Container[str]) -> None:
         """Forget all guests but these."""
         with self._lock:
-            for uuid in [one for one in self._held if one not in uuids]:
-                del self._held[uuid]
+            for uuid in [one for one in self._guests if one not in uuids]:
+                del self._guests[uuid]
                 self._problems.pop(uuid, None)
 
     # -- the threads -------------------------------------------------------
@@ -160,23 +160,23 @@ class Throttles:
         while True:
             self._set_wanted(self._due.get())
 
-    def _set_wanted(self, held: _Held) -> None:
+    def _set_wanted(self, state: _GuestState) -> None:
         """Set a guest's limits until they are those wanted."""
         while True:
-            limits, problem, done = held.limits, '', False
+            limits, problem, done = state.limits, '', False
             try:
-                done = self._set(held, limits)
+                done = self._set(state, limits)
             except Exception as exc:
                 problem = str(exc) or type(exc).__name__
             with self._lock:
                 if problem:
-                    held.retry_at = self._clock() + _RETRY_S
-                    held.now = {}
-                held.done = limits if done else None
-                if self._held.get(held.guest.uuid) is held:
-                    self._note(held.guest.uuid, problem)
-                if not done or are_near(limits, held.limits):
-                    held.busy = False
+                    state.retry_at = self._clock() + _RETRY_S
+                    state.now = {}
+                state.done = limits if done else None
+                if self._guests.get(state.guest.uuid) is state:
+                    self._note(state.guest.uuid, problem)
+                if not done or are_near(limits, state.limits):
+                    state.busy = False
                     return
 
     def _note(self, uuid: str, problem: str) -> None:
@@ -192,7 +192,7 @@ class Throttles:
 
         :raises Exception: any error of libvirt.
         """
-        self._set(_Held(guest), NOTHING)
+        self._set(_GuestState(guest), NOTHING)
 
     # -- libvirt -----------------------------------------------------------
     def _open(self) -> typing.Any:
@@ -203,7 +203,7 @@ class Throttles:
                 self._connection = self._connect()
             return self._connection
 
-    def _set(self, held: _Held, limits: IoLimits) -> bool:
+    def _set(self, state: _GuestState, limits: IoLimits) -> bool:
         """Set those limits of a guest that are not in force yet.
 
         :returns: False if it must be done again.  Then the original limits
@@ -211,64 +211,65 @@ class Throttles:
             An agent that started now would not restore them.
         :raises Exception: any error of libvirt.
         """
-        connection, guest = self._open(), held.guest
+        connection, guest = self._open(), state.guest
         domain = _domain(connection, guest)
         if domain is None:
             return True     # the guest has ended
-        if held.original is None:
-            held.original = _read_record(domain)
-        if self._clock() - held.read_at > _READ_S:
-            held.read_at, held.now = self._clock(), {}
+        if state.original is None:
+            state.original = _read_record(domain)
+        if self._clock() - state.read_at > _READ_S:
+            state.read_at, state.now = self._clock(), {}
         failures: list[str] = []
         for device in guest.devices:
-            if device not in held.now and (
-                    limits != NOTHING or device in held.original):
+            if device not in state.now and (
+                    limits != NOTHING or device in state.original):
                 with _collected(failures, device):
-                    held.now[device] = _read_limits(domain, device)
+                    state.now[device] = _read_limits(domain, device)
         if limits != NOTHING:
-            self._record(domain, held)
-            if held.original and not guest.limited:
+            self._record(domain, state)
+            if state.original and not guest.limited:
                 self._reread()
                 return False
         for device in guest.devices:
-            if device in held.original and device in held.now:
+            if device in state.original and device in state.now:
                 with _collected(failures, device):
-                    self._set_device(connection, domain, held, device,
+                    self._set_device(connection, domain, state, device,
                                      limits)
         if failures:
             raise OSError('; '.join(failures))
-        if limits == NOTHING and held.original:
+        if limits == NOTHING and state.original:
             domain.setMetadata(_ELEMENT, None, None, LIMITS, _LIVE)
-            held.original = {}
+            state.original = {}
             self._reread()
         return True
 
     @staticmethod
-    def _record(domain: typing.Any, held: _Held) -> None:
+    def _record(domain: typing.Any, state: _GuestState) -> None:
         """Record the present limits of devices that have no record yet."""
-        original = {**held.now, **(held.original or {})}
-        if original != held.original:
+        original = {**state.now, **(state.original or {})}
+        if original != state.original:
             domain.setMetadata(
                 _ELEMENT, '<limits>' + saxutils.escape(json.dumps(
                     original, sort_keys=True)) + '</limits>', 'secondary',
                 LIMITS, _LIVE)
-            held.original = original
+            state.original = original
 
     @staticmethod
-    def _set_device(connection: typing.Any, domain: typing.Any, held: _Held,
-                    device: str, limits: IoLimits) -> None:
-        original, now = (held.original or {})[device], held.now[device]
+    def _set_device(connection: typing.Any, domain: typing.Any,
+                    state: _GuestState, device: str,
+                    limits: IoLimits) -> None:
+        original, now = (state.original or {})[device], state.now[device]
         kind = device.partition(' ')[0]
-        alike = sum(one.startswith(kind) for one in held.guest.devices)
+        alike = sum(one.startswith(kind) for one in state.guest.devices)
         wanted = values_of(device, original, limits, alike)
         if all(is_near(now[name], value, WORTH_RAISING[kind]) and (
                 value != original.get(name, 0) or value == now[name])
                for name, value in wanted.items()):
             return
         # Last check that the domain still runs as the same guest.
-        if _domain(connection, held.guest) is not None:
+        if _domain(connection, state.guest) is not None:
             _set_limits(domain, device, wanted)
-            held.now[device] = {**now, **wanted}
+            state.now[device] = {**now, **wanted}
 
 
 @contextlib.contextmanager

@@ -475,7 +475,7 @@ class RestartsV2(Restarts):
     version = 2
 
 
-class TheAgent(Sets, AgentTestCase):
+class WholeAgent(Sets, AgentTestCase):
     """The whole agent on a host without a CPU left for secondaries."""
 
     version = 2

@@ -5,7 +5,7 @@ from secondary_scheduler.agent.host_capacity import HostCpu
 from tests.unit.agent import fakes
 
 
-class TheHost(unittest.TestCase):
+class HostCpuTest(unittest.TestCase):
     def test_usage_and_capacity(self):
         for version in (1, 2):
             host = fakes.Host(self, version)

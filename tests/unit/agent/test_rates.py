@@ -202,8 +202,8 @@ class RatesOfAgentTest(AgentTestCase):
     def step(self, agent):
         """Do one step of each thread in turn."""
         agent.parts.rates.step()
-        for held in agent.parts.throttles._held.values():
-            while held.busy:
+        for state in agent.parts.throttles._guests.values():
+            while state.busy:
                 time.sleep(0.001)
         agent.parts.domains.refresh()
 

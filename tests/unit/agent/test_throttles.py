@@ -52,7 +52,7 @@ class Case(unittest.TestCase):
 
     def settle(self, timeout=5.0):
         end = time.monotonic() + timeout
-        while any(held.busy for held in self.made._held.values()):
+        while any(state.busy for state in self.made._guests.values()):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.001)
 
@@ -180,7 +180,7 @@ class Setting(Case):
         self.assertIn('disk_in=2200000', logged.output[-1])
 
 
-class OfTheFlavor(Case):
+class FlavorLimits(Case):
     """Limits that Nova sets from a flavor are never exceeded."""
 
     def tune(self, was, **limits):
@@ -221,7 +221,7 @@ class OfTheFlavor(Case):
         self.assertEqual(was, domain.bandwidths['tap1'])
 
 
-class Undoing(Case):
+class Restoring(Case):
     def test_originals_are_restored_when_no_limit_is_wanted(self):
         domain, guest = self.guest()
         guest = self.limited(domain, guest, allowed(disk_in=MB, net_out=MB))
@@ -304,7 +304,7 @@ class Undoing(Case):
         self.assertEqual(({}, None), (domain.tunes['vda'], domain.noted))
 
 
-class NotOurs(Case):
+class ForeignDomains(Case):
     def test_other_domain_with_the_uuid_is_left_alone(self):
         domain, guest = self.guest()
         domain.number = 9

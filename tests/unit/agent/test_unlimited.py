@@ -16,7 +16,7 @@ UUID = fakes.UUIDS[0]
 NAME = 'instance-00000000'
 
 
-class TheAgent(AgentTestCase):
+class WholeAgent(AgentTestCase):
     """The whole agent with such a guest."""
 
     version = 2
