@@ -240,7 +240,7 @@ def _sane(reading: Reading) -> Reading:
 
     total, why = reading.total, reading.why
     if total is not None and not good(total):
-        total, why = None, f'{total:g} is nothing that it can be'
+        total, why = None, f'{total:g} is not a possible value'
     return Reading(total, {
         uuid: value for uuid, value in reading.instances.items()
         if good(value)}, reading.capacity, why=why)

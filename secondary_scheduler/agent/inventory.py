@@ -22,7 +22,7 @@ from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 60.0
+_LOOKUP_S = 60.0
 _COMPARE_S = 30.0
 _CONFLICTS = 4
 
@@ -32,7 +32,7 @@ _LONGEST_MIGRATION_S = 600.0
 
 
 class Hysteresis:
-    """Minimum of a window: it falls at once, and rises with a delay.
+    """Minimum of a window: it falls at once and rises with a delay.
 
     Each resource class has its own share (0 to 1) of the total.
     """
@@ -44,7 +44,7 @@ class Hysteresis:
 
     def push(self, now: float, shares: Mapping[str, float]
              ) -> dict[str, float]:
-        """Add shares by resource class; return those that may be admitted."""
+        """Add shares by resource class; return the shares to admit."""
         if self._since is None:
             self._since = now
         self._seen.append((now, shares))
@@ -80,7 +80,7 @@ class Inventory:
         self._hostname = hostname
         self._clock = clock
         self._provider: _Provider | None = None
-        self._look_at = 0.0
+        self._lookup_at = 0.0
         self._compare_at = 0.0
         self._missing: dict[str, float] = {}
         self._suspect = False
@@ -126,9 +126,9 @@ class Inventory:
                 running: Collection[str],
                 others: Collection[str]) -> bool:
         now = self._clock()
-        if now >= self._look_at:
+        if now >= self._lookup_at:
             # The operator may have changed the totals or the provider.
-            self._look_at = now + _LOOK_AGAIN_S
+            self._lookup_at = now + _LOOKUP_S
             self._find()
         if self._provider is None:
             return False
@@ -142,14 +142,14 @@ class Inventory:
             self._fetch(self._provider.uuid)
             if self._provider is None:
                 return False
-        self.state = 'Placement has changed under us again and again'
+        self.state = 'the provider was changed by others again and again'
         return False
 
     def _lost(self, why: str) -> None:
         if self.state != why:
-            LOG.warning('The inventory of secondaries is not kept: %s', why)
+            LOG.warning('The inventory of secondaries is not updated: %s', why)
         self.state, self._provider, self.allowed = why, None, {}
-        self._look_at = self._clock() + _LOOK_AGAIN_S
+        self._lookup_at = self._clock() + _LOOKUP_S
 
     def _request(self, method: str, url: str, **kwargs: typing.Any
                  ) -> typing.Any:
@@ -179,7 +179,7 @@ class Inventory:
         answer = self._request('GET',
                                f'/resource_providers/{uuid}/inventories')
         if answer.status_code != 200:
-            self._lost(f'provider {uuid} is not there (HTTP '
+            self._lost(f'provider {uuid} does not exist (HTTP '
                        f'{answer.status_code}): run "secondary-scheduler '
                        'host enable"')
             return
@@ -215,7 +215,7 @@ class Inventory:
             if answer.status_code == 409:
                 return False
             if answer.status_code != 200:
-                self._lost(f'Placement refused the inventory (HTTP '
+                self._lost(f'Placement rejected the inventory (HTTP '
                            f'{answer.status_code}): {answer.text[:200]}')
                 return True
             provider.inventories = wanted
@@ -267,8 +267,8 @@ class Inventory:
         self._unlimited = unlimited
         if lasting - self.alarm:
             LOG.critical('Secondaries by their allocation in Placement cannot '
-                         'be told from primaries and run here without limits, '
-                         'the host is closed for more: %s',
+                         'be distinguished from primaries and run here '
+                         'without limits, the host is closed for more: %s',
                          ', '.join(sorted(lasting)))
         self.alarm = found | lasting
 

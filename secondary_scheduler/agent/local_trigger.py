@@ -194,7 +194,7 @@ class LocalTrigger:
         """Return a policy's usage, and whether a secondary contributes."""
         if policy.static:
             count = sum(
-                _holds(guest, policy.resource) for guest in guests
+                _amount_of(guest, policy.resource) for guest in guests
                 if not self._is_at_floor(guest, {Reason.SURPLUS}))
             return float(count), count > 0
         if policy.resource != language.CPU:
@@ -297,7 +297,7 @@ def _sensitivity(policy: language.Policy, table: Mapping[str, str]) -> int:
         return 1
 
 
-def _holds(guest: Secondary, resource: str) -> int:
+def _amount_of(guest: Secondary, resource: str) -> int:
     """Return the amount of a guest for a policy on slots or cores."""
     return 1 if resource == language.SLOTS else guest.vcpus
 
@@ -307,7 +307,7 @@ def _surplus(policy: language.Policy, guests: Sequence[Secondary]
     """Return the guests that exceed a policy on slots or cores."""
     ranked = sorted(guests, key=_rank)
     held = itertools.accumulate(
-        _holds(guest, policy.resource) for guest in ranked)
+        _amount_of(guest, policy.resource) for guest in ranked)
     return [guest for guest, count in zip(ranked, held, strict=True)
             if count > policy.threshold]
 

@@ -131,7 +131,7 @@ class Agent:
         parts.news.set()
         try:
             parts.actuator.prioritise(parts.domains.secondaries())
-            parts.killed.run_again(parts.domains.secondaries())
+            parts.killed.forget_running(parts.domains.secondaries())
         except Exception:
             LOG.exception('The priority of guests was not set')
         self._read_dedicated_cpus()
@@ -263,7 +263,7 @@ class Agent:
                      default_config_dirs=self.conf.config_dir)
 
     def start(self) -> None:
-        """Start the threads: those that protect primaries first."""
+        """Start the threads; threads that protect primaries come first."""
         options, parts = self.conf.secondary_agent, self.parts
         # The cached secondaries are under control before libvirt answers.
         self._start_periodic(options.control_period, self.step, 'control')

@@ -84,7 +84,7 @@ def test_a_primary_that_says_it_is_harmed(calm_fleet, hosts):
         file.write_text('nan\n')
         wait_until(lambda: report_on(host, 'probe:p99_ms').get('state')
                    == 'unknown', 10, lambda: f'{agent_status(host)}')
-        assert 'no number' in agent_status(host)['sensors']['probe']
+        assert 'not a number' in agent_status(host)['sensors']['probe']
         file.write_text('9\n')
     fleet.wait_all_run(300)
 

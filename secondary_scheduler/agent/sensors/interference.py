@@ -59,9 +59,9 @@ class PressureSensor(Sensor):
         root = self.hierarchy.root('cpu')
         groups = [f'{root}/{name.strip("/")}' for name in
                   self.conf.secondary_agent.primary_groups] or list(
-                      _others(root, set(scopes.values())))
+                      _primary_groups(root, set(scopes.values())))
         if not groups:
-            raise OSError('there is no control group but those of '
+            raise OSError('there is no control group without '
                           'secondaries: set [secondary_agent] primary_groups')
         with self._rates:
             silent = []
@@ -109,7 +109,7 @@ def stalled_us(text: str, path: str) -> int:
     raise kernel_files.Damaged(path, text, 'a line "some" with a total')
 
 
-def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
+def _primary_groups(group: str, scopes: Collection[str]) -> Iterator[str]:
     """Yield the topmost groups below ``group`` that contain no secondary."""
     with os.scandir(group) as entries:
         below = sorted(entry.path for entry in entries
@@ -118,7 +118,7 @@ def _others(group: str, scopes: Collection[str]) -> Iterator[str]:
         if path in scopes:
             continue
         if any(scope.startswith(path + '/') for scope in scopes):
-            yield from _others(path, scopes)
+            yield from _primary_groups(path, scopes)
         else:
             yield path
 
@@ -156,7 +156,7 @@ class RunDelays:
         for _ in range(min(_THREADS, len(self._due))):
             thread = self._due.popleft()
             try:
-                self._seen[thread] = self._look(
+                self._seen[thread] = self._read_thread(
                     thread, self._seen.get(thread))
             except (OSError, ValueError):
                 self._seen.pop(thread, None)    # it has ended
@@ -169,7 +169,7 @@ class RunDelays:
             return
         threads: list[int] = []
         for group in groups:
-            os.stat(group)      # only groups below it may vanish at any time
+            os.stat(group)      # a missing group is an error, unlike those below
             for folder, _, _ in os.walk(group):
                 path = f'{folder}/{self._file}'
                 with contextlib.suppress(OSError):
@@ -180,7 +180,7 @@ class RunDelays:
         self._seen = {thread: one for thread, one in self._seen.items()
                       if thread in alive}
 
-    def _look(self, thread: int, before: _Seen | None) -> _Seen:
+    def _read_thread(self, thread: int, before: _Seen | None) -> _Seen:
         path = f'{self._proc}/{thread}/schedstat'
         run, waited, times = kernel_files.read_counts(path, 3)[:3]
         now = self._clock()
@@ -190,12 +190,12 @@ class RunDelays:
             percent = min(100.0, (waited - before.counters[1])
                           / (now - before.at) / 1e7)
             # The kernel counts a wait when it ends.
-            if before.counters == (run, waited, times) and self._waits(
+            if before.counters == (run, waited, times) and self._is_runnable(
                     thread):
                 percent = 100.0
         return _Seen(now, (run, waited, times), percent)
 
-    def _waits(self, thread: int) -> bool:
+    def _is_runnable(self, thread: int) -> bool:
         """Return whether a thread is runnable."""
         text = kernel_files.read_text(f'{self._proc}/{thread}/stat')
         return text.rpartition(')')[2].split()[:1] == ['R']
@@ -232,7 +232,7 @@ class StealSensor(Sensor):
         if not 0 <= stolen <= passed or not passed:
             # Idle time is included, so the sum must grow.
             return {'steal': Reading(
-                None, why='the times of /proc/stat do not go on')}
+                None, why='the times of /proc/stat do not advance')}
         return {'steal': Reading(100.0 * stolen / passed)}
 
 

@@ -47,11 +47,11 @@ def parse_answer(answer: bytes) -> float:
     :raises ProbeError: if there is no number, or if the answer is too long.
     """
     if len(answer) > _BYTES:
-        raise ProbeError(f'it says more than {_BYTES} bytes')
+        raise ProbeError(f'it returns more than {_BYTES} bytes')
     lines = answer.decode(errors='replace').split('\n')
     last = next(filter(None, map(str.strip, reversed(lines))), '')
     if not _NUMBER.fullmatch(last):
-        raise ProbeError(f'its last line is no number: {last[:40]!r}')
+        raise ProbeError(f'its last line is not a number: {last[:40]!r}')
     return float(last)
 
 
@@ -177,7 +177,7 @@ def _fetch(address: str, deadline: float) -> bytes:
                 if time.monotonic() > deadline:
                     raise TimeoutError
             if len(answer) <= _BYTES and response.length:
-                raise ProbeError('it breaks off in the middle')
+                raise ProbeError('its answer is incomplete')
     except TimeoutError as exc:
         raise ProbeError(_LATE) from exc
     except (OSError, http.client.HTTPException, ValueError) as exc:
@@ -214,7 +214,7 @@ def _run(command: Sequence[str], deadline: float) -> bytes:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     if code:
-        raise ProbeError(f'it ends with {code}')
+        raise ProbeError(f'it exits with code {code}')
     return answer
 
 

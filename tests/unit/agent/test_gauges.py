@@ -119,7 +119,7 @@ class GaugesTest(unittest.TestCase):
         self.assertEqual((50.0, None), (read.total('mem'),
                                         read.total('pressure')))
         read.measure('one')
-        self.assertEqual({'one': 'mem: nan is nothing that it can be'},
+        self.assertEqual({'one': 'mem: nan is not a possible value'},
                          read.problems)
         self.assertEqual((None, 3.0), (read.total('mem'),
                                        read.total('pressure')))

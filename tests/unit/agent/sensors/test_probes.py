@@ -80,11 +80,11 @@ class CommandTest(unittest.TestCase):
 
     def test_command_runs_without_a_shell(self):
         self.assertEqual(3.0, probes.ask_probe('printf "%s" 3', soon()))
-        with self.assertRaisesRegex(probes.ProbeError, 'no number'):
+        with self.assertRaisesRegex(probes.ProbeError, 'not a number'):
             probes.ask_probe('echo $((1+1))', soon())
 
     def test_failed_command_is_an_error(self):
-        with self.assertRaisesRegex(probes.ProbeError, 'ends with 3'):
+        with self.assertRaisesRegex(probes.ProbeError, 'exits with code 3'):
             self.ask('print(1); raise SystemExit(3)')
         with self.assertRaisesRegex(probes.ProbeError, 'No such file'):
             probes.ask_probe('/nowhere/at/all', soon())
@@ -177,12 +177,12 @@ class ServiceTest(unittest.TestCase):
 
     def test_answer_without_number_is_an_error(self):
         for text, status, headers, error in (
-                (b'', 200, {}, 'no number'),
-                (b'busy', 200, {}, 'no number'),
+                (b'', 200, {}, 'not a number'),
+                (b'busy', 200, {}, 'not a number'),
                 (b'1' * 5000, 200, {}, 'more than 4096'),
                 (b'1', 500, {}, '500'), (b'1', 404, {}, '404'),
                 (b'1', 302, {'Location': self.address}, '302'),
-                (b'12', 200, {'Content-Length': '3'}, 'breaks off')):
+                (b'12', 200, {'Content-Length': '3'}, 'incomplete')):
             self.say(text, status, **headers)
             with self.subTest(status=status, text=text[:9]), (
                     self.assertRaisesRegex(probes.ProbeError, error)):
@@ -237,7 +237,7 @@ class ProbeSensorTest(SensorTestCase):
                 break
         self.assertEqual((20.0, 0.5, None, None), tuple(
             found[name].total for name in sensor.resources))
-        self.assertIn('ends with 1', found['probe:c'].why)
+        self.assertIn('exits with code 1', found['probe:c'].why)
         self.assertIn('in time', found['probe:d'].why)
 
     def test_hanging_probe_is_not_queried_again(self):
