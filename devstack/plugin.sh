@@ -215,7 +215,7 @@ function stop_secondary_scheduler {
     fi
 }
 
-# init_secondary_cloud - Enable this cloud's hosts and make what is needed
+# init_secondary_cloud - Enable this cloud's hosts and make flavor and switch
 function init_secondary_cloud {
     local bin
     local host
