@@ -169,7 +169,7 @@ class RunDelays:
             return
         threads: list[int] = []
         for group in groups:
-            os.stat(group)      # a missing group is an error, unlike those below
+            os.stat(group)      # raises if the group itself is missing
             for folder, _, _ in os.walk(group):
                 path = f'{folder}/{self._file}'
                 with contextlib.suppress(OSError):
