@@ -66,8 +66,9 @@ def has_left(
     """Return whether an adopted lease has lost its server.
 
     It has if the server stopped running and the schedule does not suspend it
-    by ``soon``, or if its size, host or preempt policy no longer matches.  A
-    server preempted for a primary stays, since it returns.
+    by ``soon``.  It also has if the size, host or preempt policy of the
+    server no longer matches.  A server preempted for a primary stays, since
+    it returns.
     """
     if server.busy or server.preempted:
         return False

@@ -1,8 +1,8 @@
 """Lease engine: observes the cloud and orders operations, pass by pass.
 
 The decisions of a pass are stored before operations are ordered.  After any
-error the engine drops its state and restores it from the database, just as it
-does after a start and when it takes over from another engine.
+error the engine drops its state and restores it from the database.  It does
+the same after a start, and when it takes over from another engine.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -180,7 +180,8 @@ class EnginePass:
 
     def due_operations(self, copies: image_cache.ImageCopies
                        ) -> list[OperationRequest]:
-        """Return the operations that are due, those that free hosts first."""
+        """Return the due operations; at equal times, suspends come before boots.
+        """
         now, lead = self._now, self._lead
         found: list[OperationRequest] = []
         for record in self._ledger.records.values():
