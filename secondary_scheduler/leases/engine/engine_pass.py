@@ -180,8 +180,7 @@ class EnginePass:
 
     def due_operations(self, copies: image_cache.ImageCopies
                        ) -> list[OperationRequest]:
-        """Return the due operations; at equal times, suspends come before boots.
-        """
+        """Return the due operations by time, suspends before boots."""
         now, lead = self._now, self._lead
         found: list[OperationRequest] = []
         for record in self._ledger.records.values():
