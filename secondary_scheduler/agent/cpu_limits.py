@@ -174,7 +174,7 @@ class CpuLimits:
                 handles.base.path, 'cpu'):
             problem = self._try_limits(handles, limits)
         if problem is None:
-            self._groups.problems.solved(handles.guest.uuid)
+            self._groups.problems.clear(handles.guest.uuid)
         elif self._groups.lives(key_of(handles.guest)):
             self._groups.problems.note(handles.guest.uuid, explain(problem))
         return problem is None

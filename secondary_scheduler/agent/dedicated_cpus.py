@@ -155,7 +155,7 @@ class DedicatedCpus:
                 if own or cgroup_handles.key_of(guest) in self._records:
                     self._narrow_guest(guest, own)
                 else:
-                    self._problems.solved(guest.uuid)
+                    self._problems.clear(guest.uuid)
 
     def _narrow_guest(self, guest: Secondary, own: Cpus) -> None:
         try:
@@ -174,7 +174,7 @@ class DedicatedCpus:
                 cgroup_handles.key_of(guest), self._hierarchy.proc):
                 self._problems.note(guest.uuid, kernel_files.explain(exc))
         else:
-            self._problems.solved(guest.uuid)
+            self._problems.clear(guest.uuid)
 
     def _narrow(self, guest: Secondary, own: Cpus) -> None:
         """Set each group to its original CPUs without the dedicated ones.
@@ -270,7 +270,7 @@ class DedicatedCpus:
                 # A guest may have started after the caller listed them.
                 if not cgroup_handles.lives(key, self._hierarchy.proc):
                     self._drop_record(key)
-            self._problems.keep(uuids)
+            self._problems.forget_others(uuids)
 
     def _drop_record(self, key: str) -> None:
         if self._records.pop(key, None) is not None:

@@ -237,7 +237,7 @@ class Domains:
         self._unreadable &= seen.keys()
         self.primaries, self._others = len(unmarked), tuple(others)
         self.unmarked = frozenset(unmarked)
-        self._unverified.keep(unverified)
+        self._unverified.forget_others(unverified)
         self.unreadable = len(unverified) + len(self._unreadable)
         self._remember(found)
         self._listed_at, self._failure = time.monotonic(), ''

@@ -136,7 +136,7 @@ class GuestCgroups:
                 try:
                     self._open_handles[key] = open_handles(
                         self.hierarchy, guest)
-                    self.problems.solved(guest.uuid)
+                    self.problems.clear(guest.uuid)
                     self._assume_originals(self._open_handles[key])
                 except cgroups.CgroupError as exc:
                     self.problems.note(guest.uuid, explain(exc))
@@ -194,7 +194,7 @@ class GuestCgroups:
                     del self.originals[name]
                 self.killed.difference_update(over)
                 self.save()
-            self.problems.keep(key[0] for key in keep)
+            self.problems.forget_others(key[0] for key in keep)
 
     def note_exiting(self) -> None:
         """Note the groups in which only threads of dead secondaries are left.

@@ -41,7 +41,7 @@ class Killed:
                 del self._known[uuid]
             self._save()
 
-    def run_again(self, guests: Iterable[Secondary]) -> None:
+    def forget_running(self, guests: Iterable[Secondary]) -> None:
         """Forget guests that run again, in another process."""
         with self._lock:
             again = [guest.uuid for guest in guests

@@ -34,11 +34,11 @@ class Problems:
             logged = True
         self._known[uuid] = why, since, logged
 
-    def solved(self, uuid: str) -> None:
+    def clear(self, uuid: str) -> None:
         """Clear the problem of a guest."""
         self._known.pop(uuid, None)
 
-    def keep(self, uuids: Iterable[str]) -> None:
+    def forget_others(self, uuids: Iterable[str]) -> None:
         """Forget all guests but these."""
         for uuid in self._known.keys() - set(uuids):
             del self._known[uuid]

@@ -114,7 +114,8 @@ class RateControl:
         for guest in guests:
             # During an operation of Nova, libvirt would block until its end.
             if not self._floors.operated(guest.uuid):
-                self._throttles.want(guest, self._limits(guest.uuid, options))
+                self._throttles.request_limits(
+                    guest, self._limits(guest.uuid, options))
         self._throttles.forget({guest.uuid for guest in guests})
 
     def _limits(self, uuid: str, options: RateOptions) -> IoLimits:

@@ -112,7 +112,7 @@ class Throttles:
             return dict(self._problems)
 
     # -- wanted limits -----------------------------------------------------
-    def want(self, guest: Secondary, limits: IoLimits) -> None:
+    def request_limits(self, guest: Secondary, limits: IoLimits) -> None:
         """Set a guest's limits soon; a later call replaces an earlier one."""
         with self._lock:
             state = self._guests.get(guest.uuid)

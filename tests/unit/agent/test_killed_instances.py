@@ -25,11 +25,11 @@ class KilledTest(unittest.TestCase):
         guest = secondary(1)
         book.note(guest, 'memory')
         book.note(secondary(2), 'cpu')
-        book.run_again([guest])     # its process has not ended yet
+        book.forget_running([guest])     # its process has not ended yet
         self.assertEqual({'u1': 'memory', 'u2': 'cpu'}, book.reasons)
         again = Secondary('u1', 'i1', 5, 1, 7, 207, 99)
         other = self.make()
-        other.run_again([again])
+        other.forget_running([again])
         self.assertEqual({'u2': 'cpu'}, other.reasons)
         self.assertEqual({'u2': 'cpu'}, self.make().reasons)
 

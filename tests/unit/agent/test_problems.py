@@ -17,7 +17,7 @@ class ProblemsTest(unittest.TestCase):
     def test_short_problem_is_not_logged(self):
         self.note('no group', 0)
         self.assertEqual({'one': 'no group'}, self.problems.present())
-        self.problems.solved('one')
+        self.problems.clear('one')
         self.note('no group', problems.LOG_DELAY_S)
         self.assertEqual([], self.logged)
 
@@ -31,6 +31,6 @@ class ProblemsTest(unittest.TestCase):
 
     def test_other_guests_are_forgotten(self):
         self.note('no group', 0)
-        self.problems.keep(['two'])
+        self.problems.forget_others(['two'])
         self.assertNotIn('one', self.problems)
         self.assertEqual({}, self.problems.present())

@@ -41,8 +41,9 @@ class RatesTestCase(unittest.TestCase):
         self.readings = {}
         self.gauges = mock.Mock(latest=self.readings.get)
         self.set = {}
-        self.throttles = mock.Mock(want=lambda guest, limits: self.set.update(
-            {guest.uuid: limits}))
+        self.throttles = mock.Mock(
+            request_limits=lambda guest, limits: self.set.update(
+                {guest.uuid: limits}))
         self.floors = Floors()
         self.made = rates.RateControl(
             lambda: self.resolved, lambda: self.guests, self.gauges,

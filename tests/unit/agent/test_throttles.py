@@ -47,7 +47,7 @@ class Case(unittest.TestCase):
 
     def want(self, guest, limits, timeout=5.0):
         """Set limits, and wait until all threads are idle."""
-        self.made.want(guest, limits)
+        self.made.request_limits(guest, limits)
         self.settle(timeout)
 
     def settle(self, timeout=5.0):
@@ -175,7 +175,7 @@ class Setting(Case):
         _, guest = self.guest()
         with self.assertLogs(throttles.LOG.logger, 'INFO') as logged:
             for limit in (MB, 1.01 * MB, 2 * MB):
-                self.made.want(guest, allowed(disk_in=limit))
+                self.made.request_limits(guest, allowed(disk_in=limit))
         self.assertEqual(2, len(logged.output))
         self.assertIn('disk_in=2200000', logged.output[-1])
 
@@ -369,12 +369,13 @@ class Failing(Case):
         self.addCleanup(hang.set)
         slow, first = self.guest(1)
         slow.before = lambda name: hang.wait()
-        self.made.want(first, allowed(disk_in=MB))
-        self.made.want(first, allowed(disk_in=2 * MB))
+        self.made.request_limits(first, allowed(disk_in=MB))
+        self.made.request_limits(first, allowed(disk_in=2 * MB))
         for n in range(2, 5):
             domain, guest = self.guest(n)
-            self.made.want(dataclasses.replace(guest, limited=True),
-                           allowed(disk_in=MB))
+            self.made.request_limits(
+                dataclasses.replace(guest, limited=True),
+                allowed(disk_in=MB))
             end = time.monotonic() + 5
             while domain.tunes['vda'] != {'write_bytes_sec': MB}:
                 self.assertLess(time.monotonic(), end)
@@ -396,9 +397,9 @@ class Failing(Case):
             go.wait()
 
         domain.before = wait
-        self.made.want(guest, allowed(disk_in=2 * MB))
+        self.made.request_limits(guest, allowed(disk_in=2 * MB))
         began.wait()
-        self.made.want(guest, allowed(disk_in=3 * MB))
+        self.made.request_limits(guest, allowed(disk_in=3 * MB))
         go.set()
         self.settle()
         self.assertEqual({'write_bytes_sec': 3 * MB}, domain.tunes['vda'])
