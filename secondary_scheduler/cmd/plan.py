@@ -74,7 +74,7 @@ BAD_INPUT = 2
 
 def algorithms() -> Mapping[str, typing.Any]:
     """Return the installed decision drivers, by name."""
-    found = stevedore.ExtensionManager(base.NAMESPACE)
+    found: typing.Any = stevedore.ExtensionManager(base.NAMESPACE)
     return {one.name: one.plugin for one in found}
 
 

@@ -2,7 +2,7 @@
 
 import typing
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup(
     'secondary_lease_api',
@@ -154,7 +154,7 @@ verified before it begins.
     cfg.ListOpt(
         'verify_limits',
         default=['instances', 'cores', 'ram'],
-        item_type=cfg.types.String(choices=['instances', 'cores', 'ram']),
+        item_type=types.String(choices=['instances', 'cores', 'ram']),
         help="""
 Limits of Nova that a lease must not exceed. The usage by servers of the
 project's other leases counts as free, since these leases will be over. Leave
