@@ -97,12 +97,12 @@ def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
     begun = len(draft.steps)
     last = ''
     for one in lease.due:
-        found = _place(draft, preview, one, hosts(), budget)
-        if not found:
+        feasibility = _place(draft, preview, one, hosts(), budget)
+        if not feasibility:
             draft.rewind(begun)
             return
         last = str(draft.steps[-1].new.host)
-        if found is Feasibility.FEASIBLE_AS_SCHEDULED:
+        if feasibility is Feasibility.FEASIBLE_AS_SCHEDULED:
             timed.add(last)
     # The host of the last instance was checked with these very steps.
     if not all(preview.feasibility(host, draft.steps)
@@ -123,8 +123,8 @@ def _place(draft: Draft, preview: WhatIf, instance: Instance,
             continue
         begun = len(draft.steps)
         draft.activate(instance, host)
-        found = preview.feasibility(host, draft.steps)
-        if found:
-            return found
+        feasibility = preview.feasibility(host, draft.steps)
+        if feasibility:
+            return feasibility
         draft.rewind(begun)
     return Feasibility.INFEASIBLE

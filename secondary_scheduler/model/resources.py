@@ -52,7 +52,12 @@ def _signal(name: str, example: str, sensor: str,
                     sensor=sensor)
 
 
-#: In the order in which messages list them.
+#: In the order in which messages list them.  ``net_in`` and ``net_out`` are
+#: traffic on the host's link, ``disk_in`` writes and ``disk_out`` reads.
+#: ``pressure`` is the share of time in which a task of the primary waits for a
+#: CPU, ``steal`` the CPU time that an underlying hypervisor takes.  ``membw``
+#: is in percent of memory bandwidth, ``llc`` of the last-level cache.  A probe
+#: is a value from the operator's own command or service.
 TABLE = (
     Resource('cpu', 'cpu <= 90% for 10s on aggregate:secondary', 'CPUs',
              throttleable=True),

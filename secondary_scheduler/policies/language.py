@@ -4,24 +4,12 @@
 
     policy   = resource "<=" limit [ "for" seconds "s" ]
                [ "on" scope | "in" scope ]
-    resource = "cpu" | "mem" | "net_in" | "net_out" | "disk_in" | "disk_out"
-                                 (use, measured)
-             | "slots" | "cores" (use, counted)
-             | "pressure" | "steal" | "membw" | "llc" | "probe:" name
-                                 (signals of interference)
-    limit    = number "%"        (measured ones: percent of the host, to 100)
-             | whole number      (slots: secondaries on the host,
-                                  cores: CPUs that they hold together)
-             | number            (probes: in the probe's own unit)
+    resource = name                  (in the table of ``model.resources``)
+             | "probe:" name         (a signal from the operator)
+    limit    = number "%"            (measured ones: percent of the host)
+             | whole number          (static ones, in their unit)
+             | number                (probes: in the probe's own unit)
     scope    = "aggregate:" name | "host:" name
-
-``net_in`` and ``net_out`` are in percent of the host's link, ``disk_in``
-(written) and ``disk_out`` (read) of the speed of its disks.  ``pressure`` is
-the share of time in which a task of the primary waited for a CPU.  ``steal``
-is the share of CPU time that an underlying hypervisor takes.  ``membw`` is in
-percent of the memory's bandwidth and ``llc`` of the last-level cache.  A
-probe is a value that the operator's own command or service reports about the
-primary.
 
 With ``on`` a scope the limit applies to each of its hosts, with ``in`` a
 scope to all of them together: counts are added up, and so are amounts, in

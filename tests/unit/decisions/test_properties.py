@@ -11,6 +11,7 @@ from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster, InstanceState
+from secondary_scheduler.model.resources import UNTHROTTLED
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import OperationKind
@@ -46,10 +47,10 @@ def surplus(cluster, name, share=5):
 
 
 def _fits(host, policy, count, share):
-    if policy.resource in ('cores', 'mem', 'pressure'):
-        return True     # no shares of these
     if policy.resource == 'slots':
         return count <= policy.threshold
+    if policy.resource in UNTHROTTLED:
+        return True     # no shares of these
     used = host.primary_use(policy.resource)
     return None not in (used, host.cpu_primary) and (
         used + share * count

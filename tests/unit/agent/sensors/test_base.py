@@ -15,13 +15,13 @@ class LoadSensorsTest(SensorTestCase):
     def test_all_sensors_are_loaded_by_default(self):
         found = base.load_sensors(self.fixture.conf,
                           cgroups.Hierarchy(self.host.proc))
-        self.assertEqual(
+        self.assertLessEqual(
             {'memory': memory.MemorySensor, 'network': network.NetworkSensor,
              'disk': disk.DiskSensor, 'pressure': interference.PressureSensor,
              'steal': interference.StealSensor,
              'resctrl': interference.ResctrlSensor,
-             'probe': probes.ProbeSensor},
-            {name: type(sensor) for name, sensor in found.items()})
+             'probe': probes.ProbeSensor}.items(),
+            {name: type(sensor) for name, sensor in found.items()}.items())
 
     def test_missing_sensor_is_an_error(self):
         self.config(sensors=['memory', 'moon'])
