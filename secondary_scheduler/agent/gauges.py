@@ -108,7 +108,7 @@ class Gauges:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Reasons by name of a sensor that cannot be read.
+        """Reasons why sensors cannot be read, by name.
 
         Resources that no sensor measures are included by their names.
         """

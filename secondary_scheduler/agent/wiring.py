@@ -127,7 +127,7 @@ class LastResort:
         return done
 
     def note_killed(self, guest: Secondary, reason: str) -> None:
-        """Record a secondary that was killed."""
+        """Record a killed secondary, and report it at once."""
         self._killed.note(guest, reason)
         self._news.set()
 
@@ -179,9 +179,10 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
     options = conf.secondary_agent
     host = options.host
     sensors = load_sensors(conf, hierarchy)
-    memory = host_capacity.HostMemory(hierarchy)
+    host_memory = host_capacity.HostMemory(hierarchy)
     policies = PolicySource(
-        conf, host, store, memory_guard.policy(conf, host, memory.read()[0])
+        conf, host, store,
+        memory_guard.policy(conf, host, host_memory.read()[0])
         if any(language.MEMORY in one.resources for one in sensors.values())
         else ())
     news = threading.Event()
@@ -207,18 +208,20 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
         sensors, lambda: {one.resource for one in policies.current.policies},
         domains.secondaries, coming={
             language.MEMORY:
-            lambda: 100.0 * demand.read() / memory.read()[0]})
+            lambda: 100.0 * demand.read() / host_memory.read()[0]})
     guard = MemoryGuard(
         host_capacity.HostMemory(hierarchy).read, demand, domains.secondaries,
         actuator, floors, last_resort.floor_guest, last_resort.kill_guest,
-        last_resort.note_killed,
-        lambda: GuardOptions.read(conf), hierarchy.proc)
+        last_resort.note_killed, lambda: GuardOptions.read(conf),
+        hierarchy.proc)
     throttles = make_throttles(conf, connect, domains.reread, dry_run)
     forecast = forecasts.load_forecast(conf)
     return Parts(
-        conf, host, store, news, policies, domains, actuator, floors, killed,
-        last_resort,
-        make_dedicated_cpus(actuator, hierarchy, store, dry_run),
+        conf=conf, host=host, store=store, news=news, policies=policies,
+        domains=domains, actuator=actuator, floors=floors, killed=killed,
+        last_resort=last_resort,
+        dedicated_cpus=make_dedicated_cpus(actuator, hierarchy, store,
+                                           dry_run),
         control=Control(
             current_policies, domains.secondaries, make_meter(), actuator,
             Controller(options.controller_gain, options.probe_share), floors,
@@ -228,8 +231,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
             current_policies, domains.secondaries, make_meter(), gauges,
             floors, last_resort.floor_guest, last_resort.kill_guest,
             lambda: TriggerOptions.read(conf),
-            earlier_runs(store.load(STATUS),
-                                       time.monotonic())),
+            earlier_runs(store.load(STATUS), time.monotonic())),
         memory_guard=guard,
         balloon=make_balloon(conf, lambda: [
             guest for guest in domains.secondaries()
