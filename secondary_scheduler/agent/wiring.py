@@ -18,6 +18,7 @@ from secondary_scheduler.agent import (
 )
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.balloon import Balloon
 from secondary_scheduler.agent.control import Control, ControlOptions
 from secondary_scheduler.agent.controller import Controller
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
@@ -33,7 +34,6 @@ from secondary_scheduler.agent.local_trigger import (
 )
 from secondary_scheduler.agent.memory import MemoryMeter
 from secondary_scheduler.agent.memory_guard import (
-    Balloon,
     Demand,
     GuardOptions,
     MemoryGuard,
