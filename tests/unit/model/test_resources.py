@@ -3,7 +3,7 @@
 import dataclasses
 import unittest
 
-from secondary_scheduler.agent import throttles
+from secondary_scheduler.agent import device_limits
 from secondary_scheduler.model import resources, units
 from secondary_scheduler.policies import language
 from tests.unit import test_packaging
@@ -50,7 +50,8 @@ class TestTable(unittest.TestCase):
 class TestUsers(unittest.TestCase):
 
     def test_every_rate_has_a_limit_of_devices(self):
-        fields = {one.name for one in dataclasses.fields(throttles.IoLimits)}
+        fields = {one.name for one in dataclasses.fields(
+            device_limits.IoLimits)}
         self.assertLessEqual(set(resources.RATES), fields)
 
     def test_sensors_measure_their_resources(self):
