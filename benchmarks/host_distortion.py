@@ -43,6 +43,7 @@ def burner(size: float, seconds: int) -> subprocess.Popen:
     name = f'hosts/{HOST}/machine/burner'
     cgroups.make(name)
     group = cgroups.path('cpu', name)
+    # As the agent does while only secondaries are in it.
     (group.parent / 'cpu.idle').write_text('1')
     cgroups.limit(group, int(SHARE * size * 20000), 20000)
     return subprocess.Popen(cgroups.inside(name, [
@@ -81,6 +82,9 @@ def main() -> None:
         cgroups.resize_host(HOST, size)
         for path in cgroups.groups(f'hosts/{HOST}/machine/burner'):
             os.rmdir(path)
+        # An agent leaves what it has not set, and primaries would be last.
+        (cgroups.path('cpu', f'hosts/{HOST}/machine') / 'cpu.idle'
+         ).write_text('0')
     print(json.dumps(rows))
 
 

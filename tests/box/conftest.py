@@ -109,6 +109,12 @@ def empty_cloud(cloud):
     seed.demo_objects(cloud)
 
 
+@pytest.fixture
+def no_fleet(cloud, empty_cloud):
+    """Hosts without guests: the next test that needs some boots them."""
+    fleets.remove_leftovers(cloud)
+
+
 @pytest.fixture(scope='session')
 def rates(empty_cloud, hosts, tmp_path_factory):
     """Rates of transactions, measured before any secondary runs."""

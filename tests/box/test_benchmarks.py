@@ -7,16 +7,9 @@ import sys
 import pytest
 
 import layout
-from tests.box import fleet as fleets
 
 #: What each is to have said by then.
 SECONDS = 900
-
-
-@pytest.fixture
-def no_fleet(cloud, empty_cloud):
-    """Hosts without guests: the next test that needs some boots them."""
-    fleets.remove_leftovers(cloud)
 
 
 def run(benchmark):

@@ -49,7 +49,7 @@ def pair(hosts):
 
 
 @pytest.fixture
-def moved(cloud, owner, empty_cloud, switch, pair):
+def moved(cloud, owner, no_fleet, switch, pair):
     """Move a guest to the larger host and back; return what became of it."""
     small, large = pair
     began = time.time()
