@@ -172,6 +172,13 @@ class ClusterState:
         until = self.clock() + _REFRESH_DELAY_S
         while self.in_batch and self.clock() < until:
             time.sleep(0.1)
+        self.refresh_at_once()
+
+    def refresh_at_once(self) -> None:
+        """Refresh all facts from Nova and Placement, also during a batch.
+
+        :raises CloudError: if they do not answer; the old facts stay.
+        """
         cloud = self.connect()
         hosts, groups = cloud.hosts(), cloud.anti_affinity()
         with self._lock:

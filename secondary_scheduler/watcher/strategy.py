@@ -212,7 +212,12 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             LOG.info('The switch %s is off, so nothing is done.', switch)
             return
         hosts = parameters.get('hosts')
-        state.refresh_hosts(hosts or ())
+        if request == 'drain':
+            # No primary waits for it, and a host that was opened a moment
+            # ago may spare instances a suspension.
+            state.refresh_at_once()
+        else:
+            state.refresh_hosts(hosts or ())
         scope = resolve_scope(self.audit_scope, state.snapshot.places)
         on = state.switched_on(switches)
         cluster = state.cluster(scope, history.locks())

@@ -1,6 +1,7 @@
 """Strategy on Watcher's real objects."""
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -319,6 +320,18 @@ class StrategyTest(fakes.WatcherTestCase):
             {'compute_nodes': [{'name': 'h1'}]}]}]}])
         self.report('h1', 95.0, violated=True)
         self.assertEqual([], self.run_audit(audit).actions)
+
+    def test_drain_uses_a_host_that_was_opened_a_moment_ago(self):
+        audit = self.audit(1)
+        for name in ('h1', 'h2'):
+            self.report(name, 10.0)
+        opened = self.cloud.places['h2']
+        self.cloud.places['h2'] = dataclasses.replace(
+            opened, reserved=dict(opened.total))
+        self.seen.refresh()
+        self.cloud.places['h2'] = opened
+        self.assertEqual({('migrate', 'h2')}, set(self.kinds(
+            self.run_audit(audit, request='drain', hosts=['h1']))))
 
     def test_drain_moves_instances_or_suspends_them(self):
         self.report('h1', 10.0)
