@@ -6,7 +6,7 @@ import pathlib
 import typing
 
 from openstack.config import loader
-import yaml  # type: ignore[import-untyped, unused-ignore]
+import yaml
 
 from secondary_scheduler.reading import yaml_files
 from secondary_scheduler.reading.values import InputError

@@ -3,7 +3,7 @@
 The operator makes them once; agents change only ``reserved``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import dataclasses
 import typing
 
@@ -31,10 +31,16 @@ class ProviderConflict(PlacementError):
     """The provider has changed meanwhile, by a claim or an agent."""
 
 
-_conflicts_retried = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(ProviderConflict),
-    stop=tenacity.stop_after_attempt(10),
-    wait=tenacity.wait_random(0.05, 0.5), reraise=True)
+_Method = typing.TypeVar('_Method', bound=Callable[..., object])
+
+
+def _conflicts_retried(method: _Method) -> _Method:
+    """Repeat a method after conflicts, at most nine times."""
+    retried: _Method = tenacity.retry(
+        retry=tenacity.retry_if_exception_type(ProviderConflict),
+        stop=tenacity.stop_after_attempt(10),
+        wait=tenacity.wait_random(0.05, 0.5), reraise=True)(method)
+    return retried
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ FILTER = 'SecondaryPolicyFilter'
 FILTERS = 'secondary_scheduler.nova.filters.all_filters'
 WEIGHERS = 'secondary_scheduler.nova.weights.all_weighers'
 
-_Result = upgradecheck.Result
+_Result: typing.TypeAlias = upgradecheck.Result
 _Code = upgradecheck.Code
 
 #: Copies of Nova's options, so that Nova need not be installed.

@@ -106,9 +106,7 @@ def region(section: typing.Any) -> str | None:
 def _middleware_section(conf: cfg.ConfigOpts) -> typing.Any:
     """Return [keystone_authtoken], even if no middleware is in use."""
     # Imported here, since Watcher needs this module without the middleware.
-    from keystonemiddleware import (  # type: ignore[import-untyped]
-        opts,
-    )
+    from keystonemiddleware import opts
     for group, options in opts.list_auth_token_opts():
         conf.register_opts(options, group)
     return conf[_MIDDLEWARE]

@@ -131,9 +131,10 @@ class Records:
 def _measured_disk(context: typing.Any, hosts: Collection[str]
                    ) -> Sequence[typing.Any]:
     row = models.ComputeNode
-    return context.session.query(
+    rows: Sequence[typing.Any] = context.session.query(
         row.host, row.hypervisor_hostname, row.disk_available_least).filter(
             row.host.in_(hosts), row.deleted == 0).all()
+    return rows
 
 
 @db.pick_context_manager_reader
@@ -151,7 +152,7 @@ def _last_failures(context: typing.Any, limit: int
     # each further attempt at the first one (db/main/api.py
     # action_event_finish).  But after a failed build the instance is on
     # another host or none.
-    return context.session.query(
+    rows: Sequence[typing.Any] = context.session.query(
         tail.c.host, tail.c.start_time, action.instance_uuid).join(
             action, action.id == tail.c.action_id).join(
                 instance, instance.uuid == action.instance_uuid).filter(
@@ -160,6 +161,7 @@ def _last_failures(context: typing.Any, limit: int
                     sa.or_(instance.host.is_(None),
                            instance.host != tail.c.host)).order_by(
                                tail.c.id.desc()).all()
+    return rows
 
 
 def newest_instances(records: Iterable[InstanceUsage],

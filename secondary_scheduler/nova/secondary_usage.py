@@ -112,7 +112,8 @@ class SecondaryUsage:
 
         A host with an unknown part must be weighed with Nova's own numbers.
         """
-        known, found, changed = self._known, [], []
+        known, found = self._known, []
+        changed: list[tuple[int, object, HostState]] = []
         for place, host in enumerate(hosts):
             then, use = known.get((host.host, host.nodename), _UNKNOWN)
             now = (*_NUMBERS(host), *host.instances)

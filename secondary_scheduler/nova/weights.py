@@ -11,7 +11,7 @@ subclasses that subtract the secondaries' part of a host's numbers
 floats are the same as without this package.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 import operator
 import threading
 import typing
@@ -70,10 +70,10 @@ class _WithoutSecondaries(weights.BaseHostWeigher):
     """
 
     #: The column that this weigher uses.
-    amount: typing.ClassVar[Callable[[typing.Any], Sequence[int]]]
+    amount: typing.ClassVar['operator.attrgetter[Sequence[int]]']
     #: The counter of a HostState that it weighs; None if it weighs free
     #: resources.
-    counted: typing.ClassVar[Callable[[typing.Any], int] | None] = None
+    counted: typing.ClassVar['operator.attrgetter[int] | None'] = None
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> typing.Any:
@@ -112,9 +112,10 @@ def _find_uses(weighed: Sequence[typing.Any]) -> typing.Any:
         # Every request passes here, so a process that never forks starts its
         # listener with its first request.
         report_books.book()
-        _LAST.columns = HostUsage(*zip(*(
+        columns: Iterable[typing.Any] = zip(*(
             use or _NOTHING for use in USAGE.uses(
-                [one.obj for one in weighed])), strict=True))
+                [one.obj for one in weighed])), strict=True)
+        _LAST.columns = HostUsage(*columns)
         _LAST.first = weighed[0]
     return _LAST.columns
 
@@ -230,7 +231,7 @@ def _share(host_state: typing.Any, report: HostReport | None,
     if report is None or report.cpu_primary is None or not thresholds:
         return 0.0
     room = max(0.0, min(thresholds) - report.cpu_primary)
-    consumed = host_state.num_instances - int(
+    consumed: int = host_state.num_instances - int(
         host_state.stats.get('num_instances', 0))
     return (report.cpus * room / 100
             / (max(len(report.instances), known) + max(0, consumed) + 1))

@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import typing
 from xml.etree import ElementTree  # nosec B405: for its errors only
 
-from defusedxml import (  # type: ignore[import-untyped, unused-ignore]
-    DefusedXmlException,
-)
+from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from secondary_scheduler.reading import files

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 import typing
 
-import yaml  # type: ignore[import-untyped, unused-ignore]
+import yaml
 
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.values import InputError
