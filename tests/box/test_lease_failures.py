@@ -249,10 +249,18 @@ def test_keystone_that_is_down_for_long_ends_a_lease(tenant):
 def test_service_that_comes_back_in_time_ends_nothing(tenant):
     with services.without('glance'):
         lease = tenant.ask()
+        later = tenant.ahead(3600)
+        wrong = tenant.ahead(3600, nodes={'image': 'no-such-image'})
+        assert tenant.show(wrong)['unverified']
         tenant.wait(lease, ('starting',), 60)
         time.sleep(10)
     found = tenant.wait(lease, ('active',), 120)
     assert found['unverified'] == []
+    # Those that have not begun are verified by the engine.
+    tenant.assert_over(wrong, 'failed', 'there is no image no-such-image')
+    wait_until(lambda: tenant.show(later)['unverified'] == [], 120,
+               lambda: f'it is verified: {tenant.show(later)}')
+    assert tenant.show(later)['state'] == 'scheduled'
 
 
 def test_hosts_that_take_no_server_end_a_lease(tenant, hosts):

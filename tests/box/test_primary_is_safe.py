@@ -75,7 +75,7 @@ def test_every_action_refuses_a_primary(nova_primary):
         env={'PYTHONPATH': str(layout.SOURCE)})
     answers = json.loads(done.stdout.strip().rpartition('\n')[2])
     # What makes a server does nothing to one; its resource is a lease.
-    for kind in ('boot', 'cache_image'):
+    for kind in ('boot', 'cache_image', 'verify'):
         assert answers.pop(f'secondary_{kind}') == 'would act'
     assert len(answers) == 9
     for name, answer in answers.items():

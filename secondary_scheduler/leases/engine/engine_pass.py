@@ -194,6 +194,8 @@ class EnginePass:
             )
             found += reconcile.due_notices(
                 record, self._cloud_state, now, lead, self._notice)
+            found += reconcile.due_verifications(
+                record, self._cloud_state, now)
         found += copies.due_fetches(self._ledger.hosts)
         ordered = sorted(
             (one for one in found

@@ -151,6 +151,12 @@ class Recovery:
         for one in found:
             if one.final:
                 return str(one)
+        verification = cloud_state.failures.get(
+            ((record.uuid, 0), LeaseOperation.VERIFY))
+        if record.row.unverified and verification is not None and (
+                FailedOperation(0, LeaseOperation.VERIFY, verification).final
+                and record.lease.state not in lease_states.FINAL):
+            return f'it was verified, and cannot run: {verification.why}'
         broken = observation.find_interruption(record, cloud_state)
         if not found and (broken is None or not broken.broken
                           or record.lease.state in lease_states.FINAL):

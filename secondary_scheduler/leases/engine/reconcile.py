@@ -189,6 +189,25 @@ def due_notices(
             )
 
 
+def due_verifications(record: LeaseRecord, cloud_state: CloudState,
+                      now: float) -> Iterator[OperationRequest]:
+    """Yield the verification of a waiting lease, if it is still missing.
+
+    A service did not answer when the lease was requested.  Attempts go on,
+    with the back-off, until the lease begins: its boots show the rest.
+    """
+    place, state = (record.uuid, 0), record.lease.state
+    if (record.row.unverified and record.uuid not in cloud_state.verified
+            and state in lease_states.QUEUED | lease_states.AHEAD
+            and not any(node.lived or node.server for node in record.nodes)
+            and place not in cloud_state.pending
+            and retry_at(cloud_state.failures.get(
+                (place, LeaseOperation.VERIFY))) <= now):
+        yield OperationRequest(
+            LeaseOperation.VERIFY, place, record.row.project_id, None, now,
+            now + START_TIMEOUT_S, build=record.build_of(0, 0))
+
+
 def missing_operations(record: LeaseRecord, cloud_state: CloudState,
                        goal: Goal) -> dict[int, LeaseOperation]:
     """Return the operations that lead to a goal, by number of the node."""

@@ -358,8 +358,10 @@ class ScheduleLedger:
             new_events = [
                 NewEvent(shown, reason or events.describe_state(record)),
                 *new_events]
-        if record.row.unverified and record.served.until:
-            # All servers have run, so all that they are made of exists.
+        if record.row.unverified and (
+                record.served.until
+                or record.uuid in self._cloud_state.verified):
+            # Servers that have run show that their resources exist.
             record.row.unverified = []
             values['unverified'] = []
         if values or reason != self._reasons.get(record.uuid, ''):

@@ -29,6 +29,7 @@ class LeaseOperation(enum.StrEnum):
     DELETE = 'delete'
     NOTICE = 'notice'
     CACHE_IMAGE = 'cache_image'
+    VERIFY = 'verify'
 
 
 class Nature(enum.StrEnum):
@@ -132,6 +133,7 @@ class CloudState:
     :param asked: copies of images that hosts were asked to fetch recently,
         with the time.
     :param used: copies of images from which servers have booted recently.
+    :param verified: leases whose resources were verified recently.
     """
 
     servers: Mapping[str, LeaseServer] = dataclasses.field(
@@ -145,6 +147,7 @@ class CloudState:
     took: Sequence[Point] = ()
     asked: Mapping[Copy, float] = dataclasses.field(default_factory=dict)
     used: frozenset[Copy] = frozenset()
+    verified: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -79,6 +79,7 @@ class Ended:
     took: list[Point] = dataclasses.field(default_factory=list)
     asked: dict[Copy, float] = dataclasses.field(default_factory=dict)
     used: set[Copy] = dataclasses.field(default_factory=set)
+    verified: set[str] = dataclasses.field(default_factory=set)
 
 
 class LeaseActionPlans:
@@ -138,6 +139,8 @@ class LeaseActionPlans:
                         Point(kind, 1, record.seconds, record.memory_mb))
                 if kind is LeaseOperation.CACHE_IMAGE:
                     found.asked[_copy(action)] = _seconds(action.updated_at)
+                elif kind is LeaseOperation.VERIFY:
+                    found.verified.add(where[0])
                 elif kind is LeaseOperation.BOOT and _copy(action)[1]:
                     found.used.add(_copy(action))
                 continue

@@ -168,6 +168,45 @@ class NoticeAction(_ServerAction):
         return True
 
 
+class Verify(_LeaseAction):
+    """Verify the resources of a lease with the rights of its owner.
+
+    Nova's limits are left to the boots: other servers may be gone by then.
+    """
+
+    KIND = LeaseOperation.VERIFY    # type: ignore[assignment]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the input parameters; the resource is the lease."""
+        found = super().schema
+        found['properties'] |= {
+            name: {'type': 'string'} for name in ('project', 'trust')}
+        found['properties'] |= {
+            'node': {'type': 'integer'}, 'build': {'type': 'object'}}
+        found['required'] = ['resource_id', 'project']
+        return found
+
+    def execute(self) -> bool:
+        """Ask the services of the owner's cloud.
+
+        :raises ActionExecutionFailure: if a resource does not exist or does
+            not fit, or if a service does not answer.
+        """
+        parameters = self.input_parameters
+        try:
+            owner = cloud_connections.as_owner(parameters.get('trust'))
+            found = server_requests.verify_lease(
+                owner.session, self.uuid, parameters['project'])
+        except CloudError as exc:
+            self._fail(str(exc), exc.nature)
+        if found.wrong:
+            self._fail(' '.join(map(str, found.wrong)), Nature.PERMANENT)
+        if found.unverified:
+            self._fail(' '.join(map(str, found.unverified)))
+        return True
+
+
 class CacheImage(_LeaseAction):
     """Have a host fetch the image from which a lease's server will boot."""
 

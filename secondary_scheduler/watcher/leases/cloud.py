@@ -77,7 +77,8 @@ class OpenStackLeaseCloud:
              if one.status not in _GONE},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, ended.failures, tuple(ended.took),
-            {**ended.asked, **asked}, frozenset(ended.used))
+            {**ended.asked, **asked}, frozenset(ended.used),
+            frozenset(ended.verified))
 
     def _hosts(
         self, resolved: Sequence[ResolvedScope]

@@ -89,6 +89,27 @@ def digest(text: str) -> str:
 
 
 @retried
+def node_sets(database: Database, uuid: str) -> list[Nodes]:
+    """Return the node sets of a lease, without user data.
+
+    :raises UnknownLease: if there is no such lease.
+    """
+    query = (
+        sa.select(NodeSetRow)
+        .join(LeaseRow, LeaseRow.id == NodeSetRow.lease_id)
+        .where(LeaseRow.uuid == uuid)
+        .order_by(NodeSetRow.id)
+    )
+    with database.reader() as session:
+        found = [Nodes(one.number, one.flavor, one.image, one.network,
+                       one.key_name, server=one.server or {})
+                 for one in session.scalars(query)]
+    if not found:
+        raise errors.UnknownLease(f'there is no lease {uuid}')
+    return found
+
+
+@retried
 def server_request(database: Database, uuid: str, node: int
                    ) -> dict[str, typing.Any]:
     """Return the properties of Nova's request for the server of a node.

@@ -112,6 +112,17 @@ class StoreCases:
              found.created_at, found.updated_at, found.servers,
              found.project_id, found.user_id, found.kind))
 
+    def test_node_sets_are_read_without_user_data(self):
+        nodes = (
+            Nodes(2, 'a', 'image', user_data='c2Vj', server={'tags': ['x']}),
+            Nodes(1, 'b', network='net', key_name='key'))
+        asked = self.create(1, nodes=nodes)
+        self.assertEqual(
+            [dataclasses.replace(one, user_data=None) for one in nodes],
+            requests.node_sets(self.service.database, asked.uuid))
+        with self.assertRaises(errors.UnknownLease):
+            requests.node_sets(self.service.database, request(7).uuid)
+
     def test_server_request_is_read_by_number_of_the_node(self):
         server = {'networks': 'none', 'metadata': {'k': 'v' * 255},
                   'tags': ['ü']}

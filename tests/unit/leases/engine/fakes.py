@@ -63,7 +63,7 @@ class Nova:
         self.refusal = lambda order: None
         self.fetch = 0
         self.keeps_images = True
-        self.asked, self.used = {}, set()
+        self.asked, self.used, self.verified = {}, set(), set()
         self.there = {}         # (host, image): time of its arrival
         self.spoilt = []
         self.pending = {}
@@ -88,6 +88,7 @@ class Nova:
             tuple(self.took),
             dict(self.asked),
             frozenset(self.used),
+            frozenset(self.verified),
         )
 
     def forget_flavors(self):
@@ -138,6 +139,9 @@ class Nova:
             self._boot(time, order)
         elif order.kind is LeaseOperation.CACHE_IMAGE:
             self._cache(time, order)
+        elif order.kind is LeaseOperation.VERIFY:
+            self.verified.add(order.place[0])
+            self._done(time, order, 0)
         elif order.server not in self.servers:
             self._done(time, order, 0)
         elif order.kind is LeaseOperation.NOTICE:

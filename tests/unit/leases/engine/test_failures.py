@@ -86,6 +86,49 @@ class BootTest(base.EngineTestCase):
         self.assert_failed(lease, 'No valid host')
 
 
+class VerificationTest(base.EngineTestCase):
+    """Leases that the service accepted while another service was away."""
+
+    UNVERIFIED = ({'field': 'nodes[0].image', 'reason': 'Glance is away'},)
+
+    def ask(self, start=NOW + 3600):
+        return self.world.ask(2, duration=60, start=start,
+                              unverified=self.UNVERIFIED)
+
+    def verifications(self):
+        return [at for at, one in self.nova.ordered
+                if one.kind is LeaseOperation.VERIFY]
+
+    def test_waiting_lease_is_verified_once(self):
+        lease = self.ask()
+        self.world.until(60)
+        self.assertEqual([], self.lease(lease).unverified)
+        self.assertEqual('scheduled', self.world.state(lease))
+        self.assertEqual(1, len(self.verifications()))
+
+    def test_lease_that_cannot_run_fails_before_its_start(self):
+        self.refuse(LeaseOperation.VERIFY, Nature.PERMANENT,
+                    'nodes[0].image: there is no image guest')
+        lease = self.ask()
+        self.world.until(60)
+        self.assert_failed(lease, 'there is no image guest')
+
+    def test_service_that_stays_away_ends_no_lease(self):
+        self.refuse(LeaseOperation.VERIFY, Nature.TRANSIENT, '503')
+        lease = self.ask(NOW + 1800)
+        self.world.until(1500)
+        self.assertEqual('scheduled', self.world.state(lease))
+        self.assertLessEqual(len(self.verifications()), 13)
+        self.world.until(1860)
+        self.assertEqual('active', self.world.state(lease))
+        self.assertEqual([], self.lease(lease).unverified)
+
+    def test_verified_lease_is_not_verified_again(self):
+        self.world.ask(2, duration=60, start=NOW + 3600)
+        self.world.until(60)
+        self.assertEqual([], self.verifications())
+
+
 class OtherOperationsTest(base.EngineTestCase):
 
     def test_suspension_that_always_fails_ends_the_lease(self):

@@ -6,6 +6,7 @@ from unittest import mock
 
 from watcher.common import exception
 
+from secondary_scheduler.leases.api import verification
 from secondary_scheduler.leases.engine.values import Nature
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import (
@@ -98,6 +99,35 @@ class ActionsTest(base.LeaseTestCase):
             with self.subTest(nature), mock.patch.object(
                     self.cloud, 'create', side_effect=problem):
                 self.assert_fails(nature, str(problem))
+
+    def verify(self, **found):
+        result = verification.VerificationResult(**found)
+        self.patch(server_requests, 'verify_lease', lambda *_: result)
+        self.cloud.session = 'session'
+        made = self.make(lease_actions.Verify, resource_id=base.LEASE,
+                         node=0, project='p1', build=base.BUILD,
+                         trust='trust')
+        made.validate_parameters()
+        made.pre_condition()
+        return made.execute()
+
+    def test_verification_succeeds_if_all_resources_exist(self):
+        self.assertTrue(self.verify())
+        self.assertEqual(['trust'], self.trusts)
+        # Limits are left to the boots.
+        self.assertTrue(self.verify(
+            exceeded=(verification.Problem('nodes', 'too many'),)))
+
+    def test_verification_tells_wrong_from_unanswered(self):
+        for kind, nature in (('wrong', Nature.PERMANENT),
+                             ('unverified', Nature.TRANSIENT)):
+            with self.subTest(kind), self.assertRaises(
+                    exception.ActionExecutionFailure) as caught:
+                self.verify(**{kind: (verification.Problem(
+                    'nodes[0].image', 'no image guest'),)})
+            self.assertEqual(
+                (nature, 'nodes[0].image: no image guest'),
+                outcomes.parse_failure(str(caught.exception)))
 
     def test_permanent_fault_is_not_retried(self):
         self.cloud.faults = [cloud_errors.Refused('no such image')]

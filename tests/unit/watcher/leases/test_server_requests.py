@@ -43,5 +43,21 @@ class ReadServerRequestTest(unittest.TestCase):
         self.assertNotIn('\n', text)
 
 
+class VerifyLeaseTest(unittest.TestCase):
+
+    def test_node_sets_of_the_database_are_verified(self):
+        with mock.patch.object(server_requests, '_database'), (
+                mock.patch.object(server_requests.requests, 'node_sets')
+                ) as read, mock.patch.object(
+                    server_requests, '_verifier') as verifier:
+            found = server_requests.verify_lease('session', 'lease', 'p1')
+            self.assertIs(verifier().verify.return_value, found)
+            verifier().verify.assert_called_once_with(
+                'session', read.return_value, 'p1')
+            read.side_effect = errors.UnknownLease('no such lease')
+            with self.assertRaisesRegex(Refused, 'no such lease'):
+                server_requests.verify_lease('session', 'lease', 'p1')
+
+
 if __name__ == '__main__':
     unittest.main()
