@@ -91,10 +91,18 @@ def moved(cloud, owner, no_fleet, switch, pair):
                     one['uuid'] for one in
                     agent_status(target)['instances']}, 60,
                 lambda: f'it works: {units.count}')
+
+        def operations():
+            return [one for one in secondaries.operations(cloud, began)
+                    if one['parameters'].get('resource_id') == uuid]
+
+        # Nova is done before the applier has noted it.
+        wait_until(lambda: all(one['state'] not in ('PENDING', 'ONGOING')
+                               for one in operations()), 30,
+                   lambda: f'operations have ended: {operations()}')
         yield {
             'places': places, 'lost': units.lost,
-            'operations': [one for one in secondaries.operations(cloud, began)
-                           if one['parameters'].get('resource_id') == uuid],
+            'operations': operations(),
             'invalidations': {
                 host: agent_status(host)['counters']['invalidations']
                 - before[host] for host in pair}}
