@@ -9,7 +9,13 @@ import typing
 
 from oslo_log import log as logging
 
+from secondary_scheduler import deprecated
+
 LOG = logging.getLogger(__name__)
+
+if not typing.TYPE_CHECKING:
+    __getattr__ = deprecated.find_renamed(__name__, {
+        'Store': 'secondary_scheduler.agent.store.StateStore'})
 
 
 class StateStore:

@@ -3,12 +3,14 @@
 import argparse
 from collections.abc import Callable, Sequence
 import sys
+import types
 import typing
 
 from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
+from secondary_scheduler import deprecated
 from secondary_scheduler.cmd import (
     clouds,
     console,
@@ -23,8 +25,8 @@ from secondary_scheduler.cmd import (
 from secondary_scheduler.reading import values
 
 #: Command groups that use a cloud, and those that use none.
-ONLINE: tuple[typing.Any, ...] = (hosts, flavors)
-OFFLINE: tuple[typing.Any, ...] = (plan, simulate, lease_db)
+ONLINE: tuple[types.ModuleType, ...] = (hosts, flavors)
+OFFLINE: tuple[types.ModuleType, ...] = (plan, simulate, lease_db)
 
 DESCRIPTION = """\
 Prepare compute hosts and flavors for secondary instances, which use the
@@ -36,6 +38,12 @@ clouds.yaml, as by the "openstack" command.
 
 _HINT = ('Does "openstack token issue" work, and has the account the role '
          'admin?')
+
+if not typing.TYPE_CHECKING:
+    __getattr__ = deprecated.find_renamed(__name__, {
+        'CommandError': 'secondary_scheduler.cmd.console.CommandError',
+        'Manager': 'secondary_scheduler.cmd.hosts.HostCommands',
+        'flavor_faults': 'secondary_scheduler.cmd.flavors.flavor_faults'})
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,6 +9,24 @@ import unittest
 from secondary_scheduler.leases.api import wsgi
 from secondary_scheduler.leases.client import client
 
+PACKAGE = 'secondary_scheduler'
+#: New attribute by old one, below the package.
+RENAMED = {
+    'agent.interference.Delays': 'agent.sensors.interference.RunDelays',
+    'agent.interference.Pressure':
+        'agent.sensors.interference.PressureSensor',
+    'agent.interference.Resctrl': 'agent.sensors.interference.ResctrlSensor',
+    'agent.interference.Steal': 'agent.sensors.interference.StealSensor',
+    'agent.resources.Disk': 'agent.sensors.disk.DiskSensor',
+    'agent.resources.Memory': 'agent.sensors.memory.MemorySensor',
+    'agent.resources.Network': 'agent.sensors.network.NetworkSensor',
+    'agent.sensors.Rates': 'agent.sensors.base.CounterRates',
+    'agent.sensors.Reading': 'agent.sensors.base.Reading',
+    'agent.store.Store': 'agent.store.StateStore',
+    'cmd.manage.CommandError': 'cmd.console.CommandError',
+    'cmd.manage.Manager': 'cmd.hosts.HostCommands',
+    'cmd.manage.flavor_faults': 'cmd.flavors.flavor_faults',
+    'lease_client.gantt.draw': 'leases.client.gantt.draw_chart'}
 #: Paths in nova.conf, which have not changed.
 NOVA_PATHS = ('secondary_scheduler.nova.filters:all_filters',
               'secondary_scheduler.nova.filters:SecondaryPolicyFilter',
@@ -45,6 +63,31 @@ class DeprecatedPathsTest(unittest.TestCase):
             old = import_anew('secondary_scheduler.lease_client.client')
         for name in old.__all__:
             self.assertIs(getattr(client, name), getattr(old, name))
+
+    def test_renamed_attributes_are_found_with_a_warning(self):
+        for path, new in RENAMED.items():
+            module, _, name = path.rpartition('.')
+            place, _, attribute = new.rpartition('.')
+            with self.subTest(path):
+                old = importlib.import_module(f'{PACKAGE}.{module}')
+                with self.assertWarnsRegex(DeprecationWarning, new):
+                    found = getattr(old, name)
+                self.assertIs(getattr(importlib.import_module(
+                    f'{PACKAGE}.{place}'), attribute), found)
+                with self.assertRaisesRegex(AttributeError, 'no_such'):
+                    _ = old.no_such
+
+    def test_renamed_attributes_of_watcher_are_found_with_a_warning(self):
+        if importlib.util.find_spec('watcher') is None:
+            self.skipTest('Watcher is not installed')
+        from secondary_scheduler.watcher import cloud_snapshot, snapshot
+        for name, new in (('Server', 'NovaServer'),
+                          ('Snapshot', 'CloudSnapshot'),
+                          ('ComputeHost', 'ComputeHost')):
+            with self.subTest(name), self.assertWarnsRegex(
+                    DeprecationWarning, new):
+                self.assertIs(getattr(cloud_snapshot, new),
+                              getattr(snapshot, name))
 
     def test_paths_in_nova_conf_are_found(self):
         if importlib.util.find_spec('nova') is None:

@@ -13,6 +13,9 @@ from secondary_scheduler.model import vocabulary
 from tests.unit.agent import fakes
 from tests.unit.agent.base import AgentTestCase
 
+#: Name of the release before.
+Base = AgentTestCase
+
 
 class AgentTest(AgentTestCase):
     def test_agent_runs_reloads_and_stops(self):
