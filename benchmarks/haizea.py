@@ -36,9 +36,9 @@ FIGURES = ('wait_mean_trimmed_s', 'bounded_slowdown_trimmed',
 def run(trace: pathlib.Path, reservations: pathlib.Path | None, name: str
         ) -> dict[str, float]:
     """Return the figures of a run, and what it took."""
-    profile = profiles.read(name)
+    profile = profiles.read_profile(name)
     begun = time.process_time()
-    requests = profile.jobs(swf.read(trace, NEED).requests)
+    requests = profile.jobs(swf.read_trace(trace, NEED).requests)
     if reservations is not None:
         requests += lwf.read_text(reservations, 'r')
     outcomes = LeaseSimulation(SITE, profile.settings, requests).run()

@@ -69,7 +69,7 @@ def workload(jobs: pathlib.Path, sizes: pathlib.Path, hosts: int, seed: int
     rng = np.random.default_rng(seed)
     arrivals, runs = sampled(jobs, LEASES, rng)
     small = [one.terms.nodes[0].number
-             for one in swf.read(sizes, NEED).requests]
+             for one in swf.read_trace(sizes, NEED).requests]
     nodes = np.ceil(np.minimum(rng.choice(small, LEASES) * NODES_EACH,
                                NODES_MOST) * (hosts / HOSTS)).astype(int)
     scale = LOAD * hosts * PERIOD / np.maximum(runs, 1).dot(nodes)
@@ -107,7 +107,7 @@ def described(requests: list[TraceRequest],
 def run(requests: list[TraceRequest], hosts: int, name: str
         ) -> dict[str, typing.Any]:
     """Return the figures of a run, and what it took."""
-    profile = profiles.read(name)
+    profile = profiles.read_profile(name)
     site = Site(('CPU', 'Memory'), np.tile(np.array(NEED, dtype=np.int64),
                                            (hosts, 1)))
     progress = Progress()

@@ -1,6 +1,6 @@
-"""A simulator that drives the decision core as an agent and Watcher would.
+"""Simulator of clusters under the decisions of agents and Watcher.
 
-Discrete events on one-second ticks, vectorised over hosts and instances.  Many
-independent clusters of equal shape run side by side in one set of arrays;
-decisions see one cluster at a time and are those of ``decisions``.
+Time advances in ticks of a second, vectorised over hosts and instances.  Many
+independent clusters of equal shape run side by side in one set of arrays.
+Decisions are those of ``decisions``, and see one cluster at a time.
 """

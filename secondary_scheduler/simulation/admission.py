@@ -1,8 +1,8 @@
-"""Whom it is worth asking the provisioner for.
+"""Selection of the leases for which the provisioner is called.
 
-In a cloud Placement's inventories, kept by the agents, close a host that has
-no room; here the same is seen for all clusters at once, so that a decision is
-made only where something might come of it.
+In a cloud the agents' inventories in Placement close a host without room.
+Here the same is computed for all clusters at once, so that a decision is made
+only if a lease may return.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,7 @@ from secondary_scheduler.simulation.world import (
     compiled,
 )
 
-#: Hosts and instances on them that a decision is asked about at a time: as
-#: many as the thesis had.
+#: Largest number of hosts and instances in one decision: the thesis's cluster.
 LOOKED_AT = 24 + 48
 
 
@@ -32,10 +31,11 @@ LOOKED_AT = 24 + 48
 def _count_due(due: Floats, cluster: Ints, lease: Ints, down: Bools,
                held: Bools, host: Ints, room: Floats, memory_mb: Floats,
                most_mb: Floats) -> None:
-    """Count in ``due`` (C, leases) those of each lease that are ``down``.
+    """Count the instances of each lease that are ``down``, (C, leases).
 
-    A lease has none that come up if one is ``held``, or finds no place: there
-    is ``room`` (H,) on its host, or for who has none ``most_mb`` (C,).
+    The count is -inf if an instance of the lease is ``held`` or has no place.
+    It has a place if there is ``room`` (H,) on its host.  Without a host its
+    memory must be at most ``most_mb`` (C,).
     """
     for one in range(len(cluster)):
         place = cluster[one], lease[one]
@@ -48,7 +48,7 @@ def _count_due(due: Floats, cluster: Ints, lease: Ints, down: Bools,
 
 
 class AdmissionModel:
-    """Room on hosts under policies, at its most optimistic."""
+    """Optimistic estimate of the room on hosts under policies."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class AdmissionModel:
         self._profile = profile
 
     def running(self) -> Floats:
-        """Return how many instances count on each host, (H,)."""
+        """Return the number of instances above the floor, by host, (H,)."""
         return self._world.count_by_host(
             self._world.running & ~self._world.frozen)
 
     def slots(self) -> Floats:
-        """Return how many instances static policies allow, (H,)."""
+        """Return the number of instances that static policies allow, (H,)."""
         slots = np.full(len(self._world.block_until), np.inf)
         for row, policy in enumerate(self._checks.policies):
             if policy.static:
@@ -80,9 +80,9 @@ class AdmissionModel:
         return slots
 
     def _entry(self) -> Floats:
-        """Return the least that a newcomer is predicted to use, (C,).
+        """Return the least predicted use of a new instance, (C,).
 
-        One that comes back may be known to need next to nothing.
+        A suspended instance may need only the CPU of its resume.
         """
         overheads = self._profile.counting.overheads
         boot = overheads.arriving['start']['cpu']
@@ -93,7 +93,7 @@ class AdmissionModel:
         return np.where(back, overheads.arriving['resume']['cpu'], start)
 
     def _open(self, now: float) -> Floats:
-        """Return for how many more there may be room on each host, (H,)."""
+        """Return the number of instances that each host may add, (H,)."""
         world = self._world
         coming = self._operations.starts()
         free = self.slots() - coming - world.count_by_host(world.running)
@@ -112,7 +112,7 @@ class AdmissionModel:
         return np.where(shut, 0.0, np.maximum(0.0, free))
 
     def _unclaimed(self) -> Floats:
-        """Return what nobody who is there could use, in percent, (H,)."""
+        """Return the CPU beyond the size of all guests, in percent, (H,)."""
         return (self._checks.set_point('cpu', self._profile.margin)
                 - self._observer.foreseen()[RESOURCES.index('cpu')]
                 - self._world.sum_by_host(
@@ -120,11 +120,11 @@ class AdmissionModel:
                     self._world.running | self._world.booting))
 
     def asking(self, now: float) -> Iterator[tuple[int, Ints, Ints]]:
-        """Yield clusters where a lease might come up.
+        """Yield the clusters in which a lease may start or resume.
 
-        With each are the instances of leases that might come up, and the
-        hosts that this is about: their own, and those that have room for who
-        has none.
+        :returns: of each cluster, the number, the hosts to look at, and the
+            instances of those leases.  The hosts are those of the instances,
+            and hosts with room for instances without a host.
         """
         world, shape = self._world, self._world.shape
         room = self._open(now)
@@ -154,7 +154,7 @@ class AdmissionModel:
                    >= world.memory_mb[new].min(initial=np.inf)))
             best = fit[np.argsort(-left[fit], kind='stable')]
             if self._profile.spreads:
-                # One for each will do, and who is large is not forgotten.
+                # One host for each, and the one with most memory.
                 best = np.append(fit[np.argsort(-free_mb[fit])[:1]],
                                  best[:len(new)])
             seen = np.cumsum(1 + residents[best])

@@ -1,6 +1,6 @@
 """Run counters of all policies on all hosts at once.
 
-The same counting as ``policies.triggers``; a test holds the two together.
+A test compares them with ``policies.triggers``.
 """
 
 from collections import defaultdict
@@ -12,18 +12,19 @@ import numpy as np
 from secondary_scheduler.policies import language, triggers
 from secondary_scheduler.simulation.world import Bools, Floats
 
-#: Failed checks before the global trigger (Boettger Table 6.3, Mid).
+#: Failed checks before the global trigger (Boettger 2012, Table 6.3, "Mid").
 SENSITIVITY: Mapping[int, int] = {25: 7, 20: 6, 15: 5, 10: 4, 8: 3, 6: 2}
 
 
 class PolicyChecks:
-    """P policies on H hosts: thresholds and failed checks, (P, H)."""
+    """Thresholds and failed checks of policies on hosts, (P, H)."""
 
     def __init__(self, policies: Sequence[language.Policy], hosts: int,
                  offset: int = 0, adapts: bool = False) -> None:
-        """``offset`` is added to the sensitivity of dynamic policies.
+        """Start with no failed checks.
 
-        It ``adapts`` to how long failures last on each host.
+        ``offset`` is added to the sensitivity of dynamic policies.  With
+        ``adapts`` the sensitivity follows the length of failures on each host.
         """
         self.policies = tuple(policies)
         self.threshold = np.repeat(
@@ -42,7 +43,7 @@ class PolicyChecks:
 
     def count(self, use: Mapping[str, Floats],
               contributing: Mapping[str, Bools]) -> None:
-        """Check all once; ``use`` and ``contributing`` by resource, (H,)."""
+        """Check all policies; both arguments are (H,) by resource."""
         for number, policy in enumerate(self.policies):
             over = use[policy.resource] > self.threshold[number] + 1e-9
             if self._histories is not None and not policy.static:
@@ -55,7 +56,7 @@ class PolicyChecks:
 
     def _learn(self, number: int, host: int, histories: Mapping[
             tuple[int, int], triggers.FailureRuns]) -> None:
-        """Learn from a run of failed checks that has just ended."""
+        """Adapt the sensitivity after a run of failed checks."""
         history, place = histories[number, host], (number, host)
         history.note(int(self.failed[place]), int(self.sensitivity[place]))
         self.sensitivity[place] = history.sensitivity(
@@ -63,22 +64,22 @@ class PolicyChecks:
 
     @property
     def fired(self) -> Bools:
-        """Where the global trigger fires with this very check."""
+        """Policies and hosts whose global trigger fires at this check."""
         return np.asarray(self.failed == self.sensitivity)
 
     @property
     def violated(self) -> Bools:
-        """Where the global trigger has fired."""
+        """Policies and hosts whose global trigger has fired."""
         return np.asarray(self.failed >= self.sensitivity)
 
     @property
     def local(self) -> Bools:
-        """Where the local trigger is due."""
+        """Policies and hosts whose local trigger is due."""
         return np.asarray(self.failed >= self.timelimit - 1)
 
     @property
     def broken(self) -> Bools:
-        """Where a policy becomes invalid with this very check."""
+        """Policies and hosts that become invalid at this check."""
         return np.asarray(self.failed == self.timelimit + 1)
 
     def set_point(self, resource: str, margin: float) -> Floats:

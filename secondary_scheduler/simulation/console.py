@@ -1,4 +1,4 @@
-"""The commands of ``secondary-scheduler simulate``: tables and JSON."""
+"""Commands of ``secondary-scheduler simulate``: tables and JSON."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -13,11 +13,11 @@ import typing
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import experiments, plots
 from secondary_scheduler.simulation.experiments import base
-from secondary_scheduler.simulation.inputs import pair
+from secondary_scheduler.simulation.inputs import parse_pair
 
 
 def simulate_list() -> int:
-    """Print the names of the experiments, and what they are."""
+    """Print the name and summary of each experiment."""
     width = max(map(len, experiments.EXPERIMENTS))
     for one in experiments.EXPERIMENTS.values():
         print(f'{one.name:{width}}  {one.summary}')
@@ -34,12 +34,12 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
                          + ', '.join(experiments.EXPERIMENTS))
     runs = runs or (experiment.fewest if quick else experiment.runs)
     if runs < experiment.fewest:
-        raise InputError(f'{name} compares runs with each other: --runs must '
-                         f'be {experiment.fewest} or more')
+        raise InputError(f'{name} compares runs: --runs must be '
+                         f'{experiment.fewest} or more')
     begun = _cpu_s()
     try:
         ran = experiment.run(base.ExperimentOptions(
-            tuple(pair(one) for one in changes),
+            tuple(parse_pair(one) for one in changes),
             tuple(range(seed, seed + runs)), quick, events, leases,
             Progress(), pathlib.Path(data)))
     except InputError as exc:
@@ -48,7 +48,8 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
                              'traces') from None
         raise
     if plot is not None:
-        plots.draw(pathlib.Path(plot), f'{name}-{ran.profile}', ran.charts, {
+        plots.draw_charts(pathlib.Path(plot), f'{name}-{ran.profile}',
+                          ran.charts, {
             key: dataclasses.asdict(one) for key, one in ran.figures.items()
             if one.published or one.oracle})
     print_document(style, name, ran.profile, _cpu_s() - begun,
@@ -58,7 +59,7 @@ def simulate_run(name: str, changes: list[str], seed: int, runs: int | None,
 
 
 def _cpu_s() -> float:
-    """Return the CPU time of this process and of those that it started."""
+    """Return the CPU time of this process and its children."""
     return sum(os.times()[:4])
 
 
@@ -66,7 +67,7 @@ def print_document(style: str, name: str, profile: str, cpu_s: float,
                    config: Mapping[str, typing.Any],
                    figures: Mapping[str, base.Figure],
                    seeds: Sequence[int] = (1,)) -> None:
-    """Print figures, as a table or as JSON (EXPERIMENTS 1)."""
+    """Print figures, as a table or as JSON."""
     if style != 'json':
         _print_table(figures)
         return
@@ -79,7 +80,7 @@ def print_document(style: str, name: str, profile: str, cpu_s: float,
 
 
 def _version() -> str | None:
-    """Return the commit of the code, if it is a checkout."""
+    """Return the commit of the code; None outside a checkout."""
     try:
         done = subprocess.run(
             ['git', 'rev-parse', 'HEAD'], capture_output=True, text=True,
@@ -90,7 +91,7 @@ def _version() -> str | None:
 
 
 class Progress:
-    """Says on standard error how far it is, at most once a second."""
+    """Progress messages on standard error, at most one a second."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + 2
@@ -102,7 +103,7 @@ class Progress:
 
 
 def _print_table(figures: Mapping[str, base.Figure]) -> None:
-    """Print one line a figure, what was published and the bound beside."""
+    """Print a line for each figure, with its published value and bound."""
     width = max(map(len, figures))
     print(f'{"FIGURE":{width}} {"MEASURED":>10} {"SD":>9} {"PUBLISHED":>10} '
           f'{"ORACLE":>10}  UNIT')

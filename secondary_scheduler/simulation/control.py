@@ -1,7 +1,4 @@
-"""The usage controllers: the agent's own law, compiled for all hosts.
-
-Compiled code works on one host at a time, since that is how the law reads.
-"""
+"""Usage controllers of all hosts: the agent's own law, compiled."""
 
 import typing
 
@@ -22,7 +19,7 @@ split = inlined(controller.split)
 
 
 class Law(typing.NamedTuple):
-    """What of a profile the controller of a host follows."""
+    """Parameters of the usage controller."""
 
     least: float
     gain: float
@@ -31,8 +28,8 @@ class Law(typing.NamedTuple):
     proportional: bool
 
     @classmethod
-    def of(cls, profile: Profile) -> 'Law':
-        """Return a profile's."""
+    def of_profile(cls, profile: Profile) -> 'Law':
+        """Return the parameters of a profile."""
         return cls(profile.minimum_share, profile.gain, profile.slack,
                    profile.probe, profile.proportional)
 
@@ -41,9 +38,9 @@ class Law(typing.NamedTuple):
 def control(share, total, set_point, law, use, most, weights, caps):
     """Set the caps of a host's guests after one period, in place.
 
-    ``use`` and ``total`` were measured in the period, ``weights`` are by
-    which what is more than the minimum is split; they are used up.  All but
-    the first four are (guests,).
+    ``use`` and ``total`` were measured in the period.  CPU above the minimum
+    is split by ``weights``, which is overwritten.  All but the first four
+    arguments are (guests,).
 
     :returns: the new common share.
     """
@@ -54,7 +51,8 @@ def control(share, total, set_point, law, use, most, weights, caps):
         used += use[one]
     share = _integrate(share, total, used, set_point, floor, law.gain,
                        law.slack)
-    if law.proportional:    # by present use, with a floor (Boettger 3.9)
+    # By present use, with a minimum (Boettger 2012, section 4.4.4.1).
+    if law.proportional:
         for one in range(len(caps)):
             part = use[one] / used if used > 0 else 1 / len(caps)
             caps[one] = max(caps[one], share * part)
@@ -67,7 +65,8 @@ def control(share, total, set_point, law, use, most, weights, caps):
 def by_host(host: Ints, which: Bools, hosts: int) -> tuple[Ints, Ints]:
     """Return some instances in the order of their hosts.
 
-    :returns: where each host's begin (hosts + 1,), and the numbers.
+    :returns: the place of the first of each host, (hosts + 1,), and the
+        numbers of the instances.
     """
     first = np.zeros(hosts + 1, dtype=np.int64)
     for one in range(len(host)):
@@ -85,10 +84,10 @@ def by_host(host: Ints, which: Bools, hosts: int) -> tuple[Ints, Ints]:
 
 
 class Agents(typing.NamedTuple):
-    """What the controllers of all hosts remember between two periods.
+    """State of the controllers of all hosts between two periods.
 
-    ``shares`` is (H,); of each instance (N,) ``caps`` has its cap, and
-    ``member`` the host on which it took part the last time.
+    ``shares`` is (H,).  ``caps`` and ``member`` are (N,): the cap of each
+    instance, and the host whose controller included it in the last period.
     """
 
     shares: Floats
@@ -97,7 +96,7 @@ class Agents(typing.NamedTuple):
 
     @classmethod
     def fresh(cls, hosts: int, instances: int) -> 'Agents':
-        """Return those that have seen nothing yet."""
+        """Return the state before the first period."""
         return cls(np.zeros(hosts), np.zeros(instances),
                    np.full(instances, -1))
 
@@ -108,8 +107,8 @@ def control_hosts(agents: Agents, totals: Floats, set_points: Floats,
                   which: Bools) -> None:
     """Control a resource on all hosts for one period.
 
-    ``totals`` and ``set_points`` are (H,), the others (N,); ``which`` guests
-    take part.  Of the others caps stay as they are.
+    ``totals`` and ``set_points`` are (H,), the others (N,).  Only the guests
+    of ``which`` take part; the caps of all others stay as they are.
     """
     first, order = by_host(host, which, len(totals))
     used, top, caps, weights = use[order], most[order], use[order], use[order]

@@ -1,4 +1,4 @@
-"""The loop: loads, sharing, control, checks, decisions, second by second."""
+"""Main loop: loads, sharing, control, checks and decisions of each second."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -9,17 +9,14 @@ import numpy as np
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
-from secondary_scheduler.estimation.durations import (
-    ConcurrentDurations,
-    DurationInput,
-)
+from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
 from secondary_scheduler.policies import language
 from secondary_scheduler.simulation.admission import AdmissionModel
 from secondary_scheduler.simulation.checks import PolicyChecks
 from secondary_scheduler.simulation.control import Agents
-from secondary_scheduler.simulation.leases.event_log import Leases
+from secondary_scheduler.simulation.direct_starts import start_new_instances
+from secondary_scheduler.simulation.leases.event_log import LeaseEvents
 from secondary_scheduler.simulation.loads import STEPS, Course
 from secondary_scheduler.simulation.losses import Damage, Loss
 from secondary_scheduler.simulation.network import Links
@@ -35,7 +32,7 @@ from secondary_scheduler.simulation.periods import (
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Recorder, Sample
 from secondary_scheduler.simulation.turnover import (
-    NOBODY,
+    NO_ARRIVALS,
     Arrivals,
     Turnover,
 )
@@ -44,26 +41,25 @@ from secondary_scheduler.simulation.world import (
     Floats,
     Ints,
     Shape,
-    Status,
     World,
 )
 
-#: What policies may be on; the rest of the language is not simulated.
+#: Resources of policies; the rest of the language is not simulated.
 SIMULATED = (*RESOURCES, 'slots', 'cores')
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What is to be run, whatever the profile.
+    """Input of a run, the same for all profiles.
 
     ``policies`` are on ``SIMULATED`` resources, and bind each host.
-    ``load`` is (steps, H) in percent of a host, ``net`` what primaries send
-    and receive, for all or as (seconds, H); ``seeds`` gives each cluster its
-    own random numbers.  With ``placed`` all instances start at once,
-    spread over the hosts.  With ``arrivals`` there are none at first, and as
-    many at a time as the shape has.  ``losses`` are what fails by itself.
-    ``scenario`` is called at the beginning of each second and may change
-    thresholds.
+    ``load`` is the CPU demand of primaries, (steps, H) in percent of a host.
+    ``net`` is the traffic of primaries each way, one value or (seconds, H).
+    ``seeds`` has the seed of the random numbers of each cluster.
+    With ``placed`` all instances start at once, spread over the hosts.
+    With ``arrivals`` there are none at first; the shape is the largest number
+    at a time.  ``losses`` are the failures to simulate.  ``scenario`` is
+    called at the beginning of each second and may change thresholds.
     """
 
     shape: Shape
@@ -78,12 +74,12 @@ class Workload:
 
     @property
     def seconds(self) -> int:
-        """How long it lasts."""
+        """Duration of the run."""
         return len(self.load) // STEPS
 
 
 class Simulation:
-    """One workload under one profile."""
+    """Run of one workload under one profile."""
 
     def __init__(self, workload: Workload, profile: Profile, record: Recorder
                  ) -> None:
@@ -99,14 +95,14 @@ class Simulation:
         self._observer = SimulatedObserver(
             self.world, self.checks, self.operations, profile
         )
-        self._turnover = Turnover(workload.arrivals or NOBODY, self.world)
+        self._turnover = Turnover(workload.arrivals or NO_ARRIVALS, self.world)
         self._damage = Damage(workload.losses, self.world, self.operations,
                               record)
-        self._leases = Leases(self.world, self._turnover, record)
+        self._leases = LeaseEvents(self.world, self._turnover, record)
         self._admission = AdmissionModel(
             self.world, self.checks, self._observer, self.operations, profile
         )
-        self._rules = Rules.of(profile, workload.shape.cores)
+        self._rules = Rules.of_profile(profile, workload.shape.cores)
         self._agents = Agents.fresh(hosts, instances)
         self._links = Links(self.world, profile)
         self._room_s = np.zeros(hosts)
@@ -120,15 +116,15 @@ class Simulation:
 
     def run(self, progress: Callable[[int], object] = lambda second: None
             ) -> None:
-        """Run all of it; ``progress`` is told each second that is over."""
+        """Run the workload; call ``progress`` after each second."""
         if self.workload.placed:
-            self._place(0.0)
+            start_new_instances(self.operations, 0.0)
         for second in range(self.workload.seconds):
-            # Who comes back knows of no failed checks.
+            # A restarted agent counts failed checks from zero.
             self.checks.failed[:, self._damage.strike(second)] = 0
             self._turnover.arrive(second)
             if self.profile.placed:
-                self._place(second)
+                start_new_instances(self.operations, second)
             if self.workload.scenario is not None:
                 self.workload.scenario(self, second)
             self._second(second)
@@ -154,11 +150,11 @@ class Simulation:
         nets = self._nets(second)
         wanted = nets[1].copy()
         nets[1], sent = self._transfer(wanted, used)
-        self._observer.see(np.stack([main, *nets]), used)
+        self._observer.add_second(np.stack([main, *nets]), used)
         self._sample(second, {'load': load, 'main': main, 'ops': ops,
                               'vm': vm, 'net_load': wanted,
                               'net_main': nets[1]}, used)
-        # At the floor a guest contributes to nothing, saving it included.
+        # A guest at the floor does not contribute, nor do operations on it.
         secondary = np.where(self.operations.of_the_frozen(), vm, vm + ops)
         self._check(main + ops + vm, secondary, nets, sent)
         now = second + 1.0
@@ -166,13 +162,13 @@ class Simulation:
         self._local_triggers(now)
         self._decide(now)
         if self.record.logs:
-            self._leases.look(now)
+            self._leases.record_changes(now)
 
     def _period(self, wanted: Floats, set_point: Floats,
                 use: CpuUse) -> Floats:
-        """Let a period pass; ``wanted`` is what primaries demand, (H,).
+        """Simulate a period; ``wanted`` is the demand of primaries, (H,).
 
-        :returns: what each guest used, (N,); all of it is added to ``use``.
+        :returns: the use of each guest, (N,), which is added to ``use``.
         """
         world = self.world
         used = np.zeros(len(world.status))
@@ -183,7 +179,7 @@ class Simulation:
 
     @property
     def _inside(self) -> Bools:
-        """Which instances are on a host, and not at the floor."""
+        """Instances that run or boot and are not at the floor, (N,)."""
         world = self.world
         return (world.running | world.booting) & ~world.frozen
 
@@ -194,14 +190,14 @@ class Simulation:
                       world.most, self._links.cpu_caps, world.work)
 
     def _nets(self, second: int) -> Floats:
-        """Return what primaries want to receive and send, (2, H)."""
+        """Return the traffic demand of primaries, in and out, (2, H)."""
         net = self.workload.net
         return np.full((2, len(self.world.block_until)),
                        net if isinstance(net, float) else net[second])
 
     def _transfer(self, wanted: Floats, used: Floats
                   ) -> tuple[Floats, Floats]:
-        """Share the links out; return what primaries and guests send."""
+        """Share the links; return the traffic of primaries and guests."""
         world = self.world
         burden = self.operations.burden[2]
         got, sent, sums = self._links.share(wanted, burden, used)
@@ -213,9 +209,9 @@ class Simulation:
         return got, sums
 
     def _results(self, now: float) -> None:
-        """See who has done its work; a result is a unit of it in one life.
+        """Record results: an instance has done a unit of work in one life.
 
-        Who has come to do a unit goes when it is done.
+        Instances of ``arrivals`` leave with their first result.
         """
         world = self.world
         for one in np.flatnonzero(world.work >= world.unit).tolist():
@@ -251,7 +247,7 @@ class Simulation:
 
     def _check(self, total: Floats, secondary: Floats, nets: Floats,
                sent: Floats) -> None:
-        """Check all policies, with what primaries and guests transfer."""
+        """Check all policies against the use of the second."""
         found = {'cpu': (total, secondary > 0)}
         for resource in {one.resource for one in self.checks.policies}:
             if resource in RESOURCES[1:]:
@@ -268,7 +264,7 @@ class Simulation:
                              in found.items()} for place in range(2)))
 
     def _each(self, which: Bools) -> list[tuple[int, int]]:
-        """Return (policy, host) where something is so."""
+        """Return the (policy, host) pairs that are marked."""
         return list(zip(*(place.tolist() for place in np.nonzero(which)),
                         strict=True))
 
@@ -294,7 +290,7 @@ class Simulation:
                                     & (self.world.host == host)).tolist()
             if self.profile.freeze and policies[row].static:
                 guests = guests[int(self.checks.threshold[row, host]):]
-            else:   # who is on its way is stopped as well (R19)
+            else:   # a boot or an arriving migration is killed as well
                 guests = [one for one in sorted({
                     *guests, *self.operations.on_host(host)})
                     if not self.world.frozen[one]]
@@ -305,7 +301,7 @@ class Simulation:
                 self._last_resort(one, host, now)
 
     def _last_resort(self, guest: int, host: int, now: float) -> None:
-        """Take a guest to the floor, or kill it if it is still there."""
+        """Take a guest to the floor, or kill it without a floor."""
         world = self.world
         if self.profile.freeze:
             world.frozen[guest] = True
@@ -315,9 +311,9 @@ class Simulation:
             self.operations.kill(guest, now)
 
     def _thaw(self, room: Floats, now: float) -> None:
-        """Lift the floor where there has been room for long enough.
+        """Lift the floor where there has been room for ``calm_s``.
 
-        ``room`` is what primaries leave below the set point, (H,).
+        ``room`` is the CPU between the use of primaries and the set point.
         """
         world = self.world
         frozen = np.flatnonzero(world.frozen)
@@ -343,7 +339,7 @@ class Simulation:
     # decisions
 
     def _decide(self, now: float) -> None:
-        self._observer.judge()
+        self._observer.update_violated()
         for row, host in self._each(self.checks.fired & self.world.watched):
             policy = self.checks.policies[row]
             self._event(host, 'trigger', now, kind='global',
@@ -355,8 +351,8 @@ class Simulation:
             self._due[cluster] = min(self._due[cluster],
                                      now + math.floor(wait))
         if self.profile.patient and now % self.profile.provision_s == 0:
-            tired = self._observer.violated.any(axis=0)
-            self._due[np.unique(self.world.cluster_of_host[tired])] = now
+            asking = self._observer.violated.any(axis=0)
+            self._due[np.unique(self.world.cluster_of_host[asking])] = now
         if self.profile.reconfigure:
             for cluster in np.flatnonzero(self._due <= now):
                 self._reconfigure(int(cluster), now)
@@ -386,52 +382,4 @@ class Simulation:
 
     def _prove(self, faults: Sequence[str]) -> None:
         if faults:
-            raise RuntimeError(f'a decision made a bad plan: {faults[0]}')
-
-    def _place(self, now: float) -> None:
-        """Start whoever is new at once, each where least is held."""
-        world = self.world
-        new = (world.status == Status.STOPPED) & ~world.busy
-        for cluster in np.unique(world.cluster_of[new]).tolist():
-            hosts, those = world.hosts_of(cluster), world.instances_of(cluster)
-            here = slice(those.start, those.stop)
-            at = world.host[here] - hosts.start
-            held = [np.bincount(at[at >= 0], values[here][at >= 0],
-                                minlength=len(hosts))
-                    for values in (world.vcpus, world.memory_mb)]
-            found = []
-            for one in np.flatnonzero(new[here]).tolist():
-                fits = held[1] + world.memory_mb[here][one] <= (
-                    world.shape.memory_mb)
-                if fits.any():
-                    host = int(np.where(fits, held[0], np.inf).argmin())
-                    found.append((one, f'{host:04}'))
-                    held[0][host] += world.vcpus[here][one]
-                    held[1][host] += world.memory_mb[here][one]
-            lasting = ConcurrentDurations().predict_all(
-                [
-                    DurationInput(OperationKind.START, None, host)
-                    for _one, host in found
-                ]
-            )
-            self.operations.issue(
-                Plan(
-                    tuple(
-                        Operation(
-                            number,
-                            OperationKind.START,
-                            f'{one:05}',
-                            '',
-                            None,
-                            host,
-                            duration_s=lasts,
-                        )
-                        for number, ((one, host), lasts) in enumerate(
-                            zip(found, lasting, strict=True), 1
-                        )
-                    )
-                ),
-                cluster,
-                now,
-                'provisioner',
-            )
+            raise RuntimeError(f'invalid plan of a decision: {faults[0]}')

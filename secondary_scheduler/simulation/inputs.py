@@ -1,12 +1,12 @@
-"""Options of users, and files to write."""
+"""Values of command line options, and files to write."""
 
 import typing
 
 from secondary_scheduler.reading.values import InputError
 
 
-def pair(text: str) -> tuple[str, str]:
-    """Return key and value of what --set takes."""
+def parse_pair(text: str) -> tuple[str, str]:
+    """Return key and value of an argument of --set."""
     key, equals, value = text.partition('=')
     if not equals:
         raise InputError(f'--set takes KEY=VALUE, like profile=thesis, not '
@@ -15,7 +15,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def open_for_writing(path: str) -> typing.TextIO:
-    """Open a file that the user named."""
+    """Open a file named on the command line."""
     try:
         return open(path, 'w', encoding='utf-8')
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""What primaries want: traces of CPU load in percent of a host.
+"""CPU demand of primaries in percent of a host.
 
-Each is, or may be indexed like, an array of shape (steps, hosts), two steps a
-second.
+A load is an array of shape (steps, hosts), or is indexed like one; a second
+has two steps.
 """
 
 import typing
@@ -17,7 +17,7 @@ Random = np.random.Generator
 
 
 class Course(typing.Protocol):
-    """The load of each step, in the order of time."""
+    """Load of each step, in the order of time."""
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -40,8 +40,9 @@ def noisy(mean: Floats, seconds: int, random: Random, cv: float) -> Floats:
 def tilted(mean: float, size: int, random: Random) -> Floats:
     """Draw from a linear density on [0, 100] with a mean.
 
-    Such a density reaches means from 33 to 67 only; for others it falls on
-    [0, 3 mean], or rises on the mirror image of that (X20).
+    Such a density has means from 33 to 67 only.  For lower means it falls on
+    [0, 3 mean], for higher ones it rises on the mirror image of that (see
+    reference/errata, Boettger, load distributions).
     """
     if mean > 50:
         return np.asarray(100.0 - tilted(100.0 - mean, size, random))
@@ -53,7 +54,7 @@ def tilted(mean: float, size: int, random: Random) -> Floats:
 
 def wave(kind: str, mean: float, hosts: int, seconds: int, random: Random
          ) -> Floats:
-    """Return the load generator of Boettger 5.2.
+    """Return loads of the generator of Boettger 2012, section 6.4.2.
 
     Targets follow each other after U[5, 30] s; a ``square`` jumps to the
     next one, a ``triangle`` goes there linearly.
@@ -71,15 +72,14 @@ def wave(kind: str, mean: float, hosts: int, seconds: int, random: Random
 
 
 class Squares:
-    """A square process whose mean follows a series (EXPERIMENTS 6).
+    """A square process whose mean follows a series.
 
-    ``means`` is (windows, hosts) in percent, and what each host has in each
-    window of ``window_s`` seconds; for U[5, 30] s at a time its load is
-    ``spread`` (hosts,) above the mean, or as much below.  Where the one or the
-    other is beyond 0 or 100 %, or does not last as long, both are moved so
-    that the mean is kept.
+    ``means`` is (windows, hosts) in percent, the mean of each host in each
+    window of ``window_s`` seconds.  For U[5, 30] s at a time the load is
+    ``spread`` (hosts,) above the mean, or as much below.  If one of the two
+    is beyond 0 or 100 %, or lasts longer, both are moved to keep the mean.
 
-    Windows are drawn when they are asked for, the same whenever that is.
+    Windows are drawn on demand, and do not depend on the order of access.
     """
 
     def __init__(self, means: Floats, spread: Floats, seed: tuple[int, ...],
@@ -123,12 +123,12 @@ def _around(mean: Floats, spread: Floats, share: Floats
             ) -> tuple[Floats, Floats]:
     """Return two values within 0 and 100 that have a mean.
 
-    The higher one has a ``share`` of the time; they are twice the spread apart
-    where that is possible.
+    The higher one lasts for a ``share`` of the time.  The two are twice the
+    spread apart if that is possible.
     """
     above = mean + 2 * spread * (1 - share)
     below = mean - 2 * spread * share
-    # Where one has all the time, the other has no say.
+    # If one lasts all the time, the other does not count.
     some, rest = np.maximum(share, 1e-12), np.maximum(1 - share, 1e-12)
     above = np.where(below < 0, mean / some, above)
     below = np.maximum(0.0, below)

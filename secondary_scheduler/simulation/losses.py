@@ -1,10 +1,11 @@
-"""What fails by itself: instances crash, hosts and agents are lost (X24).
+"""Failures: crashed instances, lost hosts and lost agents.
 
-A crash takes the whole lease down.  A lost host takes along all that runs
-there, its primary included, and comes back empty but for what was suspended
-on it.  Where an agent is lost nobody checks the host's policies, nothing is
-begun there, and the guests are at the floor (those of an agent that has none
-keep their limits).
+* A crash takes the whole lease down.
+* A lost host stops its primary and all instances that run there.  Suspended
+  instances are there when it is back.
+* While an agent is lost, the policies of its host are not checked, and no
+  operation begins there.  Its guests are at the floor, or keep their limits
+  if the profile has no floor.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from secondary_scheduler.simulation.world import Shape, World
 
 
 class Lost(enum.StrEnum):
-    """What may be lost."""
+    """Kind of a loss."""
 
     INSTANCE = 'instance'
     HOST = 'host'
@@ -28,10 +29,10 @@ class Lost(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """What is lost from ``time_s`` on for ``lasts_s`` seconds.
+    """Loss of an instance, host or agent at ``time_s``, for ``lasts_s``.
 
-    ``number`` is that of an instance or of a host, counted over all clusters;
-    a crash has no duration, and where the instance does not run it is none.
+    ``number`` is that of the instance or host, counted over all clusters.  A
+    crash has no duration; it has no effect if the instance does not run.
     """
 
     time_s: float
@@ -40,12 +41,14 @@ class Loss:
     lasts_s: float = 0.0
 
 
-def draw(shape: Shape, seconds: float, every_s: dict[Lost, float],
-         lasts_s: float, seeds: Sequence[tuple[int, ...]]) -> list[Loss]:
-    """Draw losses that happen to each of a kind every so many seconds.
+def draw_losses(shape: Shape, seconds: float, every_s: dict[Lost, float],
+                lasts_s: float, seeds: Sequence[tuple[int, ...]]
+                ) -> list[Loss]:
+    """Draw losses of each kind, as Poisson processes.
 
-    Each is a Poisson process, with random numbers of its own for each cluster
-    (``seeds``); hosts and agents are back after ``lasts_s``.
+    Each instance, host or agent is lost every ``every_s`` seconds on average.
+    ``seeds`` has the seed of each cluster.  Hosts and agents are back after
+    ``lasts_s``.
     """
     found = []
     for cluster, seed in enumerate(seeds):
@@ -62,7 +65,7 @@ def draw(shape: Shape, seconds: float, every_s: dict[Lost, float],
 
 
 class Damage:
-    """Lets what is to be lost be lost, and brings it back."""
+    """Executor of losses and of their end."""
 
     def __init__(self, losses: Sequence[Loss], world: World,
                  operations: Operations, record: Recorder) -> None:
@@ -73,7 +76,7 @@ class Damage:
         self._record = record
 
     def strike(self, now: float) -> list[int]:
-        """Let happen whatever is due; return where agents begin anew."""
+        """Apply all that is due; return the hosts whose agents restart."""
         anew = []
         for (what, number), at in list(self._back.items()):
             if at <= now:

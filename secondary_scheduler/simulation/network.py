@@ -1,7 +1,7 @@
-"""The hosts' outgoing links, in percent of a link.
+"""Outgoing links of hosts, in percent of a link.
 
-The thesis could not shape traffic and lowered a guest's CPU until its traffic
-fitted (3.9).
+The thesis does not shape traffic; it lowers the CPU of a guest until its
+traffic fits (Boettger 2012, section 4.4.4.1).
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from secondary_scheduler.simulation.world import (
 
 
 class Links:
-    """Shares links for a second, and controls them once a second."""
+    """Sharing and control of the links, once a second."""
 
     def __init__(self, world: World, profile: Profile) -> None:
         self._world = world
@@ -35,15 +35,17 @@ class Links:
 
     @property
     def controlled(self) -> bool:
-        """Whether there is any traffic, and somebody to limit it."""
+        """Whether guests send, and agents limit their traffic."""
         return self._profile.local_control and self._world.shape.net > 0
 
     def share(self, primary: Floats, burden: Floats, cpu: Floats
               ) -> tuple[Floats, Floats, Floats]:
-        """Return what primaries send, instances, and those of each host.
+        """Share the links of all hosts.
 
-        They are (H,), (N,) and (H,); ``cpu`` is what instances use: who gets
-        less CPU sends less.
+        An instance sends in proportion to its ``cpu``, (N,).
+
+        :returns: traffic of primaries (H,), of instances (N,), and of all
+            instances of a host (H,).
         """
         world = self._world
         got, sent = primary.copy(), np.zeros(len(cpu))
@@ -57,16 +59,16 @@ class Links:
 
     def adapt(self, total: Floats, sent: Floats, set_point: Floats,
               guests: Bools) -> None:
-        """Control for a second, those that are running and not frozen."""
+        """Adapt the caps of ``guests`` after a second."""
         net = self._world.shape.net
         self._agents.caps[:] = net
-        control_hosts(self._agents, total, set_point, Law.of(self._profile),
-                      sent, np.full(len(sent), net), self._world.host, guests)
+        control_hosts(self._agents, total, set_point,
+                      Law.of_profile(self._profile), sent,
+                      np.full(len(sent), net), self._world.host, guests)
 
     @property
     def cpu_caps(self) -> Floats:
-        """Up to which CPU an instance may send what it is allowed to, (N,).
-        """
+        """CPU at which each instance sends its share of traffic, (N,)."""
         most, net = self._world.most, self._world.shape.net
         if not net or self._profile.shapes_traffic:
             return most
@@ -76,9 +78,9 @@ class Links:
 @compiled
 def _share_links(primary: Floats, burden: Floats, sent: Floats, host: Ints,
                  sends: Bools) -> Floats:
-    """Put what primaries and instances send in place of what they want.
+    """Replace the demand of primaries and instances by their traffic.
 
-    :returns: what the instances of each host send, (H,).
+    :returns: the traffic of the instances of each host, (H,).
     """
     sums = np.zeros(len(primary))
     first, order = by_host(host, sends, len(primary))

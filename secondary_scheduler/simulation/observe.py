@@ -1,4 +1,4 @@
-"""What decisions get to see: one cluster as a value of the core's model."""
+"""Observation of a simulated cluster as a value of the core's model."""
 
 import math
 
@@ -29,15 +29,15 @@ from secondary_scheduler.simulation.world import (
     World,
 )
 
-#: Seconds over which the estimator averages (Boettger Eq. 4.2).
+#: Seconds over which the estimator averages (Boettger 2012, eq. 4.2).
 WINDOW = 5
 
-#: Seconds of which the highest use is remembered together.
+#: Seconds of a block, of which the highest use is kept.
 BLOCK = 10
 
-#: All hosts are alike, so that percentages will do as amounts.
+#: All hosts are alike, so amounts are percentages.
 _ALIKE = dict.fromkeys(units.UNITS, units.WHOLE)
-#: No inventory but that of memory binds here: policies alone do.
+#: Only the inventory of memory binds; policies do the rest.
 _PLENTY = dict.fromkeys(RESOURCE_CLASSES, 10**6)
 _STATES = {
     Status.STOPPED: InstanceState.STOPPED,
@@ -47,7 +47,7 @@ _STATES = {
 
 
 class SimulatedObserver:
-    """Averages over the last seconds, and clusters made of them."""
+    """Averages of the last seconds, and clusters made of them."""
 
     def __init__(
         self,
@@ -65,20 +65,20 @@ class SimulatedObserver:
         self._names = [f'{one:05}' for one in range(world.shape.instances)]
         self._inventory = _PLENTY | {MEMORY_MB: world.shape.memory_mb}
         self._usage = {'net_in': 0.0, 'net_out': world.shape.net}
-        #: Each as it was shown the last time, and by which values: most that
-        #: run change nothing that a decision counts.
+        #: Instances as last shown, and the values they were made of.  Most
+        #: running instances do not change, and are not made again.
         self._shown = np.full((instances, 8), np.nan)
         self._guests: dict[int, Instance] = {}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
         self._seen = 0
-        #: The highest use of primaries' CPU in each of the last blocks.
+        #: Highest CPU use of primaries in each of the last blocks.
         self._peaks = np.zeros((math.ceil(profile.memory_s / BLOCK), hosts))
-        #: Which policies ask for the cloud's help, (P, H); see ``judge``.
+        #: Violated policies, (P, H); see ``update_violated``.
         self.violated = np.zeros_like(checks.failed, dtype=bool)
 
-    def see(self, main: Floats, use: Floats) -> None:
-        """Take a second: primaries (resources, H), instances' CPU (N,)."""
+    def add_second(self, main: Floats, use: Floats) -> None:
+        """Add the use of primaries (resources, H) and guests' CPU (N,)."""
         place = self._seen % WINDOW
         self._main[place], self._use[place] = main, use
         if len(self._peaks):
@@ -94,11 +94,10 @@ class SimulatedObserver:
             self._main[:min(self._seen, WINDOW), :, hosts].mean(axis=0))
 
     def foreseen(self, hosts: Ints | slice = slice(None)) -> Floats:
-        """Return what primaries are thought to use, (resources, H).
+        """Return the predicted use of primaries, (resources, H).
 
-        For whom there is room: who boots cannot be taken off its host before
-        it runs, so where nobody can be frozen a peak that has been seen may
-        come again meanwhile.
+        It decides on starts.  A guest that boots cannot be moved, so without
+        a floor the highest use of the last ``memory_s`` counts.
         """
         main = self.main(hosts)
         if not self._profile.freeze and len(self._peaks):
@@ -106,31 +105,33 @@ class SimulatedObserver:
         return main
 
     def counted(self, instances: Ints | slice = slice(None)) -> Floats:
-        """Return what a decision counts for some instances, in percent.
+        """Return the CPU that a decision counts for instances, in percent.
 
-        What an agent can squeeze counts with its useful share at most.
+        A guest that an agent can throttle counts with its useful share at
+        most.
         """
         use = self._use[:min(self._seen, WINDOW), instances].mean(axis=0)
         if self._profile.forecasts_demand:
             return np.asarray(use)
         return np.minimum(use, self._profile.useful_share)
 
-    def judge(self) -> None:
-        """Find out which policies ask for the cloud's help now.
+    def update_violated(self) -> None:
+        """Update the policies that are violated, so that decisions see them.
 
-        An agent that freezes holds dynamic ones for as long as it is patient.
+        An agent with a floor does not report a dynamic policy before a guest
+        has been there for ``patience_s``.
         """
         world = self._world
         self.violated = self._checks.violated & world.watched
         if not self._profile.patient:
             return
-        tired = world.frozen & (world.frozen_s >= self._profile.patience_s)
-        relief = world.count_by_host(tired & (world.host >= 0)) > 0
+        expired = world.frozen & (world.frozen_s >= self._profile.patience_s)
+        relief = world.count_by_host(expired & (world.host >= 0)) > 0
         self.violated = np.where(self._checks.dynamic, relief, self.violated
                                  ) & world.watched
 
     def cluster(self, number: int, now: float) -> Cluster:
-        """Return a cluster as it is known now; names are numbers."""
+        """Return a cluster as observed now; names are numbers."""
         those = self._world.instances_of(number)
         hosts = np.array(self._world.hosts_of(number))
         return self._seen_as(
@@ -139,14 +140,14 @@ class SimulatedObserver:
 
     def part(self, number: int, now: float, hosts: Ints, instances: Ints
              ) -> Cluster:
-        """Return what a decision needs that is about some hosts only.
+        """Return the part of a cluster for a decision about some hosts.
 
-        That is who is there, the ``instances`` in question, and all that is
-        under way in the cluster.
+        It has the instances of these hosts, the given ``instances``, and all
+        instances with an operation under way in the cluster.
         """
         world = self._world
         these, those = world.hosts_of(number), world.instances_of(number)
-        # One more, for those who are nowhere.
+        # The last element is for instances without a host.
         shown = np.zeros(len(these) + 1, dtype=bool)
         shown[hosts - these.start] = True
         there = shown[np.maximum(
@@ -159,38 +160,38 @@ class SimulatedObserver:
 
     def _seen_as(self, number: int, now: float, main: Floats, hosts: Ints,
                  instances: Ints) -> Cluster:
-        """Return what is asked for; ``main`` is (resources, hosts)."""
+        """Return a cluster; ``main`` is the use of primaries on its hosts."""
         world = self._world
         flights = list(self._operations.of_cluster(number))
         first_host = world.hosts_of(number).start
         first = world.instances_of(number).start
-        cooling_down_hosts, resting = self._resting(number, now)
+        cooling_hosts, cooling_guests = self._cooling_down(number, now)
 
         def name(host: int) -> str | None:
             return (None if host == NOWHERE
                     else self._host_names[host - first_host])
 
         seen_hosts = {}
-        for host, (cpu, net_in, net_out), policies, rests in zip(
+        for host, (cpu, net_in, net_out), policies, cools in zip(
                 hosts.tolist(), main.T.tolist(),
                 self._policies(hosts),
-                cooling_down_hosts[hosts - first_host].tolist(), strict=True):
+                cooling_hosts[hosts - first_host].tolist(), strict=True):
             one = Host(
                 str(name(host)), float(world.shape.cores), self._inventory,
-                cpu_primary=cpu, policies=policies, blocked=rests,
+                cpu_primary=cpu, policies=policies, blocked=cools,
                 usage={'net_in': net_in, 'net_out': net_out},
                 capacities=_ALIKE)
             seen_hosts[one.name] = one
         busy = np.zeros(len(world.status), dtype=bool)
         busy[[one.instance for one in flights]] = True
         rows = np.stack([
-            busy[instances], resting[instances - first],
+            busy[instances], cooling_guests[instances - first],
             self.counted(instances), *(column[instances] for column in (
                 world.host, world.lease_of, world.status, world.vcpus,
                 world.memory_mb))], axis=1)
         changed = (rows != self._shown[instances]).any(axis=1)
         self._shown[instances] = rows
-        for instance, (held, rests, cpu, host, lease, status, vcpus,
+        for instance, (held, cools, cpu, host, lease, status, vcpus,
                        memory_mb) in zip(instances[changed].tolist(),
                                          rows[changed].tolist(), strict=True):
             self._guests[instance] = Instance(
@@ -202,7 +203,7 @@ class SimulatedObserver:
                 int(memory_mb),
                 0,
                 cpu=cpu,
-                blocked=bool(rests),
+                blocked=bool(cools),
                 usage=self._usage,
             )
         guests = [self._guests[one] for one in instances.tolist()]
@@ -210,22 +211,21 @@ class SimulatedObserver:
             guest.lease, state=LeaseState.QUEUED, priority=5.0,
             waited_s=now - float(
                 world.queued_since[number, int(guest.lease)]))
-            for guest in guests if guest.state in DOWN}     # nobody else waits
+            for guest in guests if guest.state in DOWN}
         return Cluster(seen_hosts, {
             guest.uuid: guest for guest in guests}, leases, tuple(
             InFlight(one.kind, self._names[one.instance - first],
                      name(one.source), name(one.target),
                      one.remaining_s(now)) for one in flights))
 
-    def _resting(self, number: int, now: float) -> tuple[Bools, Bools]:
-        """Return which of a cluster are to be left alone, (h,) and (n,).
+    def _cooling_down(self, number: int, now: float) -> tuple[Bools, Bools]:
+        """Return hosts (h,) and instances (n,) that are cooling down.
 
-        Where ``rests`` is off, what was operated on a moment ago is left
-        alone only until a violation calls for it: it would be killed in the
-        end, and with it its work (X35).  Where it is on, instances are left
-        alone whatever is violated.  The thesis has it for dynamic policies
-        only (R36), but of what it did in ``pattern`` 13 % were kills at an
-        interval of 20 s and a timelimit of 50 s: so there are none.
+        With ``rests`` off a violation ends the cooling down: otherwise the
+        instance would be killed, and its work lost.  With ``rests`` on it
+        goes on in any case.  The thesis limits this rule to dynamic policies.
+        But its 13 % of kills in ``pattern`` (interval 20 s, time limit 50 s)
+        follow only if static ones are included.
         """
         world = self._world
         these, those = world.hosts_of(number), world.instances_of(number)
@@ -235,7 +235,7 @@ class SimulatedObserver:
         instances = world.hold_until[those.start:those.stop] > now
         called = self.violated.any(axis=0)
         if not self._profile.rests and called[these.start:these.stop].any():
-            # A migration that is under way locks its target for good.
+            # A migration under way locks its target in any case.
             hosts &= (~called[these.start:these.stop] | unwatched
                       | np.isinf(blocked))
             lease = world.lease_of[those.start:those.stop]
@@ -245,7 +245,7 @@ class SimulatedObserver:
         return hosts, instances
 
     def _policies(self, hosts: Ints) -> list[tuple[HostPolicy, ...]]:
-        """Return what applies to each of some hosts."""
+        """Return the policies of each of some hosts."""
         checks = self._checks
         rows = [[
             HostPolicy(one.text, one.resource, threshold, one.timelimit,

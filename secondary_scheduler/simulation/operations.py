@@ -1,12 +1,4 @@
-"""Operations under way: what they cost, how long they really take, how they
-end.
-
-The true duration of the k-th of n parallel operations of a kind is a + b k
-seconds, as storage serves one after the other, times lognormal noise; the
-estimate is that all take as long as the last (EXPERIMENTS 2).  With
-``congestion`` another model holds: an operation slows down while others share
-what it needs, whenever they have begun.
-"""
+"""Execution of operations: their load on hosts, their ends and failures."""
 
 import bisect
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +11,7 @@ import numpy as np
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.feasibility import Overheads
 from secondary_scheduler.plans.operations import RETURNS, OperationKind, Plan
+from secondary_scheduler.simulation.flights import Flight, TrueDurations
 from secondary_scheduler.simulation.profiles import Profile
 from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import (
@@ -30,13 +23,7 @@ from secondary_scheduler.simulation.world import (
     World,
 )
 
-#: What goes through the shared storage, in each direction.
-_CLASS = {
-    OperationKind.SUSPEND: 'write',
-    OperationKind.STOP: 'write',
-    OperationKind.START: 'read',
-    OperationKind.RESUME: 'read',
-}
+#: Status of an instance after a successful operation.
 _AFTER = {
     OperationKind.SUSPEND: Status.SUSPENDED,
     OperationKind.STOP: Status.STOPPED,
@@ -44,65 +31,38 @@ _AFTER = {
     OperationKind.RESUME: Status.RUNNING,
     OperationKind.MIGRATE: Status.RUNNING,
 }
-#: What burdens a host in steps of one operation; its order is that of rows.
+#: Resources that operations use, in the order of the rows of ``burden``.
 RESOURCES = ('cpu', 'net_in', 'net_out')
 
 
-@dataclasses.dataclass(frozen=True)
-class Flight:
-    """An operation on an instance, with numbers of hosts; times in s.
-
-    ``estimate_s`` is how long the decision thinks that it takes.
-    """
-
-    id: int
-    kind: OperationKind
-    instance: int
-    source: int
-    target: int
-    issued: float
-    started: float
-    estimate_s: float
-    by: str
-    after: frozenset[int] = frozenset()
-
-    def remaining_s(self, now: float) -> float:
-        """Return how long it is thought to take yet."""
-        return max(1.0, self.estimate_s - (now - self.started))
-
-    @property
-    def hosts(self) -> set[int]:
-        """The hosts that it has to do with."""
-        return {self.source, self.target} - {NOWHERE}
-
-
 class Operations:
-    """Carries plans out on the world."""
+    """Executor of plans on the simulated clusters."""
 
     def __init__(self, world: World, profile: Profile, record: Recorder
                  ) -> None:
         self.world = world
         self.flights: dict[int, Flight] = {}    # by instance
-        #: Their instances, ascending: those of a cluster are neighbours.
+        #: Instances of ``flights``, ascending; a cluster is one slice of it.
         self._flying: list[int] = []
         self.burden = np.zeros((len(RESOURCES), len(world.block_until)))
         self._profile = profile
         self._record = record
         self._waiting: list[list[Flight]] = [[] for _one in world.random]
-        #: Of plans, by their numbers; what others wait for among them.
+        #: Ids of planned operations that have not ended; others wait for them.
         self._undone: set[int] = set()
         self._model = ConcurrentDurations()
+        self._durations = TrueDurations(self._model, profile)
         self._overheads = Overheads()
         self._number = 0
 
     def of_cluster(self, cluster: int) -> Iterator[Flight]:
-        """Yield what is under way in a cluster, and what waits to begin."""
+        """Yield the operations of a cluster, waiting ones first."""
         yield from self._waiting[cluster]
         for one in self._ongoing(cluster):
             yield self.flights[one]
 
     def starts(self) -> Floats:
-        """Return how many are to come up from scratch on each host, (H,)."""
+        """Return the number of starts to each host, waiting or not, (H,)."""
         return np.bincount(
             [one.target for one in itertools.chain(
                 *self._waiting, self.flights.values())
@@ -110,7 +70,7 @@ class Operations:
             minlength=len(self.world.block_until)).astype(float)
 
     def of_the_frozen(self) -> Bools:
-        """Return the hosts where all that goes on is on guests at the floor.
+        """Return the hosts whose operations are all on guests at the floor.
         """
         world = self.world
         found = np.zeros(len(world.block_until), dtype=bool)
@@ -123,7 +83,7 @@ class Operations:
     def on_host(self, host: int) -> set[int]:
         """Return the instances whose operations burden a host.
 
-        What is being stopped uses nothing any more.
+        An instance that is being stopped uses nothing any more.
         """
         cluster = int(self.world.cluster_of_host[host])
         return {one for one in self._ongoing(cluster)
@@ -135,10 +95,10 @@ class Operations:
         return self._flying[bisect.bisect_left(self._flying, those.start):
                             bisect.bisect_left(self._flying, those.stop)]
 
-    # beginning
+    # start of operations
 
     def issue(self, plan: Plan, cluster: int, now: float, by: str) -> None:
-        """Begin a plan of a cluster (names are numbers in the cluster)."""
+        """Begin a plan of a cluster; its names are numbers in the cluster."""
         hosts = self.world.hosts_of(cluster).start
         instances = self.world.instances_of(cluster).start
         first = self._number
@@ -151,18 +111,18 @@ class Operations:
                 _number(one.source, hosts), _number(one.target, hosts), now,
                 now, one.duration_s, by, frozenset() if self._profile.parallel
                 else frozenset(first + other for other in one.after)))
-        self._begin_what_may(cluster, now)
+        self._begin_ready(cluster, now)
 
     def order(self, kind: OperationKind, instances: Iterable[int], now: float,
               by: str) -> None:
-        """Begin operations that take instances down, without a plan."""
+        """Begin suspends or stops without a plan."""
         for instance in instances:
             self._number += 1
             self._begin(Flight(
                 self._number, kind, instance, int(self.world.host[instance]),
                 NOWHERE, now, now, self._model.predict(kind), by))
 
-    def _begin_what_may(self, cluster: int, now: float) -> None:
+    def _begin_ready(self, cluster: int, now: float) -> None:
         waiting = self._waiting[cluster]
         while waiting:
             ready = [one for one in waiting
@@ -174,7 +134,7 @@ class Operations:
                 self._begin(dataclasses.replace(one, started=now))
 
     def _begin(self, flight: Flight) -> None:
-        """Begin, unless the world has changed since it was planned."""
+        """Begin an operation, unless its instance or host has changed."""
         world, one = self.world, flight.instance
         world.reserved[one] = False
         needs = {
@@ -197,43 +157,23 @@ class Operations:
             self._lose(one, 'stop', flight.started)
             world.status[one] = Status.STOPPED
         self._burden(flight, 1)
-        # locked with the instance (3.7)
+        # The target is locked with the instance (Boettger 2012, 4.4.5.1).
         if flight.kind is OperationKind.MIGRATE:
             world.block_until[flight.target] = math.inf
 
     def _true_duration(self, flight: Flight) -> float:
         cluster = int(self.world.cluster_of[flight.instance])
-        others = [self.flights[one] for one in self._ongoing(cluster)]
-        place = self._place(flight, others)
-        if self._profile.congestion:
-            place = 1   # others slow it down as long as they are there
-        noise = self.world.random[cluster].normal(0.0, self._profile.noise)
-        return self._lasts(flight.kind, place) * math.exp(noise)
+        return self._durations.draw_s(
+            flight, [self.flights[one] for one in self._ongoing(cluster)],
+            self.world.random[cluster])
 
-    def _lasts(self, kind: OperationKind, place: int) -> float:
-        """Return the duration of the k-th of parallel operations."""
-        base: float = getattr(self._model, f'{kind}_base')
-        each: float = getattr(self._model, f'{kind}_each')
-        return base + each * place
-
-    def _place(self, flight: Flight, others: Iterable[Flight]) -> int:
-        """Return how many share what an operation needs, itself included."""
-        if flight.kind is OperationKind.MIGRATE:
-            return 1 + max(sum(host in one.hosts for one in others)
-                           for host in flight.hosts)
-        return 1 + sum(_CLASS.get(one.kind) == _CLASS[flight.kind]
-                       for one in others)
-
-    def _crowding(self, busy: Ints) -> Floats:
-        """Return how fast operations go on that share what they need."""
+    def _rates(self, busy: Ints) -> Floats:
+        """Return the speed of operations that share a resource."""
         rate = np.ones(len(self.world.left))
         for cluster in range(len(self.world.random)):
             flights = [self.flights[one] for one in self._ongoing(cluster)]
             for one in flights:
-                place = self._place(one, [
-                    other for other in flights if other is not one])
-                rate[one.instance] = (self._lasts(one.kind, 1)
-                                      / self._lasts(one.kind, place))
+                rate[one.instance] = self._durations.rate(one, flights)
         return rate[busy]
 
     def _burden(self, flight: Flight, sign: int) -> None:
@@ -241,7 +181,7 @@ class Operations:
                      and self._profile.throttles_boot)
         for row, resource in enumerate(RESOURCES):
             if throttled and resource == 'cpu':
-                continue    # it is the guest's use, under its cap
+                continue    # counted as the guest's use, under its cap
             for host, table in ((flight.source, self._overheads.leaving),
                                 (flight.target, self._overheads.arriving)):
                 if host != NOWHERE and (
@@ -251,13 +191,13 @@ class Operations:
                     self.burden[row, host] += sign * table.get(
                         flight.kind, {}).get(resource, 0.0)
 
-    # ending
+    # end of operations
 
     def advance(self, seconds: float, use: Floats, now: float) -> None:
-        """Let operations go on.
+        """Advance all operations, and end the finished ones.
 
-        A boot that an agent throttles goes on as the guest's ``use`` (N,) of
-        CPU lets it, in percent of the host.
+        A throttled boot advances with the guest's ``use`` of CPU, (N,) in
+        percent of the host.
         """
         world = self.world
         busy = np.array(self._flying, dtype=np.int64)
@@ -265,12 +205,12 @@ class Operations:
             world.booting[busy] & self._profile.throttles_boot,
             use[busy] / world.boot[busy], 1.0)
         if self._profile.congestion:
-            rate *= self._crowding(busy)
+            rate *= self._rates(busy)
         world.left[busy] -= seconds * rate
         for instance in busy[world.left[busy] <= 1e-9]:
             flight = self.flights.get(int(instance))
             if flight is None or world.left[instance] > 1e-9:
-                continue    # its peer has failed, and something else goes on
+                continue    # a failed peer has replaced its operation
             cluster = int(world.cluster_of[instance])
             fails = (
                 flight.kind is not OperationKind.STOP
@@ -279,7 +219,7 @@ class Operations:
                 < self._profile.failures
             )
             self._end(flight, now, not fails)
-            self._begin_what_may(cluster, now)
+            self._begin_ready(cluster, now)
 
     def _end(self, flight: Flight, now: float, ok: bool) -> None:
         world, one = self.world, flight.instance
@@ -294,7 +234,7 @@ class Operations:
         world.hold_until[one] = max(world.hold_until[one], wait)
         for host in flight.hosts:
             world.block_until[host] = wait
-        if not ok and flight.kind in RETURNS:   # it is cleaned up (R29)
+        if not ok and flight.kind in RETURNS:   # no lease runs in part
             self._take_peers_down(one, OperationKind.SUSPEND, now, flight.by)
 
     def _finish(self, flight: Flight, now: float, ok: bool) -> None:
@@ -313,7 +253,7 @@ class Operations:
                   estimate_s=flight.estimate_s)
 
     def _leave(self, instance: int, now: float) -> None:
-        """See to what follows when an instance does not run (any more)."""
+        """Queue the lease of an instance that does not run."""
         world = self.world
         cluster = int(world.cluster_of[instance])
         world.queued_since[cluster, world.lease_of[instance]] = now
@@ -321,17 +261,18 @@ class Operations:
         if not self._profile.sticky:
             world.host[instance] = NOWHERE
 
-    # the last resort
+    # kills and losses
 
     def kill(self, instance: int, now: float) -> None:
-        """End an instance at once, and its lease with it (R35, R42)."""
+        """Kill an instance, and take its lease down."""
         self.fail(instance, now, 'kill')
         self.world.hold_until[instance] = now + self._profile.remedy_s
 
     def fail(self, instance: int, now: float, event: str) -> None:
-        """Let an instance end at once, and take its lease down with it.
+        """Stop an instance at once, and take the rest of its lease down.
 
-        Where agents hold the others meanwhile there is time to save them.
+        With agents that keep guests at the floor there is time to suspend
+        the rest; without, it is stopped.
         """
         self._down(instance, now, event)
         self._say(instance, event, t=now)
@@ -347,7 +288,7 @@ class Operations:
     def _take_peers_down(
         self, instance: int, down: OperationKind, now: float, by: str
     ) -> None:
-        """Take down what runs, boots or is to come up of its lease."""
+        """Take down the peers that run, boot or are about to return."""
         world = self.world
         peers = [one for one in world.members(instance) if one != instance]
         self._withdraw(int(world.cluster_of[instance]), lambda one: (
@@ -367,16 +308,16 @@ class Operations:
         self._leave(instance, now)
 
     def lose_host(self, host: int, now: float) -> None:
-        """Let a host fail with all that runs there (X24).
+        """Take a host down with all instances that run there.
 
-        Nova evacuates: who ran there may start anywhere.  Who was suspended
-        there waits for the host, where its memory is.
+        Evacuated instances may start anywhere.  Suspended instances wait for
+        the host, which has their memory.
         """
         world = self.world
         world.up[host] = False
         here = np.flatnonzero((world.host == host)
                               & (world.running | world.booting)).tolist()
-        for one in here:    # peers elsewhere may have taken it down already
+        for one in here:    # the loss of a peer may have taken it down
             if world.running[one] or world.booting[one]:
                 self.fail(one, now, 'crash')
             world.host[one] = NOWHERE
@@ -386,10 +327,10 @@ class Operations:
         world.block_until[host] = math.inf
 
     def lose_agent(self, host: int) -> None:
-        """Let a host's agent die.
+        """Take the agent of a host down.
 
-        Its unit takes all secondaries to the floor in the end, where there is
-        one; else the limits stay in force.
+        With a floor its systemd unit takes all secondaries there; without,
+        their limits stay in force.
         """
         world = self.world
         world.watched[host] = False
@@ -399,12 +340,12 @@ class Operations:
             world.frozen |= here
 
     def return_host(self, host: int, now: float) -> None:
-        """Let a host be there again."""
+        """Bring a lost host back."""
         self.world.up[host] = True
         self.world.block_until[host] = now
 
     def depart(self, instance: int, now: float) -> None:
-        """Let an instance go for good, by itself, whatever is under way."""
+        """Remove an instance for good, and abort its operation."""
         if instance in self.flights:
             self._abort(instance, now)
         self._withdraw(int(self.world.cluster_of[instance]),
@@ -412,7 +353,7 @@ class Operations:
         self.world.remove(instance)
 
     def _withdraw(self, cluster: int, which: Callable[[Flight], bool]) -> None:
-        """Take back operations that wait to begin."""
+        """Cancel operations that have not begun."""
         waiting = self._waiting[cluster]
         for one in list(filter(which, waiting)):
             waiting.remove(one)

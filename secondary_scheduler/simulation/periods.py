@@ -1,4 +1,4 @@
-"""One period of control on all hosts: sharing, use, work and caps."""
+"""Period of control on all hosts: sharing, use, work and caps."""
 
 import typing
 
@@ -23,10 +23,10 @@ from secondary_scheduler.simulation.world import (
 
 
 class Rules(typing.NamedTuple):
-    """What of a profile says how a period goes.
+    """Parameters of a profile for a period.
 
-    ``weights`` are those of primaries, operations and guests, ``core_s`` the
-    core-seconds that a percent of a host is in a period.
+    ``weights`` are those of primaries, operations and guests.  ``core_s`` is
+    the core-seconds of one percent of a host in a period.
     """
 
     law: Law
@@ -37,20 +37,22 @@ class Rules(typing.NamedTuple):
     throttles_boot: bool
 
     @classmethod
-    def of(cls, profile: Profile, cores: int) -> 'Rules':
-        """Return a profile's, for hosts of so many cores."""
-        return cls(Law.of(profile), (float(cores), 1.0, profile.weight),
+    def of_profile(cls, profile: Profile, cores: int) -> 'Rules':
+        """Return the parameters of a profile, for hosts of some cores."""
+        return cls(Law.of_profile(profile),
+                   (float(cores), 1.0, profile.weight),
                    cores / 100 / STEPS,
                    profile.local_control and not profile.clairvoyant,
                    profile.clairvoyant, profile.throttles_boot)
 
 
 class Guests(typing.NamedTuple):
-    """Those instances that are ``inside``, at their host's CPU; all (N,).
+    """Instances as consumers of CPU; all (N,).
 
-    ``boot`` and ``most`` is what each can use while it boots and later, in
-    percent, ``links`` the cap that its traffic calls for; ``work`` is added
-    to, in core-seconds.
+    ``inside`` marks the instances that run or boot above the floor.  ``boot``
+    and ``most`` are the CPU that each can use while it boots and later, in
+    percent.  ``links`` is the CPU cap that limits its traffic.  ``work`` is
+    increased, in core-seconds.
     """
 
     inside: Bools
@@ -63,10 +65,10 @@ class Guests(typing.NamedTuple):
 
 
 class CpuUse(typing.NamedTuple):
-    """CPU in percent of the host; the last is (N,), the others are (H,).
+    """CPU use in percent of the host, summed over periods.
 
-    What primaries get, operations and boots, and guests for their work; and
-    what each guest uses, its boot included.  All are summed up over periods.
+    ``main`` is of primaries, ``ops`` of operations and boots, ``vm`` of guests
+    for their work, all (H,).  ``guests`` is of each guest with its boot, (N,).
     """
 
     main: Floats
@@ -76,7 +78,7 @@ class CpuUse(typing.NamedTuple):
 
     @classmethod
     def none(cls, hosts: int, instances: int) -> 'CpuUse':
-        """Return no use at all."""
+        """Return a use of zero."""
         return cls(*(np.zeros(size) for size in (
             hosts, hosts, hosts, instances)))
 
@@ -85,12 +87,12 @@ class CpuUse(typing.NamedTuple):
 def period(rules: Rules, wanted: Floats, burden: Floats, set_points: Floats,
            watched: Bools, guests: Guests, agents: Agents, use: CpuUse,
            now: Floats) -> None:
-    """Let a period pass, and add what was used in it to ``use``.
+    """Simulate a period, and add its CPU use to ``use``.
 
-    ``now`` (N,) is set to what each that is inside used in this period.
-    ``wanted`` and ``burden`` are what primaries and operations demand.
-    Where nobody is ``watched`` (all four (H,)) the limits stay in force, and
-    the agent begins anew when it is back.
+    ``now`` (N,) is set to the use of each guest in this period.  ``wanted``
+    and ``burden`` are the demand of primaries and operations.  On hosts that
+    are not ``watched`` the limits stay in force, and the agent starts anew
+    when it is back.
     """
     first, order = by_host(guests.host, guests.inside, len(wanted))
     for one in range(len(agents.caps)):
@@ -130,7 +132,7 @@ def period(rules: Rules, wanted: Floats, burden: Floats, set_points: Floats,
             else:
                 vm += got[place]
                 guests.work[one] += got[place] * rules.core_s
-            # Who is new gets no more than the least at first.
+            # A new guest has the minimum at first.
             weights[place] = 0.0
             if agents.member[one] == number:
                 weights[place] = got[place] + rules.law.probe
@@ -150,11 +152,13 @@ def period(rules: Rules, wanted: Floats, burden: Floats, set_points: Floats,
 @compiled
 def presence(guests: Guests, floored: Bools, caps: Floats, foresees: bool,
              hosts: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return who is on each host, all (H,).
+    """Return the guests of each host, summed up; all (H,).
 
-    What those inside could use if nothing but their size held them, in
-    percent, and those that are ``floored``; how many are under control, and
-    how many of these get nothing.  Who has just come is not, yet.
+    A guest is under control from its second period on.
+
+    :returns: the CPU that guests above the floor could use by their size, and
+        that of guests at the floor, in percent; the number of guests under
+        control, and of those with no CPU.
     """
     able, idle, controlled, nothing = (np.zeros(hosts), np.zeros(hosts),
                                        np.zeros(hosts), np.zeros(hosts))

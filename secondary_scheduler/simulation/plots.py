@@ -1,4 +1,4 @@
-"""Plots of what experiments have found, as PNG files."""
+"""Plots of the results of experiments, as PNG files."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -7,18 +7,18 @@ import typing
 
 from secondary_scheduler.reading.values import InputError
 
-#: Where the points of a line are, across and up.
+#: Coordinates of the points of a line, across and up.
 Line = tuple[Sequence[float], Sequence[float]]
-#: How points that no line joins are told apart.
+#: Marks of points that no line joins.
 _MARKS = 'oxs^vD+*'
 
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """Lines by name, and what they show ``up`` and ``across``.
+    """Lines by name, with the labels ``up`` and ``across`` of the axes.
 
-    ``joined`` is for what has a course; ``scale`` is that of the way across;
-    ``ticks`` are names of places there.
+    Points are ``joined`` if they are a course.  ``scale`` and ``ticks`` (names
+    of places) are of the horizontal axis.
     """
 
     up: str
@@ -30,7 +30,7 @@ class Chart:
     ticks: Mapping[float, str] = dataclasses.field(default_factory=dict)
 
     def draw(self, axes: typing.Any) -> None:
-        """Draw into the axes of matplotlib."""
+        """Draw the chart into axes of matplotlib."""
         for index, (label, (across, up)) in enumerate(self.lines.items()):
             axes.plot(across, up, linewidth=0.8, label=label,
                       **({} if self.joined else {
@@ -42,11 +42,11 @@ class Chart:
         axes.legend(frameon=False)
 
 
-def draw(folder: pathlib.Path, name: str, charts: Sequence[Chart],
-         points: Mapping[str, Mapping[str, float | None]]) -> None:
-    """Draw each chart into a file, and the points of figures into another.
+def draw_charts(folder: pathlib.Path, name: str, charts: Sequence[Chart],
+                points: Mapping[str, Mapping[str, float | None]]) -> None:
+    """Draw each chart into a file, and the figures into another.
 
-    ``points`` has for each figure what was measured, and what is beside it.
+    ``points`` has measured, published and oracle value of each figure.
     """
     try:
         import matplotlib

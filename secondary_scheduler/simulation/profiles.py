@@ -1,7 +1,7 @@
-"""Profiles: the knobs in which the ways to run the same workload differ.
+"""Profiles: algorithms and constants with which a workload is run.
 
-All profiles read the same policies.  What a profile may change is a field
-here and nothing else; ``doc/source/simulator.rst`` lists them.
+All profiles run the same workload under the same policies.  A profile changes
+its fields only; ``doc/source/contributor/simulator.rst`` lists them.
 """
 
 from collections.abc import Mapping
@@ -16,35 +16,41 @@ from secondary_scheduler.estimation.room import LoadLimits
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """One way to run secondaries; shares in percent of a host, times in s.
+    """Parameters of a run; shares in percent of a host, times in seconds.
 
-    ``margin`` keeps the controller's set point below the threshold;
-    ``slack`` bounds its windup (infinite: the thesis's plain clamp);
-    ``proportional`` splits as the thesis does.  ``freeze`` takes guests to
-    the floor as the last resort instead of killing them, and ``calm_s`` is
-    how long there must be room before that is lifted.  ``patience_s`` is how
-    long a guest may be frozen before the cloud is asked for a violated
-    dynamic policy; 0 asks as soon as the global trigger fires.
+    Usage controller:
 
-    ``contention`` is k of EXPERIMENTS 2, ``weight`` of a secondary's CPU
-    relative to a primary's.  ``throttles_boot`` lets the controller hold a
-    guest from its first instruction on, ``shapes_traffic`` caps what guests
-    send instead of the CPU that they need for it.  ``sticky`` is Nova's rule
-    that an instance comes back on its host; ``parallel`` starts all operations
-    of a plan at once (Boettger 3.7), otherwise there are ``lanes`` on each
-    host.  ``rests`` leaves what was operated on alone for ``backoff_s`` even
-    if a policy is violated (3.8).
+    * ``margin``: distance of the set point from the threshold;
+    * ``slack``: bound of the windup; infinite is the thesis's plain clamp;
+    * ``proportional``: split by use, as in the thesis;
+    * ``throttles_boot``: limit a guest from the start of its boot on;
+    * ``shapes_traffic``: cap the traffic of guests instead of their CPU;
+    * ``contention``: factor k of ``sharing.speed``;
+    * ``weight``: CPU weight of a secondary relative to a primary.
 
-    ``memory_s`` is how long a primary's highest use counts for who wants to
-    come up where nobody can be frozen; 0 is the mean of the last seconds.
+    Last resort:
 
-    ``forecasts_demand`` predicts that guests go on using what they use;
-    otherwise they can be squeezed to ``useful_share``.  ``lingers`` predicts
-    that a start or resume burdens its host still when its guest runs already.
+    * ``freeze``: take guests to the floor instead of killing them;
+    * ``calm_s``: time with room before the floor is lifted;
+    * ``patience_s``: time at the floor before a violated dynamic policy calls
+      for a decision; 0 calls as soon as the global trigger fires.
 
-    ``placed`` and ``clairvoyant`` make the oracle: everything starts at once
-    where there is a slot, nothing is ever moved, and the load of each
-    instant is known.
+    Decisions:
+
+    * ``sticky``: Nova's rule that an instance returns to its host;
+    * ``parallel``: start all operations of a plan at once (Boettger 2012,
+      section 4.4.5.1); otherwise each host has ``lanes``;
+    * ``rests``: instances and hosts cool down for ``backoff_s`` even if a
+      policy is violated (Boettger 2012, section 4.4.6.3);
+    * ``memory_s``: without a floor, time for which the highest use of a
+      primary counts for starts; 0 is the mean of the last seconds;
+    * ``forecasts_demand``: predict that the use of guests does not change;
+      otherwise guests can be throttled to ``useful_share``;
+    * ``lingers``: predict that a start or resume still loads its host when
+      the guest runs.
+
+    ``placed`` and ``clairvoyant`` make the oracle: it starts all instances at
+    once, never moves any, and knows the load of each instant.
     """
 
     name: str
@@ -88,14 +94,14 @@ class Profile:
 
     @property
     def patient(self) -> bool:
-        """Whether the floor comes before the cloud's help."""
+        """Whether guests are at the floor before a decision is called."""
         return self.freeze and self.patience_s > 0
 
     @property
     def limits(self) -> LoadLimits:
-        """The options of the decisions.
+        """Options of the decisions.
 
-        The thesis plans up to the threshold itself (3.6).
+        The thesis plans up to the threshold (Boettger 2012, section 4.4.3).
         """
         return LoadLimits(self.minimum_share, self.useful_share,
                           0.0 if self.forecasts_demand else self.margin,
@@ -103,7 +109,7 @@ class Profile:
 
     @property
     def counting(self) -> violations.CostProfile:
-        """How the search counts and predicts."""
+        """Costs and predictions of the search."""
         overheads = (Overheads(lingers=self.lingers) if self.forecasts_demand
                      else _held_by_agents(self.useful_share))
         schedule = what_if.at_once if self.parallel else what_if.in_order
@@ -114,15 +120,15 @@ class Profile:
     def change(self, changes: Mapping[str, str]) -> 'Profile':
         """Return the profile with some fields set from text.
 
-        :raises ValueError: for a field that is not there or a value that is
-            not of its kind, saying what would be right.
+        :raises ValueError: for an unknown field or a value of another type;
+            the text has the known fields or the type.
         """
         fields = {one.name: one for one in dataclasses.fields(self)
                   if one.name != 'name'}
         values: dict[str, typing.Any] = {}
         for key, text in changes.items():
             if key not in fields:
-                raise ValueError(f'there is no knob {key}; there are: '
+                raise ValueError(f'there is no parameter {key}; there are: '
                                  + ', '.join(sorted(fields)))
             values[key] = _value(key, text, fields[key].type)
         return dataclasses.replace(self, **values)
@@ -142,9 +148,9 @@ def _value(key: str, text: str, kind: object) -> object:
 
 
 def _held_by_agents(share: float) -> Overheads:
-    """Return overheads where an agent throttles guests from the first.
+    """Return the overheads if agents throttle guests from the boot on.
 
-    A boot then takes no more than its share, only longer.
+    A boot then uses its share only, and takes longer.
     """
     standard = Overheads()
     arriving = {kind: dict(uses) for kind, uses in standard.arriving.items()}
@@ -160,7 +166,7 @@ THESIS = Profile(
     sticky=False, parallel=True, rests=True, forecasts_demand=True,
     lingers=True, spreads=False, deadline_guard=0)
 
-#: All that this project does; Nova's restrictions on.
+#: All functions of this project; Nova's restrictions on.
 OURS = Profile(
     'ours', margin=1, minimum_share=2, useful_share=13, slack=10, probe=2,
     proportional=False, freeze=True, calm_s=1, patience_s=600,
@@ -168,7 +174,7 @@ OURS = Profile(
     sticky=True, parallel=False, rests=False, forecasts_demand=False,
     lingers=False, spreads=True, deadline_guard=2)
 
-#: The bound: never moves, loses nothing, knows each instant's load.
+#: The bound: it moves and loses nothing, and knows the load of each instant.
 ORACLE = dataclasses.replace(
     OURS, name='oracle', margin=0, minimum_share=0, placed=True,
     clairvoyant=True, reconfigure=False, local_trigger=False)

@@ -1,13 +1,13 @@
 """The primary of the HLT experiments: stations that serve events.
 
-Each host is a station with one server (EXPERIMENTS 4).  Events arrive in a
-Poisson stream of 100 a second; serving all of them would take as much of each
-second as the host's load says, at full speed.  What cannot be served within a
-second is waiting at its end.
+Each host is a station with one server.  Events arrive in a Poisson stream of
+100 a second.  At full speed their service takes the share of each second that
+is the load of the host.  Events that are not served within a second wait at
+its end.
 
-The resolution is that of the simulator, a second.  Event by event, even
-constant service times (an M/D/1 queue) would have 10.1 events waiting at these
-loads, so that no variation of service times would give the published 8.93.
+The resolution is a second, as in the simulator.  Event by event, even constant
+service times (an M/D/1 queue) would have 10.1 events waiting at these loads.
+No variation of service times would then give the published 8.93.
 """
 
 import numpy as np
@@ -16,14 +16,14 @@ from secondary_scheduler.simulation.world import Floats
 
 #: Events a second at each station.
 RATE = 100.0
-#: The service time's coefficient of variation at which 8.93 events wait on
-#: average without secondaries; a test finds it again.
+#: Coefficient of variation of the service time at which 8.93 events wait on
+#: average without secondaries; a test confirms it.
 SERVICE_CV = 2.03
 
 
-def waiting(load: Floats, speed: Floats, seed: tuple[int, ...],
-            cv: float = SERVICE_CV) -> Floats:
-    """Return the events that wait at the end of each second, (seconds,).
+def waiting_events(load: Floats, speed: Floats, seed: tuple[int, ...],
+                   cv: float = SERVICE_CV) -> Floats:
+    """Return the events waiting at the end of each second, (seconds,).
 
     ``load`` (percent) and ``speed`` (1: undisturbed) are (seconds, hosts).
     The same seed gives the same arrivals and demands at any speed.

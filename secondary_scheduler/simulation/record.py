@@ -1,7 +1,6 @@
-"""What happened: sums from which figures follow, and the log of events.
+"""Record of a run: sums for the figures, and the log of events.
 
-A ``Tally`` is fed by a simulation or by a log that one has written; both
-give the same figures, since nothing else knows how to sum up.
+A ``Tally`` adds up a simulation or the log of one; both give the same figures.
 """
 
 from collections import Counter
@@ -18,12 +17,12 @@ from secondary_scheduler.simulation.world import Floats, Shape, compiled
 
 Event = dict[str, typing.Any]
 
-#: What a sample says of each host; see ``Sample``.
+#: Values of a sample for each host; see ``Sample``.
 VALUES = ('load', 'main', 'ops', 'vm', 'able', 'floored', 'net_load',
           'net_main')
 
-#: Why something that secondaries may use is not used: those who are there
-#: are held short, they are at the floor, or nobody is there (yet).
+#: Reasons for unused CPU below the threshold: guests are throttled, they are
+#: at the floor, or there are none.
 UNUSED = ('held', 'frozen', 'absent')
 
 
@@ -31,14 +30,16 @@ UNUSED = ('held', 'frozen', 'absent')
 class Sample:
     """One second of all hosts, in percent of a host or its link.
 
-    ``values`` has, by name, what primaries want (``load``) and get (``main``),
-    what operations use (``ops``) and instances for their work (``vm``), what
-    instances could use at most (``able``, and those at the floor
-    ``floored``), and what primaries want to send (``net_load``) and do
-    (``net_main``); these
-    and ``limit``, the lowest CPU threshold, are (H,).  ``capped`` and
-    ``frozen`` (C,) count the instances under control and those of them at
-    the floor.
+    ``values`` are (H,), by name:
+
+    * ``load``, ``main``: CPU demand and use of primaries;
+    * ``ops``, ``vm``: CPU use of operations, and of guests for their work;
+    * ``able``, ``floored``: most CPU that guests above the floor, and at the
+      floor, can use by their size;
+    * ``net_load``, ``net_main``: demand and use of primaries for sending.
+
+    ``limit`` is the lowest CPU threshold, (H,).  ``capped`` and ``frozen``
+    (C,) are the numbers of guests under control, and of those with no CPU.
     """
 
     values: Mapping[str, Floats]
@@ -51,7 +52,7 @@ class Tally:
     """Sums over a run of C clusters, one row each."""
 
     def __init__(self, shape: Shape, series: bool = False) -> None:
-        """``series`` also keeps load and use of each host and second."""
+        """Start at zero; ``series`` keeps load and use of each second."""
         clusters = shape.clusters
         self.shape = shape
         self.seconds = 0
@@ -64,8 +65,8 @@ class Tally:
         self.counts: list[Counter[str]] = [
             Counter() for _one in range(clusters)]
         self.lost = np.zeros(clusters)
-        #: What has ended well, and how long it was thought to take, in s;
-        #: hosts by number.
+        #: Successful operations (hosts by number), and their estimates in
+        #: seconds.
         self.durations: list[list[tuple[Observed, float]]] = [
             [] for _one in range(clusters)]
         self.last_operation_s = np.zeros(clusters)
@@ -84,7 +85,7 @@ class Tally:
                 [one.values[name] for name in ('main', 'ops', 'vm')], axis=0)))
 
     def event(self, cluster: int, kind: str, event: Event) -> None:
-        """Add what happened at one instant."""
+        """Count an event."""
         counts = self.counts[cluster]
         if kind == 'operation':
             self.last_operation_s[cluster] = max(
@@ -102,18 +103,18 @@ class Tally:
             counts[kind] += 1
 
     def core_s(self, *names: str) -> Floats:
-        """Return core-seconds of some sums together, (C,)."""
+        """Return the total of some sums in core-seconds, (C,)."""
         total = np.sum([self.sums[name] for name in names], axis=0)
         return np.asarray(total * self.shape.cores / 100)
 
     @property
     def kept(self) -> Floats:
-        """Core-seconds of work that a result or a saved state keeps, (C,)."""
+        """Work that was not lost, in core-seconds, (C,)."""
         return self.core_s('vm') - self.lost
 
     @property
     def host_seconds(self) -> int:
-        """Of each cluster."""
+        """Host-seconds of each cluster."""
         return self.seconds * self.shape.hosts
 
 
@@ -121,7 +122,7 @@ class Tally:
 def _add_up(sums: Floats, rows: Floats, limit: Floats) -> None:
     """Add a second to ``sums``, (names, C).
 
-    ``rows`` are a sample's values in the order of ``VALUES``, (values, H).
+    ``rows`` are the values of a sample in the order of ``VALUES``.
     """
     each = rows.shape[1] // sums.shape[1]
     for host in range(rows.shape[1]):
@@ -131,7 +132,7 @@ def _add_up(sums: Floats, rows: Floats, limit: Floats) -> None:
         main, ops, vm = rows[1, host], rows[2, host], rows[3, host]
         able, floored = rows[4, host], rows[5, host]
         exploitable = max(0.0, limit[host] - main)
-        # Up to where there could have been use, cause by cause.
+        # Highest possible use, reason by reason.
         used = min(vm + ops, exploitable)
         there = max(used, min(able, exploitable))
         free = max(there, min(able + floored, exploitable))
@@ -142,25 +143,25 @@ def _add_up(sums: Floats, rows: Floats, limit: Floats) -> None:
 
 
 class Recorder:
-    """Feeds a tally, and writes a log if one is wanted."""
+    """Writer of a tally, and of a log if there is one."""
 
     def __init__(self, shape: Shape, runs: Sequence[str],
                  log: typing.TextIO | None = None, series: bool = False
                  ) -> None:
-        """``runs`` names the cluster of each row in the log."""
+        """Start a tally; ``runs`` are the names of clusters in the log."""
         self.tally = Tally(shape, series)
         self.runs = tuple(runs)
         self._log = log
 
     @property
     def logs(self) -> bool:
-        """Whether events are written, and not just summed up."""
+        """Whether events are written to a log."""
         return self._log is not None
 
     def sample(self, time: int, sample: Sample,
                shares: typing.Callable[[int], tuple[
                    Mapping[str, float], Mapping[str, float]]]) -> None:
-        """Record a second; ``shares(host)`` gives its vm and cap maps."""
+        """Record a second; ``shares(host)`` returns use and caps by name."""
         self.tally.sample(sample)
         if not self.logs:
             return
@@ -176,7 +177,7 @@ class Recorder:
                 'cap': cap})
 
     def event(self, cluster: int, event: str, **fields: typing.Any) -> None:
-        """Record what happened at one instant."""
+        """Record an event."""
         self.tally.event(cluster, event, fields)
         if self.logs:
             self._write(cluster, event, fields)

@@ -1,19 +1,18 @@
-"""Who gets how much of a host, and what that does to its primary."""
+"""Shares of a host, and the slowdown of its primary."""
 
 import numpy as np
 
 from secondary_scheduler.simulation.world import Floats, compiled, inlined
 
-#: Use of a host's CPU (share of 1) from which neighbours slow each other.
+#: CPU use of a host, as a share of 1, from which guests slow the primary.
 KNEE = 0.686
 
 
 def speed(total: Floats, primary: Floats, contention: float) -> Floats:
-    """Return the speed of primaries, 1 being undisturbed (EXPERIMENTS 2).
+    """Return the speed of primaries; 1 is undisturbed.
 
-    ``1 - k (max(0, U - 0.686) - max(0, p - 0.686))``, with U the use of the
-    whole host and p the primary's own, here in percent; alone it loses
-    nothing.
+    The speed is ``1 - k (max(0, U - 0.686) - max(0, p - 0.686))``, with U the
+    use of the whole host and p that of the primary (here in percent).
     """
     over = np.maximum(0.0, total / 100 - KNEE)
     own = np.maximum(0.0, primary / 100 - KNEE)
@@ -25,8 +24,8 @@ def max_min(demand: Floats, weight: Floats, capacity: float = 100.0
             ) -> Floats:
     """Share a capacity among parties; all (parties,).
 
-    Weighted max-min fairness: nobody gets more than it demands, and who gets
-    less has at least as much for its weight as any other.
+    Weighted max-min fairness: no party gets more than its demand.  A party
+    with less has at least as much for its weight as any other.
     """
     wanted = 0.0
     for one in demand:
@@ -35,7 +34,7 @@ def max_min(demand: Floats, weight: Floats, capacity: float = 100.0
     if wanted <= capacity:
         return share
     level, before = 0.0, -1.0
-    while level > before:   # who wants no more than it leaves it to others
+    while level > before:   # a small demand leaves more for the others
         left, weights, before = capacity, 0.0, level
         for one in range(len(demand)):
             if demand[one] > level * weight[one]:
@@ -54,8 +53,8 @@ def share_host(primary: float, burden: float, guests: Floats,
                weights: tuple[float, float, float]) -> tuple[float, float]:
     """Share a host among its primary, operations and guests, in percent.
 
-    All say what they demand; what ``guests`` get is put in its place, and the
-    other two are returned.  ``weights`` has one for each of the three.
+    Arguments are demands.  ``guests`` is overwritten with their shares; the
+    shares of the other two are returned.  ``weights`` has one of each kind.
     """
     total = primary + burden
     for one in guests:

@@ -1,4 +1,4 @@
-"""Two samples compared: is there a difference, and is it small enough?
+"""Comparison of two samples.
 
 Welch's test, and equivalence by two one-sided tests (TOST).
 """
@@ -47,7 +47,7 @@ class Comparison:
     p: float
 
     def equivalent(self, margin: float) -> bool:
-        """Tell whether TOST at 5 % finds the difference within a margin."""
+        """Return whether TOST at 5 % finds the difference within a margin."""
         return -margin < self.low and self.high < margin
 
 

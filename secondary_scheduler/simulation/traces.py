@@ -1,7 +1,7 @@
-"""Public traces of real clusters: what machines and batch systems have seen.
+"""Public traces of real clusters.
 
-Files may be compressed. What is wrong with one is an ``InputError`` that names
-the file, the line and what is expected there.
+Files may be compressed.  An error in one is an ``InputError`` that names the
+file, the line and the expected content.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from secondary_scheduler.reading import files
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.world import Floats
 
-#: Five-minute samples of a row of PlanetLab's: a day.
+#: Five-minute samples in a row of PlanetLab's trace: a day.
 SAMPLES = 288
 
 _USES = ('a use in percent',) * SAMPLES
 
-#: What is read of a pod: CPU in thousandths of a core, memory in MiB, times
-#: in seconds.
+#: Columns of a pod: CPU in thousandths of a core, memory in MiB, times in
+#: seconds.
 POD = np.dtype([('cpu_milli', float), ('memory_mib', float), ('qos', 'U16'),
                 ('creation_time', float), ('deletion_time', float)])
 
 
-def planetlab(path: files.Path) -> Floats:
+def read_planetlab(path: files.Path) -> Floats:
     """Return a day of CPU use, (machines, 288), in percent.
 
     A line is the name of a machine and its use in each five minutes, as in
     CloudSim's copy of the CoMon data.
 
-    :raises InputError: if the file cannot be read or is something else.
+    :raises InputError: if the file cannot be read or has another format.
     """
     found = []
     for row in files.read_csv(path):
@@ -40,12 +40,12 @@ def planetlab(path: files.Path) -> Floats:
     return np.array(_some(path, found))
 
 
-def openb(path: files.Path) -> npt.NDArray[typing.Any]:
+def read_openb(path: files.Path) -> npt.NDArray[typing.Any]:
     """Return the pods of Alibaba's openb trace, (pods,) of ``POD``.
 
-    The first line names the columns; those not in ``POD`` are left out.
+    The first line names the columns; columns not in ``POD`` are left out.
 
-    :raises InputError: if the file cannot be read or is something else.
+    :raises InputError: if the file cannot be read or has another format.
     """
     names = POD.names or ()
     rows = files.read_csv(path)

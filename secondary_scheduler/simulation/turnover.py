@@ -1,7 +1,7 @@
-"""Instances that come, do their work and go.
+"""Instances that arrive, do their work and leave.
 
-Each is a lease of its own.  A cluster has a fixed number of places for them;
-who finds all taken waits outside, in the order of arrival.
+Each is a lease of its own.  A cluster has a fixed number of places; an
+instance that finds none waits outside, in the order of arrival.
 """
 
 from collections import deque
@@ -20,12 +20,11 @@ from secondary_scheduler.simulation.world import (
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
-    """Who comes, in the order of time; all (arrivals,).
+    """Arriving instances in the order of ``time_s``; all (arrivals,).
 
-    ``time_s`` when and to which ``cluster``, the ``cores`` that each can use
-    and the ``memory_mb`` that it holds, and the ``work`` in core-seconds
-    after which it goes.  At most ``front`` of those that wait in a cluster
-    are looked at.
+    Each arrives at a ``cluster``, can use ``cores``, holds ``memory_mb``, and
+    leaves after ``work`` core-seconds.  At most ``front`` of the waiting
+    instances of a cluster have a place.
     """
 
     time_s: Floats
@@ -36,12 +35,12 @@ class Arrivals:
     front: int = 32
 
 
-#: Nobody comes, and nobody goes.
-NOBODY = Arrivals(*(np.zeros(0) for _one in range(5)))
+#: Default of a workload: a fixed set of instances.
+NO_ARRIVALS = Arrivals(*(np.zeros(0) for _one in range(5)))
 
 
 class Turnover:
-    """Lets instances into the world, as far as there are places."""
+    """Admission of arriving instances to free places."""
 
     def __init__(self, arrivals: Arrivals, world: World) -> None:
         self.arrivals = arrivals
@@ -54,11 +53,11 @@ class Turnover:
 
     @property
     def outside(self) -> Ints:
-        """How many wait outside for a place in each cluster, (C,)."""
+        """Number of instances that wait for a place, by cluster, (C,)."""
         return np.array([len(queue) for queue in self._outside])
 
     def arrive(self, now: float) -> None:
-        """Let those come whose time it is."""
+        """Admit the instances that have arrived."""
         arrivals, world = self.arrivals, self._world
         come = int(np.searchsorted(arrivals.time_s, now, side='right'))
         for one in range(self._come, come):
@@ -71,7 +70,7 @@ class Turnover:
                 self._enter(cluster, int(room[cluster]))
 
     def _enter(self, cluster: int, count: int) -> None:
-        """Let up to ``count`` of those outside in."""
+        """Give up to ``count`` waiting instances a place."""
         world, queue = self._world, self._outside[cluster]
         count = min(count, len(queue))
         those = world.instances_of(cluster)

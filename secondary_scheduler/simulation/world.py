@@ -19,18 +19,18 @@ Bools = npt.NDArray[np.bool_]
 
 NOWHERE = -1
 
-#: Loops over arrays, for what would take NumPy many passes.
+#: Compiles loops that would need many passes of NumPy.
 compiled = numba.njit
 
-#: Such code where a call for each host would take as long as what it does.
+#: Compiles into the caller; for short functions called for each host.
 inlined = numba.njit(inline='always')
 
 
 class Status:
-    """What an instance is, while no operation on it has ended.
+    """State of an instance since the end of its last operation.
 
-    Who is absent has not come yet, or is gone for good.  These are plain
-    numbers: NumPy takes much longer to compare an array with others.
+    An absent instance has not arrived yet, or is gone for good.  The values
+    are plain integers, since NumPy compares arrays with enums slowly.
     """
 
     ABSENT = -1
@@ -41,13 +41,13 @@ class Status:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What all clusters of a run have in common.
+    """Size of all clusters of a run, and defaults of their instances.
 
-    ``leases`` lists the sizes of the leases of a cluster; an instance has
-    ``vcpus``, unless it is one of those that come and go, and can use all of
-    them; its boot uses ``boot`` percent of the host.  A result is ``unit``
-    core-seconds.  ``net`` is what each instance sends, in percent of its
-    host's link, and ``memory_mb`` what instances may hold on a host.
+    ``leases`` lists the sizes of the leases of a cluster.  An instance has
+    ``vcpus`` and can use all of them, unless it is of ``Arrivals``.  Its boot
+    uses ``boot`` percent of the host, and it sends ``net`` percent of its
+    host's link.  A result is ``unit`` core-seconds.  ``memory_mb`` is the
+    memory for instances on each host.
     """
 
     clusters: int
@@ -62,26 +62,26 @@ class Shape:
 
     @functools.cached_property
     def instances(self) -> int:
-        """Instances in each cluster."""
+        """Number of instances in each cluster."""
         return sum(self.leases)
 
     def percent(self, cores: float | Floats) -> Floats:
-        """Return what so many cores are of a host, in percent."""
+        """Return a number of cores in percent of a host."""
         return np.minimum(100.0, 100.0 * np.asarray(cores) / self.cores)
 
 
 class World:
-    """Hosts, instances and leases, and what is going on among them."""
+    """State of hosts, instances and leases."""
 
     def __init__(self, shape: Shape, seeds: Sequence[Sequence[int]]) -> None:
-        """Start with all leases waiting, in an order drawn by the seed."""
+        """Queue all leases, in an order drawn by the seed."""
         self.shape = shape
         clusters, hosts = shape.clusters, shape.clusters * shape.hosts
         count = clusters * shape.instances
         self.random = [np.random.default_rng(seed) for seed in seeds]
         self.cluster_of_host = np.repeat(np.arange(clusters), shape.hosts)
         self.cluster_of = np.repeat(np.arange(clusters), shape.instances)
-        #: Leases in the order of the queue; of each instance, its number.
+        #: Number of the lease of each instance, in the order of the queue.
         self.lease_of = np.concatenate([self._leases(c) for c in
                                         range(clusters)]).astype(np.int64)
         self.queued_since = np.zeros((clusters, len(shape.leases)))
@@ -89,9 +89,9 @@ class World:
         self.host = np.full(count, NOWHERE, dtype=np.int64)
         self.frozen = np.zeros(count, dtype=bool)
         self.frozen_s = np.zeros(count)
-        #: What each is: its number and its lease's in the log, what it can
-        #: use (percent of a host) and boot with, its vCPUs and memory, and
-        #: the work that is a result.
+        #: Of each instance: its number and that of its lease in the log, the
+        #: CPU that it can use and boot with (percent of a host), its vCPUs
+        #: and memory, and the work of a result (core-seconds).
         self.number = np.arange(count) % max(1, shape.instances)
         self.lease_number = self.lease_of.copy()
         self.most = np.full(count, shape.percent(shape.vcpus))
@@ -102,13 +102,13 @@ class World:
         self.work = np.zeros(count)         # since the last result
         self.hold_until = np.full(count, -np.inf)       # back-off, remedy
         self.block_until = np.full(hosts, -np.inf)
-        #: Whether a host is there, and whether its agent is.
+        #: Hosts that are up, and hosts whose agent is up.
         self.up = np.ones(hosts, dtype=bool)
         self.watched = np.ones(hosts, dtype=bool)
-        #: Seconds that the operation on each instance still takes.
+        #: Seconds left of the operation on each instance.
         self.left = np.full(count, np.inf)
         self.booting = np.zeros(count, dtype=bool)
-        #: Whether an operation on it waits for others of its plan.
+        #: Instances of operations that wait for others of their plan.
         self.reserved = np.zeros(count, dtype=bool)
 
     def _leases(self, cluster: int) -> Ints:
@@ -117,25 +117,25 @@ class World:
 
     @property
     def busy(self) -> Bools:
-        """Whether an operation on an instance is under way."""
+        """Instances with an operation under way, (N,)."""
         return np.isfinite(self.left)
 
     @property
     def running(self) -> Bools:
-        """Whether an instance may do work on its host."""
+        """Instances that can work on their host, (N,)."""
         return self.status == Status.RUNNING
 
     @property
     def present(self) -> Bools:
-        """Whether there is an instance, wherever it is."""
+        """Instances that exist, on a host or not, (N,)."""
         return self.status != Status.ABSENT
 
     def name(self, instance: int) -> str:
-        """Return what the log calls an instance."""
+        """Return the name of an instance in the log."""
         return f'{self.number[instance]:05}'
 
     def remove(self, instance: int) -> None:
-        """Let an instance be there no longer."""
+        """Remove an instance."""
         self.status[instance] = Status.ABSENT
         self.host[instance] = NOWHERE
         self.frozen[instance] = self.reserved[instance] = False
@@ -159,18 +159,18 @@ class World:
 
     def sum_by_host(self, values: npt.NDArray[np.generic],
                     where: Bools) -> Floats:
-        """Return the sums of values of instances on each host, (H,).
+        """Return the sum of a value of instances on each host, (H,).
 
-        Only instances that have a host may be counted.
+        Instances of ``where`` must have a host.
         """
         return _sum_by(self.host, values, where, len(self.block_until))
 
     def count_by_host(self, where: Bools) -> Floats:
-        """Return how many of some instances are on each host, (H,)."""
+        """Return the number of some instances on each host, (H,)."""
         return self.sum_by_host(where, where)
 
     def count_by_cluster(self, where: Bools) -> Floats:
-        """Return how many of some instances are in each cluster, (C,)."""
+        """Return the number of some instances in each cluster, (C,)."""
         return _sum_by(self.cluster_of, where, where, self.shape.clusters)
 
 

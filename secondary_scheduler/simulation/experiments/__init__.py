@@ -1,4 +1,4 @@
-"""The experiments by name; one module a family."""
+"""Experiments by name; one module a family."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What all experiments share: how they run, and what comes out."""
+"""Common parts of all experiments: options, context and figures."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import contextlib
@@ -21,21 +21,21 @@ from secondary_scheduler.simulation.record import Recorder, Tally
 
 #: Figures by name, a value for each run.
 Values = dict[str, list[float]]
-#: Charts by what they show; in each lines by name: seconds and values.
+#: Charts by label; in each, lines by name: seconds and values.
 Charts = dict[str, dict[str, tuple[Sequence[float], Sequence[float]]]]
 
 
 def _silent(what: str, share: float) -> None:
-    """Make no progress known."""
+    """Default progress callback; does nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ExperimentOptions:
-    """What is asked for by somebody who has an experiment run.
+    """Options of a run of an experiment.
 
-    ``changes`` are keys and values; ``events`` and ``leases`` name files in
-    which to write what happened; ``progress`` is told what goes on and which
-    share of it is done; ``data`` is the folder of public traces.
+    ``changes`` are keys and values of --set.  ``events`` and ``leases`` name
+    files to write.  ``progress`` is called with the name of the run and the
+    share that is done.  ``data`` is the folder of public traces.
     """
 
     changes: tuple[tuple[str, str], ...]
@@ -49,7 +49,7 @@ class ExperimentOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One figure, as EXPERIMENTS 1 fixes it."""
+    """Figure of an experiment, with mean and deviation of all runs."""
 
     measured: float
     sd: float
@@ -59,9 +59,9 @@ class Figure:
     per_run: tuple[float, ...]
 
     @classmethod
-    def of(cls, per_run: Sequence[float], published: float | None,
-           oracle: float | None, unit: str) -> 'Figure':
-        """Return the figure that the values of all runs make."""
+    def of_runs(cls, per_run: Sequence[float], published: float | None,
+                oracle: float | None, unit: str) -> 'Figure':
+        """Return the figure of the values of all runs."""
         return cls(statistics.fmean(per_run),
                    statistics.stdev(per_run) if len(per_run) > 1 else 0.0,
                    published, oracle, unit, tuple(per_run))
@@ -69,7 +69,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What has come out of an experiment, and how it was run."""
+    """Result of an experiment, and its configuration."""
 
     profile: str
     config: Mapping[str, typing.Any]
@@ -78,41 +78,38 @@ class Ran:
 
 
 class Runnable(typing.Protocol):
-    """What the command line knows of an experiment.
-
-    ``runs`` is how many seeds are usual, and ``fewest`` how many it takes at
-    least.
-    """
+    """Experiment as the command line uses it."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name on the command line."""
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """Summary of one line."""
 
     @property
     def runs(self) -> int:
-        """How many seeds are usual."""
+        """Default number of seeds."""
 
     @property
     def fewest(self) -> int:
-        """How many seeds it takes at least."""
+        """Smallest number of seeds."""
 
     def run(self, asked: ExperimentOptions) -> Ran:
-        """Run it.
+        """Run the experiment.
 
-        :raises InputError: if it has no such option, or nothing to write.
+        :raises InputError: for an unknown option, or a file that it does not
+            write.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """How an experiment is to be run.
+    """Profile, seeds and outputs of a run of an experiment.
 
-    ``log`` takes the events; ``progress`` is told what goes on and which
-    share of it is done; ``data`` is the folder of public traces.
+    ``log`` takes the events.  ``progress`` and ``data`` are as in
+    ``ExperimentOptions``.
     """
 
     profile: Profile
@@ -125,7 +122,7 @@ class Context:
 
     def simulate(self, workload: Workload, runs: Sequence[str],
                  series: bool = False) -> Tally:
-        """Run a workload whose clusters are the runs of these names."""
+        """Run a workload; ``runs`` are the names of its clusters."""
         record = Recorder(workload.shape, runs, self.log, series)
         name = f'{self.profile.name}: {_common(runs)}'
         Simulation(workload, self.profile, record).run(
@@ -135,7 +132,7 @@ class Context:
 
 
 def _common(runs: Sequence[str]) -> str:
-    """Return what the names of all runs have in common."""
+    """Return the words common to the names of all runs."""
     words = [run.split() for run in runs]
     return ' '.join(word for word in words[0]
                     if all(word in other for other in words)) or 'all runs'
@@ -143,11 +140,10 @@ def _common(runs: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """An experiment: what it does and what was published.
+    """Experiment with its published figures.
 
-    ``measure`` returns the figures; ``runs`` is how many seeds are usual, and
-    ``fewest`` how many it takes at least; ``bounds`` tells whether the oracle
-    is worth asking.
+    ``measure`` returns the figures.  ``runs`` is the default number of seeds,
+    ``fewest`` the smallest.  With ``bounds`` the oracle is run as well.
     """
 
     name: str
@@ -160,26 +156,26 @@ class Experiment:
     bounds: bool = True
 
     def run(self, asked: ExperimentOptions) -> Ran:
-        """Run it with a profile, which --set chooses and changes."""
+        """Run the experiment with the profile of --set."""
         if asked.leases is not None:
-            raise InputError(f'the leases of {self.name} never end, so '
-                             '--leases has nothing to say; leave it out')
+            raise InputError(f'the leases of {self.name} never end: there is '
+                             'no table for --leases')
         profile = _profile(dict(asked.changes))
         with contextlib.ExitStack() as stack:
             log = (None if asked.events is None else stack.enter_context(
                 open_for_writing(asked.events)))
             context = Context(profile, asked.seeds, asked.quick, log,
                               asked.progress, data=asked.data)
-            figures = run(self, context)
+            figures = run_with_oracle(self, context)
         return Ran(profile.name, _plain(profile), figures, [
             Chart(up, lines) for up, lines in context.plots.items()])
 
 
 def _profile(pairs: dict[str, str]) -> Profile:
-    """Return the profile that --set asks for."""
+    """Return the profile that --set describes."""
     if pairs.get('algorithm', 'oracle') != 'oracle':
-        raise InputError('the only algorithm to set is oracle; the others '
-                         'come with their profile: --set profile=thesis')
+        raise InputError('the only algorithm to set is oracle; for others set '
+                         'a profile: --set profile=thesis')
     name = ('oracle' if pairs.pop('algorithm', None)
             else pairs.pop('profile', 'ours'))
     pairs.pop('profile', None)
@@ -193,27 +189,28 @@ def _profile(pairs: dict[str, str]) -> Profile:
 
 
 def _plain(profile: Profile) -> dict[str, typing.Any]:
-    """Return the knobs; JSON has no infinity, so none is null."""
+    """Return the parameters; infinity is None, since JSON lacks it."""
     return {key: None if value == float('inf') else value
             for key, value in dataclasses.asdict(profile).items()
             if key != 'name'}
 
 
-def run(experiment: Experiment, context: Context) -> dict[str, Figure]:
-    """Run an experiment, and its oracle beside it."""
+def run_with_oracle(experiment: Experiment, context: Context
+                    ) -> dict[str, Figure]:
+    """Run an experiment, and its oracle if it has one."""
     values = experiment.measure(context)
     bounds: Values = {}
     if experiment.bounds and not context.profile.placed:
         bounds = experiment.measure(dataclasses.replace(
             context, profile=ORACLE, log=None, plots={}))
-    return {name: Figure.of(
+    return {name: Figure.of_runs(
         per_run, experiment.published.get(name),
         statistics.fmean(bounds[name]) if name in bounds else None,
         experiment.units(name)) for name, per_run in values.items()}
 
 
 def operations(tally: Tally, cluster: int) -> dict[str, float]:
-    """Return the figures on operations that all experiments share."""
+    """Return the figures on operations of a cluster."""
     counts = tally.counts[cluster]
     figures = {name: float(counts[event]) for name, event in (
         ('migrations', 'migrate'), ('suspends', 'suspend'),

@@ -1,7 +1,7 @@
-"""Policies that change while secondaries run (Boettger 5.1).
+"""Policies that change while secondaries run (Boettger 2012, section 6.3).
 
-``clearing`` takes all cores from some of 24 hosts that are full; ``pattern``
-takes and gives cores at random, again and again.
+``clearing`` takes all cores from some of 24 full hosts.  ``pattern`` takes and
+gives cores at random, at regular intervals.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,9 @@ TIMELIMITS = (5, 10, 25, 50)
 CLEARED = (6, 12, 24)
 INTERVALS = (20, 40, 60)
 EVENTS = 30
-#: Seconds until all run and the first change comes; after the last.
+#: Seconds before the first change, with all instances running by then.
 LEAD_IN = 120
+#: Seconds after the last change.
 FOLLOW_UP = 120
 
 
@@ -37,13 +38,13 @@ def _workload(context: base.Context, timelimit: int, seconds: int,
 
 @dataclasses.dataclass
 class Clearing:
-    """Takes all cores from the first hosts; sees when they are clear."""
+    """Scenario that clears the first hosts, and measures the time."""
 
     hosts: int
     cleared_s: np.ndarray
 
     def __call__(self, simulation: Simulation, second: int) -> None:
-        """Act at the beginning of a second."""
+        """Change thresholds at the beginning of a second."""
         world = simulation.world
         number = np.arange(len(world.block_until)) % HOSTS
         if second == LEAD_IN:
@@ -56,8 +57,8 @@ class Clearing:
             self.cleared_s[first] = second - LEAD_IN
 
 
-def clearing(context: base.Context) -> base.Values:
-    """Clear hosts at once, within each timelimit."""
+def run_clearing(context: base.Context) -> base.Values:
+    """Clear hosts at once, within each time limit."""
     values: base.Values = {}
     for one in base.product(hosts=CLEARED, timelimit=TIMELIMITS):
         name = f'{one["hosts"]}_{one["timelimit"]}'
@@ -76,14 +77,14 @@ def clearing(context: base.Context) -> base.Values:
 
 @dataclasses.dataclass
 class Pattern:
-    """Random walks of the cores that each host lends, within 0 and 2."""
+    """Scenario of random walks of each host's cores, from 0 to 2."""
 
     interval: int
     random: list[np.random.Generator]
     available: np.ndarray   # core-seconds by cluster
 
     def __call__(self, simulation: Simulation, second: int) -> None:
-        """Act at the beginning of a second."""
+        """Change thresholds at the beginning of a second."""
         cores = simulation.checks.threshold[0].reshape(-1, HOSTS)
         since = second - LEAD_IN
         if since >= 0 and since % self.interval == 0 and (
@@ -102,9 +103,9 @@ class Pattern:
 
 def run_pattern(context: base.Context, interval: int, timelimit: int,
                 name: str) -> tuple[Tally, list[float]]:
-    """Run it once for each seed.
+    """Run ``pattern`` once for each seed.
 
-    Return also the core-seconds that were there to be used, by seed.
+    :returns: the tally, and the core-seconds available in each run.
     """
     scenario = Pattern(
         interval, [np.random.default_rng((seed, interval, 1))
@@ -116,8 +117,8 @@ def run_pattern(context: base.Context, interval: int, timelimit: int,
     return tally, scenario.available.tolist()
 
 
-def pattern(context: base.Context) -> base.Values:
-    """Change the cores of hosts at each interval, for each timelimit."""
+def run_all_patterns(context: base.Context) -> base.Values:
+    """Run ``pattern`` at each interval, with each time limit."""
     values: base.Values = {}
     for one in base.product(interval=INTERVALS, timelimit=TIMELIMITS):
         name = f'{one["interval"]}_{one["timelimit"]}'
@@ -130,9 +131,10 @@ def pattern(context: base.Context) -> base.Values:
 
 
 def _shares(tally: Tally, number: int, available: float) -> dict[str, float]:
-    """Return what operations were, and results by those possible.
+    """Return the efficiency, and the shares of operations.
 
-    Shares are of all operations and kills, in percent as published.
+    Efficiency is the work of results by that of the available cores.  Shares
+    are of all operations and kills, in percent as published.
     """
     counts = tally.counts[number]
     total = max(1, sum(counts[kind] for kind in (
@@ -162,9 +164,9 @@ def _published() -> dict[str, float]:
 
 EXPERIMENTS = (
     base.Experiment(
-        'clearing', 'hosts are cleared at once (5.1a)', clearing,
+        'clearing', 'hosts lose all cores at once', run_clearing,
         {f'invalidations_{hosts}_{limit}': 0.0 for hosts in CLEARED
          for limit in TIMELIMITS}, _unit, runs=3, bounds=False),
     base.Experiment(
-        'pattern', 'cores come and go at random (5.1b)', pattern,
+        'pattern', 'hosts lose and get cores at random', run_all_patterns,
         _published(), _unit, runs=3, bounds=False))

@@ -1,8 +1,8 @@
-"""The efficiency experiment (Boettger 5.2; EXPERIMENTS 3).
+"""Efficiency experiment (Boettger 2012, section 6.4).
 
-24 hosts whose primaries change their load all the time, at means from 4 to
-92 %, under eight policies and two shapes of load, and once with results that
-take twice as much work.
+The load of primaries on 24 hosts changes all the time, at means from 4 to
+92 %, under eight policies and with two shapes of load.  One run has results
+that take twice as much work.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from secondary_scheduler.simulation.record import UNUSED, Tally
 
 SECONDS = 1200
 MEANS = tuple(range(4, 93, 4))
-#: Threshold (%) and timelimit (s) of the policies on CPU.
+#: Threshold (%) and time limit (s) of the policies on CPU.
 POLICIES = ((95, 20), (90, 20), (80, 20), (70, 20), (90, 15), (90, 10),
             (90, 8), (90, 6))
 SHAPES = ('square', 'triangle')
@@ -42,7 +42,7 @@ def workload(kind: str, threshold: int, timelimit: int,
 def figures(tally: Tally, rows: slice) -> dict[str, float]:
     """Return the figures of the clusters of one seed.
 
-    Uses and results are summed up over the loads, operations are means.
+    Uses and results are sums over the loads, operations are means.
     """
     def total(values: np.ndarray) -> float:
         return float(values[rows].sum())
@@ -71,8 +71,8 @@ def figures(tally: Tally, rows: slice) -> dict[str, float]:
         / tally.host_seconds}
 
 
-def efficiency(context: base.Context) -> base.Values:
-    """Run all policies and shapes, and one with longer results."""
+def run_efficiency(context: base.Context) -> base.Values:
+    """Run all policies and shapes, and one cell with longer results."""
     means = MEANS[::5] if context.quick else MEANS
     policies = ((90, 20), (90, 6)) if context.quick else POLICIES
     shapes = SHAPES[:1] if context.quick else SHAPES
@@ -107,7 +107,7 @@ def unit(name: str) -> str:
 
 
 def _published() -> dict[str, float]:
-    """Return Tables 6.1 and 6.2, and the shares in the text."""
+    """Return the figures of Tables 6.1 and 6.2 and of the text."""
     table = {6: (12.5, 18.8, 49.7, 23.9, 17.4, 81, 40.9),
              8: (13.9, 11.3, 33.8, 25.3, 7.7, 59, 31.8),
              10: (15.4, 12.7, 22.3, 29.5, 4.3, 50.4, 26.2),
@@ -130,5 +130,5 @@ def _published() -> dict[str, float]:
 
 
 EXPERIMENTS = (base.Experiment(
-    'efficiency', 'how much of the idle CPU is used, and to what avail (5.2)',
-    efficiency, _published(), unit, runs=3),)
+    'efficiency', 'use of idle CPU by secondaries, and results of it',
+    run_efficiency, _published(), unit, runs=3),)

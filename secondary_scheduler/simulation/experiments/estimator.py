@@ -1,9 +1,8 @@
-"""How far estimated durations are from true ones (Boettger 5.5).
+"""Errors of estimated durations (compare Boettger 2012, section A.5).
 
-The operations of the experiment ``pattern``, with both models of the true
-durations: the one that estimates are made after, and congestion.  Beside the
-estimates that decisions were made with are those of what can be learned from
-the operations themselves, as it is in a cloud.
+The operations are those of ``pattern``, with both models of true durations:
+the model behind the estimates, and congestion.  The estimates of decisions
+are compared with those learned from past operations, as in a cloud.
 """
 
 from collections.abc import Sequence
@@ -22,15 +21,15 @@ from secondary_scheduler.simulation.experiments.base import (
 
 INTERVAL, TIMELIMIT = 40, 50
 KINDS = ('migrate', 'suspend', 'resume', 'start')
-#: Standard deviations above the estimate that 90 % of the noise is below.
+#: Standard deviations above the mean that bound 90 % of the noise.
 NORMAL_90 = 1.2816
 
 
-def estimator(context: Context) -> Values:
-    """Compare estimates with what operations took, kind by kind.
+def run_estimator(context: Context) -> Values:
+    """Compare estimates with true durations, kind by kind.
 
-    What is learned is fitted to two thirds of them and asked for the last
-    third, three times; it is told how many each had beside it.
+    The learned model is fitted to two thirds of the operations and tested on
+    the last third, three times.  It knows the number of parallel operations.
     """
     values: Values = {}
     for other in (False, True):
@@ -56,9 +55,9 @@ def estimator(context: Context) -> Values:
 
 def _estimated(seen: Sequence[tuple[Observed, float]], bound: float
                ) -> dict[str, Score]:
-    """Return how good estimates were, by kind.
+    """Return the score of the estimates of decisions, by kind.
 
-    Their bound is ``bound`` times as long: 90 % of the noise is below.
+    Their bound is ``bound`` times as long, which covers 90 % of the noise.
     """
     found = {}
     for kind in KINDS:
@@ -76,4 +75,4 @@ def _estimated(seen: Sequence[tuple[Observed, float]], bound: float
 
 EXPERIMENTS = (Experiment(
     'estimator', 'estimated and true durations of operations (5.5)',
-    estimator, {}, lambda name: 'share', runs=3, bounds=False),)
+    run_estimator, {}, lambda name: 'share', runs=3, bounds=False),)

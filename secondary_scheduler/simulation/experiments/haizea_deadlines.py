@@ -1,7 +1,8 @@
-"""Jobs with deadlines, and who may give way (Haizea 5.5; ``haizea-e2``).
+"""Jobs with deadlines, and preemption (Sotomayor 2010, section 5.5).
 
-Nobody is refused for a price.  The thesis's second and third trace cannot be
-had, so the jobs are those of the first, with starts and deadlines drawn.
+``haizea-e2``: no lease is refused for its price.  The thesis's second and
+third trace are not available; the jobs are those of the first, with drawn
+starts and deadlines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +27,14 @@ from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations
 
 NONE, ANEW, RESUMED = PROFILES = ('maximum-nop', 'maximum-nosr', 'maximum')
-#: What is tight: slack, and seconds until the deadline beside the duration.
+#: Bounds of a tight lease: slack, and spare seconds before the deadline.
 SLACK, SPARE_S = 2.0, annotations.DEADLINE // 5
 CELLS = product(start=annotations.STARTS, deadline=annotations.DEADLINES)
 FIRST_LOOK = product(start=('late',), deadline=('tight',))
 
 
-def deadlines(context: LeaseContext) -> Values:
-    """Run all distributions of starts and deadlines with each profile."""
+def run_deadlines(context: LeaseContext) -> Values:
+    """Run all distributions of starts and deadlines under each profile."""
     jobs = context.jobs()
     measured = window(jobs)
 
@@ -83,7 +84,7 @@ def _row(outcomes: Sequence[Outcome], measured: tuple[int, int]) -> Row:
 
 
 def _gains(of_workload: Mapping[str, Row]) -> Row:
-    """Return by how much more is accepted if somebody gives way."""
+    """Return the gain in accepted leases from preemption."""
     found: Row = {}
     for tight in ('slack2', 'spare'):
         none, anew, resumed = (
@@ -96,9 +97,9 @@ def _gains(of_workload: Mapping[str, Row]) -> Row:
 
 
 def _orders(use: Mapping[tuple[str, ...], Row]) -> Row:
-    """Return of how many pairs of neighbours the tighter uses less.
+    """Return the number of neighbouring cells with the published order.
 
-    Less is used the tighter deadlines are, and the later starts.
+    Tighter deadlines and later starts use fewer nodes.
     """
     def rise(cells: Sequence[tuple[str, ...]]) -> int:
         return sum(use[one]['utilization_pct'] < use[other]['utilization_pct']
@@ -130,8 +131,8 @@ def _draw(context: LeaseContext, rows: Rows) -> None:
             title='Jobs with deadlines'))
 
 
-#: Table 5.2 for BLUE2: accepted without preemption, without suspension and
-#: with it, of all asked for.
+#: Table 5.2 for BLUE2: leases accepted without preemption, without suspension
+#: and with it, and leases requested.
 _SLACK = {'late_tight': (597, 873, 902, 1155),
           'uniform_uniform': (86, 132, 128, 192),
           'early_loose': (13, 18, 18, 29)}
@@ -141,7 +142,7 @@ _SPARE = {'late_tight': (2553, 2973, 3049, 3387),
 
 
 def _published() -> dict[str, float]:
-    """Return shares: the thesis's second trace has other numbers of jobs."""
+    """Return shares, since BLUE2 has another number of jobs."""
     found = {f'orders_of_deadlines_{RESUMED}': 6.0,
              f'orders_of_starts_{RESUMED}': 6.0}
     for tight, table in (('slack2', _SLACK), ('spare', _SPARE)):
@@ -158,5 +159,6 @@ def _published() -> dict[str, float]:
 
 
 EXPERIMENTS = (LeaseExperiment(
-    'haizea-e2', 'deadlines and who gives way, BLUE1 for BLUE2 and DS (5.5)',
-    deadlines, _published(), lambda name: '%' if '_pct' in name else 'count'),)
+    'haizea-e2', 'deadlines and preemption (BLUE1 for BLUE2 and DS)',
+    run_deadlines, _published(),
+    lambda name: '%' if '_pct' in name else 'count'),)

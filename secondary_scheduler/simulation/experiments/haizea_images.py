@@ -1,7 +1,7 @@
-"""Images that have to be sent to hosts first (Haizea 6; ``haizea-e3``).
+"""Images that are copied to hosts before leases (Sotomayor 2010, chapter 6).
 
-The workloads of ``haizea-e1`` in VMs, each lease with one of forty images of
-4 GB: all alike, or a few of them in most leases.
+``haizea-e3``: the workloads of ``haizea-e1`` in VMs.  Each lease has one of
+forty images of 4 GB: drawn alike, or a few of them for most leases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from secondary_scheduler.simulation.plots import Chart
 from secondary_scheduler.simulation.workloads import annotations, lwf
 
 PREDEPLOYED = 'vm-predeploy'
-#: How images are drawn, and the profiles that are run with them.
+#: Distributions of images, and the profiles run with each.
 CASES = {
     'uniform': (annotations.UNIFORM_IMAGES, (
         PREDEPLOYED, 'vm-mult', 'vm-reuse', 'vm-mult-bw100',
@@ -36,15 +36,16 @@ SHOWN = ('all_best_effort_s', 'wait_mean_trimmed_s',
          'reservations_rejected', 'reservations_late', 'suspends')
 
 
-def images(context: LeaseContext) -> Values:
-    """Run the workloads with each way to get images to hosts."""
+def run_images(context: LeaseContext) -> Values:
+    """Run the workloads with each way to copy images to hosts."""
     jobs, files = context.jobs(), context.reservations()
     runs = []
     for seed in context.seeds:
         for name in TABLE[:1] if context.quick else TABLE:
             reserved = lwf.read_text(files[name], f'{name}-')
-            runs += [Run(f'{name}_{case}', profile, seed, drawn.of(jobs, seed),
-                         drawn.of(reserved, seed + 1))
+            runs += [Run(f'{name}_{case}', profile, seed,
+                         drawn.add_images(jobs, seed),
+                         drawn.add_images(reserved, seed + 1))
                      for case, (drawn, profiles) in CASES.items()
                      for profile in profiles]
 
@@ -58,7 +59,7 @@ def images(context: LeaseContext) -> Values:
 
 
 def _ratios(rows: Rows) -> Values:
-    """Return how much longer it takes than with images on all hosts."""
+    """Return times by those with images on all hosts."""
     found: Values = {}
     for (seed, workload), of_profile in rows.items():
         name = workload.rpartition('_')[0]
@@ -84,7 +85,7 @@ def _draw(context: LeaseContext, rows: Rows) -> None:
                 up.append(row['wait_mean_trimmed_s'] / 1000)
     context.charts.append(Chart(
         'mean wait (1000 s)', lines, 'share of the site that is reserved (%)',
-        title='What sending images costs'))
+        title='Costs of copying images'))
 
 
 #: Table 6.1: waits (1000 s) and slowdowns for 10, 20 and 30 %.
@@ -121,5 +122,5 @@ def _unit(name: str) -> str:
 
 
 EXPERIMENTS = (LeaseExperiment(
-    'haizea-e3', 'images that are sent to hosts before leases begin '
-    '(Haizea 6)', images, _published(), _unit),)
+    'haizea-e3', 'images that are copied to hosts before leases '
+    'begin', run_images, _published(), _unit),)

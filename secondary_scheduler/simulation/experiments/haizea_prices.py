@@ -1,11 +1,11 @@
-"""Prices: what is earned and what is missed (Haizea 8; ``haizea-e6``).
+"""Prices: revenue earned and missed (Sotomayor 2010, chapter 8).
 
-Jobs with starts, deadlines and users who refuse what is too dear, all drawn;
-the rate is the same for all, drawn, learned, or the most that each pays.  The
-thesis's second and third trace cannot be had, so the jobs are those of the
-first.  Cheap and constant users are left out where jobs begin late; that
-nothing is suspended, or nobody gives way, is ``--set suspension=false`` and
-``--set preemption=none``.
+``haizea-e6``: jobs with drawn starts, deadlines and acceptable rates of users.
+The rate is constant, drawn, learned, or the highest that each user accepts.
+The thesis's second and third trace are not available; the jobs are those of
+the first.  Jobs that begin late are run without cheap and constant users.
+``--set suspension=false`` and ``--set preemption=none`` give the variants
+without suspension and without preemption.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from secondary_scheduler.simulation.workloads import annotations
 from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
 STRATEGIES = ('maximum', 'constant', 'random', 'adaptive')
-#: Users of whom the thesis says that learning beats all but the bound.
+#: Users for whom, by the thesis, learning beats all but the bound.
 BEATEN = ('uniform', 'rich')
 FIRST_LOOK = ({'start': 'early', 'deadline': 'tight', 'users': 'uniform'},
               {'start': 'early', 'deadline': 'loose', 'users': 'rich'})
@@ -41,12 +41,12 @@ CELLS = (product(start=('early',), deadline=annotations.DEADLINES,
                  users=annotations.USERS)
          + product(start=('uniform', 'late'), deadline=annotations.DEADLINES,
                    users=BEATEN))
-#: What becomes of the revenue that there could be.
+#: Parts of the total possible revenue.
 PARTS = ('revenue', 'missed_underpricing', 'missed_price', 'missed_schedule')
 
 
 class BooksError(ArithmeticError):
-    """What was earned and missed is not what could have been earned."""
+    """Earned and missed revenue are not the total possible revenue."""
 
 
 def _runs(context: LeaseContext,
@@ -60,8 +60,8 @@ def _runs(context: LeaseContext,
                           annotation=annotation)
 
 
-def prices(context: LeaseContext) -> Values:
-    """Run each population of users with each way to set rates."""
+def run_prices(context: LeaseContext) -> Values:
+    """Run each population of users with each pricing strategy."""
     jobs = context.jobs()
     measured = window(jobs)
 
@@ -78,9 +78,9 @@ def prices(context: LeaseContext) -> Values:
 
 def _row(run: Run, outcomes: Sequence[Outcome], measured: tuple[int, int]
          ) -> Row:
-    """Return shares of what could have been earned, and how much was used.
+    """Return the parts of the total possible revenue, and the utilization.
 
-    :raises BooksError: if they are not all of it.
+    :raises BooksError: if the parts do not add up to it.
     """
     found = figures.figures(outcomes)
     total = math.fsum(price(one.lease.terms, one.lease.terms.max_rate or 0.0)
@@ -96,7 +96,7 @@ def _row(run: Run, outcomes: Sequence[Outcome], measured: tuple[int, int]
 
 
 def _of_maximum(of_workload: Mapping[str, Row]) -> Row:
-    """Return what each way earns of what the bound does, in percent."""
+    """Return the revenue of each strategy in percent of the bound."""
     most = of_workload['maximum']['revenue_pct']
     return {f'of_maximum_pct_{profile}': 100 * row['revenue_pct'] / most
             for profile, row in of_workload.items()
@@ -104,7 +104,7 @@ def _of_maximum(of_workload: Mapping[str, Row]) -> Row:
 
 
 def _headlines(context: LeaseContext, rows: Rows) -> Values:
-    """Return what the thesis says of all runs."""
+    """Return the figures that the thesis gives of all runs together."""
     found: Values = {}
     for seed in context.seeds:
         cells = {tuple(name.split('_')): row
@@ -132,18 +132,18 @@ def _headlines(context: LeaseContext, rows: Rows) -> Values:
     return found
 
 
-# -- which rate would be best
+# -- the best constant rate
 
 def _sweeps(context: LeaseContext, jobs: Sequence[TraceRequest]) -> Values:
-    """Return for each population the best rate, and the one learned.
+    """Return the best rate and the learned one of each population.
 
-    Nothing is refused for want of room.
+    No lease is rejected for lack of room.
     """
     found: Values = {}
     for seed in context.seeds:
         for users in annotations.USERS:
             asked = annotations.Annotation('early', 'uniform', users,
-                                           seed).of(jobs)
+                                           seed).annotate(jobs)
             worth = np.array([price(one.terms, 1.0) for one in asked])
             most = np.array([one.terms.max_rate for one in asked])
             steps = np.arange(10, 1001) / 100
@@ -168,7 +168,7 @@ def _sweeps(context: LeaseContext, jobs: Sequence[TraceRequest]) -> Values:
 
 
 def _learned(asked: Sequence[TraceRequest]) -> float:
-    """Return the rate that all who ask have taught."""
+    """Return the rate learned from all requests."""
     pricing = Adaptive()
     for one in sorted(asked, key=lambda one: one.arrival):
         rate = pricing.rate(one.terms)
@@ -192,7 +192,7 @@ def _draw(context: LeaseContext, rows: Rows) -> None:
             title='Prices, early starts'))
 
 
-#: Of the thesis's second trace.
+#: Figures of the thesis's second trace.
 _PUBLISHED = {
     'revenue_pct_early_tight_uniform_adaptive': 41.28,
     'of_maximum_pct_adaptive_early_tight_uniform': 61.25,
@@ -216,5 +216,5 @@ def _unit(name: str) -> str:
 
 
 EXPERIMENTS = (LeaseExperiment(
-    'haizea-e6', 'what rates earn, BLUE1 for BLUE2 and DS (Haizea 8)',
-    prices, _PUBLISHED, _unit),)
+    'haizea-e6', 'revenue by pricing strategy (BLUE1 for BLUE2 and DS)',
+    run_prices, _PUBLISHED, _unit),)

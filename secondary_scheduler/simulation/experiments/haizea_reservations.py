@@ -1,7 +1,7 @@
-"""Reservations beside a month of jobs (Haizea 5.4; ``haizea-e1``).
+"""Reservations beside a month of jobs (Sotomayor 2010, section 5.4).
 
-What reservations cost the jobs, where these cannot be suspended, where they
-can, and where they also run in VMs.
+``haizea-e1``: costs of reservations for jobs that cannot be suspended, for
+jobs that can, and for jobs in VMs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ WITHOUT = 'novm-nosr'
 PROFILES = (WITHOUT, 'novm-sr', 'vm-predeploy')
 #: The workloads of Table 5.1.
 TABLE = ('10_4h_medium', '20_3h_medium', '30_2h_medium')
-#: Also drawn as the thesis's appendix says: those, and its worst case.
+#: Workloads also drawn as in the thesis's appendix: those, and the worst case.
 DRAWN = {**{name: (int(name[:2]), int(name[3])) for name in TABLE},
          '30_1h_medium': (30, 1)}
-#: Requests beyond this many seconds are long.
+#: Requests of more seconds are long.
 LONG_S = 3600
-#: Jobs that request times between two of these (s) are shown together.
+#: Bounds of the classes of requested times, in seconds.
 BOUNDS_S = (0, 450, 900, 1800, 3600, 7200, 14_400, 28_800, 57_600, 2 ** 30)
 SHOWN = ('all_best_effort_s', 'wait_mean_s', 'wait_mean_trimmed_s',
          'bounded_slowdown_mean', 'bounded_slowdown_trimmed',
@@ -70,8 +70,8 @@ def _runs(context: LeaseContext) -> Iterator[Run]:
                 yield Run(name, profile, seed, jobs, reserved)
 
 
-def reservations(context: LeaseContext) -> Values:
-    """Run all files of reservations, and some that are drawn."""
+def run_reservations(context: LeaseContext) -> Values:
+    """Run all files of reservations, and some drawn ones."""
     waits: dict[str, dict[str, Line]] = {}
 
     def look(run: Run, outcomes: Sequence[Outcome]) -> Row:
@@ -100,7 +100,7 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
 
 
 def _served(outcomes: Sequence[Outcome]) -> list[tuple[int, int]]:
-    """Return what jobs requested and how long they waited, in seconds."""
+    """Return requested time and wait of each served job, in seconds."""
     return [(one.lease.terms.duration, figures.wait(one))
             for one in outcomes
             if one.lease.terms.kind is LeaseKind.BEST_EFFORT
@@ -108,7 +108,7 @@ def _served(outcomes: Sequence[Outcome]) -> list[tuple[int, int]]:
 
 
 def _long_to_short(outcomes: Sequence[Outcome]) -> float:
-    """Return how many times as long as short jobs long ones wait."""
+    """Return the mean wait of long jobs by that of short ones."""
     served = _served(outcomes)
     long = [wait for asked, wait in served if asked > LONG_S]
     short = [wait for asked, wait in served if asked <= LONG_S]
@@ -118,7 +118,7 @@ def _long_to_short(outcomes: Sequence[Outcome]) -> float:
 
 
 def _ratios(rows: Rows) -> Values:
-    """Return how many times as large means are without suspension."""
+    """Return the means without suspension by those with it."""
     found: Values = {}
     of_files: dict[str, list[float]] = {}
     for (_seed, name), of_workload in rows.items():
@@ -135,7 +135,7 @@ def _ratios(rows: Rows) -> Values:
 
 
 def _headlines(baseline: float, files: Sequence[Mapping[str, Row]]) -> Values:
-    """Return what is said of all files that Haizea's author has injected."""
+    """Return the figures of all files of reservations together."""
     excess = {profile: [one[profile]['excess_pct'] for one in files]
               for profile in PROFILES}
     return {
@@ -173,7 +173,7 @@ def _draw(context: LeaseContext, files: Mapping[str, Mapping[str, Row]],
 
 
 def _by_request(outcomes: Sequence[Outcome]) -> Line:
-    """Return hours requested, and the mean wait of those between (1000 s)."""
+    """Return requested hours and mean wait (1000 s) of each class."""
     served = _served(outcomes)
     across, up = [], []
     for least, most in itertools.pairwise(BOUNDS_S):
@@ -230,9 +230,9 @@ _REGULAR = {
     '10_4h_medium_vm-predeploy': (0.24, 9.41, 46.3),
     '20_3h_medium_vm-predeploy': (1.22, 17.17, 88.4),
     '30_2h_medium_vm-predeploy': (7.97, 48.87, 259.8)}
-#: Haizea's own run of one file, its slip in estimating suspensions mended;
-#: and what first come, first served must refuse in all files, four of which
-#: were to begin before the trace does.
+#: Haizea's own run of one file, with its error in estimating suspensions
+#: corrected.  ``refused`` is for first come, first served over all files; four
+#: of the refused reservations begin before the trace.
 _HAIZEA = {
     'baseline_s': 2_668_402.0,
     'all_best_effort_s_10_3h_medium_novm-nosr': 2_758_530.0,
@@ -277,6 +277,6 @@ def _unit(name: str) -> str:
 
 
 EXPERIMENTS = (LeaseExperiment(
-    'haizea-e1', 'reservations beside a month of jobs (Haizea 5.4)',
-    reservations, _published(), _unit,
+    'haizea-e1', 'reservations beside a month of jobs',
+    run_reservations, _published(), _unit,
     _beside(_FILES) | _beside(_REGULAR, 'drawn_') | _HAIZEA),)

@@ -1,9 +1,9 @@
-"""What suspending and resuming costs in the long run (Haizea 7.5).
+"""Costs of suspending and resuming (Sotomayor 2010, chapter 7).
 
-``haizea-e5``: reservations beside a month of jobs in VMs, on hosts with more
-or less processors, VMs with more or less memory, and memory saved on each host
-or in one place for all.  Times are relative to those of the same workload if
-suspending took no time.
+``haizea-e5``: reservations beside a month of jobs in VMs.  The processors of
+hosts, the memory of VMs and the place of saved memory vary: each host, or one
+place for all.  Times are relative to the same workload with suspends that take
+no time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from secondary_scheduler.simulation.workloads.requests import TraceRequest
 INSTANT, LOCAL, GLOBAL, SLOW = (
     'suspend-instant', 'suspend-local', 'suspend-global',
     'suspend-global-100mbps')
-#: The thesis's names of its workloads, by what is reserved.
+#: Files of reservations, by the thesis's names of workloads.
 WORKLOADS = {'t00': None, 't10': '10_4h_medium', 't20': '20_3h_medium',
              't30': '30_2h_medium'}
 CORES = (1, 2, 4, 8)
@@ -43,7 +43,7 @@ SHOWN = ('all_best_effort_s', 'wait_mean_trimmed_s', 'suspends', 'requeues',
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A workload on hosts of so many processors, one for each VM."""
+    """Workload on hosts of some processors, one for each VM."""
 
     workload: str
     cores: int
@@ -51,18 +51,17 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What its figures are called by."""
+        """Name of the cell in figures."""
         return f'{self.workload}_{self.cores}_{self.memory_mb}'
 
     @property
     def yardstick(self) -> 'Cell':
-        """What it is compared with: if memory is saved at once, any will do.
-        """
+        """Cell to compare with; memory saved at once may have any size."""
         return dataclasses.replace(self, memory_mb=MEMORIES_MB[0])
 
     @property
     def profiles(self) -> Iterator[str]:
-        """What it is run with; the slow network as in Table 7.1."""
+        """Profiles of the cell; the slow network as in Table 7.1."""
         if self == self.yardstick:
             yield INSTANT
         yield from (LOCAL, GLOBAL)
@@ -78,7 +77,7 @@ def _cells(quick: bool) -> list[Cell]:
             for cores in CORES for memory in MEMORIES_MB]
 
 
-def suspensions(context: LeaseContext) -> Values:
+def run_suspensions(context: LeaseContext) -> Values:
     """Run all workloads on all sites."""
     cells, seed = _cells(context.quick), context.seeds[0]
     rows = context.simulate(list(_runs(context, cells)), _look)
@@ -106,8 +105,8 @@ def _runs(context: LeaseContext, cells: Sequence[Cell]) -> Iterator[Run]:
         file = WORKLOADS[cell.workload]
         if file is not None:
             if file not in files:
-                raise InputError(f'{context.folder}: there are no '
-                                 f'reservations {file}')
+                raise InputError(f'{context.folder}: no file of reservations '
+                                 f'{file}')
             reserved = lwf.read_text(files[file], f'{file}-')
         for profile in cell.profiles:
             yield Run(
@@ -118,7 +117,7 @@ def _runs(context: LeaseContext, cells: Sequence[Cell]) -> Iterator[Run]:
 
 def _with(requests: Sequence[TraceRequest],
           memory_mb: int) -> list[TraceRequest]:
-    """Return requests for VMs of so much memory."""
+    """Return the requests with VMs of some memory."""
     return [dataclasses.replace(one, terms=dataclasses.replace(
         one.terms, nodes=tuple(
             dataclasses.replace(nodes, need=need(memory_mb))
@@ -131,7 +130,9 @@ def _look(run: Run, outcomes: Sequence[Outcome]) -> Row:
 
 
 def _worst(rows: dict[Cell, dict[str, Row]]) -> Values:
-    """Return the worst of each workload, and of the most memory in one place.
+    """Return the worst figure of each workload.
+
+    Also that of the largest memory saved in one place.
     """
     found: Values = {}
     for workload in dict.fromkeys(cell.workload for cell in rows):
@@ -164,7 +165,7 @@ def _draw(context: LeaseContext, rows: dict[Cell, dict[str, Row]]) -> None:
             'memory of a VM (MB)', title=workload.upper()))
 
 
-#: Table 7.1: at 1000 Mbps, at 100 Mbps, and how much longer that is (%).
+#: Table 7.1: at 1000 Mbps, at 100 Mbps, and the difference (%).
 _TABLE = {'t00': (1.00, 1.00, 0.39), 't10': (1.00, 1.00, 0.61),
           't20': (1.00, 1.04, 3.81), 't30': (1.04, 1.14, 8.98)}
 
@@ -190,5 +191,5 @@ def _unit(name: str) -> str:
 
 
 EXPERIMENTS = (LeaseExperiment(
-    'haizea-e5', 'what suspending costs in the long run (Haizea 7.5)',
-    suspensions, _published(), _unit),)
+    'haizea-e5', 'costs of suspending in the long run',
+    run_suspensions, _published(), _unit),)

@@ -1,6 +1,6 @@
-"""The HLT-Chain experiments (Boettger 5.4; EXPERIMENTS 4).
+"""HLT-Chain experiments (Boettger 2012, section 6.6).
 
-25 hosts, the chain's load on each of them, and 48 secondaries in 22 leases.
+The chain loads 25 hosts; 48 secondaries in 22 leases run beside it.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ POLICIES = ('slots <= 2 for 10s', 'cpu <= 95% for 15s',
             'net_out <= 75% for 15s', 'net_in <= 75% for 15s')
 #: Seconds before the queue is sampled.
 WARM_UP = 60
-#: When chain and secondaries are switched, in seconds (Table 6.7).
+#: Times at which chain and secondaries are switched, in seconds (Table 6.7).
 CHAIN_ON, VMS_ON, CHAIN_OFF, CHAIN_AGAIN, VMS_OFF, CHAIN_END = (
     75, 310, 1000, 1400, 2000, 2250)
-#: Where the level of each phase is read: its last part, after the lead-in.
+#: Seconds over which the level of each phase is read, after its lead-in.
 PHASES = {'chain': (200, VMS_ON), 'both': (600, CHAIN_OFF),
           'drop': (CHAIN_OFF, CHAIN_OFF + 10),
           'vms': (1200, CHAIN_AGAIN), 'again': (1700, VMS_OFF)}
 
-#: Turns the shuffled loads into (seconds, hosts).
+#: Returns the course of shuffled loads, (seconds, hosts).
 Course = Callable[[Floats], Floats]
 
 
@@ -64,7 +64,7 @@ def switched(means: Floats) -> Floats:
 
 
 def switch_secondaries(simulation: Simulation, second: int) -> None:
-    """Let secondaries run when Table 6.7 wants them to."""
+    """Allow or forbid secondaries as in Table 6.7."""
     row = [one.resource for one in simulation.checks.policies].index('slots')
     if second in (0, VMS_ON, VMS_OFF):
         simulation.checks.threshold[row] = 2 if second == VMS_ON else 0
@@ -72,9 +72,10 @@ def switch_secondaries(simulation: Simulation, second: int) -> None:
 
 def _measure(context: Context, course: Course, sequence: bool
              ) -> tuple[Tally, list[dict[str, float]], Floats]:
-    """Run all seeds side by side; return the figures and CPU by second.
+    """Run all seeds side by side.
 
-    The last has the shape (seconds, seeds), in percent of the cluster.
+    :returns: the tally, the figures of each seed, and the CPU use in percent
+        of the cluster, (seconds, seeds).
     """
     shape = testbed.shape(len(context.seeds), len(LOADS))
     random = [np.random.default_rng((seed, 1)) for seed in context.seeds]
@@ -119,28 +120,28 @@ def _figures(tally: Tally, number: int) -> dict[str, float]:
 
 def _queues(means: Floats, speed: Floats, seed: tuple[int, ...]
             ) -> dict[str, float]:
-    """Return the queue with secondaries and without: the same events."""
+    """Return the figures of the queue with secondaries and without."""
     found: dict[str, float] = {}
     for name, at in (('without', np.ones_like(speed)), ('with', speed)):
-        queue = queueing.waiting(means, at, seed)[WARM_UP:]
+        queue = queueing.waiting_events(means, at, seed)[WARM_UP:]
         found |= {f'queue_mean_{name}': float(queue.mean()),
                   f'queue_var_{name}': float(queue.var()),
                   f'queue_max_{name}': float(queue.max())}
     return found
 
 
-def hlt(context: Context) -> Values:
-    """Half an hour of the chain, with secondaries and without."""
+def run_hlt(context: Context) -> Values:
+    """Run the chain for half an hour, with secondaries and without."""
     return columns(_measure(context, steady, False)[1])
 
 
-def step(context: Context) -> Values:
-    """The same; one host's load steps by 30 points at 900 s and back."""
+def run_step(context: Context) -> Values:
+    """Run it with a step of one host's load by 30 points at 900 s."""
     return columns(_measure(context, stepped, False)[1])
 
 
-def sequence(context: Context) -> Values:
-    """Chain and secondaries are switched on and off."""
+def run_sequence(context: Context) -> Values:
+    """Run it with chain and secondaries switched on and off."""
     _tally, rows, cluster = _measure(context, switched, True)
     for name, (first, last) in PHASES.items():
         for row, cpu in zip(rows, cluster.T, strict=True):
@@ -166,12 +167,12 @@ PUBLISHED = {'cpu_without': 48.69, 'cpu_with': 79.27, 'results': 158.0,
              'queue_max_with': 350.0, 'last_operation_s': 400.0}
 
 EXPERIMENTS = (
-    Experiment('hlt', 'half an hour of the HLT-Chain with secondaries (5.4a)',
-               hlt, PUBLISHED, _unit),
-    Experiment('hlt-step', 'the same; the load of one host steps up and back',
-               step, {}, _unit),
-    Experiment('hlt-sequence', 'chain and secondaries switched on and off '
-               '(5.4b)', sequence, {
+    Experiment('hlt', 'half an hour of the HLT-Chain beside secondaries',
+               run_hlt, PUBLISHED, _unit),
+    Experiment('hlt-step', 'hlt with a step in the load of one host',
+               run_step, {}, _unit),
+    Experiment('hlt-sequence', 'hlt with chain and secondaries switched on '
+               'and off', run_sequence, {
                    'cpu_chain': 45.0, 'cpu_both': 81.0, 'cpu_drop': 40.0,
                    'cpu_vms': 70.0, 'cpu_again': 75.0, 'suspends': 36.0,
                    'queue_max_with': 400.0}, _unit, bounds=False))

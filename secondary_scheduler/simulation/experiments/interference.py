@@ -1,7 +1,7 @@
-"""How much the primary suffers (Boettger 5.3; EXPERIMENTS 5).
+"""Interference of secondaries with the primary (Boettger 2012, section 6.5).
 
-A primary keeps one of two cores busy and sends at a rate that changes all
-the time; secondaries compute and send as much as they can.
+A primary keeps one of two cores busy and sends at a rate that changes all the
+time.  Secondaries compute and send as much as they can.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from secondary_scheduler.simulation.statistics import compare
 
 SECONDS = 420
 THRESHOLDS, TIMELIMITS = (95, 90, 85, 80, 75), (25, 15, 8)
-#: CPU use of the primary, and the mean of what it sends, in percent.
+#: CPU use of the primary, and mean of its traffic, in percent.
 CPU, NET = 54.0, 50.0
-#: What an instance could send: 250 of 1,000 Mbit/s (footnote to 6.5.2).
+#: Traffic of an instance: 250 of 1,000 Mbit/s (footnote in section 6.5.2).
 GUEST_NET = 25.0
-#: The primary's own noise from run to run, and the margin, in percent.
+#: Noise of the primary from run to run, and margin, in percent.
 NOISE = {'cpu': 1.2, 'net': 0.2}
 MARGIN = 2.0
-#: So many that a loss of 1.4 %, as the model has under 90 %, is found to be
-#: within the margin in nine cases out of ten; 16 runs do in four.
+#: With 64 runs a loss of 1.4 % (the model's under 90 %) is found within the
+#: margin in nine cases out of ten, with 16 runs in four.
 RUNS = 64
-#: Table 6.6 in percent of Table 6.4, by timelimit from 8 to 25.
+#: Losses of Table 6.6, by time limit from 8 to 25.
 _CPU_LOST = {75: (2.21, 4.46, 6.75), 80: (8.33, 14.71, 18.67),
              85: (21.5, 24.38, 41.25), 90: (34.25, 42.71, 43.88),
              95: (48.21, 50.08, 51.59)}
@@ -42,10 +42,10 @@ _NET_LOST = {75: (1060, 27, 1701), 80: (5205, 2136, 2257),
 
 
 def run_policy(context: Context, threshold: int, timelimit: int) -> Tally:
-    """Run under one policy.
+    """Run all seeds under one policy.
 
-    The leases are submitted with the primary, so that their starts are decided
-    before there is a mean of its use; Table 6.6 is of guests on all hosts.
+    All instances start with the primary, before a mean of its use is known:
+    Table 6.6 is of guests on all hosts.
     """
     name = f'{threshold}_{timelimit}'
     random = [np.random.default_rng((seed, threshold, timelimit))
@@ -65,7 +65,7 @@ def run_policy(context: Context, threshold: int, timelimit: int) -> Tally:
 
 
 def _performance(context: Context, tally: Tally) -> dict[str, Sequence[float]]:
-    """Return what of its undisturbed performance is left, by run."""
+    """Return the performance of the primary, 1 if undisturbed, by run."""
     assert tally.series is not None
     alone, total = (np.stack(one) for one in zip(*tally.series, strict=True))
     speed = sharing.speed(total, alone, context.profile.contention)
@@ -75,8 +75,8 @@ def _performance(context: Context, tally: Tally) -> dict[str, Sequence[float]]:
             'net': (sums['net_main'] / sums['net_load']).tolist()}
 
 
-def interference(context: Context) -> Values:
-    """Compare runs with secondaries with runs without, under each policy."""
+def run_interference(context: Context) -> Values:
+    """Compare runs with and without secondaries under each policy."""
     values: Values = {}
     for one in product(threshold=THRESHOLDS, timelimit=TIMELIMITS):
         threshold, timelimit = one['threshold'], one['timelimit']
@@ -116,6 +116,6 @@ def _unit(name: str) -> str:
 
 
 EXPERIMENTS = (Experiment(
-    'interference', 'what the primary loses, under 15 policies (5.3)',
-    interference, _published(), _unit, runs=RUNS, fewest=2,
+    'interference', 'loss of the primary under 15 policies',
+    run_interference, _published(), _unit, runs=RUNS, fewest=2,
     bounds=False),)

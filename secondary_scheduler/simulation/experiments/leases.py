@@ -1,6 +1,6 @@
-"""What the experiments with leases share: Haizea's traces, and many runs.
+"""Common parts of the experiments with leases: Haizea's traces, and runs.
 
-Each run is a simulation of its own, so that all processors can be busy.
+Runs are independent simulations, which use all processors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,35 +33,35 @@ from secondary_scheduler.simulation.workloads.requests import TraceRequest
 FOLDER = 'haizea/traces/blue'
 TRACE = '30days.swf'
 HOSTS, MEMORY_MB = 144, 1024
-#: What all these experiments repeat.
+#: Only profile of these experiments.
 PROFILE = 'thesis'
 
 
 def site(hosts: int = HOSTS, vms: int = 1, memory_mb: int = MEMORY_MB
          ) -> Site:
-    """Return hosts that hold so many VMs of so much memory each."""
+    """Return a site whose hosts hold some VMs of some memory each."""
     return Site(('CPU', 'Memory'), np.tile(
         np.array(need(memory_mb), dtype=np.int64) * vms, (hosts, 1)))
 
 
 def need(memory_mb: int = MEMORY_MB) -> tuple[int, int]:
-    """Return what a VM takes: a CPU, and memory."""
+    """Return the need of a VM: a CPU, and memory."""
     return lwf.CPU_UNIT, memory_mb
 
 
 #: Figures by name.
 Row = dict[str, float]
-#: By seed and workload, for each profile what came out.
+#: Figures of each profile, by seed and workload.
 Rows = dict[tuple[int, str], dict[str, Row]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One simulation: jobs and reservations on a site, under a profile.
+    """Simulation of jobs and reservations on a site, under a profile.
 
-    ``jobs`` are slowed by VMs if the profile says so, and annotated with what
-    traces do not tell; reservations are as they are.  ``seed`` is of what was
-    drawn.
+    ``jobs`` are slowed by VMs as the profile says, and annotated with terms
+    that traces lack.  Reservations are not changed.  ``seed`` is that of the
+    drawn values.
     """
 
     workload: str
@@ -75,21 +75,21 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Which run it is."""
+        """Name of the run."""
         return f'{self.workload}_{self.profile} seed={self.seed}'
 
     def simulate(self) -> list[Outcome]:
-        """Return what became of each lease."""
-        profile = profiles.read(self.profile, self.changes)
+        """Return the outcome of each lease."""
+        profile = profiles.read_profile(self.profile, self.changes)
         jobs = profile.jobs(self.jobs)
         if self.annotation is not None:
-            jobs = self.annotation.of(jobs)
+            jobs = self.annotation.annotate(jobs)
         return LeaseSimulation(self.site, profile.settings, [
             *jobs, *self.reservations]).run()
 
 
 class _Table:
-    """Writes the leases of all runs."""
+    """Table of the leases of all runs."""
 
     def __init__(self, file: typing.TextIO) -> None:
         self._rows = csv.writer(file)
@@ -97,16 +97,13 @@ class _Table:
 
     def add(self, run: str, outcomes: Sequence[Outcome]) -> None:
         """Write a row for each lease."""
-        self._rows.writerows((*figures.row(one), run)
+        self._rows.writerows((*figures.table_row(one), run)
                              for one in outcomes)
 
 
 @dataclasses.dataclass(frozen=True)
 class LeaseContext:
-    """How an experiment with leases is to be run.
-
-    ``charts`` takes what is to be drawn, ``table`` the leases.
-    """
+    """Options and outputs of a run of an experiment with leases."""
 
     asked: ExperimentOptions
     charts: list[Chart] = dataclasses.field(default_factory=list)
@@ -114,28 +111,28 @@ class LeaseContext:
 
     @property
     def quick(self) -> bool:
-        """Whether a first look will do."""
+        """Whether the experiment is run in a smaller form."""
         return self.asked.quick
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """From which to draw what a trace does not tell."""
+        """Seeds of drawn values."""
         return self.asked.seeds
 
     @property
     def folder(self) -> pathlib.Path:
-        """Where Haizea's traces are."""
+        """Folder of Haizea's traces."""
         return self.asked.data / FOLDER
 
     def jobs(self) -> list[TraceRequest]:
         """Return the month of jobs.
 
-        :raises InputError: if the trace is not there or not right.
+        :raises InputError: if the trace is missing or invalid.
         """
-        return swf.read(self.folder / TRACE, need()).requests
+        return swf.read_trace(self.folder / TRACE, need()).requests
 
     def reservations(self) -> dict[str, pathlib.Path]:
-        """Return files of reservations that go with the month, by workload.
+        """Return the files of reservations for the month, by workload.
 
         :raises InputError: if there are none.
         """
@@ -143,14 +140,14 @@ class LeaseContext:
         found = {workload_of(path): path for path in sorted(
             folder.glob('*.lwf'))}
         if not found:
-            raise InputError(f'{folder}: there are no files of reservations '
-                             '(*.lwf); --data names the folder of public '
+            raise InputError(f'{folder}: no files of reservations (*.lwf); '
+                             '--data names the folder of public '
                              'traces')
         return found
 
     def simulate(self, runs: Sequence[Run],
                  look: Callable[[Run, list[Outcome]], Row]) -> Rows:
-        """Return what there is to see of each run, in order."""
+        """Return the figures of each run, in order."""
         runs = [dataclasses.replace(
             one, changes=(*one.changes, *self.asked.changes)) for one in runs]
         rows: Rows = {}
@@ -176,25 +173,26 @@ def values(rows: Rows) -> Values:
 
 
 def add(found: Values, row: Mapping[str, float], suffix: str) -> None:
-    """Add what came out with one more seed."""
+    """Add the figures of another seed."""
     for name, value in row.items():
         found.setdefault(f'{name}_{suffix}', []).append(float(value))
 
 
 def window(jobs: Sequence[TraceRequest]) -> tuple[int, int]:
-    """Return the time in which use is measured (Haizea 6.1).
+    """Return the time in which use is measured (Sotomayor 2010, section 5.5).
 
-    The site is empty at first, and nothing comes after the last request.
+    It begins later than the trace, since the site is empty at first, and ends
+    with the last request.
     """
     last = max(one.arrival for one in jobs)
     return round(figures.TRIMMED * last), last
 
 
 def workload_of(path: pathlib.Path) -> str:
-    """Return the thesis's name for the reservations in a file.
+    """Return the thesis's name of the reservations in a file.
 
-    Of ``work_10-dur_4h-size_2medium`` this is ``10_4h_medium``: they take
-    10 % of the site, four hours each.
+    ``work_10-dur_4h-size_2medium`` has the name ``10_4h_medium``: reservations
+    of 10 % of the site, for four hours each.
     """
     parts = [part.partition('_')[2] for part in path.stem.split('-')]
     return '_'.join(parts[:2] + [part.lstrip('0123456789')
@@ -203,9 +201,9 @@ def workload_of(path: pathlib.Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LeaseExperiment:
-    """An experiment with leases: what it does and what was published.
+    """Experiment with leases, and its published figures.
 
-    ``oracle`` has what Haizea itself or an independent simulation gave.
+    ``oracle`` has figures of Haizea itself or of an independent simulation.
     """
 
     name: str
@@ -218,15 +216,15 @@ class LeaseExperiment:
     fewest: int = 1
 
     def run(self, asked: ExperimentOptions) -> Ran:
-        """Run it; --set changes an option of each profile."""
+        """Run the experiment; --set changes an option of each profile."""
         if asked.events is not None:
             raise InputError(f'{self.name} keeps no events; --leases FILE.csv '
-                             'tells what became of each lease')
+                             'has the outcome of each lease')
         changes = dict(asked.changes)
         if changes.pop('profile', PROFILE) != PROFILE:
             raise InputError(f'{self.name} compares the profiles of the '
-                             f'{PROFILE}: --set profile={PROFILE} is all '
-                             'there is')
+                             f'{PROFILE}: its only profile is '
+                             f'--set profile={PROFILE}')
         asked = dataclasses.replace(asked, changes=tuple(changes.items()))
         with contextlib.ExitStack() as stack:
             context = LeaseContext(asked, table=None if asked.leases is None
@@ -237,6 +235,6 @@ class LeaseExperiment:
             except profiles.ProfileError as exc:
                 raise InputError(f'--set: {exc}') from None
         return Ran(PROFILE, changes, {
-            name: Figure.of(per_run, self.published.get(name),
+            name: Figure.of_runs(per_run, self.published.get(name),
                             self.oracle.get(name), self.units(name))
             for name, per_run in measured.items()}, context.charts)

@@ -1,7 +1,7 @@
-"""What it costs when instances crash, and hosts or agents are lost (X24).
+"""Costs of crashed instances, lost hosts and lost agents.
 
-On the efficiency experiment's cluster with a square load of 45 % under
-``cpu <= 90% for 20s``, with each kind of loss alone.
+Each kind of loss is run alone, on the efficiency experiment's cluster with a
+square load of 45 % under ``cpu <= 90% for 20s``.
 """
 
 import dataclasses
@@ -13,18 +13,18 @@ from secondary_scheduler.simulation.experiments.base import (
     Values,
     columns,
 )
-from secondary_scheduler.simulation.losses import Lost, draw
+from secondary_scheduler.simulation.losses import Lost, draw_losses
 
 MEAN, THRESHOLD, TIMELIMIT = 45, 90, 20
-#: How often it happens to each instance, host or agent, in seconds.
+#: Mean time between losses of each instance, host or agent, in seconds.
 EVERY_S = {Lost.INSTANCE: 7200.0, Lost.HOST: 7200.0, Lost.AGENT: 3600.0}
-#: How long hosts and agents are away.
+#: Seconds until hosts and agents are back.
 LASTS_S = 120.0
 SHOWN = ('res_usage', 'work_conv', 'work_lost_core_s', 'stops', 'kills',
          'invalidations')
 
 
-def losses(context: Context) -> Values:
+def run_losses(context: Context) -> Values:
     """Run the cluster without losses, and with those of each kind."""
     values = _run(context, 'none', {})
     for what, mean_s in EVERY_S.items():
@@ -35,7 +35,7 @@ def losses(context: Context) -> Values:
 def _run(context: Context, name: str, every_s: dict[Lost, float]) -> Values:
     workload = efficiency.workload('square', THRESHOLD, TIMELIMIT, (MEAN,),
                                    context.seeds)
-    workload = dataclasses.replace(workload, losses=draw(
+    workload = dataclasses.replace(workload, losses=draw_losses(
         workload.shape, workload.seconds, every_s, LASTS_S,
         [(seed, 3) for seed in context.seeds]))
     tally = context.simulate(workload, [
@@ -51,5 +51,5 @@ def _run(context: Context, name: str, every_s: dict[Lost, float]) -> Values:
 
 
 EXPERIMENTS = (Experiment(
-    'losses', 'instances crash, hosts and agents are lost', losses, {},
+    'losses', 'instances crash, hosts and agents are lost', run_losses, {},
     efficiency.unit, runs=3, bounds=False),)

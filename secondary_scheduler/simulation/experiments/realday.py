@@ -1,10 +1,11 @@
-"""A day of a real cloud (EXPERIMENTS 6).
+"""Day of a real cloud.
 
-1,000 hosts whose primaries use what PlanetLab's machines did, and secondaries
-as large and as long as best-effort pods of Alibaba's openb trace.
+The primaries of 1,000 hosts have the CPU use of PlanetLab's machines.
+Secondaries have the size and lifetime of best-effort pods of Alibaba's openb
+trace.
 
-The hosts are in aggregates, each with a storage and a reconfigurator of its
-own: the thesis's storage boots one guest a second, and more are wanted here.
+Hosts are in aggregates, each with a storage and a reconfigurator of its own:
+the thesis's storage boots one guest a second, which is not enough here.
 """
 
 import dataclasses
@@ -30,19 +31,19 @@ from secondary_scheduler.simulation.world import Floats, Shape
 
 AGGREGATES, HOSTS = 10, 100
 CORES, MEMORY_MB = 32, 128 * 1024
-#: Places for instances on each host, those that wait included.
+#: Places for instances by host, waiting ones included.
 PLACES = 10
-#: The days of PlanetLab, one a seed in turn.
+#: Days of PlanetLab; seeds take them in turn.
 DAYS = ('20110303', '20110309', '20110322')
 PODS = 'alibaba-openb/openb_pod_list_default.csv.gz'
 THRESHOLD, TIMELIMIT = 90, 20
 #: Work offered, in percent of the CPU idle under the threshold.
 OFFERED = (30, 60, 120)
-#: Which pods are taken: their CPU (cores) at most, their lifetime at least.
+#: Bounds of the pods that are used: most CPU (cores), shortest lifetime.
 MOST_CORES, LEAST_S = 16, 60
 #: A boot uses 0.4 cores, as in the other experiments.
 BOOT = 20.0 * testbed.CORES / CORES
-#: A look at the cluster for the plot, every so many seconds.
+#: Seconds of an interval of the plot.
 EVERY_S = 300
 
 
@@ -55,12 +56,12 @@ class Pods:
     life_s: Floats
 
     @classmethod
-    def read(cls, path: pathlib.Path) -> 'Pods':
-        """Return the best-effort pods of openb that are taken.
+    def read_pods(cls, path: pathlib.Path) -> 'Pods':
+        """Return the best-effort pods of openb within the bounds.
 
-        :raises InputError: if the file is not right.
+        :raises InputError: if the file is invalid or has none.
         """
-        pods = traces.openb(path)
+        pods = traces.read_openb(path)
         cores = pods['cpu_milli'] / 1000
         life_s = pods['deletion_time'] - pods['creation_time']
         taken = ((pods['qos'] == 'BE') & (cores > 0) & (cores <= MOST_CORES)
@@ -69,17 +70,17 @@ class Pods:
             raise InputError(f'{path}: there are no best-effort pods')
         return cls(cores[taken], pods['memory_mib'][taken], life_s[taken])
 
-    def arrivals(self, cores: float, clusters: int, seconds: float,
-                 random: np.random.Generator) -> Arrivals:
-        """Draw Poisson arrivals that offer work for so many cores.
+    def draw_arrivals(self, cores: float, clusters: int, seconds: float,
+                      random: np.random.Generator) -> Arrivals:
+        """Draw Poisson arrivals that offer work for some cores.
 
-        They have gone on for ever: at first there are those that would be
-        there had all found room, with what is left of their lives.
+        The stream is stationary: the instances that an endless stream without
+        waiting would have come at second 0, with the rest of their lives.
         """
         rate = cores / float(np.mean(self.cores * self.life_s))
         begun = random.poisson(rate * self.life_s.sum() / len(self.life_s))
         coming = random.poisson(rate * seconds)
-        # Longer lives are met with more often, anywhere within them.
+        # A longer life is met more often, at any time of it.
         which = np.concatenate((
             random.choice(len(self.life_s), begun,
                           p=self.life_s / self.life_s.sum()),
@@ -95,25 +96,25 @@ class Pods:
 
 @dataclasses.dataclass
 class MeanUse:
-    """Keeps the mean use of all hosts in each five minutes."""
+    """Scenario that keeps the mean use of all hosts by interval."""
 
     tally: Tally | None = None
     sums: list[dict[str, float]] = dataclasses.field(default_factory=list)
 
     def __call__(self, simulation: Simulation, second: int) -> None:
-        """Look at the beginning of a second."""
+        """Note the sums at the beginning of an interval."""
         self.tally = simulation.record.tally
         if second % EVERY_S == 0:
-            self.look()
+            self.note_sums()
 
-    def look(self) -> None:
-        """Note what has been used so far."""
+    def note_sums(self) -> None:
+        """Note the use so far."""
         assert self.tally is not None
         self.sums.append({name: float(self.tally.sums[name].sum())
                           for name in VALUES})
 
     def means(self, hosts: int, *names: str) -> list[float]:
-        """Return the use of some together in each interval, in percent."""
+        """Return the mean of some values in each interval, in percent."""
         total = [sum(one[name] for name in names) for one in self.sums]
         return (np.diff(total) / (EVERY_S * hosts)).tolist()
 
@@ -123,15 +124,15 @@ def _seed(context: Context, seed: int) -> tuple[Floats, Floats, int]:
     """
     clusters = 1 if context.quick else AGGREGATES
     day = DAYS[(seed - 1) % len(DAYS)]
-    rows = traces.planetlab(context.data / f'planetlab/{day}.csv.gz')
+    rows = traces.read_planetlab(context.data / f'planetlab/{day}.csv.gz')
     use = rows[np.arange(clusters * HOSTS) % len(rows)].T
     return use[:12] if context.quick else use, use.std(axis=0), clusters
 
 
 def _in_cores(context: Context) -> Context:
-    """Give guests the same shares as elsewhere, in cores.
+    """Return the context with the shares of guests kept in cores.
 
-    A profile has them in percent of the other experiments' hosts.
+    A profile has them in percent of the hosts of the other experiments.
     """
     profile, times = context.profile, testbed.CORES / CORES
     return dataclasses.replace(context, profile=dataclasses.replace(
@@ -145,7 +146,7 @@ def _run(context: Context, seed: int, offered: int) -> dict[str, float]:
     seconds = len(means) * 300
     idle = float(np.maximum(0.0, THRESHOLD - means).mean()) / 100 * (
         CORES * clusters * HOSTS)
-    arrivals = Pods.read(context.data / PODS).arrivals(
+    arrivals = Pods.read_pods(context.data / PODS).draw_arrivals(
         idle * offered / 100, clusters, seconds,
         np.random.default_rng((seed, offered, 1)))
     course = MeanUse()
@@ -158,7 +159,7 @@ def _run(context: Context, seed: int, offered: int) -> dict[str, float]:
         arrivals=arrivals, scenario=course),
         [f'offered={offered} seed={seed} aggregate={one}'
          for one in range(clusters)])
-    course.look()
+    course.note_sums()
     _plot(context, course, clusters * HOSTS, offered)
     wanted_s = np.minimum(arrivals.work / arrivals.cores,
                           seconds - arrivals.time_s)
@@ -199,8 +200,8 @@ def _figures(tally: Tally) -> dict[str, float]:
                               / max(1.0, tally.capped.sum()))}
 
 
-def real_day(context: Context) -> Values:
-    """Run a day for each seed and each load offered."""
+def run_real_day(context: Context) -> Values:
+    """Run a day for each seed and each offered load."""
     values: Values = {}
     for offered in OFFERED[-1:] if context.quick else OFFERED:
         values |= columns([_run(context, seed, offered)
@@ -219,4 +220,4 @@ def _unit(name: str) -> str:
 
 EXPERIMENTS = (Experiment(
     'real-day', 'a day of PlanetLab\'s machines with Alibaba\'s pods',
-    real_day, {}, _unit, runs=1),)
+    run_real_day, {}, _unit, runs=1),)

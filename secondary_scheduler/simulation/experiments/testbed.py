@@ -1,4 +1,7 @@
-"""The thesis's cluster: hosts of two cores, and 48 secondaries (6.1, 6.3)."""
+"""Cluster of the thesis: hosts of two cores, 48 secondaries.
+
+See Boettger 2012, sections 6.1 and 6.3.
+"""
 
 import typing
 
@@ -10,5 +13,5 @@ LEASES = (1,) * 12 + (2,) * 6 + (4,) * 2 + (8,) * 2
 
 
 def shape(clusters: int, hosts: int = HOSTS, **values: typing.Any) -> Shape:
-    """Return the shape of clusters side by side."""
+    """Return the shape of some clusters side by side."""
     return Shape(clusters, hosts, CORES, LEASES, **values)

@@ -1,4 +1,4 @@
-"""``secondary-scheduler simulate swf``: any trace of jobs, run as leases."""
+"""``secondary-scheduler simulate swf``: run a trace of jobs as leases."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -14,7 +14,7 @@ from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.console import Progress, print_document
 from secondary_scheduler.simulation.experiments.base import Figure
-from secondary_scheduler.simulation.inputs import open_for_writing, pair
+from secondary_scheduler.simulation.inputs import open_for_writing, parse_pair
 from secondary_scheduler.simulation.leases import figures, profiles
 from secondary_scheduler.simulation.leases.run import LeaseSimulation, Outcome
 from secondary_scheduler.simulation.workloads import lwf, swf
@@ -24,9 +24,9 @@ RESOURCES = ('CPU', 'Memory')
 _UNITS = {'cpu_s': 's', 'rss_mib': 'MiB'}
 
 
-#: Nodes of a site of which neither the user nor the trace tells.
+#: Default number of nodes, if neither option nor trace has one.
 NODES = 144
-#: How many leases that no site of that size can hold are named.
+#: Largest number of rejected leases to name.
 _NAMED = 10
 
 
@@ -35,12 +35,13 @@ def simulate_swf(file: str, reservations: Sequence[str], nodes: int | None,
                  style: str, leases: str | None) -> int:
     """Run a trace and print its figures.
 
-    :raises InputError: if a file or an option is not right.
+    :raises InputError: if a file or an option is invalid.
     """
     need = (lwf.CPU_UNIT, memory)
     begun = time.process_time()
-    chosen = profiles.read(profile, [pair(one) for one in changes])
-    trace = swf.read(pathlib.Path(file), need)
+    chosen = profiles.read_profile(
+        profile, [parse_pair(one) for one in changes])
+    trace = swf.read_trace(pathlib.Path(file), need)
     nodes = nodes or trace.nodes or NODES
     site = Site(RESOURCES, np.tile(np.array(need, dtype=np.int64),
                                    (nodes, 1)))
@@ -60,7 +61,7 @@ def simulate_swf(file: str, reservations: Sequence[str], nodes: int | None,
         'rss_mib': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     if leases is not None:
         with open_for_writing(leases) as opened:
-            figures.write(outcomes, opened)
+            figures.write_table(outcomes, opened)
     print_document(style, 'swf', chosen.name, cpu, {
         'file': file, 'reservations': list(reservations), 'nodes': nodes,
         'memory': memory, 'set': list(changes)},
@@ -71,7 +72,7 @@ def simulate_swf(file: str, reservations: Sequence[str], nodes: int | None,
 
 
 def _rejected(outcomes: Sequence[Outcome], site: Site) -> int:
-    """Name leases that not even the empty site can hold; return how many."""
+    """Print and count the leases that an empty site cannot hold."""
     number = 0
     for one in outcomes:
         if one.lease.state is not LeaseState.REJECTED:
@@ -90,11 +91,11 @@ def _rejected(outcomes: Sequence[Outcome], site: Site) -> int:
 
 
 def _reservations(path: pathlib.Path, site: Site) -> list[TraceRequest]:
-    """Read what is to be injected; its ids tell the file.
+    """Read a file of reservations; ids begin with its name.
 
-    :raises InputError: if the file is not right.
+    :raises InputError: if the file is invalid.
     """
     if not lwf.is_xml(path):
         return lwf.read_text(path, f'{path.stem}-')
     return [dataclasses.replace(one, id=f'{path.stem}-{one.id}')
-            for one in lwf.read(path, site).requests]
+            for one in lwf.read_workload(path, site).requests]

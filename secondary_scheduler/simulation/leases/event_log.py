@@ -1,8 +1,7 @@
-"""What becomes of leases, and how many of them wait: events for the log.
+"""Events of leases and queues for the log.
 
-A lease is ``queued`` while not all of it runs, ``suspended`` where that is so
-because some of it is, else ``active``; who comes and goes is ``done`` in the
-end.
+A lease is ``suspended`` while some instance of it is, else ``queued`` while
+not all of it runs, else ``active``.  A lease that has left is ``done``.
 """
 
 import numpy as np
@@ -15,8 +14,8 @@ _DONE, _QUEUED, _SUSPENDED, _ACTIVE = range(4)
 _NAMES = ('done', 'queued', 'suspended', 'active')
 
 
-class Leases:
-    """Compares the leases of all clusters with how they were."""
+class LeaseEvents:
+    """Recorder of changes of the leases of all clusters."""
 
     def __init__(self, world: World, turnover: Turnover, record: Recorder
                  ) -> None:
@@ -29,12 +28,12 @@ class Leases:
         self._number = np.zeros(len(self._state), dtype=np.int64)
         self._waiting = np.zeros(shape.clusters, dtype=np.int64)
 
-    def look(self, now: float) -> None:
-        """Record what has changed: leases, and the lengths of queues."""
+    def record_changes(self, now: float) -> None:
+        """Record changed states of leases and lengths of queues."""
         world = self._world
         number = self._number.copy()
         number[self._place] = world.lease_number
-        # Somebody else may have the place of one that is gone.
+        # A new lease may have the place of one that has left.
         self._become(np.where(number == self._number, self._state, _DONE),
                      now)
         self._number = number
@@ -53,7 +52,7 @@ class Leases:
         self._waiting = waiting
 
     def _any(self, instances: Bools) -> Bools:
-        """Return of which leases some instances are."""
+        """Return the leases that have some of the given instances."""
         return np.bincount(self._place[instances],
                            minlength=len(self._state)) > 0
 

@@ -1,4 +1,4 @@
-"""What a run of a workload of leases comes to, lease by lease and in all."""
+"""Figures of a run of leases, lease by lease and in total."""
 
 from collections.abc import Sequence
 import csv
@@ -10,10 +10,10 @@ from secondary_scheduler.leases.scheduling.pricing import price
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.simulation.leases.run import Outcome
 
-#: The share of best-effort leases, the first submitted, that is left out of
-#: the trimmed means: the site is empty at first (Haizea 6.1).
+#: Share of best-effort leases, the first submitted, left out of trimmed means,
+#: since the site is empty at first (Sotomayor 2010, section 5.4).
 TRIMMED = 0.05
-#: Shorter runs count as so many seconds, or their slowdown would be all.
+#: Shortest run for a slowdown, in seconds; shorter ones would dominate it.
 _SHORTEST = 10
 
 COLUMNS = ('lease_id', 'kind', 'submitted', 'start', 'end', 'nodes',
@@ -22,28 +22,28 @@ COLUMNS = ('lease_id', 'kind', 'submitted', 'start', 'end', 'nodes',
 
 
 def wait(one: Outcome) -> int:
-    """Return how long a lease waited to begin, in seconds."""
+    """Return the wait of a lease for its start, in seconds."""
     assert one.lease.started is not None
     return one.lease.started - one.lease.submitted
 
 
 def turnaround(one: Outcome) -> int:
-    """Return how long it was from a lease's arrival to its end, in seconds."""
+    """Return the time from submission to end of a lease, in seconds."""
     assert one.lease.ended is not None
     return one.lease.ended - one.lease.submitted
 
 
 def slowdown(one: Outcome) -> float:
-    """Return the bounded slowdown: how much longer than it runs it took.
+    """Return the bounded slowdown: turnaround by run time.
 
-    That is counted on machines of its own, without VMs (Haizea 6.1).
+    The run time is that on physical machines (Sotomayor 2010, section 5.4).
     """
     bare = one.request.runs if one.request.bare is None else one.request.bare
     return max(1.0, turnaround(one) / max(_SHORTEST, bare))
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Return the figures of a run, by the names of EXPERIMENTS 1."""
+    """Return the figures of a run by name."""
     ended = [one for one in outcomes if one.lease.state is LeaseState.DONE]
     served = [one for one in ended
               if one.lease.terms.kind is LeaseKind.BEST_EFFORT]
@@ -85,10 +85,10 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def _money(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Return what was earned and missed, of what could have been earned.
+    """Return the revenue, and the revenue missed for each reason.
 
-    The four add up to the revenue if each lease were sold for the most that
-    is paid for it (Haizea 6.1).
+    The four add up to the total possible revenue, with each lease sold at the
+    highest acceptable rate (Sotomayor 2010, chapter 8).
     """
     found = dict.fromkeys(('revenue', 'missed_underpricing', 'missed_price',
                            'missed_schedule'), 0.0)
@@ -111,7 +111,7 @@ def utilization(outcomes: Sequence[Outcome], hosts: int, start: int,
                 end: int) -> float:
     """Return the share of hosts in use in [start, end), in percent.
 
-    Each VM is taken to have a host of its own (Haizea 6.1).
+    Each VM counts as a host of its own (Sotomayor 2010, section 5.5).
     """
     busy = sum(sum(one.lease.terms.numbers)
                * max(0, min(until, end) - max(since, start))
@@ -119,8 +119,8 @@ def utilization(outcomes: Sequence[Outcome], hosts: int, start: int,
     return 100 * busy / (hosts * (end - start))
 
 
-def row(one: Outcome) -> tuple[object, ...]:
-    """Return what a table has of a lease, by ``COLUMNS``."""
+def table_row(one: Outcome) -> tuple[object, ...]:
+    """Return the values of a lease in the order of ``COLUMNS``."""
     lease, terms = one.lease, one.lease.terms
     return (
         lease.id, terms.kind, lease.submitted,
@@ -133,8 +133,8 @@ def row(one: Outcome) -> tuple[object, ...]:
         ' '.join(map(str, lease.hosts.tolist())))
 
 
-def write(outcomes: Sequence[Outcome], file: typing.TextIO) -> None:
+def write_table(outcomes: Sequence[Outcome], file: typing.TextIO) -> None:
     """Write a table of leases as CSV, one row each."""
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
-    rows.writerows(row(one) for one in outcomes)
+    rows.writerows(table_row(one) for one in outcomes)

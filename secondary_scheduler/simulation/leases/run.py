@@ -1,4 +1,4 @@
-"""A workload of leases, run through the scheduler by a simulated clock."""
+"""Simulation of a workload of leases with the lease scheduler."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -13,18 +13,17 @@ from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.model.lease_states import HOLDING, LeaseState
 from secondary_scheduler.simulation.workloads.requests import TraceRequest
 
-#: By which share of its planned time a suspension that is not over then is
-#: thought to take longer.
+#: Share of the planned time by which a late suspension is extended.
 _LONGER = 0.25
-#: It occupies hosts: its VMs run there, or their memory is loaded or saved.
+#: States in which a lease occupies hosts.
 _OCCUPYING = HOLDING | {LeaseState.SUSPENDING}
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a lease that was asked for.
+    """Outcome of a requested lease.
 
-    ``held`` has from when until when it occupied hosts, each time.
+    ``held`` has the intervals in which it occupied hosts.
     """
 
     lease: Lease
@@ -33,14 +32,14 @@ class Outcome:
 
 
 def _silent(share: float) -> None:
-    """Make no progress known."""
+    """Default progress callback; does nothing."""
 
 
 class LeaseSimulation:
-    """The world of a scheduler: requests come, and leases end when they do.
+    """Environment of a scheduler: requests arrive, and leases end.
 
-    Suspending takes as long as the model says, times a factor of
-    ``stretch``, which is drawn for each.
+    A suspension takes the time of the model, times a factor that ``stretch``
+    draws for each.
     """
 
     def __init__(self, site: Site, settings: Settings,
@@ -59,7 +58,7 @@ class LeaseSimulation:
 
     def run(self, progress: Callable[[float], object] = _silent
             ) -> list[Outcome]:
-        """Run until no lease is left that could still run."""
+        """Run until no lease is left that can run."""
         scheduler = self.scheduler
         coming = 0
         total = len(self._arrivals)
@@ -92,12 +91,12 @@ class LeaseSimulation:
         self.scheduler.submit(lease)
 
     def _save(self, now: int, order: int, lease: Lease, ends: int) -> None:
-        """Tell that a lease is suspended, or that it takes longer."""
+        """Report a finished suspension, or extend a late one."""
         if now >= ends:
             self.scheduler.end_suspension(lease, now)
             return
         assert lease.booking is not None
-        # Nobody knows how much longer; so it is looked at again.
+        # Its true end is not known to the scheduler; check again then.
         length = lease.booking.end - lease.booking.down
         until = lease.booking.end + math.ceil(_LONGER * length)
         self.scheduler.extend_suspension(lease, until)

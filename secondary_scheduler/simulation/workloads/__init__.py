@@ -1,1 +1,1 @@
-"""Workloads of leases: the formats in which traces of them are kept."""
+"""Workloads of leases: trace formats, and annotations of traces."""

@@ -1,7 +1,8 @@
-"""What traces of jobs do not tell: starts, deadlines, rates, reservations.
+"""Drawn terms that traces of jobs lack: starts, deadlines, rates, images.
 
-Haizea 6.2.  Everything is drawn from generators that take a seed, each thing
-from one of its own: with other deadlines the same starts are drawn.
+See Sotomayor 2010, sections 5.4 and 5.5, chapters 6 and 8, and its appendix.
+Each kind of value has a generator of its own with the seed, so that starts do
+not depend on the distribution of deadlines.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +19,17 @@ from secondary_scheduler.simulation.world import Floats
 Draw = Callable[[np.random.Generator, int], Floats]
 
 DAY = 24 * 3600
-#: The latest start after the request, and the most that is left until the
-#: deadline beside the duration, in seconds.
+#: Latest start after the request, and most spare time before the deadline, in
+#: seconds.
 START, DEADLINE = DAY, 7 * DAY
-#: The rates that users accept at most: money for a node and a second.
+#: Bounds of the highest acceptable rates: money for a node and a second.
 RATES = (0.1, 10.0)
-#: Where a truncated Pareto distribution ends.
+#: End of a truncated Pareto distribution.
 _CUT = 10.0
 
 
 def low(random: np.random.Generator, number: int) -> Floats:
-    """Draw from a Pareto distribution of shape 1, cut off and scaled.
+    """Draw from a truncated Pareto distribution of shape 1, scaled.
 
     73.3 % of all lie in the lowest fifth.
     """
@@ -37,7 +38,7 @@ def low(random: np.random.Generator, number: int) -> Floats:
 
 
 def high(random: np.random.Generator, number: int) -> Floats:
-    """Draw from the same distribution mirrored: 2.2 % in the lowest fifth."""
+    """Draw from the mirror image of ``low``: 2.2 % in the lowest fifth."""
     return 1 - low(random, number)
 
 
@@ -47,7 +48,7 @@ def even(random: np.random.Generator, number: int) -> Floats:
 
 
 def constant(value: float) -> Draw:
-    """Return what always draws the same."""
+    """Return a distribution with one value."""
     return lambda random, number: np.full(number, value)
 
 
@@ -68,11 +69,12 @@ class Annotation:
     users: str
     seed: int
 
-    def of(self, requests: Sequence[TraceRequest]) -> list[TraceRequest]:
-        """Let requests begin no earlier than a time, and end by another.
+    def annotate(self, requests: Sequence[TraceRequest]
+                 ) -> list[TraceRequest]:
+        """Return the requests with drawn starts, deadlines and rates.
 
-        Each user has a rate, in cents, above which they refuse; a request of
-        nobody known has one of its own.
+        Each user has a highest acceptable rate, rounded to cents.  A request
+        without a user has a rate of its own.
         """
         delays = self._draw(1, STARTS[self.start], len(requests)) * START
         spare = self._draw(2, DEADLINES[self.deadline],
@@ -103,12 +105,12 @@ class Annotation:
 
 @dataclasses.dataclass(frozen=True)
 class Reservations:
-    """Reservations to inject into a trace (Haizea 6.2).
+    """Reservations to inject into a trace (Sotomayor 2010, section 5.4).
 
-    They take a ``share`` of the site, each for ``hours`` give or take half of
-    one, and a number of ``nodes`` between two.  They begin at even intervals,
-    each longer by something between ``jitter`` (s): the thesis has both
-    0 to 60 s and an hour less or more (DEF-7).
+    They take a ``share`` of the site, each for ``hours`` plus or minus half an
+    hour, on a number of ``nodes`` between two bounds.  They begin at even
+    intervals, extended by a value between the bounds of ``jitter`` (s; see
+    reference/errata, Sotomayor, intervals of reservations).
     """
 
     share: float
@@ -118,10 +120,10 @@ class Reservations:
 
     def draw(self, hosts: int, seconds: int, need: tuple[int, ...],
              seed: int, prefix: str = '') -> list[TraceRequest]:
-        """Draw reservations for a site, each asked for a day ahead.
+        """Draw reservations for a site, each requested a day ahead.
 
-        ``seconds`` is from the first to the last job; ``need`` is what a node
-        takes.
+        ``seconds`` is the time from the first to the last job, ``need`` the
+        need of a node.
         """
         random = np.random.default_rng((seed, 4))
         wanted = self.share * hosts * seconds
@@ -144,15 +146,16 @@ class Reservations:
                 zip(starts, lasting, strict=True), 1)]
 
 
-#: How many nodes reservations of a size have, by its name.
+#: Bounds of the number of nodes of a reservation, by name of the size.
 SIZES = {'small': (1, 24), 'medium': (25, 48), 'large': (49, 72)}
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageMix:
-    """Images of leases: ``common`` of ``number`` are in most of them.
+    """Images of leases (Sotomayor 2010, chapter 6).
 
-    That is a ``share``; the others are alike (Haizea 6.2).
+    ``common`` of the ``number`` images are in a ``share`` of the leases.
+    Within the two groups images are drawn alike.
     """
 
     number: int = 40
@@ -160,9 +163,9 @@ class ImageMix:
     common: int = 8
     share: float = 0.2
 
-    def of(self, requests: Sequence[TraceRequest],
-           seed: int) -> list[TraceRequest]:
-        """Give each request an image."""
+    def add_images(self, requests: Sequence[TraceRequest],
+                   seed: int) -> list[TraceRequest]:
+        """Return the requests with drawn images."""
         random = np.random.default_rng((seed, 5))
         usual = random.random(len(requests)) < self.share
         drawn = np.where(
@@ -173,5 +176,5 @@ class ImageMix:
             for one, image in zip(requests, drawn.tolist(), strict=True)]
 
 
-#: A fifth of the images is in a fifth of the leases, or in four of five.
+#: A fifth of the images is in a fifth of the leases, or in four fifths.
 UNIFORM_IMAGES, SKEWED_IMAGES = ImageMix(), ImageMix(share=0.8)

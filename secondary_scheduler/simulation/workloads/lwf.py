@@ -1,6 +1,7 @@
 """Haizea's Lease Workload Format: XML, and the older lines of text.
 
-Times are relative to the start of the workload (Haizea 2.6, 2.7).
+Times are relative to the start of the workload (Sotomayor 2010, figures 4.4
+and 4.5).
 """
 
 from collections.abc import Sequence
@@ -29,21 +30,21 @@ from secondary_scheduler.simulation.workloads.requests import (
     TraceRequest,
 )
 
-#: What a line of text tells: when it comes, when it starts (-1: whenever),
-#: how long it asks for and how long it runs, how many nodes, and of each.
+#: Fields of a line of text.  A start of -1 is open; cpu, memory and disk are
+#: of each node.
 _FIELDS = ('submit', 'start', 'duration', 'real duration', 'nodes', 'cpu',
            'memory', 'disk', 'image', 'image size')
-#: Of one CPU, in Haizea's units.
+#: One CPU in Haizea's units.
 CPU_UNIT = 100
 
-#: Days, hours, minutes and seconds; with a plus from the arrival on.
+#: Days, hours, minutes and seconds; with a plus relative to the arrival.
 _TIME = re.compile(r'(\+?)(?:(\d{1,9}):)?(\d{1,12}):(\d{1,12}):'
                    r'(\d{1,12}(?:\.\d*)?)', re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
 class LwfWorkload:
-    """A workload in XML: the site, and what it is asked for."""
+    """Workload in XML: a site and requests for leases."""
 
     name: str
     description: str
@@ -52,7 +53,7 @@ class LwfWorkload:
 
 
 def is_xml(path: pathlib.Path) -> bool:
-    """Tell the two formats apart.
+    """Return whether a file is in XML.
 
     :raises InputError: if the file cannot be read.
     """
@@ -65,10 +66,10 @@ def is_xml(path: pathlib.Path) -> bool:
 def read_text(path: pathlib.Path, prefix: str = '') -> list[TraceRequest]:
     """Read a file of the old text format.
 
-    A lease with a start is a reservation that nobody may preempt, one
-    without is best effort.  Ids are ``prefix`` and the number of the line.
+    A lease with a start is a reservation that cannot be preempted; a lease
+    without one is best effort.  Ids are ``prefix`` and the number of the line.
 
-    :raises InputError: naming the line that is no lease.
+    :raises InputError: naming the invalid line.
     """
     return [_from_text(row, f'{prefix}{row.line}')
             for row in files.read_table(path, '#')]
@@ -98,12 +99,13 @@ def _from_text(row: files.Row, name: str) -> TraceRequest:
 
 # -- XML
 
-def read(path: pathlib.Path, site: Site | None = None) -> LwfWorkload:
+def read_workload(path: pathlib.Path, site: Site | None = None
+                  ) -> LwfWorkload:
     """Read a workload in XML.
 
-    :param site: on which it is to run, whose resources may be in another
-        order than the file's; None: the one that the file describes.
-    :raises InputError: naming the line, and what is expected there.
+    :param site: site to run it on, with resources in any order; None for the
+        site that the file describes.
+    :raises InputError: naming the line and its expected content.
     """
     root = markup.read_xml(path)
     described = root.find('site')
@@ -172,7 +174,7 @@ def _node_sets(element: markup.Element, resources: tuple[str, ...]
 
 
 def _seconds(element: markup.Element, name: str, arrival: int = 0) -> int:
-    """Read a time; with a plus before it, it counts from the arrival."""
+    """Read a time; one with a plus is relative to the arrival."""
     text = element.get(name)
     found = _TIME.fullmatch(text.strip())
     if found:
@@ -222,7 +224,7 @@ def _request(element: markup.Element, resources: tuple[str, ...]
     )
 
 
-def write(workload: LwfWorkload, path: pathlib.Path) -> None:
+def write_workload(workload: LwfWorkload, path: pathlib.Path) -> None:
     """Write a workload in XML."""
     root = ElementTree.Element('lease-workload', name=workload.name)
     _add(root, 'description').text = workload.description
@@ -241,7 +243,7 @@ def write(workload: LwfWorkload, path: pathlib.Path) -> None:
 
 
 def _host(site: Site, host: int) -> NodeSet:
-    """Return what a host has."""
+    """Return a host as a set of one node."""
     return NodeSet(
         1, tuple(site.capacity[host].tolist()),
         site.attributes[host] if site.attributes else {},

@@ -1,21 +1,21 @@
-"""A request for a lease, as all formats give it."""
+"""Request for a lease in a trace, common to all formats."""
 
 import dataclasses
 import math
 
 from secondary_scheduler.leases.scheduling.lease import Terms
 
-#: The most nodes that a site has, or that a lease may ask for.
+#: Largest number of nodes of a site or a lease.
 MOST_NODES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
 class TraceRequest:
-    """A lease that somebody asks for in a trace.
+    """Request for a lease in a trace.
 
-    ``arrival`` is in seconds from the start; ``runs`` is for how long it
-    really runs, which its owner may not know; ``bare`` is for how long it
-    would on a machine of its own (None: for as long).
+    ``arrival`` is in seconds from the start.  ``runs`` is the true run time,
+    which the scheduler does not know.  ``bare`` is the run time without VMs
+    (None: the same).
     """
 
     id: str
@@ -26,11 +26,12 @@ class TraceRequest:
 
     def in_vms(self, share: float, fixed: int, *, haizea: bool = False
                ) -> 'TraceRequest':
-        """Return the same request, its job being run in VMs.
+        """Return the request with its job run in VMs.
 
-        They make it slower by a ``share``, and take ``fixed`` seconds to boot
-        and to shut down (Haizea 4.12).  ``haizea`` repeats a slip of its
-        program: who is slowed asks for as long as he runs, and is not slowed.
+        VMs slow the job by a ``share``, and take ``fixed`` seconds to boot and
+        shut down (Sotomayor 2010, section 5.4).  ``haizea`` repeats an error
+        of its program: a slowed job requests its true run time, slowed, and
+        is not slowed itself.
         """
         def stretched(seconds: int) -> int:
             return math.ceil(seconds * (1 + share)) + fixed

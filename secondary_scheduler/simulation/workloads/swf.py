@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive.
+"""Standard Workload Format of the Parallel Workloads Archive.
 
 See https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
 """
@@ -17,7 +17,7 @@ from secondary_scheduler.simulation.workloads.requests import (
     TraceRequest,
 )
 
-#: The fields of a line; those from the user on may be missing.
+#: Fields of a line; the user and all after it may be missing.
 FIELDS = (
     'job number', 'submit time', 'wait time', 'run time',
     'allocated processors', 'average CPU time', 'used memory',
@@ -26,17 +26,17 @@ FIELDS = (
     'think time')
 _FEWEST = 12
 _CANCELLED = 5
-#: Lines of parts of a job: it is continued later, was completed, or failed.
+#: Status of a part of a job: continued later, completed, or failed.
 _PARTS = (2, 3, 4)
-#: What a comment says of the site; processors are nodes here.
+#: Size of the site in a comment; processors are nodes here.
 _SITE = re.compile(r';\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)(?!\S)',
                    re.ASCII | re.IGNORECASE)
-#: Number of jobs that are named of those that are left out.
+#: Largest number of omitted jobs to name.
 _NAMED = 10
 
 
 class SwfJob(typing.NamedTuple):
-    """Values of a line; times in seconds, below 0 where unknown."""
+    """Values of a line; times in seconds, negative if unknown."""
 
     number: int
     submitted: int
@@ -49,15 +49,15 @@ class SwfJob(typing.NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Number of processors that it asked for, or else had."""
+        """Number of requested processors, or else of used ones."""
         return self.asked if self.asked > 0 else self.used
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """A trace: its jobs as requests, and notes for its user.
+    """Jobs of a trace as requests, and notes for the user.
 
-    ``nodes`` is the size of the site by the header, None if it gives none.
+    ``nodes`` is the size of the site in the header, None without one.
     """
 
     requests: list[TraceRequest]
@@ -65,16 +65,19 @@ class Trace:
     notes: tuple[str, ...] = ()
 
 
-def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
-    """Read a trace, each processor of which is a node that takes ``need``.
+def read_trace(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
+    """Read a trace; each processor is a node with a need.
 
-    Times are relative to the start of the trace; one that ran for no second
-    ran for one.  Left out are jobs that were cancelled before they ran, and
-    those of which the submit time, the processors, or both the run time and
-    the requested time are unknown.  A job that asked for no time asks for as
-    long as it ran.  Lines of parts of a job count once, as the job.
+    Times are relative to the start of the trace.
 
-    :raises InputError: naming the line that is no job.
+    * Jobs that were cancelled before they ran are left out.  So are jobs with
+      an unknown submit time, unknown processors, or neither run time nor
+      requested time.
+    * A run time of 0 is a second.
+    * A job without a requested time requests its run time.
+    * The parts of a job count once, as the job.
+
+    :raises InputError: naming the invalid line.
     """
     reader = _LineReader(path)
     jobs, notes = _whole(list(reader.jobs()))
@@ -106,7 +109,7 @@ def read(path: pathlib.Path, need: tuple[int, ...]) -> Trace:
 
 
 def _unknown(job: SwfJob) -> str:
-    """Say why a job cannot be run again; nothing if it can."""
+    """Return the reason to leave a job out; empty if there is none."""
     if job.ran < 0 and job.status == _CANCELLED:
         return 'it was cancelled before it ran'
     if job.submitted < 0:
@@ -126,7 +129,7 @@ def _named(what: str, numbers: Sequence[int]) -> str:
 
 
 class _LineReader:
-    """Reads lines, and notes what their comments and their length say."""
+    """Reader of lines, of the size of the site, and of extra columns."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -135,12 +138,12 @@ class _LineReader:
 
     @property
     def nodes(self) -> int | None:
-        """Number of nodes of the site, by the header."""
+        """Number of nodes of the site in the header."""
         return (self._site.get('maxprocs') or self._site.get('maxnodes')
                 or None)
 
     def jobs(self) -> Iterator[SwfJob]:
-        """Yield what is in the lines."""
+        """Yield the jobs of the lines."""
         for number, line in files.read_lines(self._path):
             if line.lstrip().startswith(';'):
                 self._note(files.Row(self._path, number, [line]))
@@ -170,8 +173,8 @@ class _LineReader:
 def _whole(lines: Iterable[SwfJob]) -> tuple[list[SwfJob], list[str]]:
     """Return each job once, and notes on parts of jobs.
 
-    A log of checkpoints has a line for the whole of a job, and then one for
-    each part; where there is none for the whole, the parts are put together.
+    A log of checkpoints has a line for a whole job, and one for each part.
+    Without a line for the whole, the parts are put together.
     """
     lines = list(lines)
     whole = {one.number for one in lines if one.status not in _PARTS}

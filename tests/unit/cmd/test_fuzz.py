@@ -23,7 +23,7 @@ from tests.unit.reading.test_fuzz import (
     FileCase,
     damaged,
 )
-from tests.unit.simulation.test_workloads import JOBS, XML
+from tests.unit.simulation.workloads.samples import JOBS, XML
 
 
 class CommandsTest(FileCase):

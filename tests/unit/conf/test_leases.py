@@ -40,10 +40,11 @@ class OldNamesTest(unittest.TestCase):
 
     def test_profiles_may_use_old_names(self):
         path = self.write('[secondary_leases]\nrearranging = deadline\n')
-        settings = profiles.read(path).settings
+        settings = profiles.read_profile(path).settings
         self.assertEqual(('deadline',), settings.deadline_replanning_orders)
 
     def test_changes_of_profiles_may_use_old_names(self):
         path = self.write('[secondary_leases]\n')
-        settings = profiles.read(path, [('worthwhile', '2.5')]).settings
+        settings = profiles.read_profile(
+            path, [('worthwhile', '2.5')]).settings
         self.assertEqual(2.5, settings.minimum_run_factor)

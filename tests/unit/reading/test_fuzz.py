@@ -26,7 +26,7 @@ from secondary_scheduler.simulation import traces
 from secondary_scheduler.simulation.workloads import lwf, swf
 from tests.unit import fuzzing
 from tests.unit.decisions import worked_example
-from tests.unit.simulation.test_workloads import JOBS, XML
+from tests.unit.simulation.workloads.samples import JOBS, XML
 
 #: Settings of tests that take longer than other fuzz tests.
 FEWER = hypothesis.settings(
@@ -111,7 +111,7 @@ class ReadersTest(FileCase):
     @fuzzing.fuzzed
     @given(damaged(HEADER + JOBS))
     def test_swf(self, data):
-        self.read(data, lambda path: swf.read(path, (100, 1024)))
+        self.read(data, lambda path: swf.read_trace(path, (100, 1024)))
 
     @fuzzing.fuzzed
     @given(damaged(XML) | damaged(TEXT))
@@ -123,7 +123,7 @@ class ReadersTest(FileCase):
     @fuzzing.fuzzed
     @given(damaged(PODS) | st.binary(max_size=50))
     def test_csv(self, data):
-        self.read(data, traces.openb, traces.planetlab)
+        self.read(data, traces.read_openb, traces.read_planetlab)
 
     @fuzzing.fuzzed
     @given(st.data())

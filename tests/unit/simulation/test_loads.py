@@ -1,4 +1,4 @@
-"""Loads have the means that they are asked for."""
+"""Generated loads have the requested means."""
 
 import unittest
 
@@ -16,7 +16,7 @@ class TestLoads(unittest.TestCase):
                 self.assertAlmostEqual(mean, values.mean(), delta=0.6)
                 self.assertTrue((values >= 0).all() and (values <= 100).all())
 
-    def test_waves(self):
+    def test_waves_have_their_mean_and_shape(self):
         for kind in ('square', 'triangle'):
             values = loads.wave(kind, 40, 200, 600, np.random.default_rng(2))
             self.assertEqual((1200, 200), values.shape)
@@ -48,7 +48,7 @@ class TestSquares(unittest.TestCase):
             axis=1), atol=1e-9)
         self.assertTrue((rows >= 0).all() and (rows <= 100).all())
 
-    def test_two_values_as_far_apart_as_asked_for(self):
+    def test_values_of_a_window_are_twice_the_spread_apart(self):
         load = self.load()
         column = np.array([load[step][2] for step in range(600)])
         low, high = np.unique(column)
@@ -57,7 +57,7 @@ class TestSquares(unittest.TestCase):
         self.assertGreaterEqual(np.diff(changes).min(), 5 * loads.STEPS - 1)
         self.assertGreater(len(changes), 3)
 
-    def test_the_same_in_any_order(self):
+    def test_load_does_not_depend_on_the_order_of_access(self):
         one, other = self.load(), self.load()
         last = one[1199].tolist()
         self.assertEqual(other[0].tolist(), one[0].tolist())

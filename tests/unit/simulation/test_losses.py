@@ -1,4 +1,4 @@
-"""Instances that crash, hosts and agents that are lost."""
+"""Crashed instances, lost hosts and lost agents."""
 
 import dataclasses
 import unittest
@@ -7,19 +7,18 @@ import numpy as np
 
 from secondary_scheduler.plans.operations import OperationKind
 from secondary_scheduler.simulation import profiles
+from secondary_scheduler.simulation.direct_starts import start_new_instances
 from secondary_scheduler.simulation.engine import Simulation, Workload
-from secondary_scheduler.simulation.experiments import losses as experiment
-from secondary_scheduler.simulation.experiments.base import Context
-from secondary_scheduler.simulation.losses import Loss, Lost, draw
+from secondary_scheduler.simulation.losses import Loss, Lost, draw_losses
 from secondary_scheduler.simulation.record import Recorder
 from secondary_scheduler.simulation.world import NOWHERE, Shape, Status
 
 
-class Base(unittest.TestCase):
+class LossTest(unittest.TestCase):
 
     def begin(self, *losses, leases=(1, 1), seconds=120, load=0.0,
               profile=profiles.OURS):
-        """Return a run of two hosts at whose start all instances start."""
+        """Return a run of two hosts that starts all instances at once."""
         shape = Shape(1, 2, 2, leases)
         self.record = Recorder(shape, ['run'])
         one = Simulation(Workload(
@@ -35,9 +34,9 @@ class Base(unittest.TestCase):
         return one.world.status.tolist()
 
 
-class TestCrash(Base):
+class TestCrash(LossTest):
 
-    def test_its_lease_goes_with_it_and_comes_back(self):
+    def test_lease_of_a_crashed_instance_is_taken_down_and_returns(self):
         one = self.begin(Loss(60, Lost.INSTANCE, 0), leases=(2, 1),
                          seconds=70)
         one.run()
@@ -54,7 +53,7 @@ class TestCrash(Base):
         one.run()
         self.assertEqual([Status.RUNNING] * 3, self.states(one))
 
-    def test_who_does_not_run_cannot_crash(self):
+    def test_suspended_instance_cannot_crash(self):
         one = self.begin(seconds=1)
         one.world.status[0] = Status.SUSPENDED
         one._damage._lose(Loss(0, Lost.INSTANCE, 0), 1.0)
@@ -62,9 +61,9 @@ class TestCrash(Base):
         self.assertEqual(0, self.counts['crash'])
 
 
-class TestHost(Base):
+class TestHost(LossTest):
 
-    def test_what_ran_there_starts_elsewhere(self):
+    def test_instances_of_a_lost_host_start_elsewhere(self):
         one = self.begin(Loss(60, Lost.HOST, 0, 1000.0), seconds=200)
         one.run()
         self.assertEqual([Status.RUNNING] * 2, self.states(one))
@@ -72,16 +71,16 @@ class TestHost(Base):
         self.assertEqual((1, 1), (self.counts['host_lost'],
                                   self.counts['crash']))
 
-    def test_its_primary_is_gone_meanwhile(self):
+    def test_lost_host_has_no_primary_load(self):
         one = self.begin(Loss(60, Lost.HOST, 0, 30.0), seconds=120, load=40.0)
         one.run()
         self.assertEqual(40.0 * (240 - 30),
                          self.record.tally.sums['load'][0])
         self.assertTrue(one.world.up.all())
 
-    def test_who_is_suspended_there_waits_for_it(self):
+    def test_suspended_instance_waits_for_its_lost_host(self):
         one = self.begin(Loss(60, Lost.HOST, 0, 80.0), seconds=300)
-        one._place(0.0)
+        start_new_instances(one.operations, 0.0)
         for second in range(59):
             one._second(second)
         guest = int(np.flatnonzero(one.world.host == 0)[0])
@@ -97,7 +96,7 @@ class TestHost(Base):
             one._second(second)
         self.assertEqual(Status.RUNNING, one.world.status[guest])
 
-    def test_operations_with_it_end_badly(self):
+    def test_operations_on_a_lost_host_fail(self):
         one = self.begin(Loss(5, Lost.HOST, 0, 1000.0), seconds=60)
         one.run()       # both boot at the fifth second
         self.assertEqual(1, self.counts['failed'])
@@ -105,7 +104,7 @@ class TestHost(Base):
         self.assertNotIn(0, one.world.host)
         self.assertEqual(0.0, np.abs(one.operations.burden).max())
 
-    def test_nothing_planned_begins_on_it(self):
+    def test_planned_operations_do_not_begin_on_a_lost_host(self):
         one = self.begin(seconds=1)
         one.operations.lose_host(0, 0.0)
         one.run()       # one start was planned for each host
@@ -113,7 +112,7 @@ class TestHost(Base):
         self.assertEqual([NOWHERE, 1], sorted(one.world.host))
 
 
-class TestAgent(Base):
+class TestAgent(LossTest):
 
     def after(self, profile):
         """Run until a minute after the loss of host 0's agent."""
@@ -126,20 +125,20 @@ class TestAgent(Base):
         self.assertFalse(one._admission._open(120.0)[0])
         return one, int(np.flatnonzero(one.world.host == 0)[0])
 
-    def test_its_unit_takes_all_to_the_floor(self):
+    def test_guests_of_a_lost_agent_are_at_the_floor(self):
         one, guest = self.after(profiles.OURS)
         self.assertTrue(one.world.frozen[guest])
         self.assertEqual((0, 1), (self.counts['invalid'],
                                   self.counts['agent_lost']))
 
-    def test_without_a_floor_its_limits_stay(self):
+    def test_limits_of_a_lost_agent_stay_without_a_floor(self):
         one, guest = self.after(dataclasses.replace(
             profiles.THESIS, noise=0.0))
         self.assertGreater(one._agents.caps[guest], 0.0)
         self.assertGreater(self.counts['invalid'], 0)
         self.assertEqual(0, self.counts['kill'])
 
-    def test_who_is_back_knows_of_no_failed_checks(self):
+    def test_restarted_agent_counts_failed_checks_from_zero(self):
         one = self.begin(Loss(60, Lost.AGENT, 0, 15.0), seconds=90,
                          profile=profiles.THESIS)
         load = np.zeros((180, 2))
@@ -150,7 +149,7 @@ class TestAgent(Base):
         self.assertGreater(failed[74], 1)
         self.assertLessEqual(failed[75], 1)
 
-    def test_all_is_well_when_it_is_back(self):
+    def test_guests_leave_the_floor_when_the_agent_is_back(self):
         one = self.begin(Loss(60, Lost.AGENT, 0, 30.0), seconds=120)
         one.run()
         self.assertTrue(one.world.watched.all())
@@ -160,28 +159,18 @@ class TestAgent(Base):
 
 class TestDraw(unittest.TestCase):
 
-    def test_as_often_as_is_said(self):
+    def test_losses_have_their_mean_frequency(self):
         shape = Shape(5, 20, 2, (1,) * 40)
-        found = draw(shape, 10_000, {Lost.INSTANCE: 2000.0, Lost.HOST: 500.0},
-                     60.0, [(1, one) for one in range(5)])
+        found = draw_losses(
+            shape, 10_000, {Lost.INSTANCE: 2000.0, Lost.HOST: 500.0}, 60.0,
+            [(1, one) for one in range(5)])
         count = {what: sum(one.what is what for one in found)
                  for what in Lost}
         self.assertAlmostEqual(1000, count[Lost.INSTANCE], delta=100)
         self.assertAlmostEqual(2000, count[Lost.HOST], delta=150)
         self.assertEqual(0, count[Lost.AGENT])
-        self.assertEqual(found[-1:], draw(
+        self.assertEqual(found[-1:], draw_losses(
             shape, 10_000, {Lost.INSTANCE: 2000.0, Lost.HOST: 500.0}, 60.0,
             [(1, one) for one in range(5)])[-1:])
         self.assertLess(max(one.number for one in found
                             if one.what is Lost.HOST), 100)
-
-    def test_the_experiment_shows_each_kind(self):
-        found = experiment.losses(Context(profiles.OURS, (2,)))
-        for kind, name in (('instance', 'crashes'), ('host', 'hosts_lost'),
-                           ('agent', 'agents_lost')):
-            self.assertGreater(found[f'{name}_{kind}'][0], 0)
-            self.assertEqual(0, found[f'{name}_none'][0])
-        for kind in ('none', 'instance', 'host', 'agent'):
-            self.assertEqual(0, found[f'invalidations_{kind}'][0])
-        for kind in ('none', 'agent'):
-            self.assertEqual(0, found[f'work_lost_core_s_{kind}'][0])

@@ -1,4 +1,4 @@
-"""What decisions get to see of the simulated clusters."""
+"""Observations of simulated clusters for decisions."""
 
 import dataclasses
 import unittest
@@ -32,9 +32,9 @@ class TestObserver(unittest.TestCase):
         main = np.zeros((3, 6))
         main[0] = cpu
         for _second in range(seconds):
-            observer.see(main, np.full(6, 3.0))
+            observer.add_second(main, np.full(6, 3.0))
 
-    def test_a_peak_counts_where_nobody_can_be_frozen(self):
+    def test_highest_use_counts_without_a_floor(self):
         for profile, expected in ((KILLED, 80), (HELD, 10)):
             observer = self.observer(profile)
             self.see(observer, 80)
@@ -44,7 +44,7 @@ class TestObserver(unittest.TestCase):
             self.see(observer, 10, 20 + BLOCK)
             np.testing.assert_allclose(10, observer.foreseen()[0])
 
-    def test_a_part_has_those_on_its_hosts_and_those_in_question(self):
+    def test_part_has_instances_of_its_hosts_and_the_given_ones(self):
         observer = self.observer()
         self.see(observer, 10)
         world = self.world
@@ -59,7 +59,7 @@ class TestObserver(unittest.TestCase):
         for name, host in part.hosts.items():
             self.assertEqual(whole.hosts[name], host)
 
-    def test_who_rests_and_who_is_called(self):
+    def test_violation_ends_cooling_down_of_its_host_and_leases(self):
         observer = self.observer(leases=(2, 1))
         self.see(observer, 95)
         world = self.world
@@ -75,7 +75,3 @@ class TestObserver(unittest.TestCase):
             self.assertEqual(world.lease_of[number] != lease, one.blocked)
         self.assertTrue(all(one.blocked for one in observer.cluster(
             1, 1.0).instances.values()))
-
-
-if __name__ == '__main__':
-    unittest.main()

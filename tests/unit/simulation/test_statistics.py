@@ -1,4 +1,4 @@
-"""Tests of means, against tables."""
+"""Comparison of means, against tables."""
 
 import unittest
 
@@ -7,7 +7,7 @@ from secondary_scheduler.simulation import statistics
 
 class TestStudent(unittest.TestCase):
 
-    def test_quantiles_of_the_tables(self):
+    def test_quantiles_equal_those_of_tables(self):
         for share, freedom, value in ((0.95, 30, 1.697), (0.975, 10, 2.228),
                                       (0.95, 4, 2.132), (0.5, 7, 0.0)):
             self.assertAlmostEqual(value, statistics.t_quantile(
@@ -18,7 +18,7 @@ class TestStudent(unittest.TestCase):
 
 class TestCompare(unittest.TestCase):
 
-    def test_welch_by_hand(self):
+    def test_welch_test_of_a_small_example(self):
         # t = 1 / sqrt(2 (5 / 3) / 4) = 1.0954 with 6 degrees of freedom.
         found = statistics.compare((1, 2, 3, 4), (2, 3, 4, 5))
         self.assertEqual(-1, found.difference)

@@ -1,4 +1,4 @@
-"""Traces are read as they are, and what is wrong with one is said."""
+"""Public traces, and errors in them."""
 
 import gzip
 import pathlib
@@ -28,21 +28,21 @@ class TestTraces(unittest.TestCase):
             read(self.path)
         self.assertIn(str(self.path), str(caught.exception))
 
-    def test_planetlab(self):
+    def test_planetlab_errors_name_the_line(self):
         row = ','.join(['some_node'] + ['12.5'] * 287)
         self.path.write_text(f'{row},0\n{row},100\n')
-        use = traces.planetlab(self.path)
+        use = traces.read_planetlab(self.path)
         self.assertEqual((2, 288), use.shape)
         self.assertEqual([12.5, 0.0], use[0, -2:].tolist())
         for line, words in ((row, '289 columns'), (row + ',1,2', '289'),
                             (row + ',much', 'much'), (row + ',101', '101'),
                             (row + ',nan', 'nan'), ('', 'no rows')):
             with self.subTest(words):
-                self.fails(traces.planetlab, line, words)
+                self.fails(traces.read_planetlab, line, words)
 
-    def test_openb(self):
+    def test_openb_errors_name_the_line(self):
         self.path.write_text(PODS + 'a,4152,1024,BE,5,65.5\n')
-        (pod,) = traces.openb(self.path)
+        (pod,) = traces.read_openb(self.path)
         self.assertEqual((4152.0, 1024.0, 'BE', 5.0, 65.5), pod.item())
         for text, words in (
                 (PODS.replace('qos', 'class'), 'column qos'),
@@ -52,16 +52,16 @@ class TestTraces(unittest.TestCase):
                 (PODS + 'a,-1,1024,BE,5,6', 'cpu_milli'),
                 (PODS, 'no rows'), ('', 'cpu_milli')):
             with self.subTest(words):
-                self.fails(traces.openb, text, words)
+                self.fails(traces.read_openb, text, words)
 
-    def test_a_file_that_is_not_there_or_broken(self):
-        for read in (traces.planetlab, traces.openb):
+    def test_missing_or_broken_file_is_named(self):
+        for read in (traces.read_planetlab, traces.read_openb):
             with self.subTest(read), self.assertRaisesRegex(
                     InputError, 'trace'):
                 read(self.path)
         broken = self.path.with_suffix('.gz')
         broken.write_bytes(gzip.compress(b'1,2\n' * 99)[:-9])
-        for read in (traces.planetlab, traces.openb):
+        for read in (traces.read_planetlab, traces.read_openb):
             with self.subTest(read), self.assertRaisesRegex(
                     InputError, 'trace.gz'):
                 read(broken)
@@ -69,22 +69,22 @@ class TestTraces(unittest.TestCase):
 
 @unittest.skipUnless(DATA.is_dir(), f'needs the public traces in {DATA}')
 class TestPublished(unittest.TestCase):
-    """What the sources say of the traces themselves."""
+    """Published sizes of the traces."""
 
-    def test_planetlab(self):
+    def test_planetlab_has_the_published_machines(self):
         for day, machines in (('20110303', 1052), ('20110309', 1061),
                               ('20110322', 1516)):
-            use = traces.planetlab(DATA / f'planetlab/{day}.csv.gz')
+            use = traces.read_planetlab(DATA / f'planetlab/{day}.csv.gz')
             self.assertEqual((machines, 288), use.shape)
 
-    def test_openb(self):
-        pods = traces.openb(
+    def test_openb_has_the_published_pods(self):
+        pods = traces.read_openb(
             DATA / 'alibaba-openb/openb_pod_list_default.csv.gz')
         self.assertEqual(8152, len(pods))
         self.assertEqual(3398, np.count_nonzero(pods['qos'] == 'BE'))
 
-    def test_swf(self):
+    def test_swf_traces_have_the_published_jobs(self):
         for name, jobs in (('swf/LCG.swf.gz', 188_041),
                            ('haizea/traces/blue/30days.swf', 5108)):
-            trace = swf.read(DATA / name, (100, 1024))
+            trace = swf.read_trace(DATA / name, (100, 1024))
             self.assertEqual(jobs, len(trace.requests))

@@ -1,6 +1,6 @@
-"""How a workload of leases is run: a configuration file for each profile.
+"""Profiles of lease simulations, as configuration files.
 
-The thesis's are here by name; any other file will do.
+The profiles of the thesis are here by name; any other file can be used.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,21 +25,21 @@ _OPTS = [
     cfg.IntOpt('boot_overhead', default=0, min=0,
                help='Seconds that VMs take to boot and to shut down.'),
     cfg.BoolOpt('haizea_durations', default=False,
-                help='Repeat a slip of Haizea in adding these: a job asks '
-                     'for runtime_overhead more than it runs, instead of '
-                     'more than its owner asked for, and is not slowed. So '
-                     'it is known rather well when it will end. The figures '
-                     'of the thesis for VMs come out with it.'),
+                help='Repeat an error of Haizea in adding these overheads: a '
+                     'job asks for runtime_overhead more than it runs, '
+                     'instead of more than its owner asked for, and is not '
+                     'slowed. So its end is known rather well. With it the '
+                     'figures of the thesis for VMs are obtained.'),
     cfg.BoolOpt('haizea_migrations', default=False,
-                help='Resume leases as late as Haizea, which reckons that '
-                     'the memory and the image of each VM of a lease move, '
-                     'one after the other, also where the lease stays on its '
-                     'hosts. The waits of the thesis come out with it.')]
+                help='Resume leases as late as Haizea. It assumes that the '
+                     'memory and the image of each VM of a lease move one '
+                     'after the other, even if the lease stays on its hosts. '
+                     'With it the waits of the thesis are obtained.')]
 _GROUPS = {leases.GROUP.name: leases.OPTS, 'lease_simulation': _OPTS}
 
 
 class ProfileError(InputError):
-    """There is no such profile, or it is not right."""
+    """Unknown or invalid profile."""
 
 
 class _InTurn(OperationTimes):
@@ -50,13 +50,13 @@ class _InTurn(OperationTimes):
 
     def migration_time(self, before: Sequence[Ints], after: Sequence[Ints],
                        memory: Sequence[int]) -> int | None:
-        """Return how long all memory would take; None if it cannot move."""
+        """Return the time to move all memory; None if it cannot move."""
         found = super().migration_time(before, after, memory)
         return None if found is None else self.first_move_time(before, memory)
 
     def first_move_time(self, before: Sequence[Ints], memory: Sequence[int]
                         ) -> int:
-        """Return how long all memory would take, one VM after the other."""
+        """Return the time to move all memory, one VM after the other."""
         return super().first_move_time(before, [sum(
             int(old.sum()) * size
             for old, size in zip(before, memory, strict=True))])
@@ -64,7 +64,7 @@ class _InTurn(OperationTimes):
 
 @dataclasses.dataclass(frozen=True)
 class LeaseProfile:
-    """The scheduler's settings, and how much longer jobs take in VMs."""
+    """Settings of the scheduler, and overheads of jobs in VMs."""
 
     name: str
     settings: Settings
@@ -73,26 +73,27 @@ class LeaseProfile:
     haizea_durations: bool
 
     def jobs(self, requests: Iterable[TraceRequest]) -> list[TraceRequest]:
-        """Return requests for jobs as they are when run in its VMs."""
+        """Return the requests with the overheads of VMs."""
         return [one.in_vms(self.runtime_overhead, self.boot_overhead,
                            haizea=self.haizea_durations)
                 for one in requests]
 
 
-def names() -> list[str]:
+def profile_names() -> list[str]:
     """Return the names of the profiles that come with the simulator."""
     return sorted(one.stem for one in _FOLDER.glob('*.conf'))
 
 
-def read(name: str, changes: Sequence[tuple[str, str]] = ()) -> LeaseProfile:
-    """Return a profile by its name or its file, with some options changed."""
-    path = (_FOLDER / f'{name}.conf' if name in names()
+def read_profile(name: str, changes: Sequence[tuple[str, str]] = ()
+                 ) -> LeaseProfile:
+    """Return a profile by name or file, with some options changed."""
+    path = (_FOLDER / f'{name}.conf' if name in profile_names()
             else pathlib.Path(name))
     if not path.is_file():
         raise ProfileError(f'{name} is neither a file nor a profile; there '
-                           'are: ' + ', '.join(names()))
+                           'are: ' + ', '.join(profile_names()))
     conf = cfg.ConfigOpts()
-    # By name: a group that is an object keeps what is set in all of them.
+    # By name: a group object would keep the values of all profiles.
     for group, options in _GROUPS.items():
         conf.register_opts(options, group=group)
     try:

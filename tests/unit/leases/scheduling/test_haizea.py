@@ -55,7 +55,7 @@ needs_traces = unittest.skipUnless(
 
 
 def jobs_of(path):
-    return swf.read(path, NEED).requests
+    return swf.read_trace(path, NEED).requests
 
 
 def reservations(name):
@@ -272,7 +272,7 @@ class ScenarioTest(unittest.TestCase):
     def test_scenarios_end_as_in_haizea(self):
         for name in SCENARIOS:
             with self.subTest(name=name):
-                workload = lwf.read(HAIZEA / f'tests/{name}.lwf')
+                workload = lwf.read_workload(HAIZEA / f'tests/{name}.lwf')
                 outcomes = LeaseSimulation(
                     workload.site,
                     Settings(

@@ -1,4 +1,4 @@
-"""A day of a cloud, on traces that are small and made up."""
+"""Day of a cloud, on small synthetic traces."""
 
 import contextlib
 import gzip
@@ -43,7 +43,7 @@ class TestRealDay(unittest.TestCase):
         with gzip.open(path, 'wt') as out:
             out.write(text)
 
-    def test_quick(self):
+    def test_guests_use_idle_cpu_without_losses(self):
         context = Context(profiles.OURS, (1,), quick=True, data=self.data)
         with mock.patch.object(realday, 'HOSTS', 8):
             found = {name.removesuffix('_120'): value for name, (value,) in
@@ -57,14 +57,14 @@ class TestRealDay(unittest.TestCase):
         (chart,) = context.plots.values()
         self.assertEqual({12}, {len(up) for _across, up in chart.values()})
 
-    def test_only_some_pods_are_taken(self):
-        pods = realday.Pods.read(self.data / realday.PODS)
+    def test_only_best_effort_pods_within_bounds_are_read(self):
+        pods = realday.Pods.read_pods(self.data / realday.PODS)
         self.assertEqual([4, 8, 1], pods.cores.tolist())
         self.assertEqual([600, 1900, 90], pods.life_s.tolist())
 
-    def test_arrivals_offer_what_is_asked_for_from_the_first(self):
-        pods = realday.Pods.read(self.data / realday.PODS)
-        come = pods.arrivals(5000, 4, 20_000, np.random.default_rng(1))
+    def test_arrivals_offer_constant_work_from_the_first_second(self):
+        pods = realday.Pods.read_pods(self.data / realday.PODS)
+        come = pods.draw_arrivals(5000, 4, 20_000, np.random.default_rng(1))
         gone_s = come.time_s + come.work / come.cores
         for begin in (0, 5000, 15_000):
             there = np.maximum(0, np.minimum(gone_s, begin + 5000)
@@ -74,7 +74,7 @@ class TestRealDay(unittest.TestCase):
         self.assertEqual({0, 1, 2, 3}, set(come.cluster.tolist()))
         self.assertTrue((np.diff(come.time_s) >= 0).all())
 
-    def test_traces_that_are_not_there(self):
+    def test_missing_traces_name_the_data_option(self):
         err = io.StringIO()
         with contextlib.redirect_stderr(err):
             code = manage.main(('simulate', 'run', 'real-day', '--data',
