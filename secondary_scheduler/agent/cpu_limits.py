@@ -50,8 +50,9 @@ class CpuLimits:
         self._period_us = period_us
         self._emulator_us = emulator_us
         self._floor_us = floor_us
-        #: CPUs that the emulator and each I/O thread of a guest may use when
-        #: it is not at the floor; None leaves them their original limits.
+        #: CPUs that the emulator and each I/O thread of a guest may use,
+        #: except at the floor without an operation; None leaves them their
+        #: original limits.
         self.emulator_cpus: float | None = None
 
     def is_limited(self, uuid: str) -> bool:

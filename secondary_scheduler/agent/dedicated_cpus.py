@@ -179,7 +179,7 @@ class DedicatedCpus:
     def _narrow(self, guest: Secondary, own: Cpus) -> None:
         """Set each group to its original CPUs without the dedicated ones.
 
-        :param own: the dedicated CPUs; none restores the original sets.
+        :param own: the dedicated CPUs; no CPUs restore the original sets.
         :raises OSError: if the kernel refuses a write, or if it has no effect.
         :raises NoCpuLeft: if a set would be empty; nothing is written then.
         """

@@ -70,7 +70,7 @@ class Secondary(DomainGuest):
 _FIELDS = {field.name: field.type for field in dataclasses.fields(Secondary)}
 
 
-def _fits(value: object, kind: typing.Any) -> bool:
+def _fits(value: object, kind: object) -> bool:
     """Return whether a value is of a field's type; simple types only."""
     if typing.get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(
@@ -78,7 +78,7 @@ def _fits(value: object, kind: typing.Any) -> bool:
     return not isinstance(kind, type) or type(value) is kind
 
 
-def _from_cache(data: typing.Any) -> Secondary | None:
+def _from_cache(data: object) -> Secondary | None:
     """Return a secondary from its saved form, None if that is invalid.
 
     An agent of another version may have saved more fields, or fewer.

@@ -59,7 +59,7 @@ class AgentCalls:
                 'reason': '' if ok else 'its cgroup could not be written'}
 
     def thaw_hint(self, uuid: str) -> None:
-        """Note that an operation of Nova is over; the controller decides."""
+        """Note the end of an operation; the guest's floor for it ends."""
         if self._find_guest(uuid) is not None:
             self._parts.floors.end_operation(uuid)
 

@@ -7,7 +7,6 @@ a forecast predicts the largest use by the primary, not the mean.
 
 import abc
 from collections.abc import Sequence
-import typing
 
 from oslo_config import cfg
 import stevedore
@@ -65,11 +64,11 @@ def load_forecast(conf: cfg.ConfigOpts) -> Forecast:
     """
     name = conf.secondary_agent.forecast
     try:
-        found: typing.Any = stevedore.DriverManager(
+        found: Forecast = stevedore.DriverManager(
             NAMESPACE, name, invoke_on_load=True, invoke_args=(conf,)).driver
     except Exception as exc:
         raise ValueError(
             f'[secondary_agent] forecast = {name}: there is no such forecast '
             f'among the entry points {NAMESPACE}, or it cannot be loaded: '
             f'{exc}') from exc
-    return typing.cast(Forecast, found)
+    return found

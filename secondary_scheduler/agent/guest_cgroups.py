@@ -9,8 +9,8 @@ Two other modules write control files: ``dedicated_cpus`` writes CPU sets of
 verified secondaries.  ``controllers`` enables controllers in the groups of
 verified secondaries and in all groups above.
 
-The original value of a file is saved on disk before its first write, so that
-any later agent can restore it.
+Callers record the original value of a file in ``originals`` and ``save()`` it
+before its first ``write``, so that any later agent can restore it.
 """
 
 from collections.abc import Iterable

@@ -13,7 +13,9 @@ import dataclasses
 import time
 import typing
 
+from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from secondary_scheduler.model import vocabulary
@@ -44,7 +46,10 @@ class Hysteresis:
 
     def push(self, now: float, shares: Mapping[str, float]
              ) -> dict[str, float]:
-        """Add shares by resource class; return the shares to admit."""
+        """Record shares; return their minimum within the window.
+
+        It is 0 until a whole window was observed.
+        """
         if self._since is None:
             self._since = now
         self._seen.append((now, shares))
@@ -107,11 +112,14 @@ class Inventory:
                others: Collection[str] = ()) -> bool:
         """Allow shares of the totals; never raise an exception.
 
+        Nothing is allowed during an alarm or on a closed provider.
+
         :param shares: 0 to 1 by resource class; other classes get the share
             of slots.
         :param running: UUIDs of the secondaries on the host.
         :param others: UUIDs of the other domains on the host.
-        :returns: whether the inventory could be updated.
+        :returns: False if Placement or the provider is missing, or after
+            repeated conflicts.
         """
         try:
             return self._update(shares, running, others)
@@ -277,7 +285,7 @@ def _body(answer: typing.Any, **shape: type) -> dict[str, typing.Any]:
     return read_answer(answer, 'Placement', shape)
 
 
-def placement_adapter(conf: typing.Any) -> typing.Any:
+def placement_adapter(conf: cfg.ConfigOpts) -> adapter.Adapter:
     """Make an adapter from [placement]; it connects with its first request.
     """
     from secondary_scheduler.conf import keystone

@@ -54,7 +54,7 @@ class Killed:
                 self._save()
 
     def forget(self, uuids: Collection[str]) -> None:
-        """Forget guests that were deleted or moved away."""
+        """Forget these guests: they were deleted, or have moved away."""
         with self._lock:
             gone = self._known.keys() & set(uuids)
             for uuid in gone:

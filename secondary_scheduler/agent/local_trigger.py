@@ -170,7 +170,11 @@ class LocalTrigger:
         self._lift(resolved, guests, usage.primary, options)
 
     def _sync(self, resolved: HostPolicies, options: TriggerOptions) -> None:
-        """Make one trigger a policy; an unchanged policy keeps its trigger."""
+        """Keep one trigger for each policy.
+
+        A trigger whose options changed is replaced; the new one inherits the
+        count of failed checks.
+        """
         kept = {}
         for policy in resolved.policies:
             trigger = triggers.Trigger(
@@ -253,7 +257,10 @@ class LocalTrigger:
 
     def _lift(self, resolved: HostPolicies, guests: Sequence[Secondary],
               primary: float | None, options: TriggerOptions) -> None:
-        """Lift floors if there was room for ``floor_lift_delay`` seconds."""
+        """Lift as many guests as had room throughout ``floor_lift_delay``.
+
+        The highest priority goes first.  Surplus floors are lifted at once.
+        """
         self._lift_surplus(resolved, guests)
         floored = [guest for guest in guests
                    if Reason.POLICY in self._floors.reasons(guest.uuid)]

@@ -99,7 +99,10 @@ class Demand:
         self._proc = proc
 
     def read(self) -> int:
-        """Return the most that it can be, in bytes."""
+        """Return the bytes that young primaries have not touched yet.
+
+        A primary is young for ``_YOUNG_S`` seconds; unreadable ones count 0.
+        """
         return sum(max(0, one.memory - used) for one in self._primaries()
                    if (age := processes.age(one.started, self._proc))
                    is not None and age < _YOUNG_S
@@ -294,7 +297,10 @@ class MemoryGuard:
                 self._floor(guest)
 
     def _relax(self, guests: Sequence[Secondary], delay: float) -> None:
-        """Undo all limits once memory has been CALM for ``delay`` seconds."""
+        """Undo the limits set because of memory, after enough calm.
+
+        Floors for other reasons stay.
+        """
         now = self._clock()
         if self._calm_since is None:
             self._calm_since = now

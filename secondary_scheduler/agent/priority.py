@@ -27,7 +27,8 @@ _SLICE = re.compile(r'machine(-[\w\\-]+)?(\.slice|\.partition)?')
 class Priority:
     """Lowers and restores the priority of secondaries; safe for threads.
 
-    Without ``cpu_idle`` only the OOM score is set.
+    Without ``cpu_idle`` only the OOM score is set, and a machine slice that
+    was lowered before is restored.
     """
 
     def __init__(self, groups: GuestCgroups, cpu_idle: bool) -> None:
@@ -40,9 +41,10 @@ class Priority:
     def prioritise(self, guests: Sequence[Secondary]) -> None:
         """Give secondaries the lowest priority that the kernel offers.
 
-        First, the machine slice gets its original priority back unless only
-        these secondaries are in it, since a new primary must not wait.  Then
-        each secondary gets a lower priority than its siblings.
+        First, the machine slice is lowered if only these secondaries are in
+        it, and restored otherwise: a new primary must not wait.  Then each
+        secondary becomes the first choice of the OOM killer, and gets a lower
+        CPU priority than its siblings.
         """
         with self._groups.lock:
             all_handles = [handles for guest in guests if (

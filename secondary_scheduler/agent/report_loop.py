@@ -10,6 +10,9 @@ from secondary_scheduler.agent.reporter import Reporter
 from secondary_scheduler.agent.wiring import Parts
 from secondary_scheduler.model.reports import HostReport
 
+if typing.TYPE_CHECKING:
+    from secondary_scheduler.reports.report_messages import ReportSender
+
 #: Interval of checks for news, because not all news sets the event.
 _NEWS_S = 1.0
 #: Shortest time between two reports, however often the news changes.
@@ -30,17 +33,14 @@ class ReportLoop:
         self._reporter = reporter
         self._stop = stop
 
-    def run(self, sender: typing.Any) -> None:
-        """Send reports, and begin again after an error.
-
-        :param sender: has ``send(report)``.
-        """
+    def run(self, sender: 'ReportSender') -> None:
+        """Send reports, and begin again after an error."""
         processes.show_thread_name()
         send = threads.log_errors(lambda: self.send_reports(sender))
         while not self._stop.is_set():
             send()
 
-    def send_reports(self, sender: typing.Any) -> None:
+    def send_reports(self, sender: 'ReportSender') -> None:
         """Send reports until ``stop`` is set or an exception is raised."""
         last_news: object = None
         sent_at = pause = 0.0

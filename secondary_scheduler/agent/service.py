@@ -31,6 +31,10 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.reading.options import load_options
 from secondary_scheduler.reading.values import InputError
 
+if typing.TYPE_CHECKING:
+    from secondary_scheduler.agent.inventory import Hysteresis, Inventory
+    from secondary_scheduler.reports.report_messages import ReportSender
+
 LOG = logging.getLogger(__name__)
 
 _DESCRIBE_S = 30.0
@@ -185,14 +189,14 @@ class Agent:
         if time.monotonic() - self._stepped < _WATCHDOG_S:
             _notify('WATCHDOG=1')
 
-    def _describe(self, sender: typing.Any) -> None:
+    def _describe(self, sender: 'ReportSender') -> None:
         """Query the aggregates of this host."""
         answer = sender.describe_host(timeout=5)
         if answer and isinstance(answer.get('aggregates'), list):
             self.parts.policies.set_aggregates(answer['aggregates'])
 
-    def keep_inventory(self, inventory: typing.Any,
-                       hysteresis: typing.Any) -> None:
+    def keep_inventory(self, inventory: 'Inventory',
+                       hysteresis: 'Hysteresis') -> None:
         """Update in Placement the amounts that may be admitted now."""
         parts = self.parts
         slots, memory = inventory.slots(), inventory.memory_mb()
@@ -211,8 +215,9 @@ class Agent:
         # A stopped instance keeps its allocation, a deleted one loses it.
         # Consumers that were read before an instance was killed may have been
         # read before it was created, so only a new set counts.
-        if inventory.consumers is not consumers:
-            parts.killed.forget(killed - inventory.consumers)
+        current = inventory.consumers
+        if current is not None and current is not consumers:
+            parts.killed.forget(killed - current)
 
     # -- life --------------------------------------------------------------
     def run(self) -> None:
@@ -310,14 +315,14 @@ class Agent:
                              'describe')
         if options.manage_inventory:
             from secondary_scheduler.agent import inventory
-            parts.inventory = inventory.Inventory(
+            kept = parts.inventory = inventory.Inventory(
                 _Lazy(lambda: inventory.placement_adapter(self.conf)),
                 lambda: (options.hypervisor_hostname
                          or parts.domains.hostname or parts.host))
             hysteresis = inventory.Hysteresis(options.admission_delay)
             self._start_periodic(
                 options.inventory_interval,
-                lambda: self.keep_inventory(parts.inventory, hysteresis),
+                lambda: self.keep_inventory(kept, hysteresis),
                 'inventory')
 
 

@@ -46,6 +46,9 @@ from secondary_scheduler.agent.sensors.cpu import CpuMeter
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.policies import language
 
+if typing.TYPE_CHECKING:
+    from secondary_scheduler.agent.inventory import Inventory
+
 #: File in the state directory with the agent's last status.
 STATUS = 'status.json'
 
@@ -159,7 +162,7 @@ class Parts:
     primary_cpu: RecentPrimaryUse
     primary_memory: RecentPrimaryUse
     #: The inventory in Placement, None while the agent does not keep it.
-    inventory: typing.Any = None
+    inventory: 'Inventory | None' = None
 
 
 def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,

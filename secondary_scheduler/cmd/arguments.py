@@ -1,8 +1,14 @@
 """Types of arguments that several commands have."""
 
+import argparse
 from collections.abc import Callable
+import typing
 
 from secondary_scheduler.reading import values
+
+#: The command groups, as ``ArgumentParser.add_subparsers`` returns them.
+Groups: typing.TypeAlias = (
+    'argparse._SubParsersAction[argparse.ArgumentParser]')
 
 
 def whole_number(least: int, most: int = values.MOST) -> Callable[[str], int]:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping
 import typing
 
-from secondary_scheduler.cmd.arguments import whole_number
+from secondary_scheduler.cmd.arguments import Groups, whole_number
 from secondary_scheduler.cmd.console import CommandError
 from secondary_scheduler.model import vocabulary
 
@@ -108,7 +108,7 @@ def flavor_faults(flavors: Iterable[typing.Any]) -> dict[str, list[str]]:
     return faults
 
 
-def add_parser(groups: typing.Any) -> None:
+def add_parser(groups: Groups) -> None:
     """Add the command group to the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     flavors = groups.add_parser(

@@ -7,7 +7,7 @@ import typing
 from keystoneauth1 import adapter
 
 from secondary_scheduler.cmd import orphans, providers
-from secondary_scheduler.cmd.arguments import whole_number
+from secondary_scheduler.cmd.arguments import Groups, whole_number
 from secondary_scheduler.cmd.console import CommandError
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.reading import answers, values
@@ -258,7 +258,7 @@ def _factor(text: str) -> float:
 _factor.__name__ = 'number from 1 to 100'
 
 
-def add_parser(groups: typing.Any) -> None:
+def add_parser(groups: Groups) -> None:
     """Add the command group to the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     hosts = groups.add_parser(

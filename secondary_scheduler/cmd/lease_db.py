@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping
 import sys
 import typing
 
+from secondary_scheduler.cmd.arguments import Groups
 from secondary_scheduler.reading.values import InputError, parse_whole
+
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from secondary_scheduler.leases.api.db.session import Database
 
 DESCRIPTION = """\
 Make and upgrade the database of the lease service, and set the quotas of
@@ -42,7 +48,7 @@ unlimited; "default" restores quota_leases or quota_nodes of
 BAD_INPUT = 2
 
 
-def add_parser(groups: typing.Any) -> None:
+def add_parser(groups: Groups) -> None:
     """Add the command group to the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     common = argparse.ArgumentParser(add_help=False)
@@ -116,7 +122,7 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
         return BAD_INPUT
 
 
-def _lease_db_sync(database: typing.Any, conf: typing.Any) -> int:
+def _lease_db_sync(database: 'Database', conf: 'cfg.ConfigOpts') -> int:
     from secondary_scheduler.leases.api.db import migration
     before = migration.version(database.engine)
     migration.sync(database.engine)
@@ -127,7 +133,7 @@ def _lease_db_sync(database: typing.Any, conf: typing.Any) -> int:
     return 0
 
 
-def _lease_db_downgrade(database: typing.Any, conf: typing.Any,
+def _lease_db_downgrade(database: 'Database', conf: 'cfg.ConfigOpts',
                         version: str) -> int:
     from alembic.util import CommandError
 
@@ -143,7 +149,7 @@ def _lease_db_downgrade(database: typing.Any, conf: typing.Any,
     return 0
 
 
-def _lease_db_version(database: typing.Any, conf: typing.Any) -> int:
+def _lease_db_version(database: 'Database', conf: 'cfg.ConfigOpts') -> int:
     from secondary_scheduler.leases.api.db import migration
     version = migration.version(database.engine)
     if version is None:
@@ -153,8 +159,9 @@ def _lease_db_version(database: typing.Any, conf: typing.Any) -> int:
     return 0
 
 
-def _lease_db_quota(database: typing.Any, conf: typing.Any, project: str,
-                    leases: int | str | None, nodes: int | str | None) -> int:
+def _lease_db_quota(database: 'Database', conf: 'cfg.ConfigOpts',
+                    project: str, leases: int | str | None,
+                    nodes: int | str | None) -> int:
     from secondary_scheduler.leases.api.db import quotas
     changes = {name: None if value == 'default' else value
                for name, value in (('leases', leases), ('nodes', nodes))

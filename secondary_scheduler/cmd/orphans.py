@@ -42,8 +42,8 @@ def find_orphans(providers: Providers, compute: typing.Any
                  ) -> Iterator[Orphan]:
     """Yield the orphans of all hosts.
 
-    Placement is read before Nova: each consumer found there is known to Nova
-    afterwards, unless it has ended in between.
+    Placement is read before Nova, so a consumer that Nova does not know
+    afterwards is an orphan, or has just ended.
 
     :param compute: the SDK's proxy for Nova.
     :raises CellDown: if a cell does not answer.

@@ -8,13 +8,13 @@ import typing
 
 import stevedore
 
+from secondary_scheduler.cmd.arguments import Groups
 from secondary_scheduler.decisions import base
 from secondary_scheduler.plans import (
     checker,
     model_documents,
     plan_documents,
 )
-from secondary_scheduler.plans.operations import Plan
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.fields import DocumentError
 from secondary_scheduler.reading.values import InputError, parse_whole
@@ -72,13 +72,13 @@ printed), and 2 if a file is not a model or a plan.
 BAD_INPUT = 2
 
 
-def algorithms() -> Mapping[str, typing.Any]:
+def algorithms() -> Mapping[str, Callable[[], base.Decision]]:
     """Return the installed decision drivers, by name."""
-    found: typing.Any = stevedore.ExtensionManager(base.NAMESPACE)
+    found = stevedore.ExtensionManager(base.NAMESPACE)
     return {one.name: one.plugin for one in found}
 
 
-def add_parser(groups: typing.Any) -> None:
+def add_parser(groups: Groups) -> None:
     """Add the command group to the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     plans = groups.add_parser(
@@ -121,7 +121,7 @@ def plan_decide(model: str, algorithm: str, budget: int,
         raise InputError(f'there is no algorithm {algorithm}; there are: '
                          + ', '.join(sorted(drivers)))
     cluster = _read_file(model, model_documents.read_model)
-    plan: Plan = drivers[algorithm]().decide(
+    plan = drivers[algorithm]().decide(
         cluster, base.DecisionRequest(request), base.Budget(budget))
     print(json.dumps(plan_documents.write_plan(plan), indent=2))
     return 0

@@ -100,7 +100,7 @@ class Providers:
         return str(roots[0])
 
     def children(self) -> Iterator[ChildProvider]:
-        """Yield the secondary providers of all hosts, by host name."""
+        """Yield the secondary providers of all hosts, ordered by name."""
         every = self._call('GET', '/resource_providers', shape=_PROVIDERS)[
             'resource_providers']
         names = {vocabulary.child_provider_uuid(one['uuid']): one['name']

@@ -6,7 +6,7 @@ import gc
 import sys
 import typing
 
-from secondary_scheduler.cmd.arguments import whole_number
+from secondary_scheduler.cmd.arguments import Groups, whole_number
 from secondary_scheduler.reading import values
 
 DESCRIPTION = """\
@@ -57,7 +57,7 @@ suspended), novm-sr (jobs that can, the default), vm-predeploy (jobs in VMs).
 BAD_INPUT = 2
 
 
-def add_parser(groups: typing.Any) -> None:
+def add_parser(groups: Groups) -> None:
     """Add the command group to the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     simulate = groups.add_parser(

@@ -98,7 +98,10 @@ class Checks(upgradecheck.UpgradeCommands):
         return _Result(_Code.SUCCESS)
 
     def weighers(self) -> _Result:
-        """Check that secondaries do not influence weights of primaries."""
+        """Check that secondaries do not influence weights of primaries.
+
+        And that a weigher needs no query of the database for each host.
+        """
         options = self._conf.filter_scheduler
         if WEIGHERS not in options.weight_classes:
             return _Result(_Code.FAILURE, (

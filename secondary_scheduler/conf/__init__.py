@@ -3,12 +3,10 @@
 A service registers only its own (``conf.policy.register_opts(CONF)``).
 """
 
-import typing
-
 from oslo_config import cfg
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options) of all groups, for oslo-config-generator."""
     from secondary_scheduler.conf import (
         agent,

@@ -1,7 +1,6 @@
 """Group [secondary_agent]: the agent on each compute host."""
 
 import socket
-import typing
 
 from oslo_config import cfg
 
@@ -129,9 +128,10 @@ the period is longer, up to 100 ms, so that 1 ms is that share.
         max=100,
         help="""
 CPU time for the emulator thread and each I/O thread of a guest at the floor,
-in milliseconds of one CPU in 100 ms; vCPU threads get less. The limit is
-lifted for ``operation_grace`` when Watcher announces an operation of Nova on
-the guest, since suspend and migration run in these threads.
+in milliseconds of one CPU in 100 ms; vCPU threads get less. When
+Watcher announces an operation of Nova on the guest, ``operation_share``
+applies in its place for ``operation_grace``, since suspend and migration run
+in these threads.
 """),
     cfg.IntOpt(
         'floor_period_ms',
@@ -236,10 +236,11 @@ long.
         min=1.0,
         max=100.0,
         help="""
-Limit of the emulator and I/O threads of a secondary, in percent of the host,
-while it is not at the floor. Suspends and live migrations run in these
-threads: without a limit, the operation that is to relieve a busy primary
-would take CPU from it. Concurrent operations share the limit. A larger value
+Limit of each emulator or I/O thread of a secondary, in percent of the host,
+except at the floor without an operation. Suspends and live migrations run in
+these threads: without a limit, the operation that is to relieve a busy primary
+would take CPU from it. While Nova operates on n secondaries the limit is
+divided by n, for every secondary. A larger value
 makes operations faster, a smaller one disturbs the primary less.
 """),
     cfg.FloatOpt(
@@ -249,7 +250,8 @@ makes operations faster, a smaller one disturbs the primary less.
         max=3600.0,
         help="""
 Seconds after the announcement of an operation in which the emulator and I/O
-threads of a guest run without the floor's limit. Its vCPUs stay at the floor
+threads of a guest run without the floor's limit (``operation_share`` applies).
+Its vCPUs stay at the floor
 for as long if a policy was failing. This limits the effect of a lost message;
 an operation that takes longer continues more slowly. For a migration that
 would not end otherwise, it is twice the time in which the memory is copied,
@@ -340,6 +342,6 @@ def register_placement_opts(conf: cfg.ConfigOpts) -> None:
     keystone.register_opts(conf, 'placement', 'placement')
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

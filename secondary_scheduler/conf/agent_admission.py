@@ -56,8 +56,9 @@ Margin that is added to the forecast, in percent of the host.
         max=3600.0,
         help="""
 Seconds for which there must have been room before the agent offers it in
-Placement. A decrease is applied at once. With a larger value fewer instances
-are admitted in a short lull of the primary.
+Placement. A decrease is applied at the next update (``inventory_interval``).
+With a larger value fewer instances are admitted in a short lull of the
+primary.
 """),
     cfg.FloatOpt(
         'inventory_interval',
@@ -65,7 +66,7 @@ are admitted in a short lull of the primary.
         min=1.0,
         max=60.0,
         help="""
-Minimum number of seconds between two updates of the inventory in Placement,
+Seconds between two updates of the inventory in Placement,
 which limits the load of many hosts on it.
 """),
 ]

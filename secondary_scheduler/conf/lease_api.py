@@ -1,7 +1,5 @@
 """Group [secondary_lease_api]: lease service and database of leases."""
 
-import typing
-
 from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup(
@@ -204,6 +202,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

@@ -1,7 +1,5 @@
 """Options of the group [secondary_leases]: scheduling of leases."""
 
-import typing
-
 from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup(
@@ -413,6 +411,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

@@ -1,7 +1,5 @@
 """Options of filter and weighers in group [secondary_scheduler]."""
 
-import typing
-
 from oslo_config import cfg
 
 from secondary_scheduler.conf import policy
@@ -46,6 +44,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

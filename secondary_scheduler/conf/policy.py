@@ -1,7 +1,5 @@
 """Group [secondary_scheduler]: options of agent, scheduler and Watcher."""
 
-import typing
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
@@ -161,6 +159,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

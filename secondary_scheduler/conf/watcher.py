@@ -1,7 +1,5 @@
 """Group [secondary_watcher]: collector, strategy, planner and actions."""
 
-import typing
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
@@ -74,14 +72,15 @@ instances at once, so that they run elsewhere or wait without holding memory.
         mutable=True,
         help="""
 Cool-down in seconds: the time for which an instance and the hosts involved are
-excluded from decisions after an operation, so that operations do not cause
-further ones without a change of workloads. A violation on such a host is
-meanwhile left to the agent. A violation of a policy that only operations can
-relieve, such as slots, is handled in the next round of the CONTINUOUS audit. A
-host whose violation led to an audit is not audited again within this time. The
-return of an instance is retried after twice this time if it has failed, and
-after each further failure on its lease after twice the time before, up to an
-hour; its lease is suspended meanwhile.
+excluded from decisions after an operation that succeeded, so that operations
+do not cause further ones without a change of workloads. A violation on such a
+host is meanwhile left to the agent. A violation of a policy that only
+operations can relieve, such as slots, is handled in the next round of the
+CONTINUOUS audit. A host whose violation led to an audit is not audited again
+within this time. After a failed live migration an instance is not migrated
+within this time; it may be suspended. A failed preemption or return is retried
+after twice this time, and after each further failure on its lease after twice
+the time before, up to an hour; its lease is suspended meanwhile.
 """),
     cfg.IntOpt(
         'audits_per_minute',
@@ -210,6 +209,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
 
 
-def list_opts() -> list[tuple[typing.Any, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return (group, options), for oslo-config-generator."""
     return [(GROUP, OPTS)]

@@ -31,7 +31,11 @@ DRAINED = HostPolicy('slots <= 0', 'slots', 0, sys.maxsize, 1, True)
 
 
 class GuidedDecision(base.Decision):
-    """Protect leases by priority, by the gentlest means that are in time."""
+    """End violations by migration, else by preempting the lowest leases.
+
+    Each means is used only if it is in time.  Drains and returns are decided
+    as well.
+    """
 
     def __init__(self, limits: LoadLimits | None = None,
                  durations: DurationModel | None = None,

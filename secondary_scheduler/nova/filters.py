@@ -52,13 +52,19 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
 
     A host is rejected (for secondaries only)
 
-    * if the request is ill-formed,
-    * if the policies cannot be parsed, or the host's agent has others,
+    * if the request is ill-formed, or its allocation candidate has resources
+      of primaries,
+    * if there is no policy, if one cannot be parsed, or if the host's agent
+      has others,
     * if the host's report is missing, stale, closed, or has a violation,
     * if an aggregate of the host runs the largest number of secondaries that
       a policy allows,
     * if a new server would take resources held for leases,
+    * if an agent of such an aggregate has not reported,
     * if a new server of a lease is scheduled to another host.
+
+    A rebuild passes.  A request whose flavor cannot be read counts as one for
+    a primary.
 
     An exception of ours rejects all hosts for a secondary, and passes all
     hosts for a primary.

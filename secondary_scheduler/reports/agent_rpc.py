@@ -43,7 +43,7 @@ class AgentClient:
         return self._call(host, 'get_status', timeout)
 
     def thaw_hint(self, host: str, uuid: str) -> None:
-        """Hint that an instance may run again; the agent decides."""
+        """Announce the end of an operation; the agent lifts the floor."""
         try:
             self._client.prepare(server=host).cast(
                 {}, 'thaw_hint', uuid=uuid)

@@ -21,7 +21,7 @@ class HoldSender(transport.LatestSender):
         super().__init__(conf, TOPIC, 'holds')
 
 
-class HoldEndpoint(transport.MessageReader):
+class HoldEndpoint(transport.MessageReader[Holds]):
     """RPC endpoint of schedulers for ``HoldSender``."""
 
     def __init__(self, callback: Callable[[Holds], object]) -> None:

@@ -45,7 +45,7 @@ class ReportSender(transport.LatestSender):
         return answer if isinstance(answer, dict) else None
 
 
-class ReportEndpoint(transport.MessageReader):
+class ReportEndpoint(transport.MessageReader[HostReport]):
     """RPC endpoint for the reports of ``ReportSender``."""
 
     def __init__(self, callback: Callable[[HostReport], object]) -> None:
@@ -73,7 +73,7 @@ class _DescribeEndpoint:
 
 
 class ReportListener:
-    """Calls ``callback(HostReport)`` for each report of each agent.
+    """Calls ``callback(HostReport)`` for each readable report of an agent.
 
     :param server: unique name of this listener's queues.
     :param describe: if given, ``describe(host)`` answers the query of

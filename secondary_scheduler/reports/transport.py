@@ -38,7 +38,7 @@ _LONGEST_PAUSE = 30
 class Message(typing.Protocol):
     """A value that is sent as a dictionary."""
 
-    def to_dict(self) -> typing.Any:
+    def to_dict(self) -> dict[str, typing.Any]:
         """Return the message as JSON takes it."""
 
 
@@ -184,8 +184,8 @@ class LatestSender:
     def send(self, message: Message) -> bool:
         """Hand over a message; never blocks, never raises.
 
-        :returns: False if the message before it did not reach the broker, or
-            after ``stop``.
+        :returns: False if the last finished attempt failed (one in progress
+            does not count), or after ``stop``.
         """
         with self._changed:
             if self._stopping:
@@ -240,15 +240,18 @@ class LatestSender:
         return True
 
 
-class MessageReader:
+Parsed = typing.TypeVar('Parsed')
+
+
+class MessageReader(typing.Generic[Parsed]):
     """Parses received messages; counts and drops unreadable ones.
 
     :param read: parses a message; raises if it cannot be read.
     :param callback: gets the parsed value.
     """
 
-    def __init__(self, read: Callable[[typing.Any], typing.Any],
-                 callback: Callable[[typing.Any], object]) -> None:
+    def __init__(self, read: Callable[[typing.Any], Parsed],
+                 callback: Callable[[Parsed], object]) -> None:
         self._read = read
         self._callback = callback
         self.received = 0

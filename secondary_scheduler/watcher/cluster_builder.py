@@ -138,7 +138,7 @@ def build_cluster(
     seen = {(name, i.uuid): i
             for name, report in fresh.items() for i in report.instances}
     held: dict[str, Counter[str]] = defaultdict(Counter)
-    left_alone = locks.busy_instances | locks.failed_instances
+    left_alone = locks.busy_instances | locks.just_failed_instances
     instances = {}
     for uuid, server in snapshot.servers.items():
         state = server.state

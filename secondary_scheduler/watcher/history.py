@@ -292,7 +292,7 @@ class AuditHistory:
                 p['resource_id'] for p in cooling_down),
             cooling_down_hosts=frozenset().union(
                 *map(_hosts_of, cooling_down)),
-            failed_instances=frozenset(
+            just_failed_instances=frozenset(
                 uuid for kind, uuid in just_now if kind in _PREEMPTING),
             migration_failed_instances=frozenset(
                 uuid for kind, uuid in just_now if kind == _MIGRATING),

@@ -19,15 +19,15 @@ class Begun:
 
 @dataclasses.dataclass(frozen=True)
 class Locks:
-    """Instances and hosts that decisions must not touch, by reason.
+    """Instances and hosts that decisions must not touch, or only in part.
 
     Instances:
 
     * ``busy_instances``: an operation of a plan is unfinished.
     * ``cooling_down_instances``: an operation succeeded within the last
-      ``backoff`` seconds.  Applies to dynamic policies only.
-    * ``failed_instances``: a preemption failed within the last ``backoff``
-      seconds.
+      ``backoff`` seconds.  Only operations for static policies touch them.
+    * ``just_failed_instances``: a preemption failed within the last
+      ``backoff`` seconds.
     * ``migration_failed_instances``: a live migration failed within the last
       ``backoff`` seconds.  They may be suspended but not migrated.
     * ``return_failed_instances``: a return failed.  Not retried until the end
@@ -51,7 +51,7 @@ class Locks:
     busy_hosts: frozenset[str] = frozenset()
     cooling_down_instances: frozenset[str] = frozenset()
     cooling_down_hosts: frozenset[str] = frozenset()
-    failed_instances: frozenset[str] = frozenset()
+    just_failed_instances: frozenset[str] = frozenset()
     migration_failed_instances: frozenset[str] = frozenset()
     return_failed_instances: frozenset[str] = frozenset()
     preempt_failed_instances: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Locks:
     def instances(self) -> frozenset[str]:
         """Instances that are busy, cooling down, or failed to preempt."""
         return (self.busy_instances | self.cooling_down_instances
-                | self.failed_instances)
+                | self.just_failed_instances)
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -152,7 +152,7 @@ def _load_each(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
                ) -> Iterator[tuple[str, Sensor]]:
     for name in dict.fromkeys(conf.secondary_agent.sensors):
         try:
-            driver: typing.Any = stevedore.DriverManager(
+            driver: Sensor = stevedore.DriverManager(
                 NAMESPACE, name, invoke_on_load=True,
                 invoke_args=(conf, hierarchy)).driver
             yield name, driver

@@ -223,9 +223,11 @@ class Scheduler:
 
     def delay(self, lease: Lease, seconds: int, now: int,
               longer: bool = True) -> None:
-        """Discount seconds in which the VMs of a running lease did not run.
+        """Subtract seconds in which VMs did not run from the served time.
 
-        :param longer: extend the lease by as much, if there is room
+        :param longer: extend the booking by as much, requeueing planned
+            starts; without room a preemptible best-effort lease is suspended
+            at its end
         """
         self._state.advance_clock(now)
         booking = lease.booking
@@ -262,7 +264,9 @@ class Scheduler:
     def withhold(self, slots: Sequence[CapacityEntry], now: int) -> None:
         """Withhold capacity for primaries, replacing what was withheld before.
 
-        Leases are preempted for it as far as possible.
+        Best-effort leases are suspended or requeued for it, other leases are
+        planned again if they have not begun.  The capacity is withheld even
+        if it does not fit.
         """
         self._state.advance_clock(now)
         for slot in self._withheld:

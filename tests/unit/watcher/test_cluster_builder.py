@@ -240,7 +240,7 @@ class BuildTest(TestCase):
             [fakes.host('h1'), fakes.host('h2')],
             locks=locks.Locks(
                 busy_instances=frozenset({fakes.uid(3)}),
-                failed_instances=frozenset({fakes.uid(4)}),
+                just_failed_instances=frozenset({fakes.uid(4)}),
                 cooling_down_instances=frozenset({fakes.uid(2)}),
                 cooling_down_hosts=frozenset({'h2'}),
                 migration_failed_instances=frozenset({fakes.uid(1)})))

@@ -114,7 +114,7 @@ class HistoryTest(fakes.WatcherTestCase):
         locks = self.history.locks()
         self.assertEqual(frozenset(), locks.hosts)
         self.assertEqual({fakes.uid(1)}, locks.migration_failed_instances)
-        self.assertEqual({fakes.uid(2)}, locks.failed_instances)
+        self.assertEqual({fakes.uid(2)}, locks.just_failed_instances)
         self.assertEqual({fakes.uid(2)}, locks.instances)
 
     def fail(self, kind, *instances, lease='l'):
@@ -156,7 +156,7 @@ class HistoryTest(fakes.WatcherTestCase):
         self.fail('suspend', 5)
         self.fail('migrate', 6)
         locks = self.history.locks()
-        self.assertEqual({fakes.uid(5)}, locks.failed_instances)
+        self.assertEqual({fakes.uid(5)}, locks.just_failed_instances)
         self.assertEqual({fakes.uid(5)}, locks.preempt_failed_instances)
         self.assertEqual({fakes.uid(6)}, locks.migration_failed_instances)
         self.assertEqual(

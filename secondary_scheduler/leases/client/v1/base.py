@@ -2,26 +2,11 @@
 
 import abc
 import argparse
-from collections.abc import Iterable, Mapping
 import typing
 
 from osc_lib import exceptions
 
 from secondary_scheduler.leases.client import client, waiting
-
-#: Columns of a list of leases.
-COLUMNS = ('id', 'name', 'kind', 'state', 'paused', 'nodes', 'duration',
-           'start', 'deadline')
-
-
-def lease_row(lease: client.Json) -> tuple[typing.Any, ...]:
-    """Return the row of a lease in a list."""
-    return tuple(_format_nodes(lease[name]) if name == 'nodes'
-                 else lease[name] for name in COLUMNS)
-
-
-def _format_nodes(nodes: Iterable[Mapping[str, typing.Any]]) -> str:
-    return ', '.join(f'{one["number"]} {one["flavor"]}' for one in nodes)
 
 
 def lease_fields(lease: client.Json) -> typing.Any:

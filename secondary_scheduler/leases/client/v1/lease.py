@@ -1,14 +1,30 @@
 """``openstack secondary lease ...``, except for the timeline."""
 
+from collections.abc import Iterable, Mapping
 import typing
 
 from osc_lib import exceptions
 from osc_lib.command import command
 
-from secondary_scheduler.leases.client import lease_options, times
+from secondary_scheduler.leases.client import client, lease_options, times
 from secondary_scheduler.leases.client.v1 import base
 
 _STATES = ('new', 'pending', 'queued', 'scheduled', 'active', 'done')
+
+
+#: Columns of a list of leases.
+COLUMNS = ('id', 'name', 'kind', 'state', 'paused', 'nodes', 'duration',
+           'start', 'deadline')
+
+
+def lease_row(lease: client.Json) -> tuple[typing.Any, ...]:
+    """Return the row of a lease in a list."""
+    return tuple(_format_nodes(lease[name]) if name == 'nodes'
+                 else lease[name] for name in COLUMNS)
+
+
+def _format_nodes(nodes: Iterable[Mapping[str, typing.Any]]) -> str:
+    return ', '.join(f'{one["number"]} {one["flavor"]}' for one in nodes)
 
 
 class CreateLease(base.LeaseCommand, command.ShowOne):
@@ -134,7 +150,7 @@ class ListLease(base.LeaseCommand, command.Lister):
         found = self.leases.leases(
             state=arguments.state, name=arguments.name,
             all_projects=arguments.all_projects or None)
-        return base.COLUMNS, [base.lease_row(one) for one in found]
+        return COLUMNS, [lease_row(one) for one in found]
 
 
 class ShowLease(base.SingleLeaseCommand, command.ShowOne):
