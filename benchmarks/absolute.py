@@ -81,7 +81,7 @@ class Replay:
         self._there[str(self.where[uuid])].pop(uuid, None)
 
     def fails(self, host: str, without: str = '', beside: str = '') -> bool:
-        """Tell whether a policy of a host fails.
+        """Return whether a policy of a host fails.
 
         That is if an instance was gone, or another one there as well.
         """
@@ -96,7 +96,7 @@ class Replay:
             in limits(self.cluster.hosts[host]))
 
     def overdrawn(self, host: str, beside: str = '') -> bool:
-        """Tell whether more is held on a host than its inventory has."""
+        """Return whether more is held on a host than its inventory has."""
         there = {**self._there[host]}
         if beside:
             there[beside] = self.cluster.instances[beside]
@@ -123,7 +123,7 @@ class Replay:
 
 
 class Outcome(typing.NamedTuple):
-    """What became of a cluster: hosts, and moves by instance and target.
+    """Result of a cluster: hosts, and moves by instance and target.
 
     ``violated`` hosts are those on which a policy fails in the end, and of
     those one move could relieve ``relievable`` ones; ``overloaded`` moves

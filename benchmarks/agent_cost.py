@@ -1,4 +1,4 @@
-"""What the agent costs a host: CPU, the CPU that it causes, and memory.
+"""Cost of the agent on a host: CPU, CPU caused elsewhere, and memory.
 
 With 6, 12 and 24 guests that work on one bare host, for a minute each, at the
 default periods: the CPU time of the agent by thread, and that of libvirtd,

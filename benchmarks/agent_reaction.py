@@ -1,4 +1,4 @@
-"""How soon a primary has what it asks for when it gets busy.
+"""Time until a primary that gets busy has the CPU that it asks for.
 
 On one bare host of one CPU whose secondaries take all they may, a primary
 steps from 30 % of the host to 100 %, and from 30 % to 60 %: once it is a

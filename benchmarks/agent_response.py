@@ -1,4 +1,4 @@
-"""How the usage controller follows a primary, on a host and in the simulator.
+"""Response of the controller to a primary, on a host and in the simulator.
 
 On one bare host of one CPU a primary service asks for a square and for a
 triangle between 20 % and 60 % of the host, while secondaries take all they

@@ -1,9 +1,9 @@
-"""How much slower a primary works beside secondaries that go last.
+"""Slowdown of a primary beside secondaries of the lowest CPU priority.
 
-The contention factor k of the simulator (EXPERIMENTS 2 of the design): the
-speed of a primary is ``1 - k x``, where x is how much further secondaries take
-a host beyond 68.6 % than the primary does by itself.  Measured on one bare
-host of one CPU: a service works off fixed units, one after the other, at a
+The contention factor k of the simulator: the speed of a primary is
+``1 - k x``, where x is the use of a host beyond 68.6 % that secondaries add
+to that of the primary (see doc/source/contributor/simulator.rst).  It is
+measured on one bare host of one CPU: a service works off fixed units, one after the other, at a
 rate that needs 20, 40, 60 or 80 % of the host; how long one takes, beside
 guests with the agent as shipped, and with the guests held still.  The windows
 take turns; k is the least-squares slope over the pairs, with its 90 %

@@ -1,4 +1,4 @@
-"""How fast the decision ``guided`` is, and how good its plans are.
+"""Speed of the decision ``guided``, and quality of its plans.
 
 Prints JSON, one object for a cluster; README.md says what is in it.
 """

@@ -1,4 +1,4 @@
-"""How much a box host's bandwidth limit distorts its primary.
+"""Distortion of a primary by the bandwidth limit of its box host.
 
 For each period of the limit, and with or without a burst, the latency of the
 PostgreSQL primary of one host at a third of its capacity: alone, and beside a

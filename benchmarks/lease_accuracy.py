@@ -1,4 +1,6 @@
-"""How well suspensions and resumptions of leases are predicted (Haizea 7.4).
+"""Accuracy of predicted suspensions and resumptions of leases.
+
+See Sotomayor 2010, section 7.4.
 
 As in the thesis's first experiment, leases of some guests on each host are
 suspended and resumed through Nova, one guest after the other: on each host,

@@ -1,4 +1,4 @@
-"""How long a large site takes to answer a request for a lease.
+"""Time in which a large site answers a request for a lease.
 
 A table of 50,000 slots on 10,000 hosts: leases that run, wait, and are
 promised hosts for the next days.  Each request is answered and then undone,

@@ -1,4 +1,4 @@
-"""What the lease service bears, and what a POST costs it.
+"""Throughput of the lease service, and cost of a POST.
 
 A server of the service runs beside this program, on a database of its own;
 whatever the clients were promised is looked for afterwards.  See README.md

@@ -1,4 +1,4 @@
-"""How well durations of operations are learned, on operations of the box.
+"""Accuracy of learned durations, on operations of the box.
 
 Action plans of one kind each, of one to three operations, one at a time on a
 host as ours have them, go through Watcher's applier to Nova, on nine

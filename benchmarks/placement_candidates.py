@@ -1,4 +1,4 @@
-"""What child providers cost a primary's GET /allocation_candidates.
+"""Cost of child providers in a primary's GET /allocation_candidates.
 
 Placement's own application runs in this process (no HTTP server, no Keystone)
 on three clouds of N compute nodes each: flat, with one secondary child in the

@@ -1,8 +1,9 @@
-"""What Nova and Placement do with secondaries, tried on the box.
+"""Behaviour of Nova and Placement with secondaries, tried on the box.
 
 Each line is one operation on a real secondary of a real host: what Nova says
 afterwards, how long it took, and what its allocation holds on the child
-providers and on the roots.  The results are in doc/source/platform.rst.
+providers and on the roots.  The results are in
+doc/source/reference/platform.rst.
 
     python3 tools/box script benchmarks/platform_facts.py
 """

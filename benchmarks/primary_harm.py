@@ -1,4 +1,4 @@
-"""What controlled secondaries do to a primary, in windows that take turns.
+"""Harm of controlled secondaries to a primary, in alternating windows.
 
 A PostgreSQL server is the primary of one bare host of one CPU; guests there
 saturate what they may use of its CPU, of a disk and of a link.  Windows of

@@ -1,4 +1,4 @@
-"""What the secondaries of a calm box do to the latency of its primaries.
+"""Effect of the secondaries of a calm box on the latency of its primaries.
 
 The demo's calm load of the primaries, over and over, in conditions that take
 turns, so that what drifts on the machine drifts for all of them:

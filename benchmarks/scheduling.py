@@ -1,4 +1,4 @@
-"""What our filter and weighers cost Nova when it places a primary.
+"""Cost of our filter and weighers when Nova places a primary.
 
 Nova's own ``SchedulerManager.select_destinations`` runs in this process, once
 with Nova's filters and weighers and once with ours as an operator installs

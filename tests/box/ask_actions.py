@@ -1,8 +1,8 @@
-"""Asks each of our actions whether it would touch a server.
+"""Pre-conditions of all our actions for a server.
 
-``python -m tests.box.ask_actions UUID CONFIG-FILE ...`` prints, as JSON, what
-each action's pre-condition said: "skipped: why", or "would act".  A process
-of its own, since it needs Watcher's configuration.
+``python -m tests.box.ask_actions UUID CONFIG-FILE ...`` prints, as JSON, the
+answer of each action's pre-condition: "skipped: reason" or "would act".
+It is a process of its own, since it needs Watcher's configuration.
 """
 
 import json
@@ -16,7 +16,7 @@ from secondary_scheduler.watcher.settings import CONF
 
 
 def main() -> None:
-    """Ask them all."""
+    """Ask all actions."""
     uuid, *files = sys.argv[1:]
     arguments = [part for file in files for part in ('--config-file', file)]
     CONF(arguments, project='watcher', default_config_files=[])

@@ -1,11 +1,11 @@
-"""Secondaries that a test boots beside the fleet: does one find a host now?"""
+"""Secondaries that a test boots beside the fleet."""
 
 import layout
 import shell
 from tests.box.primaries import delete
 from tests.box.services import wait_until
 
-#: Where nova-scheduler says why it refused.
+#: Log with the reasons of nova-scheduler's refusals.
 SCHEDULER_LOG = 'nova-scheduler-service.log'
 
 
@@ -28,7 +28,7 @@ def outcomes(cloud, uuids):
 
 
 def boots_a_secondary(cloud, owner):
-    """Tell whether a secondary finds a host now; it is deleted again."""
+    """Return whether a secondary finds a host now; it is deleted again."""
     uuids = boot_secondaries(owner, 1)
     try:
         return outcomes(cloud, uuids)[uuids[0]] == 'ACTIVE'

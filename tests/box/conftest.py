@@ -30,9 +30,9 @@ import workload
 
 @pytest.fixture(scope='session', autouse=True)
 def box():
-    """Tell a newcomer what is missing, and leave no service dead.
+    """Fail if the box is not up, and start all services at the end.
 
-    Whoever ends the tests, by ^C or otherwise, has their changes undone.
+    Changes are undone too if the tests are interrupted.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not shell.pid_of('nova-api'):
@@ -48,16 +48,14 @@ def box():
 
 @pytest.fixture(autouse=True)
 def everything_runs(box):
-    """Whatever a test has killed runs again for the next one."""
+    """Start what a test has killed."""
     yield
     services.start_missing()
 
 
 @pytest.fixture(autouse=True)
 def nothing_raises(request, box):
-    """While a test takes nothing down, nothing of ours ends in a traceback.
-
-    Whoever catches what our code raises has a log to tell of it, and goes on.
+    """Assert that logs have no traceback through our code, except in a soak.
     """
     before = logs.sizes()
     yield

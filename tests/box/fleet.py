@@ -21,10 +21,10 @@ MEMBERS = (('test-pair-1', 'secondary.low', 'pair'),
            ('test-high-2', 'secondary.high', None))
 #: For how many seconds a host has been open that counts as calm.
 OPEN_S = 10
-#: For how many seconds nobody was operated on: longer than Watcher leaves a
-#: host alone after an operation (option ``backoff``).
+#: Seconds without an operation: longer than the cooling down of a host in
+#: Watcher (option ``backoff``).
 QUIET_S = 32
-#: What a client meets when a service does not answer, or says no.
+#: Errors of a client whose service does not answer, or refuses.
 AWAY = (exceptions.SDKException, auth_exceptions.ClientException)
 
 
@@ -85,14 +85,14 @@ class Fleet:
         return max(sorted(set(hosts)), key=hosts.count)
 
     def all_run(self) -> bool:
-        """Tell whether each member runs and nobody works on it."""
+        """Return whether each member runs without a task."""
         seen = self.look()
         return len(seen) == len(self.servers) and all(
             one.status == 'ACTIVE' and one.task is None and not one.preempted
             for one in seen.values())
 
     def quiet(self) -> bool:
-        """Tell whether nobody works on any member."""
+        """Return whether no member has a task."""
         seen = self.look()
         return bool(seen) and all(one.task is None for one in seen.values())
 
@@ -106,10 +106,11 @@ class Fleet:
     def wait_calm(self, timeout: float) -> None:
         """Wait until it runs and a host beside the busiest takes one more.
 
-        Who boots, resumes or arrives keeps a host busy for a moment, for
-        which its agent closes it; a burst finds no target then.  The cloud is
-        asked some seconds after it begins, so the host must stay open.  Nor
-        does Watcher bring anything to a host where it has just operated.
+        A server that boots, resumes or arrives keeps a host busy for a moment,
+        for which its agent closes it; a burst finds no target then.  The
+        cloud is asked some seconds after the burst begins, so the host must
+        stay open.  Nor does Watcher bring anything to a host that is cooling
+        down.
         """
         self.wait_all_run(timeout)
         others = set(self.hosts) - {self.busiest()}
@@ -146,6 +147,6 @@ class Fleet:
 
 
 def remove_leftovers(cloud: Any) -> None:
-    """Delete what an interrupted run has left of ours."""
+    """Delete the servers that an interrupted run has left."""
     delete(cloud, *(server.id for server in cloud.compute.servers(
         all_projects=True) if server.name.startswith('test-')))

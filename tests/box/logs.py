@@ -1,4 +1,4 @@
-"""Where our code raised, as the services' logs have it."""
+"""Tracebacks through our code in the logs of services."""
 
 from collections.abc import Mapping
 import itertools
@@ -9,10 +9,10 @@ import layout
 
 #: A line of a traceback that lies in our code.
 _FRAME = re.compile(r'File ".*/secondary_scheduler/')
-#: What begins each line of a record of oslo.log's.
+#: The head of each line of a record of oslo.log.
 _RECORD = re.compile(r'\S+ \S+ \d+ [A-Z]+ \S+ ?')
-#: What ends the traceback of a failure that Watcher is told by raising it,
-#: as an action does that Nova refuses; and of what a test makes fail.
+#: The last line of a traceback of a failed action, which reports to Watcher by
+#: raising, or of a failure made by a test.
 _TOLD = re.compile(r'(\w+\.)+(ActionExecutionFailure|CloudError): '
                    r'(?!an answer cannot be read)'
                    r'|RuntimeError: made to raise by a test$')

@@ -1,8 +1,8 @@
-"""What the kernel says of the hosts, without a word of our agents.
+"""Measurements of the hosts by the kernel, without our agents.
 
-How busy each host was in the last second, what the vCPUs of secondaries took
-of it, and what limits these have.  From that follows a check of the policy
-that is independent of the agents' own.
+For each host: its use in the last second, the part of the vCPUs of
+secondaries, and their limits.  From these follows a check of the policy that
+is independent of the agents' own.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ import layout
 import secondaries
 from tests.box import machine
 
-#: Looks in a second.  One second that holds begins a run of failed checks anew
-#: (Boettger R15), and nobody here knows when the agent's seconds begin.
+#: Looks in a second.  One second in which the policy holds ends a run of
+#: failed checks, and the start of the agent's seconds is not known here.
 LOOKS = 4
 #: Percent of a host; two observers that sample at different instants may
 #: differ by some percent in one second.
@@ -81,7 +81,7 @@ def vcpu_limits(host: str) -> dict[str, dict[str, cgroups.Limit]]:
     """Return the vCPUs' limits of each domain on a host.
 
     A libvirtd that has been restarted leaves the groups of guests behind that
-    were there before it; nobody is in them any more.
+    were there before it, without any process.
     """
     found: dict[str, dict[str, cgroups.Limit]] = {}
     for domain, vcpu in _vcpus(host, 'cpu'):

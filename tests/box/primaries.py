@@ -1,5 +1,6 @@
-"""A test's primaries, booted through Nova or defined by hand, and what shows
-that somebody has touched one.
+"""Primaries of a test, booted through Nova or defined by hand.
+
+The values and times of their control files show any write.
 """
 
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ class ControlFiles:
     """All that may be written in a domain's control groups.
 
     The files are held open: their inodes stay, so a change of the time of
-    modification is somebody's writing.
+    modification is a write.
     """
 
     def __init__(self, host: str, name: str) -> None:
@@ -100,7 +101,7 @@ class ControlFiles:
                                                             os.O_RDONLY)
 
     def values(self) -> dict[str, tuple[str, int]]:
-        """Return what each file says, and when it was written last."""
+        """Return the content and the time of modification of each file."""
         found = {}
         for path, fd in self._open.items():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Breaks everything of ours in a nova-scheduler that names it.
+"""Broken copy of our code in nova-scheduler, for tests of the guards.
 
 With ``available_filters = tests.box.raising.all_filters`` in its
 configuration, a scheduler imports this module, and from then on every
@@ -24,7 +24,7 @@ from secondary_scheduler.reports import book, report_messages, transport
 
 MESSAGE = 'made to raise by a test'
 
-#: What Nova calls, at its start or for each request.
+#: Functions that Nova calls, at its start or for each request.
 GUARDS = {'all_filters', 'all_weighers', 'load_plugins', 'filter_all',
           'host_passes', '_concerns_us', 'weigh_objects',
           'weight_multiplier'}
@@ -72,5 +72,5 @@ BROKEN = [
 
 
 def all_filters() -> list[type]:
-    """Return nothing more than what there is."""
+    """Return no filter."""
     return []

@@ -1,12 +1,12 @@
-"""Faults of an agent, and of all that is around it, with nobody to help it.
+"""Faults of an agent and of the services around it, without Watcher.
 
-Issue 4, acceptance 4.  Watcher's switch is paused here, so the agents alone
+Watcher's switch is paused here, so the agents alone
 hold the policies; all tests share one set-up.  On one host primaries run
 beside secondaries, and a process there asks for more than the policy leaves:
 then the secondaries go to the floor, a second before a policy would be
 invalid, and up again when it has ended.  Each fault comes in the middle of
-that.  What is seen is the kernel's account (``observer``); what an agent says
-of itself is compared with it.
+that.  Observed is the kernel's account (``observer``), and the agent's own
+status is compared with it.
 """
 
 import collections
@@ -86,13 +86,13 @@ time.time = shifted
 
 
 def said(host):
-    """Return where an agent says how it stands, as its host sees it."""
+    """Return the path of the status of an agent in its host."""
     return pathlib.Path(f'/proc/{box_hosts.outer_pid(host)}/root'
                         f'{box_hosts.directory(host)}/agent/status.json')
 
 
 class Stage:
-    """The host with the primaries, and what is to be seen there."""
+    """The host with the primaries, and its observation."""
 
     def __init__(self, host, fleet, observer, files):
         self.host, self.fleet, self.observer = host, fleet, observer
@@ -104,7 +104,7 @@ class Stage:
         self.before = {name: held.values() for name, held in files.items()}
 
     def learn(self):
-        """Note the domains' names, for when Nova does not answer."""
+        """Note the domains' names, as long as Nova answers."""
         self.names |= {uuid: seen.domain
                        for uuid, seen in self.fleet.look().items()}
 
@@ -135,7 +135,7 @@ class Stage:
                    f'{self.limits()} {agent_status(self.host)}')
 
     def controls(self, since=None):
-        """Tell whether the agent has said something in the last seconds.
+        """Return whether the agent has written its status in the last seconds.
 
         By the kernel's clock: the agent's may be another one.
         """
@@ -160,7 +160,7 @@ class Stage:
         wait_until(lambda: self.controls(began), 40, 'the agent controls')
 
     def differences(self, host, since, looks):
-        """Return in what no look at limits in force shows those wanted."""
+        """Return how limits in force differ from wanted ones, or None."""
         if said(host).stat().st_mtime < since:
             return 'the agent has said nothing since'
         status = json.loads(said(host).read_text())
@@ -187,7 +187,7 @@ class Stage:
         return wrong
 
     def wait_in_force(self, *hosts):
-        """Two periods from now limits are what agents want them to be.
+        """Wait until limits are as agents want them, for two periods.
 
         An agent may do a step of control while it says what it wants, so any
         look of the last two periods will do.
@@ -204,7 +204,7 @@ class Stage:
                        f'limits are in force: {differ()}', LOOK_S)
 
     def check(self, trial):
-        """Check the policy and that nobody ran without a limit."""
+        """Check the policy and that no secondary ran without a limit."""
         trial.check_policy()
         free = [(row.t, name, row.secondary) for host in self.observer.hosts
                 for row in self.observer.since(host, trial.began)
@@ -214,7 +214,7 @@ class Stage:
 
 @pytest.fixture(scope='module')
 def paused(fleet, cloud, switch):
-    """Watcher operates on nobody meanwhile."""
+    """Suspend the audit of Watcher meanwhile."""
     api = seed.watcher(cloud)
 
     def audit(state):
@@ -253,7 +253,7 @@ def stage(paused, fleet, observer, cloud, nova_primary, by_hand):
 
 # -- what is around it -----------------------------------------------------
 
-#: Each service with what makes it hang, and what takes it away.
+#: Each service with the functions that hang it and stop it.
 AROUND = {
     **{name: (lambda host, names=names: services.hung(*names),
               lambda host, names=names: services.without(*names))
@@ -268,7 +268,7 @@ AROUND = {
 
 @pytest.mark.parametrize('what', AROUND)
 def test_hung_then_gone_then_back(stage, what):
-    """It hangs while a burst comes, and is gone while the burst goes."""
+    """A service hangs as a burst begins, and is gone as the burst ends."""
     hung, gone = (make(stage.host) for make in AROUND[what])
     trial = stage.trial()
     with contextlib.ExitStack() as stack:
@@ -322,7 +322,7 @@ def test_killed_at_random_instants(stage):
 
 
 def test_left_dead_then_floored_without_configuration(stage):
-    """What the unit runs when the agent has ended, libvirtd hung too."""
+    """Run the command of the unit after the agent, with libvirtd hung."""
     trial = stage.trial()
     services.kill(stage.agent)
     with services.hung_libvirtd(stage.host):
@@ -337,14 +337,14 @@ def test_left_dead_then_floored_without_configuration(stage):
         assert done.returncode == 0, done.stdout
         assert stage.floored(), done.stdout
     time.sleep(5)
-    assert stage.floored()      # nobody lifts it but an agent
+    assert stage.floored()      # only an agent lifts it
     stage.start_agent()
     stage.wait_lifted()
     stage.wait_in_force()
     stage.check(trial)
 
 
-def test_a_second_one_refuses_to_start(stage):
+def test_second_agent_refuses_to_start(stage):
     stage.wait_in_force()       # it has said who it is
     status = agent_status(stage.host)
     done = subprocess.run(
@@ -359,10 +359,7 @@ def test_a_second_one_refuses_to_start(stage):
 
 @contextlib.contextmanager
 def full_disk(stage):
-    """Start the agent with a small disk of its own without a free byte.
-
-    Yields what frees it.
-    """
+    """Start the agent with a full disk; yield a function to free it."""
     state = box_hosts.directory(stage.host) / 'agent'
 
     def inside(script):
@@ -419,7 +416,7 @@ def test_disk_full(stage, cloud):
 
 @contextlib.contextmanager
 def another_clock(stage):
-    """Run the agent with a clock of its own; yield what sets it.
+    """Run the agent with a clock of its own; yield a function to set it.
 
     It is the wall clock only, as an operator or NTP sets it.
     """
@@ -453,7 +450,7 @@ def broker():
 
 @contextlib.contextmanager
 def reports(host):
-    """Yield what who listens makes of a host's reports: its book's counters.
+    """Yield the counters of a book of a host's reports.
     """
     kept = book.HostBook(lambda: 15.0)
     listener = report_messages.ReportListener(
@@ -527,7 +524,7 @@ def test_policy_changed_while_failures_are_counted(stage):
 # -- the guests ------------------------------------------------------------
 
 class Operations:
-    """What an owner, or for migrations an operator, may do to a server."""
+    """Operations on a server by its owner; migrations by an operator."""
 
     def __init__(self, owner, cloud, hosts, rng):
         self._owner, self._cloud = owner, cloud
@@ -648,7 +645,7 @@ def test_random_operations(stage, owner, cloud, hosts):
 # -- after all of it -------------------------------------------------------
 
 def test_nothing_is_left_behind(stage, hosts):
-    """All run without floor or pause, and everybody works together again."""
+    """All run without floor or pause, and all services work together again."""
     stage.fleet.wait_all_run(120)
 
     def left():

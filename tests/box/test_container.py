@@ -1,4 +1,4 @@
-"""The agent with what a container leaves it (doc/source/install/kolla.rst)."""
+"""Agent with the rights of a container (doc/source/install/kolla.rst)."""
 
 import contextlib
 import time
@@ -18,7 +18,7 @@ CAPABILITIES = 'dac_override,kill,sys_ptrace'
 
 
 def contained(host, command):
-    """Return what runs a command of the agent with a container's rights."""
+    """Return a command of the agent as it runs with a container's rights."""
     plain = hosts.agent(host, command)
     place = plain.index('env')
     state = hosts.directory(host) / 'agent'
@@ -47,7 +47,7 @@ def agent_in_a_container(host):
 
 
 @pytest.mark.soak
-def test_it_limits_reports_and_releases(calm_fleet):
+def test_agent_limits_reports_and_releases(calm_fleet):
     fleet = calm_fleet
     host = fleet.busiest()
     began = time.time()

@@ -87,7 +87,7 @@ _TOOK = re.compile(r'Took (\d+\.\d+) s')
 
 
 class Seen(threading.Thread):
-    """What becomes of servers, twice a second."""
+    """States of servers, twice a second."""
 
     def __init__(self, cloud):
         super().__init__(daemon=True)
@@ -152,7 +152,7 @@ class Leases:
             return {'state': 'unknown', 'servers': []}
 
     def tell(self, lease):
-        """Return the events of a lease, for who reads a failure."""
+        """Return the events of a lease as text, for messages of failures."""
         owner = next(name for name, one in self.made if one == lease)
         try:
             return '\n'.join(
@@ -280,8 +280,8 @@ def without_engine():
     return services.without('watcher-engine-1')
 
 
-def gives_way(leases, seen, workers, their, fault=calm, lasts=0):
-    """Have workers, of ``their`` leases, give way to a reservation.
+def check_preemption(leases, seen, workers, their, fault=calm, lasts=0):
+    """Have a reservation preempt workers of ``their`` leases.
 
     It begins on its second, whatever happens meanwhile, and they go on with
     their memory.
@@ -328,11 +328,11 @@ def gives_way(leases, seen, workers, their, fault=calm, lasts=0):
     (without_engine, 5)])
 def test_a_reservation_begins_on_its_second(known_boots, leases, seen, fault,
                                             lasts):
-    """And what gave way to it goes on, with its memory."""
+    """Preempted leases resume later with their memory."""
     patient = leases.ask('demo', 2, 'secondary', 'worker-cpu', WORKS_S,
                          name='patient')
-    gives_way(leases, seen, leases.wait_running(patient, 240), [patient],
-              fault, lasts)
+    check_preemption(leases, seen, leases.wait_running(patient, 240),
+                     [patient], fault, lasts)
 
 
 @pytest.fixture
@@ -345,9 +345,9 @@ def booted(cloud, owner, leases):
 
 
 @pytest.mark.soak
-def test_who_has_no_lease_gives_way_to_one(cloud, known_boots, leases, booted,
-                                           seen):
-    """And comes back with its memory, and is left alone when it is stopped.
+def test_server_without_a_lease_is_preempted_by_one(
+        cloud, known_boots, leases, booted, seen):
+    """It returns with its memory, and is left alone when it is stopped.
     """
     demo_leases = leases.owners['demo']
 
@@ -366,7 +366,8 @@ def test_who_has_no_lease_gives_way_to_one(cloud, known_boots, leases, booted,
         leases.made.append(('demo', lease['id']))
         assert (lease['kind'], lease['duration'], lease['name']) == (
             'best-effort', None, booted[server]), lease
-    gives_way(leases, seen, booted, [one['id'] for one in found.values()])
+    check_preemption(leases, seen, booted,
+                     [one['id'] for one in found.values()])
     # What its owner stops is its owner's: the lease is over, it stays.
     stopped, lease = next(iter(found.items()))
     cloud.compute.stop_server(stopped)

@@ -1,4 +1,4 @@
-"""What guests write to their memory, and what that means for a migration."""
+"""Memory that guests write, and its effect on a migration."""
 
 from oslo_config import cfg
 import pytest
@@ -48,7 +48,7 @@ def migrate(cloud, uuid, target):
 
 
 @pytest.mark.soak
-def test_who_writes_too_fast_is_floored_for_a_migration(
+def test_guest_that_writes_too_fast_is_floored_to_migrate(
         cloud, owner, calm_fleet):
     """Nobody tells the agent what its guest does: QEMU and libvirt do."""
     uuid, = secondaries.boot(owner, [('test-dirty', 'secondary', None)],

@@ -1,4 +1,4 @@
-"""What the primary itself says of how it fares."""
+"""Probes: measurements by the primary itself."""
 
 import contextlib
 import re

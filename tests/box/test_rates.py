@@ -122,7 +122,7 @@ def primary(host, kind, where, rate):
 
 
 class Counter:
-    """What has gone through a disk or a port, in percent of its speed."""
+    """Meter of a disk or a port, in percent of its speed."""
 
     def __init__(self, read, full):
         self._read, self._full = read, full
@@ -197,7 +197,7 @@ def test_link(host, agent, disk):
 
 
 def test_release_without_an_agent(host, agent, disk):
-    """What is uninstalled leaves no limit behind, not those of libvirt."""
+    """After the release no limit is left, in libvirt either."""
     policy = f'disk_in <= {THRESHOLD:g}% for 30s on host:{host}'
     with (secondary(host, disk, 'disk') as domain,
           services.another_policy(policy, agent)):

@@ -1,4 +1,4 @@
-"""What tenants and the credentials on a compute host can do (doc, "Security").
+"""Rights of tenants and of credentials on a compute host (doc, "Security").
 
 The agents of the box have what the documentation says they need, so that all
 other tests show that it is enough; these show that it is no more.
@@ -166,7 +166,7 @@ def published(channel, exchange, key):
         exchange, key)
 
 
-def test_an_account_meets_nobody_elsewhere(hosts):
+def test_an_account_reaches_no_other_virtual_host(hosts):
     with pytest.raises(amqp.NotAllowed):
         connected(hosts[0], '/').connect()
 
@@ -206,7 +206,7 @@ def test_an_account_calls_no_agent_by_topic(channel, exchange, key):
         published(channel, exchange, key)
 
 
-def test_what_the_broker_cannot_refuse(channel, hosts):
+def test_broker_cannot_refuse_replies_and_fanout(channel, hosts):
     """Answers go through the default exchange, which knows no topics."""
     published(channel, '', OTHER.format(hosts[1]))
     published(channel, 'secondary_scheduler_fanout', '')

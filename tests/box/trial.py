@@ -1,4 +1,4 @@
-"""What must hold whatever happens: no invalidation, and nothing is lost."""
+"""Checks after any fault: no policy was invalid, and nothing is lost."""
 
 from collections.abc import Collection
 import time
@@ -10,12 +10,12 @@ from tests.box.services import agent_status
 
 
 def agent_is_fresh(host: str, than: float) -> bool:
-    """Tell whether an agent has controlled since an instant."""
+    """Return whether an agent has controlled since an instant."""
     return float(agent_status(host).get('time', 0)) > than
 
 
 class Trial:
-    """From its making to its checks."""
+    """A span of time with a fault, and its checks."""
 
     def __init__(self, fleet: Fleet, observer: Observer) -> None:
         self.began = time.time()

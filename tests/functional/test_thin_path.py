@@ -1,4 +1,4 @@
-"""From agents' reports to Watcher's actions and their effect on Nova.
+"""Path from agents' reports to Watcher's actions and to Nova.
 
 Everything between is the real thing: policies, the collector's snapshot, the
 decision, the plan and its checker, strategy, planner, actions, and Watcher's

@@ -299,13 +299,16 @@ def demo(arguments) -> None:
 
 
 def test(arguments) -> None:
-    """Run the unit, functional and box tests (see doc/source/testing.rst)."""
+    """Run all tests but the long ones.
+
+    See doc/source/contributor/testing.rst.
+    """
     import runner
     sys.exit(runner.run_tests(arguments, up, soak=False))
 
 
 def soak(arguments) -> None:
-    """Run the long tests (see doc/source/testing.rst)."""
+    """Run the long tests (see doc/source/contributor/testing.rst)."""
     import runner
     sys.exit(runner.run_tests(arguments, up, soak=True))
 

@@ -1,7 +1,7 @@
 """The box's own part of the machine's cgroup tree, versions 1 and 2.
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...
-    box/clients          load generators of the primaries; who asks or measures
+    box/clients          load generators of the primaries; measurements
     box/hosts/NAME       one compute host: its limit makes it a host
         system.slice     what systemd would start: the primary service, the
                          agent, libvirtd (its CPU time is charged to control)
@@ -10,7 +10,7 @@
                          what guests of other hosts do on the same machine
 
 Weights act only between siblings, which is why the primary and the guests
-are laid out as systemd lays them out (see doc/source/box.rst).
+are laid out as by systemd (see doc/source/contributor/box.rst).
 
 In version 2 a group has either processes or controllers for groups below:
 the box is at the top there, not below the caller's group, and a host has
@@ -29,8 +29,8 @@ from shell import BoxError
 
 NAME = layout.NAME
 #: Weights of the groups: the clients' machines are never short of CPU, the
-#: hosts come next, and the control plane takes what is left. (To give way
-#: at once, by cpu.idle, would double the time from a trigger to a plan.)
+#: hosts come next, and the control plane takes what is left.
+#: (With cpu.idle the time from a trigger to a plan would double.)
 #: A group's weight is divided among its CPUs, and one host has a CPU to
 #: itself: a third of the hosts' weight must outweigh a busy control plane.
 SHARES = {'control': 256, 'clients': 16384, 'hosts': 8192}
@@ -39,7 +39,7 @@ NEIGHBOURS = 'hosts/neighbours/machine'
 #: The whole box against whatever else the machine does: a busy neighbour
 #: must not look like a busy host.
 BOX_SHARES = 131072
-#: Of each second and CPU, for who watches the machine (pauses.py), in
+#: Of each second and CPU, for the watch of the machine (pauses.py), in
 #: microseconds; version 1 gives a group none unless it is told to.
 REAL_TIME_US = 50_000
 
@@ -170,7 +170,7 @@ def limit_of(group: pathlib.Path) -> Limit:
 
 
 def has_threads(group: pathlib.Path) -> bool:
-    """Tell whether a group that may hold single threads has any."""
+    """Return whether a group that may hold single threads has any."""
     return bool((group / ('cgroup.threads' if _is_v2(group) else 'tasks')
                  ).read_text())
 
@@ -185,7 +185,7 @@ def usage_ns(group: pathlib.Path) -> int:
 
 
 def throttled(group: pathlib.Path) -> int:
-    """Return in how many periods a group's limit has held it up."""
+    """Return the number of periods in which a group was throttled."""
     stat = dict(line.split() for line in
                 (group / 'cpu.stat').read_text().splitlines())
     return int(stat['nr_throttled'])

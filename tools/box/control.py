@@ -31,7 +31,7 @@ password = {secret}
 region_name = RegionOne
 '''
 
-# No password: who may ask Keystone about tokens.
+# No password: the account that validates tokens.
 TOKEN = '''\
 [keystone_authtoken]
 www_authenticate_uri = http://{control}:5000
@@ -190,7 +190,7 @@ WATCHER = '''\
 [DEFAULT]
 host = {host}
 state_path = {state}/watcher
-# Nobody reads Watcher's own notifications here.
+# Nothing reads Watcher's own notifications here.
 notification_level =
 transport_url = {broker}
 control_exchange = watcher
@@ -251,7 +251,7 @@ trustee_user_id = {trustee}
 '''
 
 POLICIES = f'''\
-# One file for agents, schedulers and Watcher (DESIGN.md decision 10).
+# One file for agents, schedulers and Watcher (see reference/decisions, 10).
 [secondary_scheduler]
 policy = {layout.POLICY}
 report_interval = 2

@@ -1,4 +1,4 @@
-"""What the box needs on a fresh Debian 12, installed once.
+"""Installation of the packages that the box needs on a fresh Debian 12.
 
 Debian packages for the servers and the hypervisor, a virtual environment
 with pinned versions for OpenStack and for this project.

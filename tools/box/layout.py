@@ -1,4 +1,4 @@
-"""Where everything of the box lives, and the few numbers that shape it.
+"""Paths, addresses and sizes of the box.
 
 One directory holds all state, so that removing it removes the box.  Every
 address is in network namespaces of the box's own: nothing listens on the
@@ -48,8 +48,8 @@ MEETING = 'secondary'
 #: of one host delay another's primary.
 HOST_CPUS = 0.35
 #: Period of the bandwidth limit that makes a host a host, in microseconds.
-#: What was not used in one period may be used in the next (cfs_burst_us), so
-#: a host is not throttled before it is busy (doc/source/box.rst says more).
+#: Time left of one period may be used in the next (cfs_burst_us), so a host is
+#: not throttled before it is busy (see doc/source/contributor/box.rst).
 HOST_PERIOD_US = 100_000
 
 #: What the box's policy allows, in percent of a host for so many seconds.

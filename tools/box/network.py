@@ -7,7 +7,7 @@ from shell import run
 
 
 def exists(netns: str) -> bool:
-    """Tell whether a network namespace is there."""
+    """Return whether a network namespace is there."""
     return pathlib.Path(f'/run/netns/{netns}').exists()
 
 

@@ -1,4 +1,4 @@
-"""How long this machine itself was held up, as no limit of ours can do it.
+"""Time for which this machine itself was held up, as by its hypervisor.
 
 On each CPU a thread that goes before all others (SCHED_FIFO) sleeps for a
 moment, again and again.  Where it wakes late nobody's work is the reason:

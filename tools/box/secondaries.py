@@ -75,8 +75,8 @@ def boot(cloud, members, seconds: float = 400,
          image: str = 'worker-cpu') -> dict[str, str]:
     """Boot members, (name, flavor, lease or None), one after the other.
 
-    Who finds no host, since hosts open only after some calm seconds, is asked
-    for again.
+    A server that finds no host is requested again: hosts open only after some
+    calm seconds.
 
     :returns: {uuid: name}
     :raises BoxError: if that takes too long.

@@ -1,4 +1,4 @@
-"""What the cloud of the box holds from the start; runs inside the box.
+"""Initial objects of the cloud of the box; runs inside the box.
 
     seed.py identity            users, services, endpoints (before Nova)
     seed.py cloud HOST ...      images, flavors, hosts, aggregate

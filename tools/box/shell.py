@@ -169,7 +169,7 @@ def wait_for(what: str, ready, timeout: float = 60.0,
 
 
 def port_open(port: int, address: str = layout.CONTROL) -> bool:
-    """Tell whether something listens on a port inside the box."""
+    """Return whether something listens on a port inside the box."""
     probe = ('import socket,sys;s=socket.socket();s.settimeout(1);'
              'sys.exit(s.connect_ex((sys.argv[1],int(sys.argv[2])))!=0)')
     return subprocess.run(
