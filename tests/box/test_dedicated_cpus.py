@@ -80,7 +80,7 @@ class Masks(threading.Thread):
 def _mask(thread):
     """Return the CPUs that a thread may run on, none if it has ended."""
     with contextlib.suppress(OSError, ValueError):
-        text = kernel_files.read(f'/proc/{thread}/status')
+        text = kernel_files.read_text(f'/proc/{thread}/status')
         if match := re.search(r'(?m)^Cpus_allowed_list:\s*(\S+)$', text):
             return kernel_files.parse_cpus(match[1], '')
     return frozenset()
