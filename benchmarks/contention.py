@@ -3,11 +3,11 @@
 The contention factor k of the simulator: the speed of a primary is
 ``1 - k x``, where x is the use of a host beyond 68.6 % that secondaries add
 to that of the primary (see doc/source/contributor/simulator.rst).  It is
-measured on one bare host of one CPU: a service works off fixed units, one after the other, at a
-rate that needs 20, 40, 60 or 80 % of the host; how long one takes, beside
-guests with the agent as shipped, and with the guests held still.  The windows
-take turns; k is the least-squares slope over the pairs, with its 90 %
-interval.
+measured on one bare host of one CPU.  A service works off fixed units, one
+after the other, at a rate that needs 20, 40, 60 or 80 % of the host.  Measured
+is the time of a unit beside guests with the agent as shipped, and with the
+guests held still.  The windows alternate; k is the least-squares slope over
+the pairs, with its 90 % interval.
 
     python3 tools/box bare benchmarks/contention.py [--pairs 8] [--out FILE]
 

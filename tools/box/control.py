@@ -45,7 +45,7 @@ log_file = {log}/keystone.log
 connection = {db}
 [identity]
 # Watcher logs in anew for each audit and action, which would cost 300 ms of
-# a CPU each; who has a secret of this machine needs no dictionary.
+# a CPU each; a secret of this machine needs no protection from dictionaries.
 password_hash_rounds = 4
 [token]
 provider = fernet
@@ -496,10 +496,10 @@ def _migrate_nova() -> None:
 
 
 def forget_orphans() -> None:
-    """Release the places that are held for nobody.
+    """Release the orphaned allocations of secondaries.
 
-    Nova leaves some behind where a test, or whoever ends one, cuts it off
-    within a live migration: they would be taken for ever.
+    Nova leaves some behind where a test, or its interruption, cuts it off
+    within a live migration.
     """
     audit = run([layout.BIN / 'secondary-scheduler', 'host', 'audit',
                  '--delete'], netns=True, env=layout.credentials(),

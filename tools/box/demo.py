@@ -145,7 +145,7 @@ def show(cloud, options: argparse.Namespace) -> list[dict]:
         counted = {k: after[k] - before.get(k, 0) for k in after}
         if not left or counted.get('violations'):
             break
-        say('nobody had to leave: the burst took '
+        say('no secondary was preempted: the burst took '
             f'{primary_share(runs["with"], burst_host):.0f} % of {burst_host},'
             f' and {workload.BURST_PERCENT} when it was measured. Transactions'
             ' take less now; once more')

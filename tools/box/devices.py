@@ -16,7 +16,7 @@ from shell import run, wait_for
 #: What 100 % is, in bytes a second.
 DISK = 20 << 20
 LINK = 40 * 1_000_000 // 8
-#: Where somebody swallows all that is sent to port 9.
+#: Address of a sink: all that is sent to its port 9 is discarded.
 SINK = '10.78.0.77'
 
 _OPTIONS = (
@@ -59,7 +59,7 @@ def options(disk: str) -> list[str]:
 
 @contextlib.contextmanager
 def disk() -> Iterator[str]:
-    """Make a disk that nobody else uses."""
+    """Make a disk without any other user."""
     directory = layout.STATE / 'devices'
     directory.mkdir(exist_ok=True)
     image = directory / 'disk.raw'
@@ -75,7 +75,7 @@ def disk() -> Iterator[str]:
 
 @contextlib.contextmanager
 def link(host: str) -> Iterator[None]:
-    """Make a bridge on a host, and behind its port the one who swallows."""
+    """Make a bridge on a host, and behind its port the sink."""
     inside = [*hosts.enter(host), 'sh', '-c']
     run([*inside, 'ip link add test-br type bridge && '
          'ip link set test-br up && ip addr add 10.78.0.1/24 dev test-br'])

@@ -38,8 +38,8 @@ SECRET = 'secret'  # nosec B105
 
 AUTH_URL = f'http://{CONTROL}:5000/v3'
 BROKER = f'rabbit://openstack:{SECRET}@{CONTROL}:5672/'
-#: The virtual host in which the scheduler and Watcher meet the agents, and
-#: nobody else anybody (doc, "Security").
+#: The virtual host of the messages between agents, scheduler and Watcher only
+#: (doc, "Security").
 MEETING = 'secondary'
 
 #: CPUs of one compute host, if "up --sizes" says nothing else: three of them,

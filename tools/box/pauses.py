@@ -1,8 +1,8 @@
 """Time for which this machine itself was held up, as by its hypervisor.
 
-On each CPU a thread that goes before all others (SCHED_FIFO) sleeps for a
-moment, again and again.  Where it wakes late nobody's work is the reason:
-the virtual machine did not run.
+On each CPU a thread of the highest priority (SCHED_FIFO) sleeps for a moment,
+again and again.  If it wakes late, no work of this machine is the reason: the
+virtual machine did not run.
 """
 
 import math
@@ -43,10 +43,10 @@ class Pauses:
                 for end, late in map(str.split, text.splitlines())]
 
     def stop(self) -> list[tuple[float, float]] | None:
-        """End watching and return the same, None where nobody may watch."""
+        """End watching and return the pauses; None if watching is not allowed."""
         refused = self._watch.poll() is not None
         if refused:
-            say('this machine lets nobody see whether it is held up')
+            say('this machine does not show whether it is held up')
         self._watch.terminate()
         self._watch.wait()
         with self._out:

@@ -277,7 +277,7 @@ def table(f: dict) -> str:
                   'beside guests of no host, which are on this machine as '
                   'those of the other hosts are, and as',
                   'no guest of another real host is ("machine"). Or the '
-                  'machine itself ran nobody ("held up")',
+                  'machine itself did not run ("held up")',
                   'for 1 % of the phase, in this run or in the one alone, or '
                   'for as much of it as tps falls short.']
     runs = list(f['primary_tps']['b'])

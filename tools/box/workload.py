@@ -29,11 +29,11 @@ select sum(abalance) from pgbench_accounts
 #: What the primary needs of its host, alone, in percent.  A burst violates the
 #: policy with the secondaries at their minimum shares, while its own peaks do
 #: not saturate the host: beside busy guests a transaction takes longer, and a
-#: limit, unlike a CPU, does not know who goes first.
+#: limit, unlike a CPU, does not know priorities.
 CALM_PERCENT = 12
 BURST_PERCENT = 50
-#: A client waits for nobody, as on a machine of its own: what it waited for
-#: a CPU would count as the primary's latency.  (Where real time is refused, it
+#: A client never waits for a CPU, as on a machine of its own: such a wait would
+#: count as the primary's latency.  (Where real time is refused, it
 #: waits.)
 AT_ONCE = 'chrt -r -p 1 $$ 2> /dev/null; exec "$@"'
 #: Seconds within which an emulated guest boots with a CPU of its own.
