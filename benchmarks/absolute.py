@@ -137,7 +137,7 @@ class Outcome(typing.NamedTuple):
 
 
 def replay(cluster: Cluster, moves: Sequence[tuple[str, str]]) -> Outcome:
-    """Carry moves out one after the other, whoever has planned them."""
+    """Carry moves out one after the other, of any planner."""
     state = Replay(cluster)
     overloaded, infeasible = [], []
     for uuid, target in moves:

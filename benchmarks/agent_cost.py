@@ -2,7 +2,7 @@
 
 With 6, 12 and 24 guests that work on one bare host, for a minute each, at the
 default periods: the CPU time of the agent by thread, and that of libvirtd,
-which nobody else asks for anything.  The agent reports to a RabbitMQ; it has
+which has no other load.  The agent reports to a RabbitMQ; it has
 no Placement.  What 50 guests would cost is a line through the three.
 
     python3 tools/box bare benchmarks/agent_cost.py [--seconds 60]

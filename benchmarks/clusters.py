@@ -223,7 +223,7 @@ def _overload(rng: random.Random, cluster: Cluster, bad: list[str],
               cores: Mapping[str, int]) -> dict[str, Instance] | None:
     """Move instances to the bad hosts until one resource is overdrawn.
 
-    None where there is a host that nobody overdraws in one resource only.
+    None if no host is overdrawn in one resource only.
     """
     instances = dict(cluster.instances)
     donors = [uuid for uuid in sorted(instances)

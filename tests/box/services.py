@@ -123,7 +123,7 @@ def reload(*names: str) -> None:
 
 @contextlib.contextmanager
 def another_policy(text: str, *names: str) -> Iterator[None]:
-    """Let some services, and nobody else, have one policy more."""
+    """Let some services only have one policy more."""
     path = layout.ETC / 'secondary_scheduler/policies.conf'
     original = path.read_text()
     path.write_text(re.sub(r'(?m)^(policy = .*)$', rf'\1\npolicy = {text}',
@@ -158,7 +158,7 @@ def stop(*names: str) -> None:
 
 @contextlib.contextmanager
 def hung(*names: str) -> Iterator[None]:
-    """Run a block while services, with all their processes, answer nobody."""
+    """Run a block while services, with all their processes, do not answer."""
     pids = [pid for name in names for pid in _session(name)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -236,7 +236,7 @@ def kill_libvirtd(host: str) -> None:
 
 @contextlib.contextmanager
 def hung_libvirtd(host: str) -> Iterator[None]:
-    """Let a host's libvirtd answer nobody, as one in a deadlock would."""
+    """Stop a host's libvirtd from answering, as in a deadlock."""
     command = [*hosts.enter(host), 'kill']
     pid = libvirtd_pid(host)
     shell.run([*command, '-STOP', pid])
@@ -248,7 +248,7 @@ def hung_libvirtd(host: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_libvirtd(host: str) -> Iterator[None]:
-    """Run a block while a host has no libvirtd, and nobody restarts it."""
+    """Run a block while a host has no libvirtd, which is not restarted."""
     hold = hosts.directory(host) / 'hold-libvirtd'
     hold.touch()
     try:

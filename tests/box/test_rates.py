@@ -54,14 +54,14 @@ def host(cloud, hosts, empty_cloud):
 
 @pytest.fixture(scope='module')
 def disk():
-    """A disk that nobody else uses."""
+    """A disk without any other user."""
     with devices.disk() as device:
         yield device
 
 
 @pytest.fixture(scope='module')
 def link(host):
-    """A bridge, and behind its port somebody who swallows all."""
+    """A bridge, and behind its port a sink."""
     with devices.link(host):
         yield
 

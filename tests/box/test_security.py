@@ -155,7 +155,7 @@ def connected(host, virtual_host=layout.MEETING):
 
 
 def published(channel, exchange, key):
-    """Publish a hint about nobody, and wait for the broker to take it."""
+    """Publish a hint about no instance, and wait for the broker to take it."""
     call = {'method': 'thaw_hint', 'args': {'uuid': ANYTHING},
             '_unique_id': uuid.uuid4().hex}
     channel.confirm_select()

@@ -1,7 +1,7 @@
 """One sequence of boots and deletes on Nova's own in-process test harness.
 
 Not collected by pytest (testtools' clean-up does not work there):
-``test_stock_behaviour.py`` runs it in processes of its own, as anybody can::
+``test_stock_behaviour.py`` runs it in processes of its own, as by hand::
 
     OS_NOVA_DISABLE_EVENTLET_PATCHING=1 PYTHONHASHSEED=0 PYTHONPATH=. \
         SEQUENCE=10 RESULT=stock.json \

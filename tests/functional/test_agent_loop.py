@@ -18,7 +18,7 @@ class Loop(AgentTestCase):
     def setUp(self):
         super().setUp()
         self.uuids = [self.host.guest(n) for n in range(3)]
-        # A primary guest and one that nobody knows are there as well.
+        # A primary guest and an unknown one are there as well.
         self.host.guest(5, specs={})
         self.host.guest(6, metadata='')
         self.agent = self.start_agent()

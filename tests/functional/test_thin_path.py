@@ -50,7 +50,7 @@ class ThinPath(fakes.WatcherTestCase):
         self.triggers = {name: triggers.Trigger(self.policy, 4)
                          for name in ('h1', 'h2', 'h3')}
         self.seq = 0
-        self.passed = 0.0       # seconds that nobody has to wait
+        self.passed = 0.0       # simulated seconds
         # Slots leave room for one more on h2 and none on h3.
         self.cloud = fakes.FakeCloud(
             [fakes.server(n, 'h1', priority=n) for n in (2, 4, 6)]
@@ -172,7 +172,7 @@ class ThinPath(fakes.WatcherTestCase):
         self.assertEqual(['h1'], audit.parameters['hosts'])
         self.assertIn(audit.parameters['batch'], audit.name)
         # No room is left on h1 at 85 %: the highest goes to the one free
-        # place, the others lie down, nobody else is touched.
+        # place, the others are suspended, no other instance is touched.
         self.assertEqual(set(), self.on('h1'))
         self.assertEqual({fakes.uid(n) for n in (6, 11, 12)}, self.on('h2'))
         self.assertEqual({fakes.uid(n) for n in (21, 22, 23)}, self.on('h3'))

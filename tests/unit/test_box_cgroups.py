@@ -67,7 +67,7 @@ def test_some_controllers_of_each_version(tops):
 
 
 @pytest.mark.parametrize('going', ['control', 'hosts/box1'])
-def test_groups_may_be_removed_by_somebody_else_meanwhile(
+def test_groups_may_be_removed_by_libvirt_meanwhile(
         monkeypatch, tmp_path, going):
     """As by another "down", or by libvirt when a guest ends."""
     monkeypatch.syspath_prepend(str(BOX))

@@ -60,7 +60,7 @@ def test_next_to_one_that_was_held_up_all_looks_well(load):
     assert promises(load, p99=90.0, alone=.01)['p99'] is False
 
 
-def test_where_nobody_may_watch_nothing_is_said_of_it(load):
+def test_pauses_are_left_out_where_watching_is_not_allowed(load):
     assert 'held up 4.0 % (alone 0.5 %)' in said(
         load, held_up=.04, alone=.005)['p99']['noise']
     line = said(load, held_up=None, alone=None)['p99']
@@ -115,7 +115,7 @@ def test_the_watch_of_this_machine(load, capsys):
     os.pwrite(watch._out.fileno(), b'5.000 1.500\n', 0)
     assert watch.read() == [(5.0, 1.5 / os.cpu_count())]
     assert watch.stop() is None
-    assert 'nobody see whether it is held up' in capsys.readouterr().out
+    assert 'does not show whether it is held up' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('stages', 'seconds'), [
@@ -133,5 +133,5 @@ def test_the_watch_of_this_machine(load, capsys):
     ([{'report': 4.0, 'window': 4.1, 'first_api_call': 9.6},
       {'report': 9.0, 'window': 9.1, 'first_api_call': 9.5}], (5.5, 0)),
     ([{'report': 4.0, 'window': 4.1}], (None, 1))])
-def test_the_first_call_is_whoevers_decision(load, stages, seconds):
+def test_the_first_call_may_belong_to_any_decision(load, stages, seconds):
     assert load('report').first_call(stages) == seconds

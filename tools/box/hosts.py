@@ -16,8 +16,8 @@ import shell
 from shell import BoxError, run, start, stop
 
 # Nova 34 answers keepalives in the thread in which it handles events, and may
-# wait there for RabbitMQ; a connection cut off by that may wait for itself for ever
-# (doc, "Troubleshooting").
+# wait there for RabbitMQ; a connection cut off by that may wait for itself for
+# ever (doc, "Troubleshooting").
 LIBVIRTD_CONF = '''\
 listen_tls = 0
 listen_tcp = 1

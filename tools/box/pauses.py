@@ -43,7 +43,7 @@ class Pauses:
                 for end, late in map(str.split, text.splitlines())]
 
     def stop(self) -> list[tuple[float, float]] | None:
-        """End watching and return the pauses; None if watching is not allowed."""
+        """End watching; return the pauses, None if watching is not allowed."""
         refused = self._watch.poll() is not None
         if refused:
             say('this machine does not show whether it is held up')
