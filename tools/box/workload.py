@@ -32,7 +32,7 @@ select sum(abalance) from pgbench_accounts
 #: limit, unlike a CPU, does not know priorities.
 CALM_PERCENT = 12
 BURST_PERCENT = 50
-#: A client never waits for a CPU, as on a machine of its own: such a wait would
+#: A client never waits for a CPU, as on a machine of its own: a wait would
 #: count as the primary's latency.  (Where real time is refused, it
 #: waits.)
 AT_ONCE = 'chrt -r -p 1 $$ 2> /dev/null; exec "$@"'
