@@ -67,15 +67,17 @@ class DocumentedCommandsTest(unittest.TestCase):
             if "if __name__ == '__main__':" in path.read_text()]
         self.assertGreater(len(benchmarks), 10)
         self.assertEqual([], faults([
-            Quoted(name, f'python benchmarks/{name}.py {required.get(name, "")} '
-                   '--quick', True) for name in benchmarks]))
+            Quoted(name, f'python benchmarks/{name}.py '
+                   f'{required.get(name, "")} --quick', True)
+            for name in benchmarks]))
 
     def test_omitted_parts_of_a_command_are_no_fault(self):
         self.assertEqual([], faults([
             Quoted('here', text, whole) for text, whole in (
             ('secondary-scheduler host enable', False),
             ('openstack secondary lease create pair ...', True),
-            ('python benchmarks/decisions.py easy [--watcher convert|peer]', True),
-            ('secondary-scheduler plan decide M.json --algorithm guided > P.json',
+            ('python benchmarks/decisions.py easy [--watcher convert|peer]',
              True),
+            ('secondary-scheduler plan decide M.json --algorithm guided '
+             '> P.json', True),
             ('python3 tools/box script benchmarks/FILE', False))]))
