@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Replay of moves in absolute units, host by host and move by move.
 
 It shares no code with the decisions, their estimates and the checker, so that

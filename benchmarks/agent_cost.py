@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cost of the agent on a host: CPU, CPU caused elsewhere, and memory.
 
 With 6, 12 and 24 guests that work on one bare host, for a minute each, at the

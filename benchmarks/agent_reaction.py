@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Time until a primary that gets busy has the CPU that it asks for.
 
 On one bare host of one CPU whose secondaries take all they may, a primary

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Response of the controller to a primary, on a host and in the simulator.
 
 On one bare host of one CPU a primary service asks for a square and for a

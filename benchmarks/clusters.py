@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Violated clusters to decide on: two generators, two readers.
 
 ``easy`` is the synthetic cluster on which Watcher's strategies have been

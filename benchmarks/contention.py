@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Slowdown of a primary beside secondaries of the lowest CPU priority.
 
 The contention factor k of the simulator: the speed of a primary is

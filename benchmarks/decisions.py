@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Speed of the decision ``guided``, and quality of its plans.
 
 Prints JSON, one object for a cluster; README.md says what is in it.

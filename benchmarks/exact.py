@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The least number of moves that repairs a cluster, by OR-Tools' CP-SAT.
 
 The rules are those of a plan: an instance moves at most once, nothing moves

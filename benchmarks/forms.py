@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The smallest form that each benchmark has: ``--quick``."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Haizea's reservations beside a month of jobs, as its thesis ran them.
 
 Every file of reservations with each profile: how much later than without any

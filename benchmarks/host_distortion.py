@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Distortion of a primary by the bandwidth limit of its box host.
 
 For each period of the limit, and with or without a burst, the latency of the

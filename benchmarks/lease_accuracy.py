@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Accuracy of predicted suspensions and resumptions of leases.
 
 See Sotomayor 2010, section 7.4.

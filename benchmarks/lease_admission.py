@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Time in which a large site answers a request for a lease.
 
 A table of 50,000 slots on 10,000 hosts: leases that run, wait, and are

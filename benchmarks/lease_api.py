@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Throughput of the lease service, and cost of a POST.
 
 A server of the service runs beside this program, on a database of its own;

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A month of a large site: leases of all kinds on thousands of hosts.
 
 Run times and arrivals are those of a grid, sizes those of a supercomputer;

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Accuracy of learned durations, on operations of the box.
 
 Action plans of one kind each, of one to three operations, one at a time on a

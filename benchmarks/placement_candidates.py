@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cost of child providers in a primary's GET /allocation_candidates.
 
 Placement's own application runs in this process (no HTTP server, no Keystone)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Behaviour of Nova and Placement with secondaries, tried on the box.
 
 Each line is one operation on a real secondary of a real host: what Nova says

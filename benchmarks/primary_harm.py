@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Harm of controlled secondaries to a primary, in alternating windows.
 
 A PostgreSQL server is the primary of one bare host of one CPU; guests there

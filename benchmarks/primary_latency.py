@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Effect of the secondaries of a calm box on the latency of its primaries.
 
 The demo's calm load of the primaries, over and over, in conditions that take

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """One bare host with guests and an agent: what benchmarks of the agent share.
 
 The host is that of ``tools/box bare``: its own CPU and libvirtd, and no

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cost of our filter and weighers when Nova places a primary.
 
 Nova's own ``SchedulerManager.select_destinations`` runs in this process, once

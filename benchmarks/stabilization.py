@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Watcher's own strategy workload_stabilization, unchanged, on a cluster.
 
 Only what a running cloud would give it is made up: its model of the cloud and

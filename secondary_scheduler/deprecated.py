@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Module attributes that were renamed, found with a warning."""
 
 from collections.abc import Callable, Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """All tests.
 
 Property tests draw the same examples in every run, so that a run that failed

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Check the subject of a commit message against HACKING.rst."""
 
 import pathlib

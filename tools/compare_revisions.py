@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Compare the results of two revisions of this repository.
 
 Runs every experiment of the simulator in its quick form, the benchmark of

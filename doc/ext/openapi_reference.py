@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sphinx directive ``openapi-reference``: the lease service's API.
 
 The text is made from the OpenAPI description that the service itself serves.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sphinx directive ``program-help``: the ``--help`` of a program.
 
 The argument is the name of a console script; the content has one command of

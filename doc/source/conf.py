@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sphinx configuration; ``sphinx-build -W`` makes a warning an error."""
 
 from importlib import metadata

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sphinx configuration of the release notes, which reno collects."""
 
 from collections.abc import Iterable

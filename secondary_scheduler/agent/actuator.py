@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Limits and priority of secondaries, set through their control groups.
 
 ``GuestCgroups`` verifies and writes the groups, ``CpuLimits``, ``Priority``

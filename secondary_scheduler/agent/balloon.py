@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Memory balloons of secondaries, filled while memory is short."""
 
 from collections.abc import Callable, Iterable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Verification of a secondary's control groups, and verified writes.
 
 A group belongs to a secondary only if three conditions hold: its QEMU process

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Mounts of control group hierarchies, as the kernel lists them."""
 
 import dataclasses

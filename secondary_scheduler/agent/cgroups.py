@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Control groups of versions 1 and 2: locate and read them.
 
 Nothing here writes.  Directories are held open, and files are opened relative

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Control loop of CPU use: measure, decide, write.
 
 The order within a step matters.  First, a new primary guest gets its priority.

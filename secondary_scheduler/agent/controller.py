@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Usage controller: the share of the CPU for each secondary of a host.
 
 Pure arithmetic without clock or I/O.  All CPU figures are percent of the

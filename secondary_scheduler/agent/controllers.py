@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Enabling of cgroup controllers for secondaries, where they are missing.
 
 A group of version 2 has the files of a controller only if all groups above it

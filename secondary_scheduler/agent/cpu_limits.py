@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """CPU bandwidth limits of secondaries: shares of the host, and the floor.
 
 A limit counts as in force once it is read back from the kernel.  If a limit

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """CPU sets of a secondary's control groups, and the order to change them.
 
 ``dedicated_cpus`` decides which CPUs a secondary may use.

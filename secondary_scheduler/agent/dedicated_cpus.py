@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Exclusion of secondaries from the dedicated CPUs of primaries.
 
 A host with ``cpu_dedicated_set`` and without ``cpu_shared_set`` has no CPUs

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Values of device limits in libvirt's terms, and the record of original ones.
 
 Nothing here talks to libvirt; ``throttles`` does.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Disks and network ports of a host, chosen so that each byte counts once.
 
 Linux stacks devices: partitions, RAID, multipath, LVM and encryption over

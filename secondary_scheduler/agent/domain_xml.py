@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries and other guests as their domain XML describes them.
 
 This is a security boundary: it decides which guests are secondaries.  Unknown

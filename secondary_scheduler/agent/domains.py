@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """List of the guests of this host, as secondaries and primaries.
 
 A thread lists the domains of libvirt.  The secondaries are saved on disk, so

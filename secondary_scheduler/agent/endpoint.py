@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Calls that Watcher's actions make to the agent over RPC."""
 
 import typing

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reasons for which guests are at the floor.
 
 Several parts of the agent take guests to the floor, each for its own reason.

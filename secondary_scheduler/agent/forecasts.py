@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Forecasts of use by the primary, for admission.
 
 Drivers are stevedore entry points in ``secondary_scheduler.forecasts``, and

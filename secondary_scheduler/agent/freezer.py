@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Freezing of whole secondaries, where their threads cannot be limited."""
 
 from oslo_log import log as logging

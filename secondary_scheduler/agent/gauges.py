@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Latest readings of all sensors, and the cost of reading them.
 
 A resource that was not read lately is unknown, and policies on it fail safe.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Verified control groups of secondaries, and the writing of their files.
 
 A direct write takes a tenth of a millisecond and needs neither libvirtd nor

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Size and use of the host: CPU time and memory.
 
 The host is the root of the control groups that the agent sees.  On a real

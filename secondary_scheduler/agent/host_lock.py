@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lock that keeps a second agent off a host."""
 
 import contextlib

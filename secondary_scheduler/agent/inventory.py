@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Inventory of the host's secondary provider in Placement.
 
 ``total`` is the static maximum of the host, set by the operator.  The agent

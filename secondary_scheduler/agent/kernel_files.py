@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Bounded, typed reading of files of /proc, /sys and the control groups.
 
 A file that is missing, or that the kernel refuses to read, raises OSError.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries that were killed on this host, with the reasons.
 
 To Nova they look as if their owners had stopped them.  Therefore the agent

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Connections to libvirt that fail, instead of hanging, with libvirtd."""
 
 from collections.abc import Callable

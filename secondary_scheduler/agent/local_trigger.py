@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Local trigger: the last resort, one second before a policy gets invalid.
 
 It needs nothing but this host (Boettger 2012, section 4.4.4.2): its own

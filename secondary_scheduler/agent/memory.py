@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Measurement of memory that secondaries write to, and of its copying speed.
 
 A live migration copies memory while the guest goes on writing to it.  Its

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Memory kept free for primaries: the headroom, and steps to protect it.
 
 Throttling a secondary does not free its memory.  Therefore a part of the

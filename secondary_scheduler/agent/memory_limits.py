@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Limits that make the kernel reclaim the memory of secondaries first."""
 
 from oslo_log import log as logging

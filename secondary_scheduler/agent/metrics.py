@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Status of the agent as metrics for Prometheus.
 
 Values are in Prometheus's base units: ratios of the host (0 to 1) and seconds.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Dedicated CPUs of a guest, by its domain XML and by its threads.
 
 Nova pins each vCPU of an instance with ``hw:cpu_policy=dedicated`` to a CPU of

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies of this host, from the configuration and the last aggregates."""
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Recent and expected use of a resource by the primary, for admission."""
 
 from collections import deque

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Priority of secondaries: last for CPU time, first for the OOM killer.
 
 Besides the groups of secondaries, the CPU priority of libvirt's machine slice

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Problems of guests: listed at once, logged only if they last."""
 
 from collections.abc import Callable, Iterable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """QEMU processes of guests: find, verify, measure and kill them."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Control of links and disks: the share for each secondary.
 
 Each resource is controlled like the CPU, by the same law, in percent of its

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Loop that sends the reports of the agent: its heartbeat and its news."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reports of the agent to the cloud, and its status for this host."""
 
 from collections.abc import Mapping, Sequence

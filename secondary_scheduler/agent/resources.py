@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Deprecated path of ``secondary_scheduler.agent.sensors``.
 
 It is removed in the next release.

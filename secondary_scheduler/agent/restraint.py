@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Restraint: the part of their room that secondaries may use after harm.
 
 Use of a resource has a set point that a controller can keep.  A signal of harm

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Threads and life of the agent.
 
 Control and the local trigger depend on no other thread: each has its own

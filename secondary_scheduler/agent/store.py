@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Small JSON files that are replaced as a whole."""
 
 from collections.abc import Mapping

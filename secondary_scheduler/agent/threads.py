@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Daemon threads that go on after an error."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Limits of a secondary's disks and network interfaces, through libvirt.
 
 QEMU throttles the requests of a disk, independent of the storage behind it.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Parts of an agent, made from the configuration and connected."""
 
 from collections.abc import Callable, Iterable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-agent``: the agent, and commands that need no running agent."""
 
 import argparse

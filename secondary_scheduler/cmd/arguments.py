@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Types of arguments that several commands have."""
 
 import argparse

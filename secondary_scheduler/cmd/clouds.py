@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Faults in clouds.yaml, to explain a failed connection."""
 
 from collections.abc import Iterator

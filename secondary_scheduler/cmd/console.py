@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Output, errors and exit codes common to all commands."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler flavor``: make and check flavors of secondaries."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler host``: enable, drain and list compute hosts."""
 
 import argparse

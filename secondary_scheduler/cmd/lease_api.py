@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-lease-api``: lease service for development.
 
 In production a WSGI server runs secondary_scheduler.leases.api.wsgi.

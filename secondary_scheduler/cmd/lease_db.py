@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler lease-db``: database of the lease service."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler``: hosts, flavors, plans, experiments, leases."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Orphaned allocations of secondaries in Placement.
 
 If Nova is interrupted at the end of a live migration, or an instance is

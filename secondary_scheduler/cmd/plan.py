@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler plan``: decide and check on documents, not a cloud."""
 
 import argparse

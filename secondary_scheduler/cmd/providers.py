@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondary child providers in Placement (see reference/decisions, 2).
 
 The operator makes them once; agents change only ``reserved``.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler simulate``: experiments in the simulator."""
 
 import argparse

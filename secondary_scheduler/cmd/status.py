@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler-status upgrade check``: checks of an installation.
 
 Reads nova.conf (``--config-file``) for the policies and the scheduler's

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options of the plug-in, one module per group.
 
 A service registers only its own (``conf.policy.register_opts(CONF)``).

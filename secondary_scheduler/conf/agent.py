@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Group [secondary_agent]: the agent on each compute host."""
 
 import socket

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sections with options of keystoneauth, in the forms of deployment tools.
 
 Tools write such sections differently. For the interface alone there are

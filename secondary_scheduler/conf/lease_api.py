@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Group [secondary_lease_api]: lease service and database of leases."""
 
 from oslo_config import cfg, types

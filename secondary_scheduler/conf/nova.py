@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options of filter and weighers in group [secondary_scheduler]."""
 
 from oslo_config import cfg

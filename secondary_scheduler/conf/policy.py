@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Group [secondary_scheduler]: options of agent, scheduler and Watcher."""
 
 from oslo_config import cfg

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Group [secondary_watcher]: collector, strategy, planner and actions."""
 
 from oslo_config import cfg

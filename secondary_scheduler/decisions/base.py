@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The interface of every decision.
 
 Drivers are stevedore entry points in ``secondary_scheduler.decisions``.  They

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Branches of the guided search, and the order in which it tries them.
 
 See Boettger 2012, section 4.4.3.2, and reference/errata, Boettger, for the

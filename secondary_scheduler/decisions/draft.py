@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Draft of a plan: steps, and the cluster after them.
 
 Steps are appended in an order in which they could run one by one; ``ordering``

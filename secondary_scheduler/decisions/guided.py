@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Decision ``guided``: search by Boettger 2012, section 4.4.3.
 
 The guided search ends violations.  A host to drain has a policy that allows

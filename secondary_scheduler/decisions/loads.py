@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Free room of hosts and needs of instances, as arrays.
 
 Rows are hosts in the order of their names.  Columns are resources: first the

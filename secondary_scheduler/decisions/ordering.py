@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Conversion of serial steps to operations that can run in parallel.
 
 Every wait is a dependency, and none relies on estimated times.  So a plan

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Relief of hosts by migration and preemption of secondaries.
 
 The highest-priority leases stay, the next ones migrate where there is room,

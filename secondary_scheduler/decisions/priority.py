@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Decision ``priority``: the highest-priority leases keep running.
 
 This is a greedy pass without a search over sets of leases, quick on clusters

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Decision ``provisioning``: start waiting leases.
 
 It follows Boettger 2012, section 4.4.2:

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Repair: end violations by as few migrations as possible.
 
 It precedes the search over leases, since a migration costs no work.  A host

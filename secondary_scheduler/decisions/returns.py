@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Returns of preempted and migrated instances.
 
 Only whole leases return, in the order of the queue (``waiting``).  If a

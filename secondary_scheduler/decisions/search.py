@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Guided search for a set of operations that ends violations.
 
 It follows Boettger 2012, section 4.4.3.2, corrected (see reference/errata,

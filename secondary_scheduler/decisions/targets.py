@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Targets of migrations in the guided search."""
 
 from collections import defaultdict

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policy violations, their deadlines, and the cost profile of the search."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queue of waiting leases, in the order in which they are served.
 
 The order is one of ``model.lease_order``.  A lease without room does not

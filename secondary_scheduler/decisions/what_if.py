@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Evaluation of policies under a set of steps, as a what-if.
 
 It applies the feasibility estimator to a cluster: to its instances and

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Room on the hosts of a cluster under changes of instances."""
 
 import bisect

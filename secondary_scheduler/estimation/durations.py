@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Models of the durations of operations, behind one interface.
 
 ``Durations`` is a profile of constants, in the order of magnitude of small

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Feasibility estimator: use of a host at a future time.
 
 By Boettger 2012, section 4.4.1, eq. 4.2, the use of a resource has four

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Durations learned from completed operations.
 
 As in the regressions of Boettger 2012, eq. 4.3 to 4.8, each kind of operation

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Data that a live migration copies beyond the guest's memory (pre-copy).
 
 While the first round copies all memory, the guest writes to some of it.  The

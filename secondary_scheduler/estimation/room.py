@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Room on hosts, under their policies and in their inventory.
 
 All decisions share this arithmetic.  A host has room for n secondaries if::

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Deprecated path of ``secondary_scheduler.leases.api.wsgi``.
 
 Configurations of WSGI servers may name it; it is removed in the next release.

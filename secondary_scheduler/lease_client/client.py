@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Deprecated path of ``secondary_scheduler.leases.client.client``.
 
 Programs of users may import it; it is removed in the next release.

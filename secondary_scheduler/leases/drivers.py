@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Loading of lease policies by name (stevedore)."""
 
 import typing

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Settings of the lease scheduler, from the options of [secondary_leases]."""
 
 import typing

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Plain values that describe the cloud to every part of the plug-in.
 
 Nothing here performs I/O, reads a clock or imports OpenStack: the scheduler,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The cluster as a value: hosts, and the secondaries on them.
 
 It follows Nova's facts (see reference/decisions, 7).  A suspended or stopped

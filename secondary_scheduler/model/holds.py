@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Holds: capacity of hosts that the lease engine keeps for leases.
 
 Holds travel as a dictionary in an RPC cast, as agents' reports do, so they

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A dictionary of values that are computed at first access."""
 
 from collections.abc import Callable

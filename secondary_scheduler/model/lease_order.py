@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queue orders, loaded as stevedore drivers.
 
 Namespace ``secondary_scheduler.lease_policies.order``.  The rank of a lease

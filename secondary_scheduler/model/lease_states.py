@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease states and their legal transitions.
 
 Sotomayor 2010, section 3.2.3, table 3.1 (see reference/errata).

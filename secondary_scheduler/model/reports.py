@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The report of an agent about its host.
 
 It travels as a dictionary in an RPC cast (see reference/decisions, 9), so it

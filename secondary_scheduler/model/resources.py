@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The table of resources on which policies can be.
 
 Every set of resources in the project is derived from ``TABLE``.  A new

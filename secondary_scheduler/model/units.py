@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Units of measured resources, and the conversion from and to percent.
 
 An instance keeps the *amount* that it uses when it moves, so the model holds

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Names that Nova, Placement, libvirt and Watcher see.
 
 A *flavor* marks a secondary (see reference/decisions, 1).  Flavor extra specs

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Validators of ``lifecycle:*`` (namespace nova.api.extra_spec_validators).
 
 Nova calls them from microversion 2.86 on only.  ``secondary-scheduler flavor

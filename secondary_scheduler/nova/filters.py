@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Filter that admits secondaries; primaries pass it unchanged.
 
 In nova.conf::

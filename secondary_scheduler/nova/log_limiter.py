@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Rate-limited log messages.
 
 A scheduler checks thousands of hosts for each request, and an error usually

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queries of Nova's cell databases for the weighers, in batches."""
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Latest reports and holds, in this scheduler process.
 
 nova-scheduler creates filters in its parent process and then forks workers.

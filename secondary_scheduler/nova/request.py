@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Content of a scheduling request, and its faults."""
 
 from collections.abc import Mapping

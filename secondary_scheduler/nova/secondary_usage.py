@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries' part of the numbers that Nova counts for a host.
 
 Nova's resource tracker adds up the flavors of *all* instances on a host,

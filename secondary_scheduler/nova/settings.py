@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Nova's configuration, with our options registered."""
 
 from nova import conf as nova_conf

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Weighers of hosts without their secondaries, and one for secondaries.
 
 In nova.conf::

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Independent checker; only plans that it finds valid are executed.
 
 It shares no code with the decisions and their estimates, so it finds their

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Clusters as JSON documents, for other tools.
 
 A model document (``schema`` 1)::

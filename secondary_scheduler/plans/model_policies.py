@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies of model documents, with their counters."""
 
 from collections.abc import Iterator, Sequence

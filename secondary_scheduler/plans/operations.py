@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations and plans as plain values.
 
 A plan is a dependency graph (see reference/decisions, 11): each operation

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Check of a plan's dependencies, independent of times.
 
 A plan is executed as a graph, and estimates of times are wrong.  So all waits

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Plans as JSON documents, for other tools.
 
 A plan document has ``operations`` in the order in which they were decided,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Replay of a plan, a part of the checker.
 
 It checks what each operation needs, holds and leaves behind, by Nova's facts

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sizes of hosts in documents, and conversion of percentages to amounts.
 
 A document has an instance's use in percent of the host on which it was

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The policy language: one line of configuration is one policy.
 
 ::

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Run counters, which decide whether a policy is violated or invalid.
 
 One ``Trigger`` counts one policy on one host, one check a second (Boettger

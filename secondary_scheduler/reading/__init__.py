@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Typed reading of untrusted input, within bounds.
 
 ``files`` opens files, ``markup`` reads XML, ``options`` configuration,

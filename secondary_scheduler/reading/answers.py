@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """HTTP responses of other services."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Strict reading of JSON documents, field by field.
 
 An error names the path of the field, like ``hosts[3].capacity.vcpus``, and the

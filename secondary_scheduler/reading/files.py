@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Text files, plain or compressed, in UTF-8, UTF-16 or UTF-32.
 
 The first bytes determine the compression (gzip, bzip2 or xz) and, by the byte

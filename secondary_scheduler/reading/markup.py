@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """XML as elements with line numbers.
 
 Entities are never expanded, and nothing is fetched.

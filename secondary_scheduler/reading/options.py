@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Configuration files of oslo.config, with errors that name file and line.
 
 oslo.config parses a value at its first use. ``load_options`` reads all values

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Single values: parsing of numbers, and display of invalid values."""
 
 import json

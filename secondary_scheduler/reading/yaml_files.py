@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Checks of YAML files before other libraries read them."""
 
 from collections.abc import Iterator

@@ -1,1 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Messages between agents, schedulers and Watcher over oslo.messaging."""

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RPC calls from Watcher's actions to the agent of a host."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Latest report of each host, and latest holds, while they are fresh."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Messages from the lease engine: resources of hosts held for leases."""
 
 from collections.abc import Callable, Mapping

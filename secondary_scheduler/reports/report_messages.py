@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Messages from agents: reports of hosts, and the query of host details."""
 
 from collections.abc import Callable, Mapping

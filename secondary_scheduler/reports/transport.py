@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RPC clients, servers and senders over oslo.messaging.
 
 Reports and holds are RPC casts with fanout (see reference/decisions, 9): each

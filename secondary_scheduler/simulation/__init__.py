@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Simulator of clusters under the decisions of agents and Watcher.
 
 Time advances in ticks of a second, vectorised over hosts and instances.  Many

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Selection of the leases for which the provisioner is called.
 
 In a cloud the agents' inventories in Placement close a host without room.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Run counters of all policies on all hosts at once.
 
 A test compares them with ``policies.triggers``.

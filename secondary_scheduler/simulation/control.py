@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Usage controllers of all hosts: the agent's own law, compiled."""
 
 import typing

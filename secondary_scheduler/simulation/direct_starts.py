@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Starts without a decision, for the beginning of a run and the oracle."""
 
 import numpy as np

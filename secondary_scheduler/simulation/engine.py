@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Main loop: loads, sharing, control, checks and decisions of each second."""
 
 from collections.abc import Callable, Sequence

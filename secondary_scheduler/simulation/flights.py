@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations under way, and their true durations.
 
 The k-th of n parallel operations of a kind takes a + b k seconds, since

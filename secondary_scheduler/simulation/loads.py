@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """CPU demand of primaries in percent of a host.
 
 A load is an array of shape (steps, hosts), or is indexed like one; a second

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Failures: crashed instances, lost hosts and lost agents.
 
 * A crash takes the whole lease down.

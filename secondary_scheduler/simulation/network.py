@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Outgoing links of hosts, in percent of a link.
 
 The thesis does not shape traffic; it lowers the CPU of a guest until its

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Observation of a simulated cluster as a value of the core's model."""
 
 import math

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Execution of operations: their load on hosts, their ends and failures."""
 
 import bisect

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Period of control on all hosts: sharing, use, work and caps."""
 
 import typing

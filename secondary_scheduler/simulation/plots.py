@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Plots of the results of experiments, as PNG files."""
 
 from collections.abc import Mapping, Sequence

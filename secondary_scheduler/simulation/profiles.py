@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Profiles: algorithms and constants with which a workload is run.
 
 All profiles run the same workload under the same policies.  A profile changes

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The primary of the HLT experiments: stations that serve events.
 
 Each host is a station with one server.  Events arrive in a Poisson stream of

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Record of a run: sums for the figures, and the log of events.
 
 A ``Tally`` adds up a simulation or the log of one; both give the same figures.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Shares of a host, and the slowdown of its primary."""
 
 import numpy as np

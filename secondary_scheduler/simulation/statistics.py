@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Comparison of two samples.
 
 Welch's test, and equivalence by two one-sided tests (TOST).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Public traces of real clusters.
 
 Files may be compressed.  An error in one is an ``InputError`` that names the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Instances that arrive, do their work and leave.
 
 Each is a lease of its own.  A cluster has a fixed number of places; an

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The state of the simulated clusters, as arrays.
 
 C clusters of h hosts and n instances each are rows of arrays of H = C h hosts

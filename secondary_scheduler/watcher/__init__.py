@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Plug-ins of Watcher, the only part that changes the cloud.
 
 1. The *collector* keeps the agents' reports and a snapshot of the cloud.

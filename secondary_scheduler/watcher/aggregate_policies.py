@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies on all hosts of an aggregate together.
 
 An agent sees only its host.  So a violation is detected by adding up the

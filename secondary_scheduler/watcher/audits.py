@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Creation, restart and cancellation of our audits and plans.
 
 The leader uses these; ``history`` has the queries.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Requests to Nova, Glance and Placement.
 
 The collector, the leader and the actions use this class, with the connection

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Connections to the cloud: one of Watcher's own, and one for each trust.
 
 One session per process, from [watcher_clients_auth]: Watcher itself opens a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Errors of Nova, Placement and Keystone, and the retry of conflicts.
 
 Each error has a ``Nature``: whether the same request can succeed later.

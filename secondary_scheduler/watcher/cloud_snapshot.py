@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Servers and hosts as Nova and Placement report them."""
 
 from collections.abc import Mapping

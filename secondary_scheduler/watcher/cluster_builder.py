@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cluster model of a decision, from Nova's facts and agents' reports."""
 
 from collections import Counter, defaultdict

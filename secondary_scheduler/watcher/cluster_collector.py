@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collector plug-in: state of the cloud in Watcher's decision engine."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Knowledge of a decision engine: agents' reports and Nova's facts."""
 
 from collections.abc import Callable, Collection, Iterator

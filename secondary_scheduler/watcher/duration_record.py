@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Record of an operation's duration, in the status message of its action.
 
 Actions write it; ``history`` and ``leases.action_plans`` read it.  Operators

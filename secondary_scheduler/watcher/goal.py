@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Goal of our audits, and the efficacy of their action plans."""
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Heartbeat of the actions that this process carries out.
 
 A worker of the applier may end in the middle of a plan, by a kill or by a

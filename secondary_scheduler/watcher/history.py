@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queries of Watcher's database about our audits, plans and actions.
 
 All state that must outlive an audit, a decision engine or its leader is read

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leader election among decision engines, and the lock for claiming plans.
 
 Both are tooz locks.  Watcher's own election (ServiceMonitoringBase) is not

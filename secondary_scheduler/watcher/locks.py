@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Instances and hosts that decisions must not touch, and why."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reasons for failed and skipped actions, as Watcher's database keeps them."""
 
 import re

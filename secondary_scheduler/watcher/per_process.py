@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Values that must not be shared with a forked child.
 
 Decision engine and applier construct their plug-ins in a parent process that

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Planner: the dependency graph of a plan as Watcher actions."""
 
 from typing import Any

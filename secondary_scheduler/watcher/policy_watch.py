@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Thread of the leader: creates audits for violations, follows switches."""
 
 import threading

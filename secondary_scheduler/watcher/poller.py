@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Polling of servers by one thread, for all waiting actions."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Hosts and instances in the scope of an audit.
 
 The syntax is the ``compute`` scope of Watcher's own strategies

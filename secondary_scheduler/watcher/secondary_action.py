@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base class of our actions: one operation on one secondary, through Nova.
 
 Right before it acts, each action checks that the instance is still a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Watcher's configuration, with our options registered."""
 
 from typing import Any

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Deprecated path of ``secondary_scheduler.watcher.cloud_snapshot``.
 
 It is removed in the next release.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Time stamps from a violation to the first call of Nova.
 
 Each stage is one log line of a fixed form.  The batch joins the lines in the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Strategy: from the state of the cluster to the actions of a solution."""
 
 from collections import Counter

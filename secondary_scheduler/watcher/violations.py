@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collect window: merges violations of hosts into batches.
 
 Pure bookkeeping: the caller passes the time (seconds of one clock), and

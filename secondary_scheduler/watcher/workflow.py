@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Workflow engine: Watcher's own, with a session of Nova kept open.
 
 The first call to Nova in a process needs a token from Keystone and the

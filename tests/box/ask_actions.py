@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Pre-conditions of all our actions for a server.
 
 ``python -m tests.box.ask_actions UUID CONFIG-FILE ...`` prints, as JSON, the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries that a test boots beside the fleet."""
 
 import layout

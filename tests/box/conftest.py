@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fixtures of the tests on the one-machine cloud (see doc, "Testing").
 
 They run inside the box's network namespace, as root, with the box up:

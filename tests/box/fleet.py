@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The secondaries of the tests: booted by their owner, followed by admin."""
 
 from collections import deque

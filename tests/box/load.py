@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A primary that gets busy: pgbench at a rate, or a process with a duty."""
 
 from collections.abc import Iterator

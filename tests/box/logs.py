@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tracebacks through our code in the logs of services."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The time in which this machine ran.
 
 A virtual machine that is held up for seconds (see ``tools/box/pauses.py``)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Measurements of the hosts by the kernel, without our agents.
 
 For each host: its use in the last second, the part of the vCPUs of

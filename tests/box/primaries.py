@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Primaries of a test, booted through Nova or defined by hand.
 
 The values and times of their control files show any write.

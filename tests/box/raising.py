@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Broken copy of our code in nova-scheduler, for tests of the guards.
 
 With ``available_filters = tests.box.raising.all_filters`` in its

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The box's services in the hands of a test: kill them, start them again."""
 
 from collections.abc import Callable, Iterator

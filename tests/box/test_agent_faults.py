@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Faults of an agent and of the services around it, without Watcher.
 
 Watcher's switch is paused here, so the agents alone

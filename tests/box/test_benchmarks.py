@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The benchmarks that need a box that is up, in their smallest form."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The box's commands for its users, as they are typed."""
 
 import pathlib

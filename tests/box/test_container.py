@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Agent with the rights of a container (doc/source/install/kolla.rst)."""
 
 import contextlib

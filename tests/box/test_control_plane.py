@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queues, workers and engines of the control plane (issue 2, acceptance 7).
 """
 

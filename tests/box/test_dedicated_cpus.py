@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A host with dedicated CPUs only: secondaries keep off those of primaries.
 
 Nova gives a secondary no CPU set there.  An observer reads the masks of all

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Faults while a primary is busy (issue 2, acceptance 3).
 
 Faults on the host share one burst, those of the control plane another, each

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leases that cannot run: refused at once, or ended with the reason."""
 
 import contextlib

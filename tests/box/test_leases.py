@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leases on a real cloud (issue 5, acceptance 7).
 
 And that one runs as a whole or not at all, whatever Nova makes of a member.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The main job, planned and done: secondaries make room and come back."""
 
 import time

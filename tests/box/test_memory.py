@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Memory that guests write, and its effect on a migration."""
 
 from oslo_config import cfg

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Nothing of ours touches a primary (issue 2, acceptance 4)."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A primary has its memory at once on a host that secondaries fill.
 
 What is measured is the time from the call that creates it until its guest has

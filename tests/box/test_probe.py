@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Probes: measurements by the primary itself."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Limits of disks and links: real guests, defined by hand in libvirt."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies on what is not CPU: measured, reported, and kept by operations."""
 
 import contextlib

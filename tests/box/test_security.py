@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Rights of tenants and of credentials on a compute host (doc, "Security").
 
 The agents of the box have what the documentation says they need, so that all

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Hosts of different size: a guest moves to a larger one, and to a smaller.
 """
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Checks after any fault: no policy was invalid, and nothing is lost."""
 
 from collections.abc import Collection

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A batch job of a new user, from the command to a server of Nova's.
 
 Not collected by pytest; ``test_lease_servers.py`` runs it in a process of its

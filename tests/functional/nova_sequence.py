@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """One sequence of boots and deletes on Nova's own in-process test harness.
 
 Not collected by pytest (testtools' clean-up does not work there):

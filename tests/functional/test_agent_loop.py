@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The agent's loop closed over a simulated host.
 
 The agent is the real one on a tree of files; the simulation stands for the

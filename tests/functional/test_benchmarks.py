@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Every benchmark works: those that need no cloud run in their smallest form.
 
 Those on the box are in ``tests/box/test_benchmarks.py``; of what needs a box

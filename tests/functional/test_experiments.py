@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Every experiment of the simulator runs, in its smallest form.
 
 Those that need the data of others run in ``tests/unit/simulation``, on data

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The lease service keeps to its description, as schemathesis sees it.
 
 It tries what tests/unit/leases/api/test_fuzz.py does not: methods, headers,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A lease's servers have what their owner asks for, on Nova's own harness.
 
 ``nova_leases.py`` runs in a process of its own.

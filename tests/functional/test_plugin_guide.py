@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The package that the plug-in guide describes is installed and loaded."""
 
 import json

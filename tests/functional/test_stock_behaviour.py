@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Primaries get the hosts that they would get without us.
 
 One sequence of boots and deletes of primaries on 20 unequal hosts, on Nova's

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Path from agents' reports to Watcher's actions and to Nova.
 
 Everything between is the real thing: policies, the collector's snapshot, the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Unit tests.
 
 Services run on native threads; oslo.service takes the first word on it, for

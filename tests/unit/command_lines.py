@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The command lines that documents quote, and the parsers that read them.
 
 ``faults`` is to run in a process of its own: benchmarks and commands load

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Nonsense for the tests that feed it to whatever reads what others wrote.
 
 A thousand inputs for each test in CI, five thousand with ``tox -e properties``

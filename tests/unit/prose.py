@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Rules of HACKING.rst that a program can check."""
 
 import ast

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Control groups of the one-machine cloud."""
 
 import importlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Report of the demo, also on a machine that was held up."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The hook for commit messages knows rule 10 of HACKING.rst."""
 
 import importlib.util

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Module paths of the release before, which deployed files may name."""
 
 import importlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Command lines in documents are accepted by their programs."""
 
 from concurrent import futures

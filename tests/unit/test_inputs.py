@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Files as people really have them, through the commands that read them."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Packaging, samples and pages agree with the code."""
 
 import ast

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The language of the project follows HACKING.rst."""
 
 import ast

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """What doc/source/admin/security.rst promises."""
 
 import ast

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A one-machine OpenStack with secondary_scheduler working in it.
 
 Everything is real: Nova, Placement, Keystone, Glance, Neutron's API,

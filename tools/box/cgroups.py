@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The box's own part of the machine's cgroup tree, versions 1 and 2.
 
     box/control          control plane: Keystone, Nova, Watcher, databases ...

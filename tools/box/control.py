@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The control plane: databases, configuration files, processes, in order.
 
 Everything is a stock package; what is ours gets in through entry points and

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The main job: secondaries on the idle capacity of three busy-or-idle hosts.
 
 Runs inside the box, after ``up``.  The same schedule of the primary (calm, a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A disk and a link for guests that Nova does not know, and their speeds.
 
 Both are slow by declaration only: the agent is told what 100 % is.

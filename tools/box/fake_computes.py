@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """N computes with Nova's fake driver, forked from one parent.
 
     fake_computes.py N

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The guest: Debian's cloud kernel and a busybox that counts its work.
 
 The image's disk is a formality (Nova wants one); kernel and initramfs are

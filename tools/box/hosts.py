@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Real compute hosts: namespaces, a cgroup with a limit, libvirtd, and in
 each a stock nova-compute, our agent and a PostgreSQL server as the primary.
 """

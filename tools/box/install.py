@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Installation of the packages that the box needs on a fresh Debian 12.
 
 Debian packages for the servers and the hypervisor, a virtual environment

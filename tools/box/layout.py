@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Paths, addresses and sizes of the box.
 
 One directory holds all state, so that removing it removes the box.  Every

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Network namespaces: the control plane's with a bridge, one for each host."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Time for which this machine itself was held up, as by its hypervisor.
 
 On each CPU a thread of the highest priority (SCHED_FIFO) sleeps for a moment,

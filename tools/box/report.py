@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Figures, table and HTML report of the demo."""
 
 import base64

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs the tests: what needs no cloud first, then those on the box.
 
     tests/unit         fast, no service, no root; a process for each CPU

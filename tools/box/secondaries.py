@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The secondaries of the demo, seen from outside: servers, units, operations.
 """
 

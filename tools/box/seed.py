@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Initial objects of the cloud of the box; runs inside the box.
 
     seed.py identity            users, services, endpoints (before Nova)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Programs that a person or a script runs inside the box, in the foreground.
 
 They have the box's network, the credentials of one of its users, the box's

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Running things: commands, steps that are done once, long-lived processes.
 
 Every service runs in a session of its own, is remembered by a pid file that

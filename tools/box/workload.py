@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The primary's work and what is seen of it: pgbench and samples of usage.
 
 Each host runs a PostgreSQL server of its own, outside Nova's control.  Its

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensors of the agent, one module for each kind of resource."""
 
 import typing

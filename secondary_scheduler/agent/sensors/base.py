@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base class of sensors, their readings, and the drivers that are loaded.
 
 Drivers are stevedore entry points in ``secondary_scheduler.sensors``.  Each is

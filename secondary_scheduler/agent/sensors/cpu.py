@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """CPU meter: use of the host by the primary and by secondaries.
 
 It converts counters to percent of the host (Boettger 2012, section 5.4).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensor of the host's disks: ``disk_in`` and ``disk_out``."""
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensors of interference: PSI, steal and resctrl.
 
 They show harm to the primary, but cannot attribute it to one secondary.  So

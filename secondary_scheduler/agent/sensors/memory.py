@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensor of memory: the resource ``mem``."""
 
 from collections.abc import Sequence

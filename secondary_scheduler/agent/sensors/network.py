@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensor of the host's network link: ``net_in`` and ``net_out``."""
 
 from collections.abc import Iterable, Sequence

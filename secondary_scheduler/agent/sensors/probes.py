@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sensor of the operator's probes of the primary.
 
 A probe is a command or the address of an HTTP service that returns one number,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Configuration and assembly of the service and its middleware."""
 
 import socket

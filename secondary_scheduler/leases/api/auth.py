@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Authentication: Keystone's middleware, or none for development."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Errors of the service, as JSON.
 
     {"errors": [{"status": 404, "code": "secondary-lease.not-found",

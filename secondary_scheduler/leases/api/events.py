@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Notifications of events of leases, by oslo.messaging or by a webhook.
 
 They are off unless ``[secondary_lease_api] notification_url`` or

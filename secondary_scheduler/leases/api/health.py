@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Health of the lease engines, from their heartbeats."""
 
 import datetime

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Look-ups in Nova, Glance, Neutron and Cinder with an owner's token.
 
 All look-ups of a request run concurrently and within one time limit. The

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Microversions of the service, selected by a header of the request.
 
 ``OpenStack-API-Version: secondary-lease 1.0``; the default is the oldest.

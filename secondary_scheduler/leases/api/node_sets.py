@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Node sets of a lease: JSON Schema, and conversion to ``models.Nodes``.
 
 Besides the number, a node set has properties of Nova's own request for a

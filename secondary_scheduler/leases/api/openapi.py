@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """OpenAPI 3.1 description, derived from the routes and their schemas."""
 
 from collections.abc import Sequence

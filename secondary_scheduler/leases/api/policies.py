@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Access rules of the service (oslo.policy), with their defaults."""
 
 from collections.abc import Iterator

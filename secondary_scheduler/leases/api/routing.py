@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Routing and validation of requests by one table of routes.
 
 The OpenAPI description and some tests are derived from the same table.

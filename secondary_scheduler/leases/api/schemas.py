@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """JSON schemas of requests and responses, in the dialect of OpenAPI 3.1.
 
 The same objects validate requests and describe the service.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Conversion of node sets to Nova's request for a server."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Keystone trusts, with which servers are made in the name of owners."""
 
 import typing

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Verify with the owner's token that the servers of a lease can be made.
 
 Flavor, image, key pair, networks, ports, security groups and volumes have to

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """WSGI application: ``secondary_scheduler.leases.api.wsgi:application``.
 
 The first request creates the service, after the fork of a server's workers.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Python client of the lease service, based on openstacksdk.
 
     import openstack

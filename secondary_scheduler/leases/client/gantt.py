@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Timeline as text: a row for each lease, a column for a time interval.
 
                 08:00       10:00       12:00

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options of the commands for the terms of a lease."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Plug-in of the ``openstack`` command (osc-lib)."""
 
 import argparse

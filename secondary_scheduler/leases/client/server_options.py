@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options of the commands for the servers of a lease.
 
 They follow those of ``openstack server create``.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Times and durations on the command line."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Wait for a lease, and report its events meanwhile."""
 
 import collections

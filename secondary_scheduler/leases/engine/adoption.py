@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Adoption of servers without a lease as best-effort leases of one node.
 
 The duration of such a lease is unknown.  It ends when its server stops running

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Assignment of the nodes of a lease to hosts."""
 
 from collections import Counter

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Capacity of hosts that leases can count on, estimated conservatively."""
 
 from collections import deque

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease engine: observes the cloud and orders operations, pass by pass.
 
 The decisions of a pass are stored before operations are ordered.  After any

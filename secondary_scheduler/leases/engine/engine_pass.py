@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """One pass of the engine over all leases: observation and operations."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Expected durations of the operations on servers of leases.
 
 They are learned from past operations (``estimation.learning``).  Until enough

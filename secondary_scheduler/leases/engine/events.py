@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Events and texts that report the progress of a lease to its owner."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Handling of failed operations: retry, relocation, or the lease's failure.
 
 An operation is retried with an exponential back-off (``reconcile.retry_at``).

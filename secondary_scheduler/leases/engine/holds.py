@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Holds: capacity of hosts reserved for servers of leases that start soon."""
 
 from collections import defaultdict

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Pre-caching of images on hosts before servers boot from them.
 
 Nova fetches an image some time after the request, does not report the end,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Update of lease records from the observed state of servers."""
 
 from collections import defaultdict

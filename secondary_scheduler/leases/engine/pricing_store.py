@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Storage of the prices that a pricing driver has learned."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Quotes: the start and price that a lease would get."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reconciliation of the desired and the observed state of servers.
 
 Each pass compares both and yields the operations that are missing.  An

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Records of leases in the engine, and the documents that store them."""
 
 from collections.abc import (

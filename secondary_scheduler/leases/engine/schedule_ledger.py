@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Ledger of all leases that are not over: records, schedule and database.
 """
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Time in which all servers of a lease were observed to run."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Timeline of the hosts that a lease holds, as its owner sees it."""
 
 from collections.abc import Sequence

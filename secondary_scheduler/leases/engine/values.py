@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Values exchanged with the cloud: its observed state, and operations.
 
 Times are seconds since 1970.

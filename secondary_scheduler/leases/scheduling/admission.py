@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Answers to lease requests: rejection, queueing, booking, and quotes."""
 
 import contextlib

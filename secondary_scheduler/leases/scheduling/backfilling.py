@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Scheduling of the wait queue, with backfilling.
 
 Sotomayor 2010, section 5.1.2 (algorithm 2).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Schedule of the disks to which memory is saved, one operation at a time.
 
 Operations that load or save memory exclude each other on each host, or on the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Durations of saving, loading and moving memory, and of shutdown.
 
 Sotomayor 2010, section 7.1 (equations 7.1 and 7.2): operations on one host do

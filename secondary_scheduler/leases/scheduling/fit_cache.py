@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cheap pre-check that skips queued leases which cannot start now."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Transfers of disk images, and pools of copies on hosts.
 
 Sotomayor 2010, sections 6.1 to 6.3 (algorithm 6).  The repository sends one

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease types (Sotomayor 2010, section 3.2.1)."""
 
 import enum

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leases: terms, bookings, remaining work and state."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Mapping of VMs to hosts (Sotomayor 2010, section 5.1.1)."""
 
 from collections.abc import Callable, Sequence

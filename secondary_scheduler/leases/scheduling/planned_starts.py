@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Guaranteed starts: exact starts, deadlines, and preemption for them.
 
 Sotomayor 2010, sections 5.1.3, 5.2 and 5.3 (algorithms 3 to 5).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Planner: feasible bookings of a lease, at a time or as early as possible.
 
 Sotomayor 2010, sections 5.1.2 and 5.2.  With suspension, a best-effort lease

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Admission and preemption policies, loaded as stevedore drivers.
 
 Namespaces ``admission`` and ``preemption`` of

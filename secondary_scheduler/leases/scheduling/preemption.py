@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Selection of leases to preempt (Sotomayor 2010, section 5.2, algorithm 4).
 """
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Pricing policies, loaded as stevedore drivers.
 
 Sotomayor 2010, sections 8.1 and 8.2.  A rate is an amount of money per node

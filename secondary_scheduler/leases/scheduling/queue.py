@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The queue of leases that wait for hosts.
 
 Leases of the same shape are grouped, so that the few that can start are found

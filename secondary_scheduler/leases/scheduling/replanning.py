@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Re-planning after deviations: overruns, lost hosts, reduced capacity."""
 
 from collections.abc import Sequence

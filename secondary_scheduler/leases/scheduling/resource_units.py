@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Units of a resource, such as processors (Sotomayor 2010, section 3.1).
 
 A host can have several units of a resource.  Each part of a VM's need is

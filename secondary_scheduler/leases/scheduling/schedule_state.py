@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Schedule state: bookings, wait queue and event queue."""
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease scheduler: queue, guaranteed starts and preemption.
 
 Sotomayor 2010, chapter 5.  The caller passes the time; nothing here acts on a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Host selection policies, loaded as stevedore drivers.
 
 Namespace ``secondary_scheduler.lease_policies.host_selection``.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Site: the hosts that can be leased."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compiled loops of the slot table over hosts and steps.
 
 The future of a host is a sequence of *steps*: from ``edges[k, host]`` to the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Slot table: free capacity of each host over time.
 
 Sotomayor 2010, section 4.2.4.  All hosts share a few arrays that are searched

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """State transitions of leases when phases of their bookings are due."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Array types, and the end of time."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Experiments by name; one module a family."""
 
 from collections.abc import Mapping

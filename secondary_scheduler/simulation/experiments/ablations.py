@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Ablations: runs with another sensitivity, or without one of the means.
 
 All run on the efficiency experiment's cluster with a square load of 45 % under

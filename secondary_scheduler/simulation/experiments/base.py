@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Common parts of all experiments: options, context and figures."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies that change while secondaries run (Boettger 2012, section 6.3).
 
 ``clearing`` takes all cores from some of 24 full hosts.  ``pattern`` takes and

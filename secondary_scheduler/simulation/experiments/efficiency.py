@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Efficiency experiment (Boettger 2012, section 6.4).
 
 The load of primaries on 24 hosts changes all the time, at means from 4 to

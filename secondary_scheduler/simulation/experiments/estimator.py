@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Errors of estimated durations (compare Boettger 2012, section A.5).
 
 The operations are those of ``pattern``, with both models of true durations:

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Jobs with deadlines, and preemption (Sotomayor 2010, section 5.5).
 
 ``haizea-e2``: no lease is refused for its price.  The thesis's second and

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Images that are copied to hosts before leases (Sotomayor 2010, chapter 6).
 
 ``haizea-e3``: the workloads of ``haizea-e1`` in VMs.  Each lease has one of

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Prices: revenue earned and missed (Sotomayor 2010, chapter 8).
 
 ``haizea-e6``: jobs with drawn starts, deadlines and acceptable rates of users.

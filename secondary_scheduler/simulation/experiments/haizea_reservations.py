@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reservations beside a month of jobs (Sotomayor 2010, section 5.4).
 
 ``haizea-e1``: costs of reservations for jobs that cannot be suspended, for

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Costs of suspending and resuming (Sotomayor 2010, chapter 7).
 
 ``haizea-e5``: reservations beside a month of jobs in VMs.  The processors of

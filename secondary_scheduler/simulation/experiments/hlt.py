@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """HLT-Chain experiments (Boettger 2012, section 6.6).
 
 The chain loads 25 hosts; 48 secondaries in 22 leases run beside it.

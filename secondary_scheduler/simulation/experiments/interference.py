@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Interference of secondaries with the primary (Boettger 2012, section 6.5).
 
 A primary keeps one of two cores busy and sends at a rate that changes all the

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Common parts of the experiments with leases: Haizea's traces, and runs.
 
 Runs are independent simulations, which use all processors.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Costs of crashed instances, lost hosts and lost agents.
 
 Each kind of loss is run alone, on the efficiency experiment's cluster with a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Day of a real cloud.
 
 The primaries of 1,000 hosts have the CPU use of PlanetLab's machines.

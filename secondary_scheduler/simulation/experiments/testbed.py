@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cluster of the thesis: hosts of two cores, 48 secondaries.
 
 See Boettger 2012, sections 6.1 and 6.3.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``secondary-scheduler simulate swf``: run a trace of jobs as leases."""
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Events of leases and queues for the log.
 
 A lease is ``suspended`` while some instance of it is, else ``queued`` while

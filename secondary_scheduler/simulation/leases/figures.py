@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Figures of a run of leases, lease by lease and in total."""
 
 from collections.abc import Sequence

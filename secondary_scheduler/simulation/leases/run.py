@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Simulation of a workload of leases with the lease scheduler."""
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Drawn terms that traces of jobs lack: starts, deadlines, rates, images.
 
 See Sotomayor 2010, sections 5.4 and 5.5, chapters 6 and 8, and its appendix.

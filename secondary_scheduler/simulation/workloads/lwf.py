@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Haizea's Lease Workload Format: XML, and the older lines of text.
 
 Times are relative to the start of the workload (Sotomayor 2010, figures 4.4

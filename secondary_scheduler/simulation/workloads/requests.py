@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Request for a lease in a trace, common to all formats."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Standard Workload Format of the Parallel Workloads Archive.
 
 See https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.

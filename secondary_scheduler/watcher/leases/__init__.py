@@ -1,1 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease engine in Watcher: runner, cloud and actions."""

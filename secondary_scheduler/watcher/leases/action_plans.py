@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Action plans in Watcher for operations on servers of leases."""
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Actions that create, notify and delete servers of leases."""
 
 import time

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The cloud on which leases run, through Nova, Placement and Watcher."""
 
 from collections.abc import Collection, Sequence

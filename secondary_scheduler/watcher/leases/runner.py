@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Thread of the leader that runs the lease engine."""
 
 import threading

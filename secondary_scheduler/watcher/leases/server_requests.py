@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Properties of a lease's servers that only the database of leases has.
 
 User data may be secret.  It is no parameter of an action, since Watcher stores

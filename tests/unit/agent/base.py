@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base class for tests of a whole agent."""
 
 import contextlib

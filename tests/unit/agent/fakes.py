@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A host of files: control groups, processes and a libvirt connection."""
 
 import os

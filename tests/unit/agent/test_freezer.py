@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 from unittest import mock
 
 from secondary_scheduler.agent import cgroup_handles

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Arbitrary answers of libvirt, the kernel and the agent's own files.
 
 Only the documented exceptions are raised.  An unreadable domain counts as a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 import os
 
 from secondary_scheduler.agent import cgroup_handles, cgroups, guest_cgroups

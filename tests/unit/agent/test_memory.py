@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Measurement of memory that secondaries write to."""
 
 import types

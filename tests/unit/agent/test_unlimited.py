@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The whole agent with a secondary that cannot be limited.
 
 It must never report a limit that is not in force.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base class of tests of the operator's commands, on a cloud in memory."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Placement, Nova and Watcher as the operator's commands see them."""
 
 import copy

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of ``secondary-scheduler flavor``, on a cloud in memory."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fuzz tests of the commands: damaged files give no traceback."""
 
 import contextlib

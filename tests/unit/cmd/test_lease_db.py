@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of ``secondary-scheduler lease-db``."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of ``secondary-scheduler``: choice of the cloud, and errors."""
 
 import contextlib

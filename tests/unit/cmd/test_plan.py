@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of ``secondary-scheduler plan``: decide and check on files."""
 
 import configparser

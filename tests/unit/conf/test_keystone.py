@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of sections with options of keystoneauth, as written by tools."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options of the group [secondary_leases]."""
 
 import pathlib

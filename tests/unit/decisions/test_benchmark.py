@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Small runs of the benchmark of decisions."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Order in which the guided search tries branches."""
 
 import unittest

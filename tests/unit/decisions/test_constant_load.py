@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Constant load finally leads to no operation.
 
 See Boettger 2012, section 4.4.6.3.  Decisions on any cluster are repeated on

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Properties of the guided decision that hold on every cluster."""
 
 import unittest

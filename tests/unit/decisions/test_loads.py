@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Free room of hosts as arrays."""
 
 import math

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Properties that hold on every cluster."""
 
 import unittest

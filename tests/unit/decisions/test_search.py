@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Guided search: worked example of the thesis, and time limits."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Decisions on hosts of different size, replayed in absolute units."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Order of the queue of waiting leases."""
 
 import unittest

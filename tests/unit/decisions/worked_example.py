@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Worked example of Boettger 2012, section 4.4.3.2, completed.
 
 See reference/errata, Boettger, worked example.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Small and random clusters, and clusters after a plan."""
 
 import dataclasses

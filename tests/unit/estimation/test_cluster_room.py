@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Room on hosts under changes of instances."""
 
 import dataclasses

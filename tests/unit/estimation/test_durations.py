@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Regressions of Boettger 2012, eq. 4.3 to 4.8, against tables."""
 
 from fractions import Fraction

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Figures of the estimator (Boettger 2012, section 4.4.1)."""
 
 import math

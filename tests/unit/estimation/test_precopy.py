@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Data that a live migration copies beyond the guest's memory."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Capacity of hosts in secondaries."""
 
 import unittest

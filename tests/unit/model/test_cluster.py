@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 import unittest
 
 from tests.unit.decisions.worlds import cpu_policy, host, slots_policy

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Values computed at first access, and the life of their owner."""
 
 import gc

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The table of resources, and the sets that are derived from it."""
 
 import dataclasses

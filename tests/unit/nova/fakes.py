@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Nova's own objects, filled by hand."""
 
 import datetime

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Validation of lifecycle:* as nova-api does it."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Queries of Nova's tables, on a database in memory."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The listener starts once in each scheduler process."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries' part of the numbers of hosts."""
 
 import datetime

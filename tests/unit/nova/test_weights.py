@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Secondaries do not count when hosts are weighed."""
 
 import random

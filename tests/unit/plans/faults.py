@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Valid plans by construction, and injected faults.
 
 No decision is involved.  A scene is a random cluster with a plan that has an

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Faults of plans that the checker finds."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Injected faults of every kind, in plans that no decision has made.
 
 SECONDARY_FAULTS is the number of plans of each kind (default 100).

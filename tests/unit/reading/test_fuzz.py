@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fuzz tests of all readers: valid values, or an error that names a fault."""
 
 import contextlib
@@ -118,7 +120,7 @@ class ReadersTest(FileCase):
     @example(XML.replace('?>', ' encoding="shift_jis"?>', 1).encode())
     @example(b'<a>' * 100_000)
     def test_lwf(self, data):
-        self.read(data, lwf.is_xml, lwf.read, lwf.read_text)
+        self.read(data, lwf.is_xml, lwf.read_workload, lwf.read_text)
 
     @fuzzing.fuzzed
     @given(damaged(PODS) | st.binary(max_size=50))

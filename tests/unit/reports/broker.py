@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Test cases on oslo.messaging's in-memory driver."""
 
 import time

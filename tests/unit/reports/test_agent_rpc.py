@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RPC calls of agents."""
 
 from unittest import mock

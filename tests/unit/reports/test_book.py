@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Books of reports and holds."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Arbitrary messages, as any account of the broker can send them."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Holds of leases, from the lease engine to schedulers."""
 
 from secondary_scheduler.reports import hold_messages

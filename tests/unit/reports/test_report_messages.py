@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reports of agents, and the query of host details."""
 
 import threading

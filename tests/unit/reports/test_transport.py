@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RPC transport, and servers that start in the background."""
 
 import threading

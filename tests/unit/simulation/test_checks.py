@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Arrays of run counters count like the triggers of an agent."""
 
 import random

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compiled controllers give the caps of the agent's own."""
 
 import random

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Input of the main loop."""
 
 import unittest

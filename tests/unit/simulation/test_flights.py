@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """True durations of parallel operations."""
 
 import dataclasses

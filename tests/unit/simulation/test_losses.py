@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Crashed instances, lost hosts and lost agents."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Observations of simulated clusters for decisions."""
 
 import dataclasses

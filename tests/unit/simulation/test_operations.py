@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Effects of operations, and their failures."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sharing, use and caps of a period."""
 
 import dataclasses

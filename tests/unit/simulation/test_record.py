@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Records of runs: figures, log and seeds."""
 
 import io

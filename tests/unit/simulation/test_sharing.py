@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sharing of a host, and slowdown of its primary."""
 
 import json

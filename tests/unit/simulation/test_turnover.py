@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Arrival, work and departure of instances."""
 
 import dataclasses

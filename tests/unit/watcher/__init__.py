@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Unit tests of what runs inside Watcher.
 
 Nova and Watcher register different options of one name with the one global

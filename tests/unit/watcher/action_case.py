@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Test case for actions on a cloud that is a dictionary."""
 
 from unittest import mock

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Stand-ins for openstacksdk and the bus; Watcher's objects are real."""
 
 import dataclasses

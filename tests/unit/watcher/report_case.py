@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Test case with a cloud of two hosts, reports and a leader."""
 
 import datetime

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Actions that preempt, return and migrate."""
 
 from unittest import mock

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Creation and cancellation of audits and plans."""
 
 import datetime

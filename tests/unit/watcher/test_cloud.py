@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Requests to Nova, Glance and Placement."""
 
 import copy

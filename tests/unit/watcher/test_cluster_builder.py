@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Cluster model, from facts of Nova and reports of agents."""
 
 import dataclasses

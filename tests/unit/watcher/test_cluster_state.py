@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """State of the cluster, from reports and refreshes."""
 
 from unittest import mock

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Efficacy of plans."""
 
 from unittest import TestCase

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leader election and the lock for claiming plans."""
 
 import tempfile

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Values of one process."""
 
 from unittest import TestCase, mock

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Audits for violations, and chores of the leader."""
 
 import dataclasses

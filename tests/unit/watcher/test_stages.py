@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Log lines of the stages of a batch."""
 
 from unittest import TestCase

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Strategy on Watcher's real objects."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The workflow engine: a session first, then Watcher's own engine."""
 
 from unittest import mock

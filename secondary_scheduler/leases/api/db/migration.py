@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Versions of the tables (Alembic, configured without a file)."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tables of the database.
 
 All types are common to SQLite, MariaDB and PostgreSQL. Row numbers are never

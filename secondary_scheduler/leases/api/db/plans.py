@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The plan: planned slots of leases on hosts, written by the scheduler."""
 
 from collections.abc import Mapping, Sequence

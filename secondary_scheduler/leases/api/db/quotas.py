@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Quotas of projects.
 
 The limits are in the database and not in Keystone (oslo.limit). A lease is

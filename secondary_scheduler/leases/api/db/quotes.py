@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Quotes: price and start of a possible lease, without obligation.
 
 The service stores the request and the scheduler answers it. Both are deleted

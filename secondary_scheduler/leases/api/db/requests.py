@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Requests for leases, and their conversion to rows."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Data of the engine: records of leases, heartbeat and learned state.
 
 All changes of a pass are written in one transaction, and only if no other

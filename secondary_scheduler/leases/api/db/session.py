@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Connections to the database of leases."""
 
 from collections.abc import Iterator

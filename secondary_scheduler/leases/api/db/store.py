@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Store of leases: the operations of owners and of the scheduler.
 
 Returned objects are copies that belong to no transaction. All operations are

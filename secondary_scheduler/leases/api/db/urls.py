@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Checks of the database's URL, and messages for its errors."""
 
 from collections.abc import Iterator

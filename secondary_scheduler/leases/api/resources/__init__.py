@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Handlers of the service, one module per resource; all routes."""
 
 from secondary_scheduler.leases.api.resources import (

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """POST /leases/{id}/action: pause, unpause or cancel a lease."""
 
 from secondary_scheduler.leases.api import policies, schemas

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """GET /openapi.json: description of the service."""
 
 from secondary_scheduler.leases.api import openapi

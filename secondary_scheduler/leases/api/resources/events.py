@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """GET /leases/{id}/events: events of a lease."""
 
 from secondary_scheduler.leases.api import errors, policies, schemas

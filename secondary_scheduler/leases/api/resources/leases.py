@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """/leases: request, list, show, change and delete leases."""
 
 from collections.abc import Collection, Iterator, Mapping

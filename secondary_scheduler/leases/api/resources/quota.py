@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """GET /quota: limits and usage of a project."""
 
 from secondary_scheduler.leases.api import policies

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """/quotes: price and start of a possible lease, without obligation.
 
 The scheduler, in another process, writes the answer; clients poll for it.

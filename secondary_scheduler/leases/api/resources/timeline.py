@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Timelines: the planned slots of leases."""
 
 from collections.abc import Mapping

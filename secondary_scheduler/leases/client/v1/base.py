@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base classes of the commands, and their output of leases."""
 
 import abc

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """``openstack secondary lease ...``, except for the timeline."""
 
 from collections.abc import Iterable, Mapping

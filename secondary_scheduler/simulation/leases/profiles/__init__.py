@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Profiles of lease simulations, as configuration files.
 
 The profiles of the thesis are here by name; any other file can be used.

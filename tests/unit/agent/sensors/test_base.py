@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 from secondary_scheduler.agent import cgroups
 from secondary_scheduler.agent.sensors import (
     base,

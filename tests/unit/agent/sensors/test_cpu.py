@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 from secondary_scheduler.agent.sensors import cpu
 from tests.unit.agent.base import AgentTestCase
 from tests.unit.agent.sensors.cases import SensorTestCase, secondary

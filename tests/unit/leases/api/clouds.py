@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fake Nova, Glance, Neutron, Cinder and catalogue for look-ups."""
 
 import json

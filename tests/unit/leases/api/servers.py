@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Database servers for tests: configured ones, or private ones.
 
 A private server has its files and its socket in a temporary directory, listens

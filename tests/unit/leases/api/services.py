@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lease services for tests, on different databases."""
 
 import functools

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of authentication by KeystoneTest's middleware."""
 
 from keystonemiddleware import fixture, opts

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fuzz tests: each response fits the description of the service."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of the state of engines for users and load balancers."""
 
 import unittest

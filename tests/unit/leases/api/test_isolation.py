@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests that no route shows or changes leases of other projects."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of the tables, the store and the plan, on each database."""
 
 import concurrent.futures

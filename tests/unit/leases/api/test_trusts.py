@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of trusts, against a Keystone in memory."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of the verification of leases: errors name field and remedy."""
 
 import base64

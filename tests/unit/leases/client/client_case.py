@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base class of tests of the client, with a lease service in memory."""
 
 import datetime

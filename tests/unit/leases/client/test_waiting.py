@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of waiting for leases, and of warnings beside results."""
 
 import json

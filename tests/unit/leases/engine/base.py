@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base of tests in which operations on a cloud in memory fail."""
 
 import dataclasses

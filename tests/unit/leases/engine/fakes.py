@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A cloud in memory with operations of some duration, and its owners."""
 
 import dataclasses

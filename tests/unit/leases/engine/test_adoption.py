@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Servers without a lease become best-effort leases of one."""
 
 import dataclasses

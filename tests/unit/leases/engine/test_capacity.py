@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Capacity that hosts can be counted on to lend."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leases on a cloud in memory, with one pass of the engine each 2 seconds."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Expected durations of operations of leases."""
 
 import random

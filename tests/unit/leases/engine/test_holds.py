@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Holds for servers of leases that start soon."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Images that hosts of leases fetch before servers boot from them."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reported states and served times are true in any history of events."""
 
 import dataclasses

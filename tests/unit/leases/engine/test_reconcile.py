@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations that lead to the desired state of servers."""
 
 import unittest

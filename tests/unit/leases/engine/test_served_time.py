@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Served time of leases that are interrupted, and their charge."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Builders of sites, leases and scheduler runs for tests."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Quotes, prices and rejections of leases."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Disks run one operation at a time."""
 
 import unittest

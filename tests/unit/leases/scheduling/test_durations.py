@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Durations of operations (Sotomayor 2010, section 7.1)."""
 
 import unittest

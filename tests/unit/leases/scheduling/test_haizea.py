@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Comparison with Haizea on its traces and scenarios.
 
 These are not part of this project; the tests are skipped without them.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Transfers and pools of disk images."""
 
 import dataclasses

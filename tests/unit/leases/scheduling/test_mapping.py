@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Mapping of different node sets to hosts."""
 
 import unittest

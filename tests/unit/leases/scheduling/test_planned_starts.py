@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Guaranteed starts, and preemption for them."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Properties of the schedule that hold for every mix of leases."""
 
 import dataclasses

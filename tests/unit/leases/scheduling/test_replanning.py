@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Re-planning after overruns, and for withheld capacity."""
 
 import random

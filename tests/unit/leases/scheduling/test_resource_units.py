@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Units of resources (Sotomayor 2010, section 3.1)."""
 
 import itertools

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reports and requests to the scheduler of a site."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The slot table against a simple one that counts every second."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A short and busy run for tests."""
 
 from secondary_scheduler.simulation.experiments import (

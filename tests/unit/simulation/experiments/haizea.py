@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base of tests of the experiments with leases."""
 
 import contextlib

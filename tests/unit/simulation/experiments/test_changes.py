@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Policies that change while secondaries run."""
 
 import unittest

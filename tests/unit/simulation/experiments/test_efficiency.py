@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Efficiency experiment, and the cluster of its ablations."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Images that are copied to hosts."""
 
 from secondary_scheduler.simulation.experiments import haizea_reservations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Costs of suspending and resuming."""
 
 from tests.unit.simulation.experiments.haizea import HaizeaTest, measured

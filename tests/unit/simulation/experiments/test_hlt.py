@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """HLT experiments reproduce the thesis, and meet the goals for ours."""
 
 import unittest

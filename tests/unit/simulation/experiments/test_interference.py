@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Interference of secondaries with the primary."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Options common to the experiments with leases."""
 
 from secondary_scheduler.simulation.experiments import leases

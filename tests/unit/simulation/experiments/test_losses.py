@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Experiment with losses of each kind."""
 
 import unittest

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Day of a cloud, on small synthetic traces."""
 
 import contextlib

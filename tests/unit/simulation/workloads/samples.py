@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sample workloads in each format."""
 
 #: Fields: job, submit, wait, run, used, cpu, memory, asked, requested,

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Drawn terms of traces: distributions and seeds."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Requests for leases of jobs in VMs."""
 
 import pathlib

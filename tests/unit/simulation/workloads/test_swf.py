@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Traces in the Standard Workload Format."""
 
 import gzip

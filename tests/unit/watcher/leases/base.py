@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Base of tests of leases inside Watcher, with a cloud in memory."""
 
 from unittest import mock

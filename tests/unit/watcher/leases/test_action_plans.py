@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Action plans for operations of leases."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Actions on servers of leases."""
 
 import time

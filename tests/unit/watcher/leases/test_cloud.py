@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Observed state of the cloud."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Passes of the lease engine in the leader."""
 
 import unittest

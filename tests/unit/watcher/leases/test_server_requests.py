@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Properties of servers from the database of leases."""
 
 import unittest

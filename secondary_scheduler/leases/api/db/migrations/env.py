@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Alembic environment; ``db.migration`` provides the connection."""
 
 from alembic import context

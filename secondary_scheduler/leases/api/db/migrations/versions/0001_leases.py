@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add tables of leases, their events, and the plan.
 
 Revision ID: 0001

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add records of the engine, and trusts.
 
 Revision ID: 0002

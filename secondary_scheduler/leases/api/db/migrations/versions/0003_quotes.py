@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add quotes, and the next possible start of rejected leases.
 
 Revision ID: 0003

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add learned state of the engine.
 
 Revision ID: 0004

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Allow leases and slots without an end.
 
 Revision ID: 0005

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add properties of servers, user data, and unverified fields.
 
 Revision ID: 0006

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Add served time and charge of leases, and heartbeats of engines.
 
 Revision ID: 0007
