@@ -74,12 +74,12 @@ class ReportTest(unittest.TestCase):
             'p99': False, 'tps': False}
 
     def test_figures_of_a_machine_held_up_are_unknown(self):
-        self.assertIs(None, promises(p99=90.0, held_up=.01)['p99'])
-        self.assertIs(None, promises(tps=22.0, held_up=.04)['tps'])
+        self.assertIsNone(promises(p99=90.0, held_up=.01)['p99'])
+        self.assertIsNone(promises(tps=22.0, held_up=.04)['tps'])
         self.assertIs(False, promises(tps=18.0, held_up=.04)['tps'])
 
     def test_comparison_with_a_run_held_up_is_unknown(self):
-        self.assertIs(None, promises(alone=.01)['p99'])
+        self.assertIsNone(promises(alone=.01)['p99'])
         self.assertIs(False, promises(p99=90.0, alone=.01)['p99'])
 
     def test_pauses_are_left_out_where_watching_is_not_allowed(self):

@@ -379,9 +379,9 @@ class DocumentationTest(unittest.TestCase):
 
     def test_an_unknown_option_in_a_page_is_found(self) -> None:
         self.assertEqual(
-            {('secondary_agent', 'hots'), ('secondary_leases', 'oder')},
+            {('secondary_agent', 'hots'), ('secondary_leases', 'sort_order')},
             set(options_in('Set ``[secondary_agent]\nhots`` ::\n\n'
-                           '   [secondary_leases]\n   oder = aged\n')))
+                           '   [secondary_leases]\n   sort_order = aged\n')))
 
 
 def core_modules(package: str) -> list[pathlib.Path]:

@@ -64,10 +64,10 @@ class EnginePass:
 
     # -- observation
 
-    def observe_leases(self, requests: Mapping[str, OwnerRequests]) -> None:
+    def observe_leases(self, wanted: Mapping[str, OwnerRequests]) -> None:
         """Update all leases from the observed state, and process due events.
 
-        :param requests: requests of owners, by UUID of the lease.
+        :param wanted: requests of owners, by UUID of the lease.
         """
         ledger, now = self._ledger, int(self._now)
         labelled = observation.servers_by_label(
@@ -82,7 +82,7 @@ class EnginePass:
             ):
                 ledger.add_event(record, kind, text)
             self._count_served_time(record)
-        self._apply_requests(requests)
+        self._apply_requests(wanted)
         self._process_due_events(now)
         for record in list(ledger.records.values()):
             self._update_schedule(record, now)
@@ -114,11 +114,11 @@ class EnginePass:
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)
 
-    def _apply_requests(self, requests: Mapping[str, OwnerRequests]) -> None:
+    def _apply_requests(self, wanted: Mapping[str, OwnerRequests]) -> None:
         """Pass new requests of owners on to the scheduler."""
         now = int(self._now)
         for record in self._ledger.records.values():
-            request, lease = requests.get(record.uuid), record.lease
+            request, lease = wanted.get(record.uuid), record.lease
             if request is None or lease.state in lease_states.FINAL:
                 continue
             if request.wanted_end:

@@ -46,7 +46,7 @@ class Originals(cases.ActuatorCase):
         self.actuator.set_share(guest, 20.0, 4.0)
         self.assertEqual('8000 20000', self.host.quota(0))
         self.assertTrue(self.actuator.release(guest))
-        self.assertEqual(None, cgroups.parse_limit(
+        self.assertIsNone(cgroups.parse_limit(
             self.host.quota(0, 'emulator'))[0])
         self.assertEqual('0', self.host.read('proc/1000/oom_score_adj'))
         self.assertEqual('0', self.idle(0))

@@ -6,6 +6,7 @@ import datetime
 
 from oslo_utils import timeutils
 from watcher import objects
+from watcher.common import exception
 
 from secondary_scheduler.watcher import heartbeat
 from tests.unit.watcher import fakes
@@ -42,10 +43,8 @@ class AuditManagerTest(fakes.WatcherTestCase):
 
     def test_a_batch_has_one_audit(self):
         self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
-        with self.assertRaises(Exception) as caught:
+        with self.assertRaises(exception.AuditAlreadyExists):
             self.audit_manager.submit_audit('preempt', ['h1'], None, 'b1')
-        self.assertEqual('AuditAlreadyExists',
-                         type(caught.exception).__name__)
 
     def test_failed_switch_is_set_to_pending(self):
         self.audit(1, state='FAILED', hostname='dead')
