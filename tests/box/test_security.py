@@ -52,7 +52,7 @@ def test_an_image_gets_no_core_for_itself(boot):
         boot(hw_cpu_policy='dedicated')
 
 
-def test_an_image_gets_nothing_of_a_primarys(cloud, owner, boot):
+def test_an_image_gets_nothing_of_a_primarys(cloud, owner, no_fleet, boot):
     boots.wait_for_room(cloud, owner, 'without the property')
     offset = services.log_size(boots.SCHEDULER_LOG)
     server = boot(hw_numa_nodes='1')
