@@ -36,6 +36,9 @@ class Priority:
     def __init__(self, groups: GuestCgroups, cpu_idle: bool) -> None:
         self._groups = groups
         self._cpu_idle = cpu_idle
+        #: Last failure to restore a priority: it is logged once, since the
+        #: slice is tried again with each step.
+        self._failure = ''
         #: Whether secondaries have the lowest CPU priority among guests
         #: (``vm``), and against services of the host (``service``).
         self.effective: dict[str, bool] = {'vm': False, 'service': False}
@@ -131,8 +134,9 @@ class Priority:
         A weight of 1 is no substitute for ``cpu.idle``: a primary that
         starts in the slice would get hardly any CPU time.
         """
-        if not group.has('cpu.idle'):
-            return False
+        left = self._groups.idle_slice.get('path', group.path)
+        if not group.has('cpu.idle') or left != group.path:
+            return False    # another slice has to be restored first
         if group.read('cpu.idle') == '1':
             return True
         self._groups.idle_slice = {'path': group.path,
@@ -207,7 +211,10 @@ class Priority:
                 self._groups.write(group, 'cpu.idle', '0')
             self._groups.write(group, self._weight_file, weight)
         except OSError as exc:
-            LOG.warning('Cannot restore the priority of %(path)s: %(why)s',
-                        {'path': group.path, 'why': exc})
+            failure = f'{group.path}: {exc}'
+            if failure != self._failure:
+                LOG.warning('Cannot restore the priority of %s', failure)
+            self._failure = failure
             return False
+        self._failure = ''
         return True

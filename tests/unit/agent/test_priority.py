@@ -128,8 +128,12 @@ class Priority(cases.ActuatorCase):
         guests = self.secondaries()
         self.actuator.prioritise(guests)
         self.host.guest(1, specs={})
-        with mock.patch.object(guest_cgroups, 'set_file', side_effect=OSError):
-            self.actuator.free_slice()
+        with mock.patch.object(
+                guest_cgroups, 'set_file', side_effect=OSError), (
+                    self.assertLogs(priority.LOG.logger, 'WARNING')) as logs:
+            for _ in range(3):
+                self.actuator.free_slice()
+        self.assertEqual(1, len(logs.records))
         self.assertNotEqual(usual, self.control(self.host.slice, 'cpu.idle'))
         self.actuator.prioritise(guests)
         self.assertEqual(usual, self.control(self.host.slice, 'cpu.idle'))
