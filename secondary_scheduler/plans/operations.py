@@ -7,21 +7,16 @@ names the operations that must have ended before it may start.
 """
 
 import dataclasses
-import enum
+
+from secondary_scheduler.model.operation_kinds import OperationKind
 
 
-class OperationKind(enum.StrEnum):
-    """Kind of operation on an instance (Boettger 2012, section 4.3.3)."""
+__all__ = ('KINDS', 'PREEMPTIONS', 'RETURNS', 'Operation', 'OperationKind',
+           'Plan')
 
-    MIGRATE = 'migrate'
-    SUSPEND = 'suspend'
-    RESUME = 'resume'
-    STOP = 'stop'
-    START = 'start'
-    SHELVE = 'shelve'
-    UNSHELVE = 'unshelve'
-
-
+#: Kinds of the operations of a plan.
+KINDS = tuple(one for one in OperationKind if one not in (
+    OperationKind.BOOT, OperationKind.DELETE))
 #: Kinds that preempt an instance, and kinds that return it.
 PREEMPTIONS = (OperationKind.SUSPEND, OperationKind.SHELVE, OperationKind.STOP)
 RETURNS = (OperationKind.RESUME, OperationKind.START, OperationKind.UNSHELVE)

@@ -9,7 +9,12 @@ from the operations, and checked when it is read.
 
 from collections import Counter
 
-from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
+from secondary_scheduler.plans.operations import (
+    KINDS,
+    Operation,
+    OperationKind,
+    Plan,
+)
 from secondary_scheduler.reading.fields import Fields, load
 
 SCHEMA = 1
@@ -33,9 +38,9 @@ def read_kind(fields: Fields) -> OperationKind:
 
     :raises DocumentError: if it is none of a plan
     """
-    kind = fields.choice('kind', (*OperationKind, *_AGENTS_KINDS))
+    kind = fields.choice('kind', (*KINDS, *_AGENTS_KINDS))
     if kind in _AGENTS_KINDS:
-        fields.wrong('kind', 'one of ' + ', '.join(OperationKind)
+        fields.wrong('kind', 'one of ' + ', '.join(KINDS)
                      + ' (an agent freezes and kills by itself, never by a '
                      'plan)', kind)
     return OperationKind(kind)
@@ -79,7 +84,7 @@ def score(plan: Plan) -> dict[str, float]:
     ``makespan_s`` is the expected end of the last operation, in seconds.
     """
     kinds = Counter(str(one.kind) for one in plan.operations)
-    return {**{str(kind): float(kinds[kind]) for kind in OperationKind},
+    return {**{str(kind): float(kinds[kind]) for kind in KINDS},
             'makespan_s': max((one.start_s + one.duration_s
                                for one in plan.operations), default=0.0)}
 

@@ -26,7 +26,7 @@ from secondary_scheduler.model.cluster import (
 )
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
-from secondary_scheduler.plans.operations import OperationKind
+from secondary_scheduler.plans.operations import KINDS, OperationKind
 from secondary_scheduler.simulation import profiles
 from tests.unit.decisions import worked_example
 from tests.unit.decisions.worlds import (
@@ -71,7 +71,7 @@ class TestWorkedExample(unittest.TestCase):
             self.assertLessEqual(len(on(after, name, InstanceState.ACTIVE)),
                                  one.policies[0].threshold, name)
         done = {kind: {one.instance for one in plan.operations
-                       if one.kind is kind} for kind in OperationKind}
+                       if one.kind is kind} for kind in KINDS}
         self.assertEqual({f'VM{number:02}' for lease in (1, 2) for number
                           in worked_example.LEASES[lease]},
                          done.pop(OperationKind.SUSPEND))

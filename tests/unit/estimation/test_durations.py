@@ -12,7 +12,7 @@ from secondary_scheduler.estimation.durations import (
     DurationInput,
     Durations,
 )
-from secondary_scheduler.plans.operations import OperationKind
+from secondary_scheduler.plans.operations import KINDS
 
 COUNTS = range(49)
 #: Formulas: 5.3 + n, 0.35 + n / 12.5, 9.2 + n, 21 + n, 0.85 + 3.75 n.
@@ -153,7 +153,7 @@ class TestSets(unittest.TestCase):
 
     def test_every_kind_has_a_duration(self):
         self.assertEqual([5, 3, 3, 2, 5, 10, 15],
-                         [Durations().predict(kind) for kind in OperationKind])
+                         [Durations().predict(kind) for kind in KINDS])
         model = ConcurrentDurations()
         self.assertEqual([5, 7, 11, 1, 22, 7, 22],
-                         [model.predict(kind) for kind in OperationKind])
+                         [model.predict(kind) for kind in KINDS])

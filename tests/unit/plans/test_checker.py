@@ -14,7 +14,12 @@ from secondary_scheduler.model.cluster import (
     Item,
 )
 from secondary_scheduler.plans.checker import check
-from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
+from secondary_scheduler.plans.operations import (
+    KINDS,
+    Operation,
+    OperationKind,
+    Plan,
+)
 from tests.unit.decisions.worlds import TOTAL, cluster, host, vm
 
 SMALL = {**TOTAL, vocabulary.SLOT: 1}
@@ -128,7 +133,7 @@ class TestStructure(Case):
 class TestOperations(Case):
 
     def test_wrong_states_are_found(self):
-        for kind in OperationKind:
+        for kind in KINDS:
             right = {
                 OperationKind.RESUME: InstanceState.SUSPENDED,
                 OperationKind.START: InstanceState.STOPPED,
