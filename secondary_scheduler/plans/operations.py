@@ -6,13 +6,16 @@ A plan is a dependency graph (see reference/decisions, 11): each operation
 names the operations that must have ended before it may start.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import typing
 
+from secondary_scheduler.model.cluster import InstanceState
 from secondary_scheduler.model.operation_kinds import OperationKind
 
 
-__all__ = ('KINDS', 'PREEMPTIONS', 'RETURNS', 'Operation', 'OperationKind',
-           'Plan')
+__all__ = ('KINDS', 'PREEMPTIONS', 'RETURNS', 'ClaimedState', 'Operation',
+           'OperationKind', 'Plan', 'SwitchClaim')
 
 #: Kinds of the operations of a plan.
 KINDS = tuple(one for one in OperationKind if one not in (
@@ -48,6 +51,40 @@ class Operation:
     deadline_s: float | None = None
 
 
+class ClaimedState(typing.NamedTuple):
+    """State of an instance after a plan.
+
+    :param host: host that it is on, None if it is shelved
+    """
+
+    state: InstanceState
+    host: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchClaim:
+    """Claims of a plan that is a cluster-wide context switch.
+
+    The checker compares them with the plan (Hermenier 2009, section 4).
+
+    :param objective: name of the cost that was minimised
+    :param value: cost of the plan by this objective
+    :param bound: lower bound of that cost, None if it is unknown
+    :param status: result of the optimisation
+    :param states: states after the plan, of at least all instances with an
+        operation
+    :param bypassed: leases that the plan suspends and resumes to break a
+        cycle of migrations
+    """
+
+    objective: str
+    value: float
+    bound: float | None
+    status: str
+    states: Mapping[str, ClaimedState]
+    bypassed: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Operations in the order in which they were decided.
@@ -55,11 +92,14 @@ class Plan:
     :param unresolved: places with violations that the plan does not end, or
         not in time
     :param truncated: the budget ended the search
+    :param switch: claims of a cluster-wide context switch, None for another
+        plan
     """
 
     operations: tuple[Operation, ...] = ()
     unresolved: tuple[str, ...] = ()
     truncated: bool = False
+    switch: SwitchClaim | None = None
 
     def __bool__(self) -> bool:
         return bool(self.operations)
