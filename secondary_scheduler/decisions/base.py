@@ -24,7 +24,27 @@ from secondary_scheduler.plans.operations import Plan
 
 NAMESPACE = 'secondary_scheduler.decisions'
 
-RequestKind = typing.Literal['preempt', 'return', 'drain']
+RequestKind = typing.Literal['preempt', 'return', 'drain', 'select']
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchOptions:
+    """Options of a cluster-wide context switch.
+
+    :param objective: one of ``estimation.switch_costs.OBJECTIVES``
+    :param minimum_run_s: seconds for which a lease runs before another lease
+        may displace it
+    :param displacement_margin: part of the capacity that stays free for a
+        lease to start, from 0 to 1.  A running lease may use it, so that a
+        small change of demand displaces nothing
+    :param most_operations: operations of a plan, 0 for any number.  The rest
+        waits for the next decision; a lease is never cut
+    """
+
+    objective: str = 'cost'
+    minimum_run_s: float = 300.0
+    displacement_margin: float = 0.1
+    most_operations: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +56,13 @@ class DecisionRequest:
     * ``return``: return preempted and migrated instances to ``hosts`` (all if
       empty).
     * ``drain``: clear ``hosts`` (none if empty) of running secondaries.
+    * ``select``: decide for all leases whether they run, and where on
+      ``hosts`` (all if empty), with the options ``switch``.
     """
 
     kind: RequestKind
     hosts: tuple[str, ...] = ()
+    switch: SwitchOptions = SwitchOptions()
 
 
 class Budget:

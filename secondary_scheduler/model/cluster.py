@@ -62,6 +62,10 @@ class Instance:
     :param usage: the same of further resources in their units (see
         ``model.units``)
     :param dirty: the memory that it writes to
+    :param wanted_cpu: CPUs that it would use if nothing limited it; None if
+        that is unknown (see ``estimation.demand``)
+    :param running_s: seconds for which it has run since it last went down;
+        None if that is unknown, or long ago
     :param preempted: it is down because the scheduler preempted it
     :param blocked: no operation may touch it
     :param cooling_down: recently operated on; only an operation for a static
@@ -95,6 +99,8 @@ class Instance:
     origin: str | None = None
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     dirty: DirtyMemory = CLEAN
+    wanted_cpu: float | None = None
+    running_s: float | None = None
 
     @property
     def claims(self) -> dict[str, int]:
@@ -176,6 +182,8 @@ class Host(Place):
     :param usage: use of further resources by primaries, as ``cpu_primary``
     :param capacities: capacity of further measured resources in their units,
         as far as it is known
+    :param held: what the lease schedule keeps for servers that are about to
+        start there, by resource class
     """
 
     name: str
@@ -188,6 +196,7 @@ class Host(Place):
     blocked: bool = False
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    held: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def capacity(self, resource: str) -> float | None:
         """Return the capacity of a measured resource, None if not known.
@@ -235,8 +244,12 @@ class LeaseMembers:
     """Instances that run or wait together as one lease.
 
     ``priority`` is given, or follows from ``owner_priority`` and the size
-    (see reference/errata, Boettger, priority).  ``waited_s`` is the time in
-    seconds for which a queued lease has waited.
+    (see reference/errata, Boettger, priority).
+
+    :param waited_s: seconds for which a queued lease has waited
+    :param age_s: seconds since the lease arrived, whether it runs or waits;
+        None if that is unknown
+    :param guaranteed: it has a guaranteed start, so nothing displaces it
     """
 
     name: str
@@ -244,6 +257,8 @@ class LeaseMembers:
     owner_priority: float = vocabulary.DEFAULT_PRIORITY
     state: LeaseState = LeaseState.ACTIVE
     waited_s: float = 0.0
+    age_s: float | None = None
+    guaranteed: bool = False
 
 
 class InFlight(typing.NamedTuple):
