@@ -16,6 +16,7 @@ import operator
 import typing
 
 from secondary_scheduler.model import units, vocabulary
+from secondary_scheduler.model.constraints import Constraint
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.model.resources import STATIC
@@ -280,8 +281,9 @@ class Cluster:
     """Hosts by name, secondaries by UUID, and operations under way.
 
     A *place* is a host or an item that hosts share.  A lease that is missing
-    in ``leases`` has the priority of its instances.  A cluster is immutable,
-    and caches derived values.
+    in ``leases`` has the priority of its instances.  Members of
+    ``constraints`` are UUIDs.  A cluster is immutable, and caches derived
+    values.
     """
 
     hosts: Mapping[str, Host]
@@ -290,6 +292,7 @@ class Cluster:
         default_factory=dict)
     in_flight: tuple[InFlight, ...] = ()
     items: Mapping[str, Item] = dataclasses.field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
 
     def at(self, place: str) -> Place:
         """Return a host or an item."""

@@ -23,6 +23,7 @@ import functools
 import re
 import typing
 
+from secondary_scheduler.model.constraints import Constraint
 from secondary_scheduler.model.operation_kinds import OperationKind
 
 #: One number for each dimension of a configuration.
@@ -86,6 +87,7 @@ class Configuration:
     :param resumes_in_place: a suspended member resumes on its own host only,
         and may then be migrated, as in Nova.  Otherwise it resumes on any
         host (Hermenier 2009, section 4.3)
+    :param constraints: placement constraints on members, by their names
     """
 
     dimensions: tuple[str, ...]
@@ -93,6 +95,7 @@ class Configuration:
     members: Mapping[str, Member]
     closed: frozenset[str] = frozenset()
     resumes_in_place: bool = False
+    constraints: tuple[Constraint, ...] = ()
 
     @functools.cached_property
     def leases(self) -> Mapping[str, tuple[Member, ...]]:

@@ -54,7 +54,8 @@ class Operation:
 class ClaimedState(typing.NamedTuple):
     """State of an instance after a plan.
 
-    :param host: host that it is on, None if it is shelved
+    :param host: host that it is on; None if it is shelved, or if Nova chooses
+        the host
     """
 
     state: InstanceState
@@ -75,6 +76,10 @@ class SwitchClaim:
         operation
     :param bypassed: leases that the plan suspends and resumes to break a
         cycle of migrations
+    :param selected: number of leases that are to run
+    :param bypasses: number of operations that only break cycles
+    :param conflict: smallest set of leases, hosts and constraints that
+        excludes another result; empty if there is none
     """
 
     objective: str
@@ -83,6 +88,9 @@ class SwitchClaim:
     status: str
     states: Mapping[str, ClaimedState]
     bypassed: tuple[str, ...] = ()
+    selected: int = 0
+    bypasses: int = 0
+    conflict: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
