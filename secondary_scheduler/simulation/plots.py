@@ -13,6 +13,8 @@ from secondary_scheduler.reading.values import InputError
 Line = tuple[Sequence[float], Sequence[float]]
 #: Marks of points that no line joins.
 _MARKS = 'oxs^vD+*'
+#: Rows of a Gantt chart up to which each has a label.
+_MOST_LABELS = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,53 @@ class Chart:
         axes.legend(frameon=False)
 
 
-def draw_charts(folder: pathlib.Path, name: str, charts: Sequence[Chart],
+class Bar(typing.NamedTuple):
+    """Interval in a row of a Gantt chart."""
+
+    row: str
+    kind: str
+    start: float
+    end: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GanttChart:
+    """Bars in rows, coloured by kind."""
+
+    bars: Sequence[Bar]
+    across: str = 'time (s)'
+    title: str = ''
+
+    def draw(self, axes: typing.Any) -> None:
+        """Draw the chart into axes of matplotlib, the first row on top."""
+        rows = {row: number for number, row in enumerate(dict.fromkeys(
+            one.row for one in self.bars))}
+        kinds = dict.fromkeys(one.kind for one in self.bars)
+        for number, kind in enumerate(kinds):
+            some = [one for one in self.bars if one.kind == kind]
+            axes.barh([rows[one.row] for one in some],
+                      [one.end - one.start for one in some],
+                      left=[one.start for one in some],
+                      color=f'C{number}', label=kind)
+        axes.set(xlabel=self.across)
+        if len(rows) <= _MOST_LABELS:
+            axes.set_yticks(list(rows.values()), list(rows), fontsize=7)
+        axes.invert_yaxis()
+        axes.legend(frameon=False)
+
+
+class Drawing(typing.Protocol):
+    """Chart of any form."""
+
+    @property
+    def title(self) -> str:
+        """Title above the chart."""
+
+    def draw(self, axes: typing.Any) -> None:
+        """Draw the chart into axes of matplotlib."""
+
+
+def draw_charts(folder: pathlib.Path, name: str, charts: Sequence[Drawing],
                 points: Mapping[str, Mapping[str, float | None]]) -> None:
     """Draw each chart into a file, and the figures into another.
 

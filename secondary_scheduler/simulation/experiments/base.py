@@ -13,7 +13,7 @@ import typing
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.engine import Simulation, Workload
 from secondary_scheduler.simulation.inputs import open_for_writing
-from secondary_scheduler.simulation.plots import Chart
+from secondary_scheduler.simulation.plots import Chart, Drawing
 from secondary_scheduler.simulation.profiles import (
     ORACLE,
     PROFILES,
@@ -76,7 +76,7 @@ class Ran:
     profile: str
     config: Mapping[str, typing.Any]
     figures: Mapping[str, Figure]
-    charts: Sequence[Chart]
+    charts: Sequence[Drawing]
 
 
 class Runnable(typing.Protocol):
