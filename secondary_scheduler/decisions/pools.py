@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Builder of the pools of a switch (Hermenier 2009, section 4.1).
+
+A pool has all tasks that are feasible at its start with both ends charged.
+What a pool frees counts from the next pool on.  A task that had no room is
+examined again only after one of its hosts has been freed.
+
+Tasks that share hosts are in one *component*.  A component without a feasible
+task is stuck, and ``cycles`` finds a bypass for it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from secondary_scheduler.decisions.free_room import FreeRoom
+from secondary_scheduler.decisions.tasks import Room, Task
+from secondary_scheduler.model.configuration import Move
+from secondary_scheduler.model.operation_kinds import OperationKind
+
+
+class PoolBuilder:
+    """State of a switch between two pools.
+
+    :param room: free amounts at the start; they change
+    """
+
+    def __init__(self, room: FreeRoom, tasks: Iterable[Task]) -> None:
+        self.room = room
+        self.pools: list[list[Move]] = []
+        #: Pending tasks by each host where they need room.
+        self.arriving: dict[str, dict[Task, None]] = defaultdict(dict)
+        #: Pending migrations by the host that they leave.
+        self.leaving: dict[str, dict[Task, None]] = defaultdict(dict)
+        self.components = Components()
+        self._freed: dict[str, None] = {}
+        self._ending: list[Task] = []
+        departures = []
+        for task in tasks:
+            if task.takes:
+                self.add(task)
+            else:
+                departures.append(task)
+        self._first = departures
+
+    def add(self, task: Task) -> None:
+        """Add a pending task."""
+        hosts = [host for host, _ in task.takes]
+        for host in hosts:
+            self.arriving[host][task] = None
+            self._freed[host] = None
+        if task.kind is OperationKind.MIGRATE:
+            source = str(task.moves[0].source)
+            self.leaving[source][task] = None
+            hosts.append(source)
+        else:
+            hosts += [host for one in task.then for host, _ in one.takes]
+            hosts += [host for host, amounts in task.gives if any(amounts)]
+        self.components.join(hosts)
+        self.components.count(hosts[0], 1)
+
+    def remove(self, task: Task) -> None:
+        """Remove a pending task."""
+        for host, _ in task.takes:
+            del self.arriving[host][task]
+        if task.kind is OperationKind.MIGRATE:
+            del self.leaving[str(task.moves[0].source)][task]
+        self.components.count(task.takes[0][0], -1)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a task has not begun."""
+        return bool(self._first or self.components.pending)
+
+    def fill(self) -> set[str]:
+        """Begin a pool with all feasible tasks.
+
+        :returns: the components with hosts that the pool uses or frees
+        """
+        self.pools.append([])
+        for task in self._first:
+            self.start(task)
+        self._first = []
+        candidates = {task: None for host in self._freed
+                      for task in self.arriving[host]}
+        self._freed = {}
+        for task in sorted(candidates, key=lambda one: one.order):
+            if self.take(task.takes):
+                self.remove(task)
+                self._enter(task)
+        return {self.components.find(host) for task in self._ending
+                for host, _ in task.takes + task.gives}
+
+    def start(self, task: Task) -> None:
+        """Put a task that is not pending into the pool; it has room."""
+        for host, amounts in task.takes:
+            self.room.take(host, amounts)
+        self._enter(task)
+
+    def _enter(self, task: Task) -> None:
+        self.pools[-1] += task.moves
+        self._ending.append(task)
+
+    def end(self) -> None:
+        """End the pool, and free what its tasks give."""
+        ended, self._ending = self._ending, []
+        for task in ended:
+            for host, amounts in task.gives:
+                self.room.give(host, amounts)
+                self._freed[host] = None
+            for following in task.then:
+                self.add(following)
+
+    def take(self, needs: Room) -> bool:
+        """Take room on several hosts, or none of it."""
+        for host, amounts in needs:
+            if not self.room.fits(host, amounts):
+                return False
+        for host, amounts in needs:
+            self.room.take(host, amounts)
+        return True
+
+
+class Components:
+    """Sets of hosts that are linked by tasks, with their pending tasks.
+
+    A set is named by one of its hosts.
+    """
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+        self.pending: dict[str, int] = {}
+
+    def find(self, host: str) -> str:
+        """Return the name of the set of a host."""
+        parents = self._parents
+        while (parent := parents.setdefault(host, host)) != host:
+            parents[host] = parents[parent]
+            host = parent
+        return host
+
+    def join(self, hosts: Iterable[str]) -> None:
+        """Join the sets of several hosts."""
+        first, *others = map(self.find, hosts)
+        for other in others:
+            name = self.find(other)
+            if name != first:
+                self._parents[name] = first
+                if pending := self.pending.pop(name, 0):
+                    self.count(first, pending)
+
+    def count(self, host: str, change: int) -> None:
+        """Change the number of pending tasks of the set of a host."""
+        name = self.find(host)
+        number = self.pending.get(name, 0) + change
+        if number:
+            self.pending[name] = number
+        else:
+            self.pending.pop(name, None)
