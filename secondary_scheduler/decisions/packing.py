@@ -27,16 +27,26 @@ class PackingError(ValueError):
 
 
 def first_fit(configuration: Configuration, members: Iterable[Member],
-              free: FreeRoom) -> dict[str, str] | None:
+              free: FreeRoom, near: bool = False) -> dict[str, str] | None:
     """Place members by first fit decreasing, the largest memory first.
 
     A member that may not move stays on its host.
 
     :param free: room without these members; it loses what they take, and is
         unchanged if they do not fit
+    :param near: each member tries its own host first
     :returns: the host of each member; None if one of them does not fit
     """
-    return _place(configuration, members, free)
+    placed: list[tuple[Member, str]] = []
+    for member in sorted(members, key=_by_memory):
+        host = _find_host(configuration, member, free, near)
+        if host is None:
+            for one, place in placed:
+                free.give(place, one.demand)
+            return None
+        free.take(host, member.demand)
+        placed.append((member, host))
+    return {member.name: host for member, host in placed}
 
 
 def first_fit_target(current: Configuration,
@@ -85,8 +95,8 @@ def sticky_target(current: Configuration,
                 and free.fits(here, one.demand)):
             free.take(here, one.demand)
             hosts[one.name] = here
-    found = _place(current, [one for one in members if one.name not in hosts],
-                   free, near=True)
+    found = first_fit(current, [
+        one for one in members if one.name not in hosts], free, near=True)
     if found is None:
         return first_fit_target(current, states)
     return _with_hosts(current, held, leases, hosts | found)
@@ -147,20 +157,6 @@ def _find_host(configuration: Configuration, member: Member, free: FreeRoom,
             or here not in configuration.closed):
         return here
     return None if bound else free.find_first(need)
-
-
-def _place(configuration: Configuration, members: Iterable[Member],
-           free: FreeRoom, near: bool = False) -> dict[str, str] | None:
-    placed: list[tuple[Member, str]] = []
-    for member in sorted(members, key=_by_memory):
-        host = _find_host(configuration, member, free, near)
-        if host is None:
-            for one, place in placed:
-                free.give(place, one.demand)
-            return None
-        free.take(host, member.demand)
-        placed.append((member, host))
-    return {member.name: host for member, host in placed}
 
 
 def _by_memory(member: Member) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ largest local cost in it.  The cost of a plan is the sum of the total costs of
 its operations.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from secondary_scheduler.model.configuration import Move, Pool
 from secondary_scheduler.model.operation_kinds import OperationKind
