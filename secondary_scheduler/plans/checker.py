@@ -12,11 +12,10 @@ import math
 
 from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.plans.operations import OperationKind, Plan
-from secondary_scheduler.plans.orders import (
-    Orders,
-    ancestors,
-    describe,
-    held,
+from secondary_scheduler.plans.orders import Orders, describe, held
+from secondary_scheduler.plans.reachability import (
+    Reachability,
+    sort_by_dependencies,
 )
 from secondary_scheduler.plans.replay import (
     DOWN,
@@ -24,6 +23,11 @@ from secondary_scheduler.plans.replay import (
     TOLERANCE_S,
     UP,
     Replay,
+)
+from secondary_scheduler.plans.switch_claims import (
+    check_chains,
+    check_end,
+    check_groups,
 )
 
 
@@ -40,18 +44,30 @@ def check(cluster: Cluster, plan: Plan,
     * No lease is split.
     * No host has more than ``lanes`` concurrent operations of the plan,
       unless ``lanes`` is None.
+    * Placement constraints hold at every instant, or are not broken further.
+    * The claims of a context switch are true (see ``switch_claims``).
     """
+    order = sort_by_dependencies(plan)
     faults = list(_structure(cluster, plan))
+    if len(order) < len(plan.operations) and not faults:
+        faults.append('the dependencies form a cycle')
+    if faults:
+        return faults
+    reach = Reachability(order)
+    faults += _times(plan)
+    faults += _deadlines(cluster, plan)
+    faults += (_repetitions(plan, reach) if plan.switch is None
+               else check_chains(plan.switch, reach))
+    faults += _leases(cluster, plan)
+    holding = held(cluster, plan)
+    replay = Replay(cluster, plan, holding)
+    faults += replay.run()
+    if plan.switch is not None:
+        faults += check_groups(reach)
+        faults += check_end(cluster, plan, plan.switch, replay.states)
     if not faults:
-        faults += _times(plan)
-        faults += _deadlines(cluster, plan)
-        faults += _repetitions(plan)
-        faults += _leases(cluster, plan)
-        holding = held(cluster, plan)
-        faults += Replay(cluster, plan, holding).run()
-        if not faults:
-            # The plan is valid at its estimated times; check other times.
-            faults += Orders(cluster, plan, holding, lanes).faults()
+        # The plan is valid at its estimated times; check other times.
+        faults += Orders(cluster, plan, holding, reach, lanes).faults()
     return faults
 
 
@@ -77,18 +93,6 @@ def _structure(cluster: Cluster, plan: Plan) -> Iterator[str]:
     for place in plan.unresolved:
         if place not in cluster.hosts and place not in cluster.items:
             yield f'unresolved host {place} is unknown'
-    if _cyclic(plan):
-        yield 'the dependencies form a cycle'
-
-
-def _cyclic(plan: Plan) -> bool:
-    waiting = {operation.id: set(operation.after)
-               for operation in plan.operations}
-    while ready := [one for one, after in waiting.items()
-                    if not after & waiting.keys()]:
-        for one in ready:
-            del waiting[one]
-    return bool(waiting)
 
 
 def _times(plan: Plan) -> Iterator[str]:
@@ -133,12 +137,11 @@ def _deadlines(cluster: Cluster, plan: Plan) -> Iterator[str]:
                    f'before its deadline, {deadline:g} s')
 
 
-def _repetitions(plan: Plan) -> Iterator[str]:
+def _repetitions(plan: Plan, reach: Reachability) -> Iterator[str]:
     """Check that an instance has one operation.
 
     Only a resume or start may be followed by a migration.
     """
-    before = ancestors(plan)
     of_instance = defaultdict(list)
     for operation in plan.operations:
         of_instance[operation.instance].append(operation)
@@ -150,7 +153,7 @@ def _repetitions(plan: Plan) -> Iterator[str]:
             first, last = last, first
         if not (len(several) == 2 and first.kind in IN_PLACE
                 and last.kind is OperationKind.MIGRATE
-                and first.id in before[last.id]):
+                and reach.precedes(first, last)):
             yield f'instance {uuid} has several operations'
 
 
@@ -161,7 +164,8 @@ def _leases(cluster: Cluster, plan: Plan) -> Iterator[str]:
         return
     preempted = {cluster.instances[uuid].lease for uuid in down}
     returned = {cluster.instances[uuid].lease for uuid in up}
-    for lease in sorted(preempted & returned):
+    bypassed = () if plan.switch is None else plan.switch.bypassed
+    for lease in sorted((preempted & returned).difference(bypassed)):
         yield f'lease {lease} is both preempted and brought back'
     for instance in cluster.instances.values():
         if (instance.lease in preempted and instance.uuid not in down

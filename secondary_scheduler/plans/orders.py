@@ -7,25 +7,30 @@ that are needed must be dependencies (see reference/decisions, 11).  This is a
 part of the checker, which shares no code with the decisions.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import itertools
+import math
+import operator
 
-from secondary_scheduler.model.cluster import (
-    Cluster,
-    Instance,
-    InstanceState,
-    Item,
-    Place,
+from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.cluster import Cluster, Host, Instance
+from secondary_scheduler.plans.antichains import (
+    count_chains,
+    heaviest_antichain,
 )
+from secondary_scheduler.plans.constraint_checks import ConstraintOrders
 from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
+from secondary_scheduler.plans.presences import (
+    MOVES,
+    RUNNING,
+    Presence,
+    Presences,
+)
+from secondary_scheduler.plans.reachability import Reachability
 
-#: Kinds that change the hosts on which an instance has claims.
-MOVES = frozenset(
-    {OperationKind.MIGRATE, OperationKind.SHELVE, OperationKind.UNSHELVE})
-#: States in which an instance may use its host.
-RUNNING = frozenset(
-    {InstanceState.ACTIVE, InstanceState.BUSY, InstanceState.OTHER})
+#: Operations that are carried out together, as one.
+Together = tuple[Operation, ...]
 
 
 def describe(operation: Operation) -> str:
@@ -34,73 +39,56 @@ def describe(operation: Operation) -> str:
             f'{operation.instance})')
 
 
-def ancestors(plan: Plan) -> dict[int, set[int]]:
-    """Return, by operation, all that must have ended before its start."""
-    by_id = {operation.id: operation for operation in plan.operations}
-    found: dict[int, set[int]] = {}
-    for one in by_id:
-        found[one] = set()
-        stack = list(by_id[one].after)
-        while stack:
-            other = stack.pop()
-            if other not in found[one]:
-                found[one].add(other)
-                stack.extend(by_id[other].after)
-    return found
-
-
 class Orders:
     """Finds operations that could start too early.
 
-    Each place is checked after each of its arrivals, when only those
-    departures have happened that the arrivals wait for.
+    Each arrival is checked with all instances that may be on its place at the
+    same time in some execution.
 
     :param holding: hosts on which each instance has claims before the plan
+    :param reach: dependencies of the plan
     :param lanes: most concurrent operations on a host, None for any number
     """
 
     def __init__(self, cluster: Cluster, plan: Plan,
-                 holding: Mapping[str, set[str]],
+                 holding: Mapping[str, set[str]], reach: Reachability,
                  lanes: int | None = None) -> None:
         self.cluster = cluster
         self.plan = plan
         self.lanes = lanes
-        self.ancestors = ancestors(plan)
-        self.residents = by_host(holding)
-        self.leave: dict[str, list[Operation]] = defaultdict(list)
-        self.arrive: dict[str, list[Operation]] = defaultdict(list)
-        for operation in sorted(plan.operations,
-                                key=lambda one: (one.start_s, one.id)):
-            source, target = operation.source, operation.target
-            if source is not None and source != target:
-                self.leave[source].append(operation)
-            if target is not None:
-                self.arrive[target].append(operation)
-            for item in cluster.items.values():
-                if source in item.hosts and target not in item.hosts:
-                    self.leave[item.name].append(operation)
-            for item in entered(cluster.items.values(), operation):
-                self.arrive[item.name].append(operation)
+        self.reach = reach
+        self.presences = Presences(cluster, reach, holding)
+        operated = {one.instance for one in plan.operations}
+        #: Instances without operations, by host.
+        self.staying = by_host({
+            uuid: hosts for uuid, hosts in holding.items()
+            if uuid not in operated})
+        self.constraints = ConstraintOrders(
+            cluster, self.presences, holding, self.staying)
 
     def faults(self) -> Iterator[str]:
         """Yield messages about operations that could start too early."""
         yield from self._groups()
         yield from self._crowds()
-        for place, arrivals in self.arrive.items():
-            for count in range(len(arrivals)):
-                yield from self._collisions(place, arrivals[:count + 1])
+        yield from self._policies()
+        for one, constraint in self.constraints.conflicts():
+            if one.arrival is not None:
+                yield (f'{describe(one.arrival)}: nothing makes it wait until '
+                       f'it cannot break {constraint}')
+        for host, presences in self.presences.claims.items():
+            if any(one.arrival is not None for one in presences):
+                yield from self._claims(self.cluster.hosts[host], presences)
 
     def _groups(self) -> Iterator[str]:
         """Check that members of a group move one after the other."""
         moves = defaultdict(list)
-        for operation in self.plan.operations:
+        for operation in self.reach.order:
             group = self.cluster.instances[operation.instance].anti_affinity
             if group is not None and operation.kind in MOVES:
                 moves[group].append(operation)
         for group, several in moves.items():
-            for one, other in itertools.combinations(several, 2):
-                if (one.id not in self.ancestors[other.id]
-                        and other.id not in self.ancestors[one.id]):
+            for one, other in itertools.pairwise(several):
+                if not self.reach.precedes(one, other):
                     yield (f'{describe(other)}: nothing makes it wait for '
                            f'{one.id}, which moves group {group} too')
 
@@ -108,91 +96,116 @@ class Orders:
         """Check the number of concurrent operations on each host."""
         if self.lanes is None:
             return
-        here: dict[str, set[int]] = defaultdict(set)
-        for operation in self.plan.operations:
-            for host in (operation.source, operation.target):
-                if host is not None:
-                    here[host].add(operation.id)
-        for host, ids in here.items():
-            if len(ids) > self.lanes:
-                count = self._at_a_time(ids)
+        for host, here in self._together().items():
+            if (len(here) > self.lanes
+                    and count_chains(here, self._precedes) > self.lanes):
+                count = heaviest_antichain(
+                    [1] * len(here), lambda one, other, here=here:
+                    self._precedes(here[one], here[other]))
                 if count > self.lanes:
                     yield f'too many at a time on {host}: {count} operations'
 
-    def _at_a_time(self, ids: set[int]) -> int:
-        """Return the largest number of concurrent ones among operations.
+    def _together(self) -> dict[str, list[Together]]:
+        """Return what needs a lane, by host.
 
-        It is the least number of chains in which each operation waits for the
-        preceding one (Dilworth 1950), which a maximum matching yields.
+        In a context switch, suspends of a lease are one operation on a host,
+        and so are resumes.
         """
-        linked: dict[int, int] = {}     # operation: the next one in its chain
-        return len(ids) - sum(
-            self._link(one, ids, linked, set()) for one in ids)
+        found: dict[str, dict[object, list[Operation]]] = defaultdict(dict)
+        for one in self.reach.order:
+            key = (one.id if self.plan.switch is None
+                   or one.kind not in GROUPED else (one.lease, one.kind))
+            for host in {one.source, one.target} - {None}:
+                found[str(host)].setdefault(key, []).append(one)
+        return {host: list(map(tuple, by_key.values()))
+                for host, by_key in found.items()}
 
-    def _link(self, one: int, ids: set[int], linked: dict[int, int],
-              asked: set[int]) -> bool:
-        """Link an operation to a predecessor, with changes of other links."""
-        # Close predecessors first, which nearly always succeeds.
-        for other in sorted(self.ancestors[one] & ids, reverse=True):
-            if other not in asked:
-                asked.add(other)
-                if other not in linked or self._link(
-                        linked[other], ids, linked, asked):
-                    linked[other] = one
-                    return True
-        return False
+    def _precedes(self, one: Together, other: Together) -> bool:
+        return all(self.reach.precedes(former, latter)
+                   for former in one for latter in other)
 
-    def _collisions(self, place: str, arrivals: list[Operation]
-                    ) -> Iterator[str]:
-        """Yield the faults of the last of some arrivals."""
-        last = arrivals[-1]
-        residents = set().union(*(self.residents[host] for host in
-                                  self.cluster.hosts_of(place)))
-        awaited = set().union(*(self.ancestors[one.id] for one in arrivals))
-        leavers = [one for one in self.leave[place] if one.id in awaited]
-        newcomers = {one.instance for one in arrivals}
-        instances = self.cluster.instances
-        running = {uuid for uuid in residents
-                   if instances[uuid].state in RUNNING} | newcomers
-        running -= {one.instance for one in leavers}
-        values = self.cluster.at(place)
-        for resource in broken(values, [instances[one] for one in running]):
-            yield (f'{describe(last)}: nothing makes it wait until a policy '
-                   f'of {place} allows more {resource}')
-        if place in self.cluster.items or last.instance in residents:
-            return
-        there = [instances[uuid] for uuid in (residents | newcomers)
-                 - {one.instance for one in leavers if one.kind in MOVES}]
-        newcomer = instances[last.instance]
-        for name, amount in newcomer.claims.items():
-            host = self.cluster.hosts[place]
-            room = host.total.get(name, 0) - host.reserved.get(name, 0)
-            if amount and sum(one.claims[name] for one in there) > room:
-                yield (f'{describe(last)}: nothing makes it wait until host '
-                       f'{place} has room in {name}')
-        group = newcomer.anti_affinity
-        if group is not None and any(
-                one.anti_affinity == group and one.uuid != newcomer.uuid
-                for one in there):
-            yield (f'{describe(last)}: nothing makes it wait until host '
-                   f'{place} has no member of group {group}')
+    def _policies(self) -> Iterator[str]:
+        """Check static policies of hosts and items."""
+        for place, presences in self.presences.running.items():
+            if not any(one.arrival is not None for one in presences):
+                continue
+            limits = static_limits(self.cluster, place)
+            if not limits:
+                continue
+            staying = [one for host in self.cluster.hosts_of(place)
+                       for one in self._staying(host)
+                       if one.state in RUNNING]
+            for resource, limit in limits.items():
+                amount = operator.methodcaller('holds', resource)
+                for arrival in self.presences.overfull(
+                        presences, limit - sum(map(amount, staying)), amount):
+                    yield (f'{describe(arrival)}: nothing makes it wait until '
+                           f'a policy of {place} allows more {resource}')
+
+    def _claims(self, host: Host, presences: Sequence[Presence]
+                ) -> Iterator[str]:
+        """Check inventories and groups of a host."""
+        staying = list(self._staying(host.name))
+        taken: Counter[str] = Counter()
+        for one in staying:
+            taken.update(one.claims)
+        claims = {one.instance.uuid: one.instance.claims
+                  for one in presences}
+        for name, room in room_for_claims(host, self.plan).items():
+            for arrival in self.presences.overfull(
+                    presences, room - taken[name],
+                    lambda one, name=name: claims[one.uuid].get(name, 0)):
+                if claims[arrival.instance].get(name, 0):
+                    yield (f'{describe(arrival)}: nothing makes it wait until '
+                           f'host {host.name} has room in {name}')
+        groups = Counter(one.instance.anti_affinity for one in presences)
+        groups.update({one.anti_affinity for one in staying})
+        for one in presences:
+            group = one.instance.anti_affinity
+            if (group is not None and one.arrival is not None
+                    and groups[group] > 1 and self._meets(
+                        one, presences, staying)):
+                yield (f'{describe(one.arrival)}: nothing makes it wait until '
+                       f'host {host.name} has no member of group {group}')
+
+    def _staying(self, host: str) -> Iterator[Instance]:
+        return (self.cluster.instances[one]
+                for one in self.staying.get(host, ()))
+
+    def _meets(self, arrival: Presence, presences: Iterable[Presence],
+               staying: Iterable[Instance]) -> bool:
+        """Return whether an arrival may meet another member of its group."""
+        group, uuid = (arrival.instance.anti_affinity, arrival.instance.uuid)
+        return any(one.anti_affinity == group for one in staying) or any(
+            one.instance.anti_affinity == group and one.instance.uuid != uuid
+            and self.presences.overlap(one, arrival) for one in presences)
 
 
-def entered(items: Iterable[Item], operation: Operation) -> list[Item]:
-    """Return the items on which an operation adds a running instance."""
-    return [item for item in items
-            if operation.target in item.hosts
-            and not (operation.kind is OperationKind.MIGRATE
-                     and operation.source in item.hosts)]
+#: Kinds whose operations on members of a lease are one in a context switch.
+GROUPED = frozenset({OperationKind.SUSPEND, OperationKind.RESUME})
 
 
-def broken(place: Place, running: list[Instance]) -> Iterator[str]:
-    """Yield the static resources whose policies are violated."""
-    holds = {'slots': len(running), 'cores': sum(i.vcpus for i in running),
-             'memory': sum(i.memory_mb for i in running)}
-    for policy in place.policies:
-        if holds.get(policy.resource, 0) > policy.threshold:
-            yield policy.resource
+def static_limits(cluster: Cluster, place: str) -> dict[str, float]:
+    """Return the lowest thresholds of the static policies of a place."""
+    limits: dict[str, float] = {}
+    if place not in cluster.hosts and place not in cluster.items:
+        return limits
+    for policy in cluster.at(place).policies:
+        if policy.static:
+            limits[policy.resource] = min(
+                policy.threshold, limits.get(policy.resource, math.inf))
+    return limits
+
+
+def room_for_claims(host: Host, plan: Plan) -> dict[str, int]:
+    """Return the inventory of a host for claims, by resource class.
+
+    A context switch leaves what the lease schedule keeps.
+    """
+    held = {} if plan.switch is None else host.held
+    return {name: (host.total.get(name, 0) - host.reserved.get(name, 0)
+                   - held.get(name, 0))
+            for name in vocabulary.RESOURCE_CLASSES}
 
 
 def held(cluster: Cluster, plan: Plan) -> dict[str, set[str]]:

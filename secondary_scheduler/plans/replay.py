@@ -8,7 +8,6 @@ only.  It shares no code with the decisions.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-import dataclasses
 import functools
 
 from secondary_scheduler.model import units
@@ -16,17 +15,22 @@ from secondary_scheduler.model.cluster import (
     Cluster,
     Instance,
     InstanceState,
-    Place,
 )
-from secondary_scheduler.plans.operations import Operation, OperationKind, Plan
+from secondary_scheduler.model.lazy import Lazy
+from secondary_scheduler.plans.constraint_checks import ConstraintChecks
+from secondary_scheduler.plans.operations import (
+    ClaimedState,
+    Operation,
+    OperationKind,
+    Plan,
+)
 from secondary_scheduler.plans.orders import (
-    MOVES,
-    RUNNING,
-    broken,
     by_host,
     describe,
-    entered,
+    room_for_claims,
+    static_limits,
 )
+from secondary_scheduler.plans.presences import MOVES, RUNNING
 
 #: Times closer than this (s) count as equal.
 TOLERANCE_S = 1e-6
@@ -65,9 +69,12 @@ IN_PLACE = frozenset({OperationKind.RESUME, OperationKind.START})
 class Replay:
     """Replay of a plan, event by event, at its estimated times.
 
-    ``held`` are the hosts on which an instance has claims now, two during a
-    migration; ``there`` is the same by host.  ``ongoing`` are operations by
-    instance.  ``moving`` counts ongoing moves by anti-affinity group.
+    ``states`` has the state and the host of each instance, ``held`` the hosts
+    on which it has claims now, two during a migration; ``there`` is the same
+    by host.  ``ongoing`` are operations by instance.  ``moving`` counts
+    ongoing moves by anti-affinity group.  ``claimed`` and ``used`` are the
+    amounts of instances with claims on a host, and of those running on a
+    place with static policies.
 
     :param holding: ``held`` before the plan
     """
@@ -77,12 +84,18 @@ class Replay:
         self.cluster = cluster
         self.plan = plan
         self.hosts = cluster.hosts
-        self.items = cluster.items.values()
         self.held = dict(holding)
-        self.instances = {uuid: cluster.instances[uuid] for uuid in self.held}
+        self.instances = cluster.instances
+        self.states = {uuid: ClaimedState(one.state, one.host)
+                       for uuid in self.held
+                       for one in (cluster.instances[uuid],)}
         self.there = by_host(self.held)
         self.ongoing: dict[str, list[Operation]] = defaultdict(list)
         self.moving: Counter[str | None] = Counter()
+        self.claimed = Lazy(self._count_claims)
+        self.limits = Lazy(functools.partial(static_limits, cluster))
+        self.used = Lazy(self._count_use)
+        self.constraints = ConstraintChecks(cluster, self.held, self.there)
         self.faults: list[str] = []
 
     def run(self) -> list[str]:
@@ -107,7 +120,8 @@ class Replay:
 
         Cooling down does not exclude them.
         """
-        hosts = {host for place in (*self.hosts.values(), *self.items)
+        hosts = {host for place in (*self.hosts.values(),
+                                    *self.cluster.items.values())
                  if any(policy.violated and policy.static
                         for policy in place.policies)
                  for host in self.cluster.hosts_of(place.name)}
@@ -115,46 +129,95 @@ class Replay:
                 if one.host in hosts
                 and one.state in (InstanceState.ACTIVE, InstanceState.BUSY)}
 
-    def _hold(self, uuid: str, hosts: set[str]) -> None:
+    def _count_claims(self, host: str) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for uuid in self.there[host]:
+            total.update(self.instances[uuid].claims)
+        return total
+
+    def _count_use(self, place: str) -> Counter[str]:
+        return Counter({resource: sum(
+            self.instances[uuid].holds(resource) for uuid in {
+                uuid for host in self.cluster.hosts_of(place)
+                for uuid in self.there[host] if self._runs_on(uuid, place)})
+            for resource in self.limits[place]})
+
+    def _runs_on(self, uuid: str, place: str) -> bool:
+        """Return whether an instance may use a place, or migrate to it."""
+        hosts = self.cluster.hosts_of(place)
+        runs = self.states[uuid].state in RUNNING
+        return any(host in hosts and (runs or any(
+            one.target == host for one in self.ongoing[uuid]))
+            for host in self.held[uuid])
+
+    def _change(self, operation: Operation, hosts: set[str],
+                state: ClaimedState | None = None) -> None:
+        """Change an instance's hosts, and its state if an operation ends.
+
+        An operation that does not end starts.
+        """
+        uuid = operation.instance
+        places = {place for host in self.held[uuid] | hosts
+                  for place in self.cluster.places(host)
+                  if self.limits[place]}
+        self._count(uuid, places, -1)
+        claims = self.instances[uuid].claims
         for host in self.held[uuid] - hosts:
+            self.claimed[host].subtract(claims)
             self.there[host].discard(uuid)
-        for host in hosts:
+        for host in hosts - self.held[uuid]:
+            self.claimed[host].update(claims)
             self.there[host].add(uuid)
         self.held[uuid] = hosts
+        if state is None:
+            self.ongoing[uuid].append(operation)
+        else:
+            self.ongoing[uuid].remove(operation)
+            self.states[uuid] = state
+        self._count(uuid, places, 1)
+
+    def _count(self, uuid: str, places: set[str], sign: int) -> None:
+        for place in places:
+            used = self.used[place]
+            if self._runs_on(uuid, place):
+                for resource in self.limits[place]:
+                    used[resource] += sign * self.instances[uuid].holds(
+                        resource)
 
     def _start(self, operation: Operation) -> None:
         self.faults += (f'{describe(operation)}: {fault}'
                         for fault in self._obstacles(operation))
-        uuid = operation.instance
-        self.ongoing[uuid].append(operation)
         self.moving[self._moved_group(operation)] += 1
-        if operation.target is not None:
-            self._hold(uuid, self.held[uuid] | {operation.target})
+        self._change(operation, self.held[operation.instance] | (
+            set() if operation.target is None else {operation.target}))
 
     def _obstacles(self, operation: Operation) -> Iterator[str]:
         instance = self.instances[operation.instance]
+        state, host = self.states[operation.instance]
         if self.ongoing[operation.instance]:
             yield 'another operation on it is under way'
-        if instance.state is not _STATE_BEFORE[operation.kind]:
-            yield f'the instance is {instance.state}'
+        if state is not _STATE_BEFORE[operation.kind]:
+            yield f'the instance is {state}'
         if instance.blocked or (instance.cooling_down and (
                 operation.kind in UP or instance.lease not in self.needed)):
             yield 'the instance is to be left alone'
         if (instance.migration_failed
                 and operation.kind is OperationKind.MIGRATE):
             yield 'a migration of it has just failed'
-        if operation.source != instance.host:
-            yield f'the instance is on {instance.host}'
+        if operation.source != host:
+            yield f'the instance is on {host}'
         yield from self._wrong_hosts(operation)
         if operation.target is not None:
             yield from self._closed(operation.target)
-            for item in entered(self.items, operation):
-                if item.violated:
-                    yield f'a policy of {item.name} is violated'
+            for place in self._entered(operation):
+                if (place in self.cluster.items
+                        and self.cluster.items[place].violated):
+                    yield f'a policy of {place} is violated'
             if operation.target not in self.held[instance.uuid]:
                 yield from self._crowded(operation.target, instance)
             yield from self._overrun(operation.target, operation)
             yield from self._oversized(operation.target, instance)
+        yield from self.constraints.broken_by(operation)
         group = self._moved_group(operation)
         if group is not None and self.moving[group]:
             yield f'another member of group {group} is on the move'
@@ -186,28 +249,40 @@ class Replay:
             yield f'host {target} is to be left alone'
 
     def _crowded(self, target: str, newcomer: Instance) -> Iterator[str]:
-        host = self.hosts[target]
-        there = [self.instances[uuid] for uuid in self.there[target]]
-        for name, amount in newcomer.claims.items():
-            room = host.total.get(name, 0) - host.reserved.get(name, 0)
-            if amount and amount + sum(i.claims[name] for i in there) > room:
+        claimed = self.claimed[target]
+        for name, room in room_for_claims(
+                self.hosts[target], self.plan).items():
+            amount = newcomer.claims[name]
+            if amount and amount + claimed[name] > room:
                 yield f'host {target} has no room in {name}'
-        if newcomer.anti_affinity is not None and any(
-                i.anti_affinity == newcomer.anti_affinity for i in there):
-            yield (f'host {target} has a member of group '
-                   f'{newcomer.anti_affinity}')
+        group = newcomer.anti_affinity
+        if group is not None and any(
+                self.instances[uuid].anti_affinity == group
+                for uuid in self.there[target]):
+            yield f'host {target} has a member of group {group}'
+
+    def _entered(self, operation: Operation) -> Iterator[str]:
+        """Yield the places on which an operation adds a running instance."""
+        left = (self.cluster.places(operation.source)
+                if operation.kind is OperationKind.MIGRATE
+                and operation.source is not None else ())
+        for place in self.cluster.places(str(operation.target)):
+            if place not in left:
+                yield place
 
     def _overrun(self, target: str, operation: Operation) -> Iterator[str]:
         """Yield static policies that the arrival would violate."""
-        bound: list[tuple[Place, tuple[str, ...]]] = [
-            (self.hosts[target], (target,))]
-        bound += [(item, item.hosts)
-                  for item in entered(self.items, operation)]
-        for place, hosts in bound:
-            running = {operation.instance}.union(*map(self._running, hosts))
-            for resource in broken(place, [
-                    self.instances[uuid] for uuid in running]):
-                yield f'a policy of {place.name} allows no more {resource}'
+        newcomer = self.instances[operation.instance]
+        for place in dict.fromkeys((target, *self._entered(operation))):
+            limits = self.limits[place]
+            if not limits:
+                continue
+            used = self.used[place]
+            counted = self._runs_on(newcomer.uuid, place)
+            for resource, limit in limits.items():
+                if used[resource] + (0 if counted else newcomer.holds(
+                        resource)) > limit:
+                    yield f'a policy of {place} allows no more {resource}'
 
     def _oversized(self, target: str, newcomer: Instance) -> Iterator[str]:
         """Yield policies without room for instances of other sizes.
@@ -236,24 +311,15 @@ class Replay:
                        f'{target}, of which instances from hosts of another '
                        f'size use {units.describe_amount(resource, came)}')
 
-    def _running(self, host: str) -> set[str]:
-        """Return the instances that may use a host, or migrate to it."""
-        return {uuid for uuid in self.there[host]
-                if self.instances[uuid].state in RUNNING
-                or any(one.target == host for one in self.ongoing[uuid])}
-
     def _end(self, operation: Operation) -> None:
-        self.ongoing[operation.instance].remove(operation)
         self.moving[self._moved_group(operation)] -= 1
-        instance = self.instances[operation.instance]
-        host = instance.host
+        host = self.states[operation.instance].host
         if operation.kind in (OperationKind.MIGRATE, OperationKind.UNSHELVE):
             host = operation.target
         elif operation.kind is OperationKind.SHELVE:
             host = None
-        self._hold(instance.uuid, set() if host is None else {host})
-        self.instances[instance.uuid] = dataclasses.replace(
-            instance, host=host, state=_STATE_AFTER[operation.kind])
+        self._change(operation, set() if host is None else {host},
+                     ClaimedState(_STATE_AFTER[operation.kind], host))
 
 
 def _tick(time_s: float) -> int:
