@@ -42,6 +42,13 @@ Optional fields of an instance are ``priority``, ``preempt_policy``, ``group``
 ``"dirty_mb": {"in_1s": 20, "in_5s": 24}`` is the memory that it writes to,
 which counts if the bandwidth of migrations is known, as in a cloud.
 
+A context switch uses more optional fields.  Of an instance they are
+``wanted``, the CPUs that it would use if nothing limited it, and
+``running_s``, the seconds for which it has run.  Of a lease they are
+``age_s``, the seconds since it arrived, and ``guaranteed``.  ``held`` of a
+host, in the form of ``reserved``, is kept by the lease schedule.
+``constraints`` are placement constraints (see ``plans.model_constraints``).
+
 Policies apply to the hosts of their scope.  Their state is derived from the
 model, as if the trigger had fired at this moment.  A host may instead list its
 own ``policies`` with their counters.
@@ -66,6 +73,10 @@ from secondary_scheduler.model.cluster import (
 )
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.plans import sizes
+from secondary_scheduler.plans.model_constraints import (
+    read_constraint,
+    write_constraints,
+)
 from secondary_scheduler.plans.model_policies import (
     derive_counters,
     read_policies,
@@ -117,6 +128,8 @@ def read_model(text: str) -> Cluster:
         lambda found: found[0].name, 'items')
     flights = tuple(_in_flight(one, hosts, instances)
                     for one in top.objects('in_flight', True))
+    constraints = tuple(read_constraint(one, hosts, instances)
+                        for one in top.objects('constraints', True))
     top.done()
     for number, instance in enumerate(instances.values()):
         if instance.host is not None and instance.host not in hosts:
@@ -128,7 +141,8 @@ def read_model(text: str) -> Cluster:
                 f'instances[{number}].lease: expected the name of a lease in '
                 f'leases, not "{instance.lease}"')
     cluster = Cluster(hosts, instances, leases, flights, {
-        name: item for name, (item, _policies) in shared.items()})
+        name: item for name, (item, _policies) in shared.items()},
+        constraints)
     return dataclasses.replace(cluster, hosts={
         name: dataclasses.replace(host, policies=tuple(
             derive_counters(policy, cluster, name)
@@ -158,7 +172,8 @@ def _lease(fields: Fields) -> LeaseMembers:
                       vocabulary.HIGHEST_PRIORITY),
         LeaseState(fields.choice('state', list(LeaseState),
                                  LeaseState.ACTIVE)),
-        fields.number('waited_s', 0.0))
+        fields.number('waited_s', 0.0), fields.number('age_s', None),
+        fields.truth('guaranteed', False))
     fields.done()
     return lease
 
@@ -189,6 +204,8 @@ def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
         preempt_policy=vocabulary.PreemptPolicy(fields.choice(
             'preempt_policy', tuple(vocabulary.PreemptPolicy), 'suspend')),
         cpu=usage.pop('cpu', None),
+        wanted_cpu=fields.number('wanted', None),
+        running_s=fields.number('running_s', None),
         preempted=fields.truth('preempted', False),
         blocked=fields.truth('blocked', False),
         cooling_down=fields.truth('resting', False),
@@ -221,24 +238,30 @@ def _host(fields: Fields) -> _Bound:
     name = fields.text('name')
     capacity = fields.object('capacity')
     reserved = fields.object('reserved', optional=True)
+    held = fields.object('held', optional=True)
     usage = fields.numbers('usage', most=100, known=_PERCENT)
     aggregates = fields.texts('aggregates')
     cpus = capacity.number('cpus', None)
     total = {_CLASSES[one]: capacity.whole(one, 0) for one in _CLASSES}
     host = Host(
         name, float(total[vocabulary.VCPU]) if cpus is None else cpus, total,
-        {_CLASSES[one]: reserved.whole(one) for one in _CLASSES
-         if one in reserved.names},
+        _take_amounts(reserved),
         usage.pop('cpu', None), usable=fields.truth('usable', True),
         blocked=fields.truth('blocked', False), usage=usage,
         capacities={one: size for one in units.UNITS if one != 'cpu'
-                    and (size := capacity.number(one, None))})
+                    and (size := capacity.number(one, None))},
+        held=_take_amounts(held))
     own = ([read_policy_with_counters(one)
             for one in fields.objects('policies')]
            if 'policies' in fields.names else None)
-    for one in (capacity, reserved, fields):
+    for one in (capacity, reserved, held, fields):
         one.done()
     return _Bound(host, aggregates, own)
+
+
+def _take_amounts(fields: Fields) -> dict[str, int]:
+    return {_CLASSES[one]: fields.whole(one) for one in _CLASSES
+            if one in fields.names}
 
 
 def _item(fields: Fields, hosts: Mapping[str, Host]
@@ -301,6 +324,7 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'capacity': {'cpus': host.cpus, **_amounts(host.total),
                          **host.capacities},
             'reserved': _amounts(host.reserved),
+            'held': _amounts(host.held),
             'usage': _usage(host.cpu_primary, host.usage),
             'usable': host.usable, 'blocked': host.blocked,
             'policies': write_policies(host.policies),
@@ -316,6 +340,7 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'demand': {'vcpus': one.vcpus, 'memory_mb': one.memory_mb,
                        'disk_gb': one.disk_gb},
             'usage': sizes.percentages(one, cluster),
+            'wanted': one.wanted_cpu, 'running_s': one.running_s,
             'priority': one.priority,
             'preempt_policy': str(one.preempt_policy),
             'preempted': one.preempted, 'blocked': one.blocked,
@@ -330,6 +355,7 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'kind': str(one.kind), 'instance': one.instance,
             'from': one.source, 'to': one.target,
             'remaining_s': one.remaining_s} for one in cluster.in_flight],
+        'constraints': write_constraints(cluster.constraints),
     }
 
 

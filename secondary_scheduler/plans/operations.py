@@ -80,6 +80,7 @@ class SwitchClaim:
     :param bypasses: number of operations that only break cycles
     :param conflict: smallest set of leases, hosts and constraints that
         excludes another result; empty if there is none
+    :param solver_missing: a solver was wanted, but is not installed
     """
 
     objective: str
@@ -91,6 +92,7 @@ class SwitchClaim:
     selected: int = 0
     bypasses: int = 0
     conflict: tuple[str, ...] = ()
+    solver_missing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

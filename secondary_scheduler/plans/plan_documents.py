@@ -4,16 +4,26 @@
 
 A plan document has ``operations`` in the order in which they were decided,
 the ``unresolved`` hosts, ``truncated``, and a ``score``.  The score is derived
-from the operations, and checked when it is read.
+from the operations, and checked when it is read.  A plan of a context switch
+also has its claims::
+
+    "switch": {"objective": "cost", "value": 512, "bound": 512,
+               "status": "optimal", "bypassed": [], "selected": 2,
+               "bypasses": 0, "conflict": [],
+               "states": [{"instance": "vm1", "state": "suspended",
+                           "host": "n1"}]}
 """
 
 from collections import Counter
 
+from secondary_scheduler.model.cluster import InstanceState
 from secondary_scheduler.plans.operations import (
     KINDS,
+    ClaimedState,
     Operation,
     OperationKind,
     Plan,
+    SwitchClaim,
 )
 from secondary_scheduler.reading.fields import Fields, load
 
@@ -57,7 +67,9 @@ def read_plan(text: str) -> Plan:
     check_schema(top)
     operations = tuple(map(_operation, top.objects('operations')))
     plan = Plan(operations, tuple(top.texts('unresolved')),
-                top.truth('truncated', False))
+                top.truth('truncated', False),
+                _claim(top.object('switch'))
+                if 'switch' in top.names else None)
     if 'score' in top.names:
         given = top.numbers('score')
         if given != score(plan):
@@ -76,6 +88,26 @@ def _operation(fields: Fields) -> Operation:
         fields.number('deadline_s', None))
     fields.done()
     return operation
+
+
+def _claim(fields: Fields) -> SwitchClaim:
+    states: dict[str, ClaimedState] = {}
+    for one in fields.objects('states'):
+        name = one.text('instance')
+        if name in states:
+            one.wrong('instance', 'a name of its own', name)
+        states[name] = ClaimedState(
+            InstanceState(one.choice('state', tuple(InstanceState))),
+            one.text('host', None))
+        one.done()
+    claim = SwitchClaim(
+        fields.text('objective'), fields.number('value'),
+        fields.number('bound', None), fields.text('status'), states,
+        tuple(fields.texts('bypassed')), fields.whole('selected', 0),
+        fields.whole('bypasses', 0), tuple(fields.texts('conflict')),
+        fields.truth('solver_missing', False))
+    fields.done()
+    return claim
 
 
 def score(plan: Plan) -> dict[str, float]:
@@ -100,4 +132,17 @@ def write_plan(plan: Plan) -> dict[str, object]:
             'after': list(one.after), 'deadline_s': one.deadline_s}
             for one in plan.operations],
         'unresolved': list(plan.unresolved), 'score': score(plan),
-        'truncated': plan.truncated}
+        'truncated': plan.truncated,
+        **({} if plan.switch is None else {
+            'switch': _write_claim(plan.switch)})}
+
+
+def _write_claim(claim: SwitchClaim) -> dict[str, object]:
+    return {
+        'objective': claim.objective, 'value': claim.value,
+        'bound': claim.bound, 'status': claim.status,
+        'bypassed': list(claim.bypassed), 'selected': claim.selected,
+        'bypasses': claim.bypasses, 'conflict': list(claim.conflict),
+        'solver_missing': claim.solver_missing,
+        'states': [{'instance': uuid, 'state': str(one.state),
+                    'host': one.host} for uuid, one in claim.states.items()]}
