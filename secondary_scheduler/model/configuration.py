@@ -52,6 +52,8 @@ class Member:
     :param memory_mb: memory that an operation on it copies, in MiB
     :param fixed: no operation may touch it
     :param migratable: it may be migrated
+    :param floor: amounts that it needs on its own host while it runs there
+        only to be migrated at once; None is its demand
     """
 
     name: str
@@ -63,6 +65,7 @@ class Member:
     memory_mb: int
     fixed: bool = False
     migratable: bool = True
+    floor: Amounts | None = None
 
     @property
     def held(self) -> Amounts | None:
