@@ -79,8 +79,8 @@ class _Revision:
         self.kept: dict[str, Member] = {}
 
     def keep(self, stays: Iterable[str]) -> Configuration:
-        for name in stays:
-            self._keep(name)
+        for stay in stays:
+            self._keep(stay)
         suspects = dict.fromkeys(self.arrivals)
         while suspects:
             host = next(iter(suspects))

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 import dataclasses
 
+from secondary_scheduler.estimation.move_room import freed_room, taken_room
 from secondary_scheduler.model.configuration import (
     Amounts,
     Configuration,
@@ -74,7 +75,7 @@ def list_tasks(current: Configuration, target: Configuration
         if kind is OperationKind.MIGRATE:
             migrations.append(migrate_task(old, str(old.host), str(new.host)))
         elif kind is OperationKind.BOOT:
-            boots.append(_boot_task(old, str(new.host)))
+            boots.append(boot_task(old, str(new.host)))
         elif kind is OperationKind.RESUME:
             resumes[old.lease][name] = str(new.host)
         elif kind is not None:
@@ -112,35 +113,22 @@ def find_kind(old: Member, new: Member) -> OperationKind | None:
 def departure_task(kind: OperationKind, members: Iterable[Member],
                    bypass: bool = False) -> Task:
     """Return the task that suspends or deletes members."""
-    several = list(members)
-    gives = []
-    for one in several:
-        held = one.held or ()
-        gives.append((str(one.host), _difference(held, one.claim)
-                      if kind is OperationKind.SUSPEND else held))
-    return Task(_order(kind, several[0]), tuple(
-        Move(kind, one.name, one.lease, one.host, None, one.memory_mb, bypass)
-        for one in several), gives=tuple(gives))
+    return _task((
+        Move(kind, one.name, one.lease, one.host, None, one.memory_mb, bypass),
+        one) for one in members)
 
 
 def migrate_task(member: Member, source: str, target: str,
                  bypass: bool = False) -> Task:
     """Return the task that migrates a member."""
-    kind = OperationKind.MIGRATE
-    return Task(
-        _order(kind, member),
-        (Move(kind, member.name, member.lease, source, target,
-              member.memory_mb, bypass),),
-        takes=((target, member.demand),), gives=((source, member.demand),))
+    return _task([(Move(OperationKind.MIGRATE, member.name, member.lease,
+                        source, target, member.memory_mb, bypass), member)])
 
 
-def _boot_task(member: Member, target: str) -> Task:
-    kind = OperationKind.BOOT
-    return Task(
-        _order(kind, member),
-        (Move(kind, member.name, member.lease, None, target,
-              member.memory_mb),),
-        takes=((target, member.demand),))
+def boot_task(member: Member, target: str) -> Task:
+    """Return the task that boots a member."""
+    return _task([(Move(OperationKind.BOOT, member.name, member.lease, None,
+                        target, member.memory_mb), member)])
 
 
 def resume_task(current: Configuration, members: Iterable[Member],
@@ -151,25 +139,36 @@ def resume_task(current: Configuration, members: Iterable[Member],
     :param hosts: where the members run in the end
     :param bypass: the members whose resume belongs to a bypass
     """
-    several = sorted(members, key=lambda one: natural_key(one.name))
-    moves, then = [], []
-    takes: dict[str, Amounts] = {}
-    gives = []
-    for one in several:
+    pairs, then = [], []
+    for one in sorted(members, key=lambda one: natural_key(one.name)):
         home, goal = str(one.host), hosts[one.name]
         place = home if current.resumes_in_place else goal
-        need = (_difference(one.demand, one.claim) if place == home
-                else one.demand)
-        takes[place] = (_sum(takes[place], need) if place in takes else need)
-        if place != home:
-            gives.append((home, one.claim))
         if place != goal:
             then.append(migrate_task(one, home, goal))
-        moves.append(Move(OperationKind.RESUME, one.name, one.lease, home,
-                          place, one.memory_mb, one.name in bypass))
-    return Task(
-        _order(OperationKind.RESUME, several[0]),
-        tuple(moves), tuple(takes.items()), tuple(gives), tuple(then))
+        pairs.append((Move(
+            OperationKind.RESUME, one.name, one.lease, home, place,
+            one.memory_mb, one.name in bypass), one))
+    task = _task(pairs)
+    task.then = tuple(then)
+    return task
+
+
+def _task(pairs: Iterable[tuple[Move, Member]]) -> Task:
+    """Return the task of moves and their members."""
+    moves, gives = [], []
+    takes: dict[str, Amounts] = {}
+    for move, member in pairs:
+        moves.append(move)
+        taken, freed = taken_room(move, member), freed_room(move, member)
+        if taken is not None:
+            place = str(move.target)
+            takes[place] = (_sum(takes[place], taken) if place in takes
+                            else taken)
+        if freed is not None:
+            gives.append((str(move.source), freed))
+    first = moves[0]
+    order = _RANKS[first.kind], natural_key(first.member), first.member
+    return Task(order, tuple(moves), tuple(takes.items()), tuple(gives))
 
 
 def sort_pool(moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -197,15 +196,6 @@ def apply_moves(members: Mapping[str, Member], moves: Iterable[Move]
         changed[move.member] = dataclasses.replace(
             member, state=state, host=host)
     yield from changed.values()
-
-
-def _order(kind: OperationKind, member: Member) -> Order:
-    return _RANKS[kind], natural_key(member.name), member.name
-
-
-def _difference(amounts: Amounts, fewer: Amounts) -> Amounts:
-    return tuple(one - other
-                 for one, other in zip(amounts, fewer, strict=True))
 
 
 def _sum(amounts: Amounts, more: Amounts) -> Amounts:

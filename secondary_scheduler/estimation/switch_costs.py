@@ -8,8 +8,9 @@ largest local cost in it.  The cost of a plan is the sum of the total costs of
 its operations.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from secondary_scheduler.estimation.switch_times import pools_s
 from secondary_scheduler.model.configuration import Move, Pool
 from secondary_scheduler.model.operation_kinds import OperationKind
 
@@ -49,3 +50,13 @@ def plan_span(pools: Iterable[Pool]) -> int:
 def memory_moved(pools: Iterable[Pool]) -> int:
     """Return the sum of the local costs of all operations."""
     return sum(local_cost(move) for pool in pools for move in pool)
+
+
+#: Objectives of an optimisation by name: costs of pools.  The time is in
+#: seconds, by published durations.
+OBJECTIVES: Mapping[str, Callable[[Sequence[Pool]], float]] = {
+    'cost': plan_cost,
+    'span': plan_span,
+    'memory': memory_moved,
+    'time': pools_s,
+}
