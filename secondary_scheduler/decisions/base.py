@@ -34,16 +34,16 @@ class SwitchOptions:
     :param objective: one of ``estimation.switch_costs.OBJECTIVES``
     :param minimum_run_s: seconds for which a lease runs before another lease
         may displace it
-    :param displacement_margin: part of the capacity that stays free for a
-        lease to start, from 0 to 1.  A running lease may use it, so that a
-        small change of demand displaces nothing
+    :param displacement_margin: points of the queue that a lease needs above a
+        running one to displace it (points are those of priority, or seconds
+        in the order ``fcfs``)
     :param most_operations: operations of a plan, 0 for any number.  The rest
         waits for the next decision; a lease is never cut
     """
 
     objective: str = 'cost'
     minimum_run_s: float = 300.0
-    displacement_margin: float = 0.1
+    displacement_margin: float = 0.0
     most_operations: int = 0
 
 

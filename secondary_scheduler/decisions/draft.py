@@ -91,12 +91,6 @@ class Draft:
         """Return the priority of a lease."""
         return -self.ranks[lease][0]
 
-    def ranked_on(self, host: str) -> list[Instance]:
-        """Return the instances on a host, sorted by priority of leases."""
-        return sorted(
-            self.rooms.residents(host).values(),
-            key=lambda i: (self.ranks[i.lease], i.uuid))
-
     def is_free(self, instance: Instance) -> bool:
         """Return whether an operation on an instance is allowed now.
 
@@ -181,11 +175,6 @@ class Draft:
             old, **changes)  # type: ignore[arg-type]
         self._replace(old, new)
         self.steps.append(Step(kind, old, new, target))
-
-    def withdraw(self, step: Step) -> None:
-        """Undo a step, the last one of its instance."""
-        self._replace(step.new, step.old)
-        self.steps.remove(step)
 
     def rewind(self, length: int) -> None:
         """Undo the last steps until ``length`` are left."""

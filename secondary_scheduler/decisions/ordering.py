@@ -26,11 +26,12 @@ from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans.operations import Operation, OperationKind
 
-_MOVES = frozenset(
+#: Kinds that change the hosts on which an instance has claims.
+MOVES = frozenset(
     {OperationKind.MIGRATE, OperationKind.SHELVE, OperationKind.UNSHELVE})
 
 
-class _Room:
+class RoomWaits:
     """Finds the departures for which an arrival has to wait.
 
     The view is conservative.  All earlier arrivals count as completed, and
@@ -42,6 +43,8 @@ class _Room:
         self.rooms = Rooms(cluster, limits)
         self.departures: dict[str, dict[int, Step]] = defaultdict(dict)
         self.awaited: dict[str, set[int]] = defaultdict(set)
+        #: Last departure by instance and place.
+        self._gone: dict[tuple[str, str], int] = {}
 
     def waits(self, step: Step) -> set[int]:
         """Return the operations that an arrival has to wait for."""
@@ -84,13 +87,18 @@ class _Room:
         """Note the arrival and the departure of a step.
 
         A suspend frees CPU of its host, a migration and a shelve free all.
+        The departure of an instance that comes back frees nothing.
         """
         if step.target is not None:
+            for place in self.cluster.places(step.target):
+                self.departures[place].pop(
+                    self._gone.pop((step.old.uuid, place), -1), None)
             if step.old.host == step.target:
                 self.rooms.take(step.old)
             self.rooms.put(step.new)
         for place in self._left(step):
             self.departures[place][number] = step
+            self._gone[step.old.uuid, place] = number
 
 
 def arrange_steps(
@@ -107,7 +115,7 @@ def arrange_steps(
         [step.job for step in steps],
         [DurationInput(one.kind, one.source, one.target)
          for one in cluster.in_flight])
-    room = _Room(cluster, limits)
+    room = RoomWaits(cluster, limits)
     ends: dict[int, float] = {}
     last_of: dict[str, int] = {}
     last_move: dict[str, int] = {}
@@ -122,12 +130,12 @@ def arrange_steps(
         if uuid in last_of:
             after.add(last_of[uuid])
         last_of[uuid] = number
-        if group is not None and step.kind in _MOVES:
+        if group is not None and step.kind in MOVES:
             if group in last_move:
                 after.add(last_move[group])
             last_move[group] = number
         for host in sorted({step.old.host, step.target} - {None}, key=str):
-            after |= _enter_lane(lanes[str(host)], number, ends)
+            after |= enter_lane(lanes[str(host)], number, ends)
         start = max((ends[one] for one in after), default=0.0)
         ends[number] = start + duration
         operations.append(Operation(
@@ -137,7 +145,7 @@ def arrange_steps(
     return tuple(operations)
 
 
-def _enter_lane(lanes: list[int | None], number: int,
+def enter_lane(lanes: list[int | None], number: int,
                 ends: dict[int, float]) -> set[int]:
     """Enter the lane that is free first; return its last operation."""
     def free_at(lane: int) -> float:

@@ -27,7 +27,7 @@ def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
     While any host is violated, instances return only on their present hosts.
     The room of other hosts is kept for instances that leave the violated one.
     """
-    _preempt_partial_leases(draft, scope)
+    preempt_partial_leases(draft, scope)
     roaming = not draft.cluster.violated
     for lease in queue(draft.cluster, order):
         _return_lease(draft, lease, scope, roaming, budget)
@@ -35,7 +35,7 @@ def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
         _migrate_back(draft, scope)
 
 
-def _preempt_partial_leases(draft: Draft, scope: Collection[str]) -> None:
+def preempt_partial_leases(draft: Draft, scope: Collection[str]) -> None:
     """Preempt running members of leases with a member that cannot return.
 
     The leases stay in the queue, and return as a whole later (Boettger 2012,

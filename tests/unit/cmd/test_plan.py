@@ -70,7 +70,7 @@ class PlanTest(unittest.TestCase):
             0, 'decide', self.model, '--algorithm', algorithm, *more))
 
     def test_plans_of_every_algorithm_pass_the_check(self):
-        self.assertEqual({'guided', 'priority', 'provisioning'},
+        self.assertEqual({'context-switch', 'guided', 'provisioning'},
                          set(drivers()))
         for name, driver in drivers().items():
             self.assertTrue(issubclass(driver, base.Decision))
@@ -99,7 +99,7 @@ class PlanTest(unittest.TestCase):
                 'instances': [
                     {'name': name, 'host': 'full', 'state': 'active',
                      'usage': usage} for name in 'ab']}
-            for algorithm in 'guided', 'priority':
+            for algorithm in 'guided', 'context-switch':
                 with self.subTest(resource=resource, algorithm=algorithm):
                     model = self.write('m', world)
                     made = self.run_plan(0, 'decide', model, '--algorithm',
@@ -129,7 +129,7 @@ class PlanTest(unittest.TestCase):
                 (((64, 85), (4, 10)), {'n64': 8}, ('suspend', None), False),
                 (((4, 60), (64, 50)), {'n4': 45}, ('migrate', 'n64'), True)):
             model = self.sized(*hosts, instances=instances)
-            for algorithm in 'guided', 'priority':
+            for algorithm in 'guided', 'context-switch':
                 made = self.run_plan(0, 'decide', model, '--algorithm',
                                      algorithm)
                 one, = json.loads(made)['operations']
@@ -193,7 +193,7 @@ class PlanTest(unittest.TestCase):
     def test_unknown_algorithm_names_the_known_ones(self):
         text = self.run_plan(2, 'decide', self.model, '--algorithm', 'magic')
         self.assertIn('no algorithm magic', text)
-        self.assertIn('guided, priority, provisioning', text)
+        self.assertIn('context-switch, guided, provisioning', text)
 
     def test_bad_input_is_explained(self):
         self.assertIn('No such file', self.run_plan(
@@ -212,7 +212,7 @@ class PlanTest(unittest.TestCase):
         with mock.patch('sys.stdin', io.TextIOWrapper(
                 io.BufferedReader(io.BytesIO(text.encode())))):
             self.assertTrue(json.loads(self.run_plan(
-                0, 'decide', '-', '--algorithm', 'priority'))['operations'])
+                0, 'decide', '-', '--algorithm', 'guided'))['operations'])
 
     def test_bad_arguments_end_with_code_2(self):
         for arguments in (('decide',), ('check', self.model), (
@@ -237,4 +237,4 @@ class InstalledTest(unittest.TestCase):
 
     def test_algorithms_are_the_installed_drivers(self):
         from secondary_scheduler.cmd import plan
-        self.assertIn('priority', plan.algorithms())
+        self.assertIn('guided', plan.algorithms())

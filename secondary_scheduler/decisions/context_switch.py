@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Decision ``context-switch``: decide for all leases anew.
+
+A cluster-wide context switch (Hermenier 2009) selects the leases that run by
+their actual demand, in the order of the queue, and reaches them by the
+cheapest plan that is found.  A lease runs as a whole or not at all.
+
+* ``select`` may suspend running leases in favour of others.
+* ``return`` is the same without that: only leases that are down change.
+* ``preempt`` and ``drain`` are decided by ``guided``.
+
+A suspension loses no work.  So a running lease with a member that its flavor
+has stopped or shelved is neither displaced nor migrated by a switch.  Its
+members return as all others do.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+from secondary_scheduler.decisions import base, ordering, returns
+from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.optimiser import Optimised, optimise
+from secondary_scheduler.decisions.optimiser.optimise import measure_of
+from secondary_scheduler.decisions.selection import (
+    SelectionOptions,
+    select,
+)
+from secondary_scheduler.decisions.switch_limit import choose_leases
+from secondary_scheduler.decisions.switch_model import (
+    SwitchModel,
+    SwitchModelBuilder,
+    add_steps,
+    with_demand,
+)
+from secondary_scheduler.decisions.switch_ordering import (
+    arrange_switch,
+    leases_awaited,
+)
+from secondary_scheduler.estimation.durations import DurationInput
+from secondary_scheduler.model.cluster import Cluster
+from secondary_scheduler.model.configuration import (
+    Configuration,
+    MemberState,
+    Move,
+    Pool,
+)
+from secondary_scheduler.model.operation_kinds import OperationKind
+from secondary_scheduler.plans.operations import (
+    ClaimedState,
+    Plan,
+    SwitchClaim,
+)
+
+
+class ContextSwitchDecision(base.Decision):
+    """Run the first leases of the queue that fit, and move little for it."""
+
+    def decide(self, cluster: Cluster, request: base.DecisionRequest,
+               budget: base.Budget) -> Plan:
+        """Return the plan for a request (see ``base.Decision``).
+
+        :raises ValueError: the objective is unknown
+        """
+        if request.kind not in ('select', 'return'):
+            return GuidedDecision(
+                self.limits, self.durations, order=self.order
+            ).decide(cluster, request, budget)
+        measure_of(request.switch.objective, lambda move: 0.0)
+        scope = [name for name in cluster.hosts
+                 if not request.hosts or name in request.hosts]
+        halves = self._preempt_halves(cluster, scope)
+        if halves:
+            return halves
+        model = SwitchModelBuilder(
+            cluster, scope, self.limits, self.order
+        ).build(displaces=request.kind == 'select')
+        return self.switch(cluster, model, request.switch, budget)
+
+    def _preempt_halves(self, cluster: Cluster, scope: Collection[str]
+                        ) -> Plan:
+        """Preempt leases with a member that cannot return yet.
+
+        The other leases are decided for in the next round.
+        """
+        if not any(one.return_failed for one in cluster.instances.values()):
+            return Plan()
+        draft = Draft(cluster, self.limits)
+        returns.preempt_partial_leases(draft, scope)
+        return Plan(ordering.arrange_steps(
+            cluster, draft.steps, self.limits, self.durations))
+
+    def switch(self, cluster: Cluster, model: SwitchModel,
+               options: base.SwitchOptions, budget: base.Budget) -> Plan:
+        """Return the plan of a switch by the queue of a model."""
+        current = model.configuration
+        if model.settled:
+            return Plan(switch=SwitchClaim(
+                options.objective, 0, 0, 'nothing_to_do', {},
+                selected=len(model.queue)))
+        selection = select(current, model.queue, SelectionOptions(
+            options.minimum_run_s, options.displacement_margin))
+        return self.reach(cluster, model, selection.sample, options, budget)
+
+    def reach(self, cluster: Cluster, model: SwitchModel,
+              sample: Configuration, options: base.SwitchOptions,
+              budget: base.Budget) -> Plan:
+        """Return the cheapest plan to the states of a sample."""
+        seconds = self._seconds(cluster)
+        found = optimise(model.configuration, sample, options.objective,
+                         budget, seconds)
+        bound: float | None = found.bound
+        value, status, pools = found.value, str(found.status), (
+            found.switch.pools)
+        draft = self._draft(cluster, pools)
+        if 0 < options.most_operations < len(draft.steps):
+            kept = choose_leases(model.leases, leases_awaited(
+                draft.cluster, draft.steps, self.limits), draft.steps,
+                options.most_operations)
+            pools = tuple(filter(None, (
+                tuple(move for move in pool if move.lease in kept)
+                for pool in pools)))
+            value = measure_of(options.objective, seconds)(pools)
+            bound, status = None, 'feasible'
+            draft = self._draft(cluster, pools)
+        moves = [move for pool in pools for move in pool]
+        return Plan(
+            arrange_switch(draft.cluster, draft.steps, self.limits,
+                           self.durations),
+            _overloaded(found), budget.truncated, SwitchClaim(
+                options.objective, value, bound, status,
+                _states_after(draft), _bypassed(moves),
+                _count_running(sample, model.leases),
+                sum(move.bypass for move in moves), found.conflict,
+                found.solver_missing))
+
+    def _seconds(self, cluster: Cluster) -> Callable[[Move], float]:
+        """Return the function that predicts the seconds of a move."""
+        def seconds(move: Move) -> float:
+            kind = (OperationKind.UNSHELVE if move.kind is OperationKind.BOOT
+                    else move.kind)
+            return self.durations.predict_all([DurationInput(
+                kind, move.source, move.target, move.memory_mb,
+                cluster.instances[move.member].dirty)])[0]
+        return seconds
+
+    def _draft(self, cluster: Cluster, pools: Iterable[Pool]) -> Draft:
+        draft = Draft(with_demand(cluster, self.limits), self.limits)
+        add_steps(draft, (move for pool in pools for move in pool))
+        return draft
+
+
+def _states_after(draft: Draft) -> dict[str, ClaimedState]:
+    """Return the states of the changed instances after a draft."""
+    found = {}
+    for step in draft.steps:
+        new = draft.instances[step.old.uuid]
+        unshelved = (step.kind is OperationKind.UNSHELVE
+                     and new is step.new)   # Nova chooses the host
+        found[new.uuid] = ClaimedState(
+            new.state, None if unshelved else new.host)
+    return found
+
+
+def _bypassed(moves: Iterable[Move]) -> tuple[str, ...]:
+    """Return the leases that a switch suspends and resumes."""
+    leases: dict[OperationKind, set[str]] = {
+        OperationKind.SUSPEND: set(), OperationKind.RESUME: set()}
+    for move in moves:
+        if move.kind in leases:
+            leases[move.kind].add(move.lease)
+    return tuple(sorted(set.intersection(*leases.values())))
+
+
+def _overloaded(found: Optimised) -> tuple[str, ...]:
+    """Return the hosts that remain overloaded."""
+    reached = found.switch.reached
+    return tuple(sorted(
+        host for host, amounts in reached.used().items()
+        if any(amount > most for amount, most in zip(
+            amounts, reached.capacity[host], strict=True))))
+
+
+def _count_running(sample: Configuration, queue: Collection[str]) -> int:
+    """Return the number of leases of the queue that run in a sample."""
+    queued = set(queue)
+    return len({one.lease for one in sample.members.values()
+                if one.lease in queued and not one.fixed
+                and one.state is MemberState.RUNNING})
