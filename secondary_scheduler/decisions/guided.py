@@ -4,7 +4,7 @@
 
 The guided search ends violations.  A host to drain has a policy that allows
 no secondary, without a deadline, as in the thesis.  Preempted instances
-return as with the decision ``priority``.
+return in the order of the queue (see ``returns``).
 """
 
 from collections.abc import Callable

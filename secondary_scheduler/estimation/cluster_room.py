@@ -5,8 +5,6 @@
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-import itertools
-import operator
 
 from secondary_scheduler.estimation.room import (
     EPSILON,
@@ -176,48 +174,6 @@ class Rooms:
             self._capacity[key] = capacity(
                 self.hosts[host], share, self.limits.margin)
         return self._capacity[key]
-
-    def surplus(self, host: str) -> int:
-        """Return the number of secondaries that have to leave.
-
-        If a dynamic policy is violated, the agent's means have failed: with
-        all secondaries at their minimum shares, the host has exceeded the
-        threshold until the trigger fired.  So at least one leaves, whatever
-        the arithmetic says, and the others get a useful share again.
-        """
-        least = self._overfull(host)
-        if not self._strained(host):
-            return max(least, self.running(host) - self.capacity(
-                host, self.limits.minimum_share))
-        begun_with = _running([*self._cluster.residents(host),
-                               *self._coming.get(host, ())])
-        room = min(begun_with - 1,
-                   self.capacity(host, self.limits.entry_share))
-        return max(least, self.running(host) - max(0, room))
-
-    def _overfull(self, host: str) -> int:
-        """Return the least number that must leave for static policies."""
-        most = 0
-        for policy in self.hosts[host].policies:
-            if policy.static:
-                there, held = self._uses[host, policy.resource]
-                sizes = sorted((one.holds(policy.resource)
-                                for one in there.values()), reverse=True)
-                rests = itertools.accumulate(sizes, operator.sub,
-                                             initial=held)
-                most = max(most, sum(
-                    rest > policy.threshold for rest in rests))
-        return most
-
-    def _strained(self, host: str) -> bool:
-        """Return whether the agent of a host failed to keep a policy.
-
-        A host that is cooling down is excluded: its agent needs time first.
-        """
-        values = self.hosts[host]
-        return not values.blocked and any(
-            policy.violated and not policy.static
-            for policy in values.policies)
 
     def has_minimum_share(self, host: str) -> bool:
         """Return whether another instance would have its minimum share."""

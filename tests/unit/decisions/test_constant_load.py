@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
-from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.room import LoadLimits
@@ -30,7 +29,6 @@ _THESIS = {'durations': ConcurrentDurations(), 'profile': violations.THESIS}
 
 #: Decisions that preempt, and decisions that return.
 PAIRS = st.sampled_from([
-    (PriorityDecision(), PriorityDecision()),
     (GuidedDecision(), GuidedDecision()),
     (GuidedDecision(), ProvisioningDecision()),
     (GuidedDecision(**_THESIS), ProvisioningDecision(**_THESIS))])

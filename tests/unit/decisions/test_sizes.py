@@ -12,7 +12,6 @@ from benchmarks import absolute
 from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
-from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
 from secondary_scheduler.estimation.durations import ConcurrentDurations
 from secondary_scheduler.estimation.room import LoadLimits
@@ -27,7 +26,7 @@ from tests.unit.decisions.worlds import host, vm
 RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
 MOVES = GuidedDecision(RIGID, profile=dataclasses.replace(
     violations.with_agents(RIGID), preempts=False))
-DRIVERS = [GuidedDecision(), PriorityDecision()]
+DRIVERS = [GuidedDecision()]
 
 
 def moves(plan):

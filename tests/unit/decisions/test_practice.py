@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decision ``priority`` in situations of practice."""
+"""Decision ``guided`` in situations of practice."""
 
 import dataclasses
 import unittest
 
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
-from secondary_scheduler.decisions.priority import PriorityDecision
+from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
@@ -36,7 +36,7 @@ class Case(unittest.TestCase):
 
     def decide(self, world, kind='preempt', hosts=(), units=1000, **values):
         budget = Budget(units)
-        plan = PriorityDecision(**values).decide(
+        plan = GuidedDecision(**values).decide(
             world, DecisionRequest(kind, hosts), budget)
         lanes = values.get('limits', LoadLimits()).lanes
         self.assertEqual([], checker.check(world, plan, lanes))
@@ -54,22 +54,9 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
         self.assertEqual((), plan.unresolved)
 
-    def test_next_leases_migrate_where_there_is_room(self):
-        world = cluster(
-            host('h', 79.0, violated=True), host('busy', 75.0),
-            host('idle', 69.0), vm('a', 'h', priority=3),
-            vm('b', 'h', priority=9), vm('c', 'h', priority=7),
-            vm('d', 'h', priority=5), vm('e', 'h', priority=4))
-        # One stays, two fit on idle and one on busy; the lowest is suspended.
-        self.assertEqual(
-            {'c': ('migrate', 'idle'), 'd': ('migrate', 'busy'),
-             'e': ('migrate', 'idle'), 'a': ('suspend', None)},
-            kinds(self.decide(world)))
-
     def test_instance_with_failed_migration_is_suspended(self):
-        world = cluster(host('h', 69.0, violated=True), host('idle', 20.0),
-                        vm('a', 'h', priority=3, migration_failed=True),
-                        *(vm(name, 'h', priority=9) for name in 'bc'))
+        world = cluster(host('h', 79.0, violated=True), host('idle', 20.0),
+                        vm('a', 'h', priority=3, migration_failed=True))
         self.assertEqual({'a': ('suspend', None)},
                          kinds(self.decide(world)))
 
@@ -213,21 +200,6 @@ class TestPreempt(Case):
         self.assertEqual({'a': ('suspend', None)}, kinds(plan))
         self.assertFalse(self.decide(apply(world, plan)))
 
-    def test_surplus_of_static_resources_leaves(self):
-        for resource, most in (('cores', 2), ('memory', 700)):
-            policy = HostPolicy('', resource, most, 60, 1, True)
-            world = cluster(
-                host('h', policies=(policy,), blocked=True),
-                host('x', policies=(cpu_policy(), dataclasses.replace(
-                    policy, threshold=300, violated=False))),
-                *(vm(f'{one}', 'h', priority=one, cpu=5.0)
-                  for one in range(6)))
-            plan = self.decide(world, limits=LoadLimits(useful_share=69.0))
-            self.assertEqual(
-                {'3': ('migrate', 'x'), **dict.fromkeys(
-                    '012', ('suspend', None))}, kinds(plan))
-            self.assertEqual((), plan.unresolved)
-
     def test_host_is_unresolved_if_busy_instances_exceed_the_policy(self):
         policy = HostPolicy('cores <= 2', 'cores', 2, 60, 1, True)
         for busy, left in ((2, ()), (3, ('h',))):
@@ -245,28 +217,6 @@ class TestPreempt(Case):
             world, hosts=('i', 'gone')))))
         self.assertEqual({}, kinds(self.decide(world, hosts=('gone',))))
         self.assertEqual({'a', 'b'}, set(kinds(self.decide(world))))
-
-    def test_violation_is_ended_without_budget(self):
-        world = cluster(host('h', 95.0, violated=True), host('x'),
-                        vm('a', 'h'), vm('b', 'h'))
-        plan = self.decide(world, units=1)
-        self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
-                         kinds(plan))
-        self.assertTrue(plan.truncated)
-
-    def test_relief_of_one_host_makes_room_for_another(self):
-        # a cannot be preempted, since its peer is busy.  It gets room on x
-        # only after the relief of z, whose lease leaves x too.
-        world = cluster(
-            host('h', 95.0, violated=True), host('z', 95.0, violated=True),
-            host('x', 84.0), vm('a', 'h', lease='l'),
-            vm('p', 'y', InstanceState.BUSY, lease='l'), host('y', **FULL),
-            vm('b', 'z', lease='m'), vm('c', 'x', lease='m'))
-        plan = self.decide(world, limits=LoadLimits(useful_share=5.0))
-        self.assertEqual(('migrate', 'x'), kinds(plan)['a'])
-        self.assertEqual((), plan.unresolved)
-        order = {o.instance: o for o in plan.operations}
-        self.assertIn(order['c'].id, order['a'].after)
 
     def test_shelved_peer_frees_its_inventory(self):
         world = cluster(
