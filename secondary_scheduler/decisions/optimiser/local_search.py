@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Heuristic configurations: the best at home, the rest where room is left.
+
+The runners that stay at home are chosen for each host on its own.  All others
+are placed class by class, large ones first, each on the host with the least
+room left after it.  A host with room already at the start is preferred, since
+an operation there does not have to wait.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.optimiser.bounds import HomeChoices
+from secondary_scheduler.decisions.optimiser.problem import (
+    Assignment,
+    RunnerClass,
+    SwitchProblem,
+)
+
+
+class Rooms:
+    """Room left on each host, at the start of the switch and in the end."""
+
+    def __init__(self, problem: SwitchProblem) -> None:
+        self.early = [list(room) for room in problem.start_free]
+        self.final = [list(room) for room in problem.final_free]
+        total = [sum(max(0, room[number]) for room in self.final) or 1
+                 for number in range(len(problem.current.dimensions))]
+        wanted = [sum(one.demand[number] for one in problem.classes)
+                  for number in range(len(total))]
+        #: Weight of an amount of each dimension: scarce ones weigh more.
+        self.weights = [need / most / most
+                        for need, most in zip(wanted, total, strict=True)]
+
+    def fits(self, host: int, demand: Sequence[int],
+             arrival: Sequence[int] | None) -> bool:
+        """Return whether a runner has room; ``arrival`` None is late."""
+        return (_fits(demand, self.final[host])
+                and (arrival is None or _fits(arrival, self.early[host])))
+
+    def take(self, host: int, demand: Sequence[int],
+             arrival: Sequence[int] | None, count: int = 1) -> None:
+        """Take the room of some runners of a class."""
+        _take(self.final[host], demand, count)
+        if arrival is not None:
+            _take(self.early[host], arrival, count)
+
+    def take_early(self, host: int, arrival: Sequence[int],
+                   count: int) -> None:
+        """Take room at the start only."""
+        _take(self.early[host], arrival, count)
+
+    def size(self, amounts: Sequence[int]) -> float:
+        """Return amounts as one weighted number."""
+        return sum(weight * amount for weight, amount in zip(
+            self.weights, amounts, strict=True))
+
+
+def assign_runners(problem: SwitchProblem, choices: HomeChoices,
+                   budget: Budget) -> Assignment | None:
+    """Return a configuration that realises the choices at home.
+
+    :returns: None if a runner finds no room, or the budget is spent
+    """
+    assignment: Assignment = [None] * len(problem.runners)
+    rooms = Rooms(problem)
+    away = _take_homes(problem, choices, rooms, assignment)
+    order = sorted(away, key=lambda demand: (-rooms.size(demand), demand))
+    for demand in order:
+        numbers = away[demand]
+        for early in (True, False):
+            numbers = _place_equal(problem, rooms, numbers, early, assignment,
+                                   budget)
+        if numbers:
+            return None
+    return assignment
+
+
+def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
+                assignment: Assignment) -> dict[tuple[int, ...], list[int]]:
+    """Place the runners that stay; return the others by their demand."""
+    members: dict[RunnerClass, list[int]] = defaultdict(list)
+    away: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for number, one in enumerate(problem.classes):
+        if one.home is None:
+            away[one.demand].append(number)
+        else:
+            members[one].append(number)
+    for host, choice in enumerate(choices.hosts):
+        taken: dict[RunnerClass, int] = defaultdict(int)
+        for one, option, count in choice.chosen:
+            first = taken[one]
+            taken[one] += count
+            several = members[one][first:first + count]
+            if option.at_start:
+                rooms.take_early(host, one.arrival, count)
+            if not option.at_home:
+                away[one.demand].extend(several)
+                continue
+            rooms.take(host, one.demand, None, count)
+            for number in several:
+                assignment[number] = host
+    return away
+
+
+def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
+                 early: bool, assignment: Assignment,
+                 budget: Budget) -> list[int]:
+    """Place runners of equal demand; return those without room."""
+    if not numbers:
+        return []
+    demand = problem.classes[numbers[0]].demand
+    arrival = demand if early else None
+    fitting = [host for host, is_open in enumerate(problem.is_open)
+               if is_open and rooms.fits(host, demand, arrival)]
+    fitting.sort(key=lambda host: (rooms.size(rooms.final[host]), host))
+    left = list(reversed(numbers))
+    for host in fitting:
+        while left and rooms.fits(host, demand, arrival):
+            if not budget.spend():
+                return left
+            number = left.pop()
+            assignment[number] = host
+            rooms.take(host, demand, arrival)
+        if not left:
+            break
+    return left[::-1]
+
+
+def _fits(needed: Sequence[int], free: Sequence[int]) -> bool:
+    return all(amount == 0 or amount <= most
+               for amount, most in zip(needed, free, strict=True))
+
+
+def _take(free: list[int], amounts: Sequence[int], count: int) -> None:
+    for number, amount in enumerate(amounts):
+        free[number] -= count * amount

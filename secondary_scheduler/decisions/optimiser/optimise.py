@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The cheapest equivalent reconfiguration, at any time within a budget."""
+
+from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+import typing
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.optimiser import bounds
+from secondary_scheduler.decisions.optimiser.conflicts import find_conflict
+from secondary_scheduler.decisions.optimiser.evaluation import (
+    Evaluated,
+    Evaluator,
+    Measure,
+)
+from secondary_scheduler.decisions.optimiser.local_search import (
+    assign_runners,
+)
+from secondary_scheduler.decisions.optimiser.problem import (
+    SwitchProblem,
+    build_problem,
+)
+from secondary_scheduler.decisions.optimiser.refinement import refine
+from secondary_scheduler.decisions.optimiser.solver import SolverMissingError
+from secondary_scheduler.decisions.packing import PackingError, sticky_target
+from secondary_scheduler.estimation.switch_costs import (
+    memory_moved,
+    plan_cost,
+    plan_span,
+)
+from secondary_scheduler.model.configuration import (
+    Configuration,
+    MemberState,
+    Move,
+    Switch,
+)
+
+Status = typing.Literal[
+    'nothing_to_do', 'optimal', 'within', 'feasible', 'infeasible']
+
+#: Values of a switch that depend on its pools only.
+MEASURES: Mapping[str, Measure] = {
+    'cost': plan_cost, 'span': plan_span, 'memory': memory_moved}
+#: Objectives that the solver has a model of.
+SOLVED = ('cost', 'memory')
+#: Most candidates that are built from bounds.
+MOST_CANDIDATES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimised:
+    """Result of an optimisation.
+
+    :param target: the configuration that the switch reaches
+    :param value: value of the switch for the objective
+    :param bound: no equivalent switch has a smaller value
+    :param status: ``nothing_to_do`` if all members are as wanted;
+        ``optimal`` if the value is the bound; ``within`` if the bound tells
+        how good the value is; ``feasible`` if it does not; ``infeasible`` if
+        no configuration with the states of the sample was found
+    :param conflict: leases, hosts and constraints that exclude each other
+    :param solver_missing: a solver was wanted and is not installed
+    """
+
+    target: Configuration
+    switch: Switch
+    value: float
+    bound: float
+    status: Status
+    conflict: tuple[str, ...] = ()
+    solver_missing: bool = False
+
+    @property
+    def percent(self) -> float | None:
+        """Largest distance to the best value, in percent of the bound.
+
+        None if the bound is 0 and the value is not.
+        """
+        if self.value <= self.bound:
+            return 0.0
+        if self.bound <= 0:
+            return None
+        return 100 * (self.value - self.bound) / self.bound
+
+
+def optimise(current: Configuration, sample: Configuration, objective: str,
+             budget: Budget,
+             seconds: Callable[[Move], float] | None = None) -> Optimised:
+    """Return a cheap switch to the states of a sample.
+
+    The same input gives the same result.
+
+    :param current: the configuration now
+    :param sample: the same members in the states that are wanted; its hosts
+        are one candidate
+    :param objective: ``cost``, ``span``, ``memory`` or ``time``
+    :param budget: work units to spend; a switch results from any budget
+    :param seconds: duration of an operation, for the objective ``time``
+    :raises ValueError: an objective is unknown, or ``time`` without seconds
+    """
+    measure = measure_of(objective, seconds)
+    problem = build_problem(current, sample)
+    evaluator = Evaluator(problem, measure, budget)
+    choices = _choices(problem, objective)
+    bound = _bound(problem, objective, measure, choices)
+    for target in _candidates(problem, choices, budget):
+        evaluator.try_target(target)
+        if evaluator.is_optimal(bound):
+            break
+    missing = False
+    if objective in SOLVED and not evaluator.is_optimal(bound):
+        try:
+            bound = max(bound, refine(
+                problem, choices[:-1] or choices, evaluator, budget))
+        except SolverMissingError:
+            missing = True
+    best = evaluator.best
+    if best is None:
+        return Optimised(
+            current, Switch((), current), 0, 0, 'infeasible',
+            find_conflict(problem, budget), missing)
+    return _result(best, bound, missing)
+
+
+def measure_of(objective: str,
+               seconds: Callable[[Move], float] | None) -> Measure:
+    """Return the function that values the pools of a switch."""
+    if objective == 'time':
+        if seconds is None:
+            raise ValueError(
+                "the objective 'time' needs the seconds of each operation")
+        from secondary_scheduler.estimation.switch_times import pools_s
+        return lambda pools: pools_s(pools, seconds)
+    if objective not in MEASURES:
+        raise ValueError(f'unknown objective {objective!r}: expected one of '
+                         + ', '.join([*MEASURES, 'time']))
+    return MEASURES[objective]
+
+
+def _choices(problem: SwitchProblem, objective: str
+             ) -> list[bounds.HomeChoices]:
+    """Return choices at home for the objective, the most promising first."""
+    memory = bounds.memory_choices(problem)
+    if objective == 'memory':
+        return [memory]
+    return [*bounds.cost_choices(problem), memory]
+
+
+def _bound(problem: SwitchProblem, objective: str, measure: Measure,
+           choices: list[bounds.HomeChoices]) -> float:
+    if objective == 'span':
+        return bounds.span_bound(problem)
+    if objective == 'time':
+        return bounds.time_bound(problem, measure)
+    return choices[0].bound
+
+
+def _candidates(problem: SwitchProblem, choices: list[bounds.HomeChoices],
+                budget: Budget) -> Iterator[Configuration]:
+    """Yield good configurations first, then those that are always found."""
+    for one in choices[:MOST_CANDIDATES - 1] + choices[-1:]:
+        assignment = assign_runners(problem, one, budget)
+        if assignment is not None:
+            yield problem.target(assignment)
+    try:
+        yield sticky_target(problem.current, _states(problem))
+    except PackingError:
+        pass
+    if problem.sample.is_viable() and None not in problem.assignment(
+            problem.sample):
+        yield problem.sample
+
+
+def _states(problem: SwitchProblem) -> dict[str, MemberState]:
+    """Return the state of each lease in the sample.
+
+    Fixed members have states of their own.
+    """
+    return {lease: member.state
+            for lease, members in problem.sample.leases.items()
+            for member in reversed(members) if not member.fixed}
+
+
+def _result(best: Evaluated, bound: float, missing: bool) -> Optimised:
+    status: Status
+    if not best.is_equivalent:
+        status, bound = 'feasible', 0
+    elif not best.switch.pools:
+        status, bound = 'nothing_to_do', best.value
+    elif best.value <= bound:
+        status, bound = 'optimal', best.value
+    else:
+        status = 'within' if bound > 0 else 'feasible'
+    return Optimised(best.target, best.switch, best.value, bound, status,
+                     solver_missing=missing)

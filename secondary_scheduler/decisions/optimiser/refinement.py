@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Use of the solver where the bound and the best switch differ."""
+
+from collections.abc import Sequence
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.optimiser.bounds import (
+    HomeChoices,
+    early_room,
+)
+from secondary_scheduler.decisions.optimiser.evaluation import Evaluator
+from secondary_scheduler.decisions.optimiser.problem import SwitchProblem
+from secondary_scheduler.decisions.optimiser.solver import solve
+
+#: Deterministic seconds of the solver for a work unit.
+SECONDS_PER_UNIT = 1e-4
+
+
+def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
+           evaluator: Evaluator, budget: Budget) -> float:
+    """Look for cheaper configurations with the solver.
+
+    A configuration replaces the best one only if its switch is cheaper.
+
+    :returns: a bound of the objective that the choices are for
+    :raises SolverMissingError: OR-Tools is not installed
+    """
+    start = early_room(problem)
+    lowest = float('inf')
+    for one in choices:
+        best = evaluator.best
+        value = (best.value if best is not None and best.is_equivalent
+                 else None)
+        if value is not None and one.bound >= value:
+            continue
+        limit = budget.units * SECONDS_PER_UNIT
+        if limit <= 0:
+            budget.truncated = True
+            lowest = min(lowest, one.bound)
+            continue
+        solved = solve(problem, start, one.price, one.most, limit, below=value,
+                       hint=None if best is None
+                       else problem.assignment(best.target))
+        budget.units -= min(budget.units, int(
+            solved.seconds / SECONDS_PER_UNIT))
+        if solved.bound is not None:
+            lowest = min(lowest, max(one.bound, solved.bound))
+        if solved.assignment is not None:
+            evaluator.try_target(problem.target(solved.assignment))
+    best = evaluator.best
+    return lowest if best is None else min(lowest, best.value)
