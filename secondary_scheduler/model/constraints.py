@@ -147,12 +147,16 @@ class Gather(_OfMembers):
         return frozenset(f'a member is on host {host}' for host in found)
 
     def admits(self, member: str, target: str, placed: Occupancy) -> bool:
-        """Return whether a host has another member, or none has."""
+        """Return whether no other member is on another host.
+
+        If members are apart already, any host that has one is admitted.
+        """
         if member not in self.members:
             return True
-        used = [placed.hosts[one] for one in self.members
-                if one != member and placed.hosts[one]]
-        return not used or any(target in several for several in used)
+        used = _NOWHERE.union(*(placed.hosts[one] for one in self.members
+                                if one != member))
+        return used <= {target} or (
+            target in used and bool(self.broken(placed.hosts)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,8 +287,9 @@ class Split(Constraint):
     def admits(self, member: str, target: str, placed: Occupancy) -> bool:
         """Return whether the host has no member of another group."""
         there = placed.members[target]
-        return all(member in group or group.isdisjoint(there)
-                   for group in self.groups) or member not in self.named
+        own = next((one for one in self.groups if member in one), None)
+        return own is None or all(
+            one is own or one.isdisjoint(there) for one in self.groups)
 
 
 class Root(_OfMembers):

@@ -237,31 +237,33 @@ class _Bound(typing.NamedTuple):
 def _host(fields: Fields) -> _Bound:
     name = fields.text('name')
     capacity = fields.object('capacity')
-    reserved = fields.object('reserved', optional=True)
-    held = fields.object('held', optional=True)
+    reserved = _take_amounts(fields.object('reserved', optional=True))
+    held = _take_amounts(fields.object('held', optional=True))
     usage = fields.numbers('usage', most=100, known=_PERCENT)
     aggregates = fields.texts('aggregates')
     cpus = capacity.number('cpus', None)
     total = {_CLASSES[one]: capacity.whole(one, 0) for one in _CLASSES}
     host = Host(
         name, float(total[vocabulary.VCPU]) if cpus is None else cpus, total,
-        _take_amounts(reserved),
+        reserved,
         usage.pop('cpu', None), usable=fields.truth('usable', True),
         blocked=fields.truth('blocked', False), usage=usage,
         capacities={one: size for one in units.UNITS if one != 'cpu'
                     and (size := capacity.number(one, None))},
-        held=_take_amounts(held))
+        held=held)
     own = ([read_policy_with_counters(one)
             for one in fields.objects('policies')]
            if 'policies' in fields.names else None)
-    for one in (capacity, reserved, held, fields):
+    for one in (capacity, fields):
         one.done()
     return _Bound(host, aggregates, own)
 
 
 def _take_amounts(fields: Fields) -> dict[str, int]:
-    return {_CLASSES[one]: fields.whole(one) for one in _CLASSES
-            if one in fields.names}
+    amounts = {_CLASSES[one]: fields.whole(one) for one in _CLASSES
+               if one in fields.names}
+    fields.done(tuple(_CLASSES))
+    return amounts
 
 
 def _item(fields: Fields, hosts: Mapping[str, Host]

@@ -13,7 +13,6 @@ import typing
 from secondary_scheduler.model.cluster import InstanceState
 from secondary_scheduler.model.operation_kinds import OperationKind
 
-
 __all__ = ('KINDS', 'PREEMPTIONS', 'RETURNS', 'ClaimedState', 'Operation',
            'OperationKind', 'Plan', 'SwitchClaim')
 

@@ -9,6 +9,7 @@ part of the checker, which shares no code with the decisions.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
 import itertools
 import math
 import operator
@@ -99,11 +100,15 @@ class Orders:
         for host, here in self._together().items():
             if (len(here) > self.lanes
                     and count_chains(here, self._precedes) > self.lanes):
-                count = heaviest_antichain(
-                    [1] * len(here), lambda one, other, here=here:
-                    self._precedes(here[one], here[other]))
+                count = self._at_a_time(here)
                 if count > self.lanes:
                     yield f'too many at a time on {host}: {count} operations'
+
+    def _at_a_time(self, here: Sequence[Together]) -> int:
+        """Return the largest number of concurrent ones."""
+        return heaviest_antichain(
+            [1] * len(here),
+            lambda one, other: self._precedes(here[one], here[other]))
 
     def _together(self) -> dict[str, list[Together]]:
         """Return what needs a lane, by host.
@@ -152,21 +157,20 @@ class Orders:
         claims = {one.instance.uuid: one.instance.claims
                   for one in presences}
         for name, room in room_for_claims(host, self.plan).items():
+            amounts = {uuid: one[name] for uuid, one in claims.items()}
             for arrival in self.presences.overfull(
                     presences, room - taken[name],
-                    lambda one, name=name: claims[one.uuid].get(name, 0)):
-                if claims[arrival.instance].get(name, 0):
+                    functools.partial(_amount, amounts)):
+                if amounts[arrival.instance]:
                     yield (f'{describe(arrival)}: nothing makes it wait until '
                            f'host {host.name} has room in {name}')
-        groups = Counter(one.instance.anti_affinity for one in presences)
-        groups.update({one.anti_affinity for one in staying})
-        for one in presences:
-            group = one.instance.anti_affinity
-            if (group is not None and one.arrival is not None
-                    and groups[group] > 1 and self._meets(
-                        one, presences, staying)):
-                yield (f'{describe(one.arrival)}: nothing makes it wait until '
-                       f'host {host.name} has no member of group {group}')
+        for newcomer in presences:
+            group = newcomer.instance.anti_affinity
+            if (group is not None and newcomer.arrival is not None
+                    and self._meets(newcomer, presences, staying)):
+                yield (f'{describe(newcomer.arrival)}: nothing makes it wait '
+                       f'until host {host.name} has no member of group '
+                       f'{group}')
 
     def _staying(self, host: str) -> Iterator[Instance]:
         return (self.cluster.instances[one]
@@ -179,6 +183,10 @@ class Orders:
         return any(one.anti_affinity == group for one in staying) or any(
             one.instance.anti_affinity == group and one.instance.uuid != uuid
             and self.presences.overlap(one, arrival) for one in presences)
+
+
+def _amount(amounts: Mapping[str, int], instance: Instance) -> int:
+    return amounts[instance.uuid]
 
 
 #: Kinds whose operations on members of a lease are one in a context switch.

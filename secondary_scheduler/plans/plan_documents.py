@@ -71,7 +71,8 @@ def read_plan(text: str) -> Plan:
                 _claim(top.object('switch'))
                 if 'switch' in top.names else None)
     if 'score' in top.names:
-        given = top.numbers('score')
+        given = top.take('score', 'an object', lambda value: isinstance(
+            value, dict))
         if given != score(plan):
             top.wrong('score', 'what follows from the operations, '
                       f'{score(plan)}, or none', given)
@@ -110,15 +111,20 @@ def _claim(fields: Fields) -> SwitchClaim:
     return claim
 
 
-def score(plan: Plan) -> dict[str, float]:
+def score(plan: Plan) -> dict[str, float | str | None]:
     """Return the number of operations of each kind, and the makespan.
 
-    ``makespan_s`` is the expected end of the last operation, in seconds.
+    ``makespan_s`` is the expected end of the last operation, in seconds.  A
+    context switch has its claimed cost, bound and status as well.
     """
     kinds = Counter(str(one.kind) for one in plan.operations)
+    claim = plan.switch
     return {**{str(kind): float(kinds[kind]) for kind in KINDS},
             'makespan_s': max((one.start_s + one.duration_s
-                               for one in plan.operations), default=0.0)}
+                               for one in plan.operations), default=0.0),
+            **({} if claim is None else {
+                'cost': claim.value, 'bound': claim.bound,
+                'status': claim.status})}
 
 
 def write_plan(plan: Plan) -> dict[str, object]:

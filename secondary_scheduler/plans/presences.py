@@ -59,8 +59,8 @@ class Presences:
         self.running: dict[str, list[Presence]] = defaultdict(list)
         self.by_instance: dict[str, list[Presence]] = defaultdict(list)
         operations = defaultdict(list)
-        for one in reach.order:
-            operations[one.instance].append(one)
+        for operation in reach.order:
+            operations[operation.instance].append(operation)
         for uuid, several in operations.items():
             instance = cluster.instances[uuid]
             for one in self._claims(instance, several, holding[uuid]):
@@ -120,19 +120,17 @@ class Presences:
         if sum(amount(one.instance) for one in presences) <= room:
             return
         here = [one for one in presences if one.arrival is None]
-        arrivals = sorted(
-            (one for one in presences if one.arrival is not None),
-            key=lambda one: (one.arrival.start_s,  # type: ignore[union-attr]
-                             one.arrival.id))      # type: ignore[union-attr]
-        for last in arrivals:
-            # By their times, no departure of a later arrival comes first.
+        arrivals = [(one.arrival.start_s, one.arrival.id, one.arrival, one)
+                    for one in presences if one.arrival is not None]
+        # Each set of presences that overlap has a last arrival by the times.
+        for _start, _id, arrival, last in sorted(
+                arrivals, key=lambda one: one[:2]):
             others = [one for one in here if self.overlap(one, last)]
             here.append(last)
             left = room - amount(last.instance)
             if (sum(amount(one.instance) for one in others) > left
-                    and self._most(others, amount) > left
-                    and last.arrival is not None):
-                yield last.arrival
+                    and self._most(others, amount) > left):
+                yield arrival
 
     def _most(self, presences: Sequence[Presence],
               amount: Callable[[Instance], int]) -> int:

@@ -15,6 +15,17 @@ from secondary_scheduler.model.cluster import (
     InstanceState,
     LeaseMembers,
 )
+from secondary_scheduler.model.constraints import (
+    Among,
+    Ban,
+    Fence,
+    Gather,
+    Lonely,
+    Quarantine,
+    Root,
+    Split,
+    Spread,
+)
 from secondary_scheduler.plans import model_documents
 from tests.unit.decisions import worlds
 from tests.unit.plans.documents import WrongDocument
@@ -38,6 +49,18 @@ MODEL = {
                {'name': 'm', 'owner_priority': 6, 'waited_s': 3}],
     'in_flight': [{'kind': 'migrate', 'instance': 'v2', 'from': 'n1',
                    'to': 'n2', 'remaining_s': 2}]}
+
+CONSTRAINTS = [
+    {'kind': 'spread', 'instances': ['v1', 'v2']},
+    {'kind': 'gather', 'instances': ['v1']},
+    {'kind': 'lonely', 'instances': ['v1', 'v2']},
+    {'kind': 'root', 'instances': ['v1']},
+    {'kind': 'ban', 'instances': ['v1'], 'hosts': ['n2']},
+    {'kind': 'fence', 'instances': ['v1', 'v2'], 'hosts': ['n1']},
+    {'kind': 'among', 'instances': ['v1', 'v2'],
+     'groups': [['n1'], ['n2']]},
+    {'kind': 'split', 'groups': [['v1'], ['v2']]},
+    {'kind': 'quarantine', 'hosts': ['n2']}]
 
 
 def model(text):
@@ -137,6 +160,37 @@ class TestModel(unittest.TestCase):
         self.assertEqual(('n2', total.name, 'uplink'), world.places('n2'))
         self.assertEqual(world.items, model(
             model_documents.write_model(world)).items)
+
+    def test_fields_of_a_context_switch_are_read_and_written(self):
+        whole = copy.deepcopy(MODEL)
+        whole['hosts'][0]['held'] = {'vcpus': 1, 'slots': 2}
+        whole['instances'][0] |= {'wanted': 1.5, 'running_s': 60}
+        whole['leases'][0] |= {'age_s': 90, 'guaranteed': True}
+        world = model(whole)
+        self.assertEqual({vocabulary.VCPU: 1, vocabulary.SLOT: 2},
+                         world.hosts['n1'].held)
+        v1, v2 = world.instances.values()
+        self.assertEqual((1.5, 60, None, None), (
+            v1.wanted_cpu, v1.running_s, v2.wanted_cpu, v2.running_s))
+        self.assertEqual(
+            [(90, True), (None, False)],
+            [(one.age_s, one.guaranteed) for one in world.leases.values()])
+        again = model(model_documents.write_model(world))
+        self.assertEqual(
+            (world.hosts['n1'].held, world.instances, world.leases),
+            (again.hosts['n1'].held, again.instances, again.leases))
+
+    def test_constraints_are_read_and_written(self):
+        world = model({**MODEL, 'constraints': CONSTRAINTS})
+        both, v1 = frozenset({'v1', 'v2'}), frozenset({'v1'})
+        n1, n2 = frozenset({'n1'}), frozenset({'n2'})
+        self.assertEqual(
+            (Spread(both), Gather(v1), Lonely(both), Root(v1), Ban(v1, n2),
+             Fence(both, n1), Among(both, (n1, n2)),
+             Split((v1, frozenset({'v2'}))), Quarantine(n2)),
+            world.constraints)
+        self.assertEqual(
+            CONSTRAINTS, model_documents.write_model(world)['constraints'])
 
     @given(worlds.clusters())
     def test_written_model_is_read_back(self, world):
@@ -268,6 +322,54 @@ class TestWrong(WrongDocument):
                 (('in_flight', 0, 'instance'), 'v9', 'in instances'),
                 (('in_flight', 0, 'to'), 'n9', 'in_flight[0].to', 'hosts'),
                 (('in_flight', 0, 'kind'), 'move', 'migrate')):
+            self.rejects(model, MODEL, path, value, *words)
+
+    def test_each_fault_of_constraints_is_named(self):
+        whole = {**MODEL, 'constraints': CONSTRAINTS}
+        ban, among, split = (('constraints', one) for one in (4, 6, 7))
+        for path, value, *words in (
+                (('constraints',), {}, 'constraints: expected a list'),
+                ((*ban, 'kind'), 'affinity', 'constraints[4].kind',
+                 'spread, gather, ban, fence, among, lonely, split, root, '
+                 'quarantine'),
+                ((*ban, 'instances'), None,
+                 'constraints[4].instances: is missing'),
+                ((*ban, 'instances'), [], 'constraints[4].instances',
+                 'at least one'),
+                ((*ban, 'instances'), ['v9'],
+                 'constraints[4].instances[0]: expected a name in instances',
+                 'v9'),
+                ((*ban, 'hosts'), ['n1', 7],
+                 'constraints[4].hosts[1]: expected a name in hosts, not 7'),
+                ((*ban, 'groups'), [['n1']],
+                 'constraints[4].groups: is not known', 'hosts'),
+                ((*among, 'groups'), [['n1'], 'n2'],
+                 'constraints[6].groups[1]: expected a list of names of '
+                 'hosts'),
+                ((*among, 'groups'), [['n1'], ['v1']],
+                 'constraints[6].groups[1][0]: expected a name in hosts'),
+                ((*among, 'groups'), [['n1'], ['n2', 'n1']],
+                 'constraints[6].groups[1]: expected hosts that are in no '
+                 'other group'),
+                ((*split, 'groups'), [], 'constraints[7].groups',
+                 'at least one group of instances'),
+                ((*split, 'groups'), [[]], 'constraints[7].groups[0]',
+                 'at least one of instances'),
+                ((*split, 'instances'), ['v1'],
+                 'constraints[7].instances: is not known')):
+            self.rejects(model, whole, path, value, *words)
+
+    def test_each_fault_of_a_context_switch_is_named(self):
+        for path, value, *words in (
+                (('hosts', 0, 'held'), {'ram': 1},
+                 'hosts[0].held.ram: is not known', 'vcpus'),
+                (('hosts', 0, 'held'), {'vcpus': -1},
+                 'hosts[0].held.vcpus: expected a whole number'),
+                (('instances', 0, 'wanted'), '1', 'instances[0].wanted'),
+                (('instances', 0, 'running_s'), -1, 'instances[0].running_s'),
+                (('leases', 0, 'age_s'), True, 'leases[0].age_s'),
+                (('leases', 0, 'guaranteed'), 1, 'leases[0].guaranteed',
+                 'true or false')):
             self.rejects(model, MODEL, path, value, *words)
 
     def test_other_texts_are_rejected(self):

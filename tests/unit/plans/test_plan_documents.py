@@ -9,8 +9,15 @@ from hypothesis import given
 
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.model.cluster import InstanceState
 from secondary_scheduler.plans import model_documents, plan_documents
-from secondary_scheduler.plans.operations import OperationKind, Plan
+from secondary_scheduler.plans.operations import (
+    KINDS,
+    ClaimedState,
+    OperationKind,
+    Plan,
+    SwitchClaim,
+)
 from tests.unit.decisions import worked_example, worlds
 from tests.unit.plans.documents import WrongDocument
 
@@ -21,6 +28,14 @@ PLAN = {
         {'id': 2, 'kind': 'migrate', 'instance': 'v2', 'lease': 'm',
          'from': 'n1', 'to': 'n2', 'start_s': 3, 'duration_s': 5,
          'after': [1]}]}
+
+SWITCH = {
+    'objective': 'span', 'value': 512, 'bound': 256.5, 'status': 'within',
+    'states': [{'instance': 'v1', 'state': 'suspended', 'host': 'n1'},
+               {'instance': 'v2', 'state': 'active', 'host': 'n2'},
+               {'instance': 'v3', 'state': 'shelved', 'host': None}],
+    'bypassed': ['l'], 'selected': 2, 'bypasses': 1, 'conflict': ['host n1'],
+    'solver_missing': True}
 
 
 def plan(text):
@@ -45,6 +60,35 @@ class TestPlan(unittest.TestCase):
         self.assertEqual((1, 1, 0, 8), tuple(
             score[name] for name in ('suspend', 'migrate', 'stop',
                                      'makespan_s')))
+
+    def test_claims_of_a_switch_are_read_and_written(self):
+        made = plan({**PLAN, 'switch': SWITCH})
+        self.assertEqual(SwitchClaim(
+            'span', 512, 256.5, 'within', {
+                'v1': ClaimedState(InstanceState.SUSPENDED, 'n1'),
+                'v2': ClaimedState(InstanceState.ACTIVE, 'n2'),
+                'v3': ClaimedState(InstanceState.SHELVED, None)},
+            ('l',), 2, 1, ('host n1',), True), made.switch)
+        written = plan_documents.write_plan(made)
+        self.assertEqual(SWITCH, written['switch'])
+        self.assertEqual((512, 256.5, 'within'), tuple(
+            written['score'][name] for name in ('cost', 'bound', 'status')))
+        self.assertEqual(made, plan(written))
+
+    def test_omitted_claims_have_defaults(self):
+        made = plan({**PLAN, 'switch': {
+            'objective': 'cost', 'value': 0, 'status': 'feasible',
+            'states': []}})
+        self.assertEqual(SwitchClaim('cost', 0, None, 'feasible', {}),
+                         made.switch)
+        self.assertEqual(made, plan(plan_documents.write_plan(made)))
+
+    def test_plan_without_claims_has_no_further_fields(self):
+        written = plan_documents.write_plan(plan(PLAN))
+        self.assertEqual(
+            {'schema', 'operations', 'unresolved', 'score', 'truncated'},
+            written.keys())
+        self.assertEqual({*KINDS, 'makespan_s'}, written['score'].keys())
 
     @given(worlds.clusters())
     def test_written_plan_is_read_back(self, world):
@@ -84,8 +128,30 @@ class TestWrong(WrongDocument):
                 (('unresolved',), ['h', 3], 'unresolved[1]'),
                 (('truncated',), 'no', 'true or false'),
                 (('score',), {'migrate': 7}, 'score: expected what follows'),
+                (('score',), 3, 'score: expected an object'),
+                (('switch',), [], 'switch: expected an object'),
                 (('cost',), 3, 'cost: is not known')):
             self.rejects(plan, PLAN, path, value, *words)
+
+    def test_each_fault_of_claims_is_named(self):
+        whole = {**PLAN, 'switch': SWITCH}
+        one = ('switch', 'states', 1)
+        for path, value, *words in (
+                (('switch', 'objective'), None, 'switch.objective: is miss'),
+                (('switch', 'value'), -1, 'switch.value: expected a number'),
+                (('switch', 'bound'), 'low', 'switch.bound: expected'),
+                (('switch', 'status'), 3, 'switch.status: expected a text'),
+                (('switch', 'states'), None, 'switch.states: is missing'),
+                (('switch', 'bypassed'), [1], 'switch.bypassed[0]'),
+                (('switch', 'selected'), 1.5, 'switch.selected', 'whole'),
+                (('switch', 'colour'), 1, 'switch.colour: is not known'),
+                ((*one, 'instance'), 'v1', 'switch.states[1].instance',
+                 'a name of its own'),
+                ((*one, 'state'), 'up', 'switch.states[1].state', 'active'),
+                ((*one, 'to'), 'h', 'switch.states[1].to: is not known',
+                 'host'),
+                (('score',), {'cost': 3}, 'score: expected what follows')):
+            self.rejects(plan, whole, path, value, *words)
 
     def test_other_texts_are_rejected(self):
         self.rejects_other_texts(plan_documents.read_plan)
