@@ -10,6 +10,10 @@ from secondary_scheduler.agent.reporter import Reporter
 from secondary_scheduler.agent.wiring import Parts
 from secondary_scheduler.model.cluster import CLEAN
 
+#: Longest time in seconds for which a guest waits for its lease.
+LONGEST_WAIT_S = 300.0
+_UUID_LENGTH = 36
+
 
 class AgentCalls:
     """Answers of one agent to calls over RPC."""
@@ -64,6 +68,19 @@ class AgentCalls:
         """Note the end of an operation; the guest's floor for it ends."""
         if self._find_guest(uuid) is not None:
             self._parts.floors.end_operation(uuid)
+
+    def await_lease(self, uuid: str, seconds: float) -> None:
+        """Keep a secondary that resumes at the floor until its lease runs.
+
+        :param uuid: UUID of the instance, which need not run here yet.
+        :param seconds: longest time, at most ``LONGEST_WAIT_S``; 0 ends it.
+        """
+        # Values come from the bus.  The floor harms no primary, but the
+        # number of waiting instances is bounded.
+        if (isinstance(uuid, str) and len(uuid) == _UUID_LENGTH
+                and isinstance(seconds, int | float)
+                and 0 <= seconds <= LONGEST_WAIT_S):
+            self._parts.floors.await_lease(uuid, seconds)
 
     def get_status(self) -> dict[str, typing.Any]:
         """Return the status that ``secondary-agent status`` shows."""

@@ -11,6 +11,9 @@ import enum
 import threading
 import time
 
+#: Most instances that wait for their leases.
+_MOST_WAITING = 1000
+
 
 class Reason(enum.StrEnum):
     """Reason for which a guest is at the floor."""
@@ -22,6 +25,7 @@ class Reason(enum.StrEnum):
     SAFETY = 'safety'        # the control loop failed
     MEMORY = 'memory'        # the host is short of memory
     CPUS = 'cpus'            # it may run on dedicated CPUs of primaries
+    LEASE = 'lease'          # other members of its lease do not run yet
 
 
 class Floors:
@@ -41,6 +45,8 @@ class Floors:
         self._lock = threading.Lock()
         self._reasons: dict[str, set[Reason]] = {}
         self._until: dict[str, float] = {}
+        #: End of ``Reason.LEASE``; the guest need not exist yet.
+        self._lease_until: dict[str, float] = {}
 
     def add(self, uuid: str, reason: Reason) -> None:
         """Add a reason for an instance to be at the floor."""
@@ -65,7 +71,9 @@ class Floors:
     def reasons(self, uuid: str) -> frozenset[Reason]:
         """Return the reasons for which an instance is at the floor."""
         with self._lock:
-            return frozenset(self._reasons.get(uuid, ()))
+            reasons = frozenset(self._reasons.get(uuid, ()))
+            waits = self._lease_until.get(uuid, 0.0) > self._clock()
+        return reasons | {Reason.LEASE} if waits else reasons
 
     def floored(self, uuid: str) -> bool:
         """Return whether an instance should be at the floor."""
@@ -79,6 +87,19 @@ class Floors:
         """Note that Nova operates on an instance for at most ``seconds``."""
         with self._lock:
             self._until[uuid] = self._clock() + seconds
+
+    def await_lease(self, uuid: str, seconds: float) -> None:
+        """Keep an instance at the floor until its lease runs.
+
+        :param seconds: longest time; 0 ends it.
+        """
+        with self._lock:
+            if seconds > 0 and (uuid in self._lease_until
+                                or len(self._lease_until) < _MOST_WAITING):
+                self._lease_until[uuid] = self._clock() + seconds
+            elif seconds <= 0:
+                self._lease_until.pop(uuid, None)
+        self._changed()
 
     def operated(self, uuid: str) -> bool:
         """Return whether Nova is known to operate on an instance."""
@@ -100,5 +121,8 @@ class Floors:
             gone = [uuid for uuid in self._reasons if uuid not in present]
             for uuid in gone:
                 del self._reasons[uuid]
+            self._lease_until = {
+                uuid: until for uuid, until in self._lease_until.items()
+                if until > now}
         for uuid in over:
             self.end_operation(uuid)

@@ -53,6 +53,19 @@ class AgentClient:
             LOG.warning('No hint to the agent on %(host)s: %(reason)s',
                         {'host': host, 'reason': exc})
 
+    def await_lease(self, host: str, uuid: str, seconds: float) -> None:
+        """Keep an instance that resumes at the floor until its lease runs.
+
+        :param seconds: longest time; 0 ends it.  An agent of an older
+            release ignores the call.
+        """
+        try:
+            self._client.prepare(server=host).cast(
+                {}, 'await_lease', uuid=uuid, seconds=seconds)
+        except Exception as exc:
+            LOG.warning('No request to the agent on %(host)s: %(reason)s',
+                        {'host': host, 'reason': exc})
+
     def _call(self, host: str, method: str, timeout: float,
               **arguments: str | bool) -> dict[str, typing.Any]:
         try:
@@ -68,7 +81,7 @@ class AgentClient:
 
 
 class AgentEndpoint:
-    """Exposes three methods of an agent's endpoint, and no others."""
+    """Exposes four methods of an agent's endpoint, and no others."""
 
     def __init__(self, endpoint: typing.Any) -> None:
         self._endpoint = endpoint
@@ -82,6 +95,11 @@ class AgentEndpoint:
         """Take the hint that an instance may run again."""
         self._endpoint.thaw_hint(uuid)
 
+    def await_lease(self, ctxt: Mapping[str, typing.Any], uuid: str,
+                    seconds: float) -> None:
+        """Keep an instance at the floor until its lease runs."""
+        self._endpoint.await_lease(uuid, seconds)
+
     def get_status(self, ctxt: Mapping[str, typing.Any]
                    ) -> dict[str, typing.Any]:
         """Return the agent's status of itself."""
@@ -92,7 +110,8 @@ class AgentServer:
     """RPC server of an agent.
 
     ``endpoint`` has ``hand_over(uuid, migrates) -> dict``,
-    ``thaw_hint(uuid)`` and ``get_status() -> dict``; nothing else of it can
+    ``thaw_hint(uuid)``, ``await_lease(uuid, seconds)`` and ``get_status() ->
+    dict``; nothing else of it can
     be reached.  ``start`` returns at once and never raises.
     """
 

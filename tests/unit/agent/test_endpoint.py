@@ -81,6 +81,20 @@ class AgentCallsTest(AgentTestCase):
         self.agent.calls.thaw_hint(self.uuid)
         self.assertFalse(self.agent.parts.floors.floored(self.uuid))
 
+    def test_guest_that_waits_for_its_lease_is_at_the_floor(self):
+        self.agent.calls.await_lease(self.uuid, 30.0)
+        self.assertEqual({Reason.LEASE},
+                         self.agent.parts.floors.reasons(self.uuid))
+        self.agent.calls.await_lease(self.uuid, 0)
+        self.assertFalse(self.agent.parts.floors.floored(self.uuid))
+
+    def test_nonsense_about_a_lease_is_ignored(self):
+        for uuid, seconds in ((self.uuid, 301.0), (self.uuid, -1.0),
+                              (self.uuid, float('nan')), (self.uuid, 'x'),
+                              ('short', 1.0), ([], 1.0), (None, 1.0)):
+            self.agent.calls.await_lease(uuid, seconds)
+        self.assertFalse(self.agent.parts.floors.floored(self.uuid))
+
     def test_memory_is_measured_only_of_unlimited_secondaries(self):
         def measured():
             meter = self.agent.parts.memory_meter

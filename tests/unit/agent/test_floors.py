@@ -22,3 +22,25 @@ class FloorsTest(unittest.TestCase):
         floors.add('a', Reason.POLICY)
         floors.expire([])
         self.assertFalse(floors.floored('a'))
+
+    def test_guest_waits_for_its_lease_for_a_limited_time(self):
+        now, changes = [0.0], []
+        floors = Floors(lambda: now[0], changed=lambda: changes.append(1))
+        floors.await_lease('a', 10.0)       # it does not run here yet
+        floors.expire([])
+        self.assertEqual({Reason.LEASE}, floors.reasons('a'))
+        now[0] = 10.0
+        self.assertFalse(floors.floored('a'))
+        floors.await_lease('a', 5.0)
+        floors.await_lease('a', 0)
+        self.assertFalse(floors.floored('a'))
+        self.assertEqual(3, len(changes))
+
+    def test_number_of_waiting_guests_is_bounded(self):
+        floors = Floors(lambda: 0.0)
+        for number in range(1001):
+            floors.await_lease(str(number), 5.0)
+        self.assertTrue(floors.floored('999'))
+        self.assertFalse(floors.floored('1000'))
+        floors.await_lease('0', 0)
+        self.assertFalse(floors.floored('0'))

@@ -21,6 +21,9 @@ class FakeEndpoint:
     def thaw_hint(self, uuid):
         self.hints.append(uuid)
 
+    def await_lease(self, uuid, seconds):
+        self.hints.append((uuid, seconds))
+
     def get_status(self):
         return {'priority': 'effective'}
 
@@ -45,6 +48,8 @@ class AgentTest(BrokerCase):
                          self.client.get_status('node1'))
         self.client.thaw_hint('node1', 'u2')
         wait_for(lambda: self.endpoint.hints == ['u2'])
+        self.client.await_lease('node1', 'u3', 30.0)
+        wait_for(lambda: self.endpoint.hints == ['u2', ('u3', 30.0)])
 
     def test_refusal_silence_and_unreadable_answers_raise(self):
         with self.assertRaisesRegex(agent_rpc.AgentUnreachable, 'node1'):

@@ -129,7 +129,7 @@ class Calls(AgentTestCase):
         self.assertEqual({fakes.UUIDS[0]}, {
             one.uuid for one in self.agent.parts.domains.secondaries()})
 
-    METHODS = ('hand_over', 'thaw_hint', 'get_status')
+    METHODS = ('hand_over', 'thaw_hint', 'await_lease', 'get_status')
 
     @fuzzing.fuzzed
     @given(st.sampled_from(METHODS),
@@ -138,6 +138,8 @@ class Calls(AgentTestCase):
     def test_calls_about_other_domains_change_nothing(
             self, method, uuid, migrates):
         args = {} if method == 'get_status' else {'uuid': uuid}
+        if method == 'await_lease':
+            args['seconds'] = migrates
         if method == 'hand_over':
             args['migrates'] = migrates
         answer = self.call(method, args)
@@ -145,7 +147,7 @@ class Calls(AgentTestCase):
             self.assertFalse(answer['ok'])
             self.assertIn('no secondary', answer['reason'])
             json.dumps(answer)
-        elif method == 'thaw_hint':
+        elif method in ('thaw_hint', 'await_lease'):
             self.assertIsNone(answer)
         self.assertFalse(self.agent.parts.floors._until)
         self.check()
