@@ -37,7 +37,8 @@ import layout
 import secondaries
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.watcher.history import ACTION_PREFIX, AuditHistory
+from secondary_scheduler.watcher.action_members import ACTION_PREFIX
+from secondary_scheduler.watcher.history import AuditHistory
 from secondary_scheduler.watcher.settings import CONF
 import seed
 from shell import BoxError, say

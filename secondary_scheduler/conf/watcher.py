@@ -128,6 +128,30 @@ Number of preemptions within ``breaker_period`` that the circuit breaker always
 lets pass, however small the scope is.
 """),
     cfg.FloatOpt(
+        'select_breaker_percent',
+        default=50.0,
+        min=0.0,
+        max=100.0,
+        mutable=True,
+        help="""
+Circuit breaker of the request ``select``: largest share of a scope's
+secondaries, in percent, that cluster-wide context switches may preempt within
+``breaker_period``. These preemptions are not counted for ``breaker_percent``,
+so that they never keep a violation from being relieved. ``breaker_minimum``
+applies as well.
+"""),
+    cfg.FloatOpt(
+        'default_demand',
+        default=100.0,
+        min=0.0,
+        max=100.0,
+        mutable=True,
+        help="""
+CPU that an instance is taken to want while it is down, in percent of its
+vCPUs, if its demand was not stored when it was preempted. The default lets a
+lease run only where all of its instances could use all of their vCPUs.
+"""),
+    cfg.FloatOpt(
         'breaker_period',
         default=300.0,
         min=1.0,

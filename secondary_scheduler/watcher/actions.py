@@ -14,6 +14,7 @@ from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     ORIGIN,
     PREEMPTED,
+    WANTED_CPU,
     NovaServer,
 )
 from secondary_scheduler.watcher.history import LEASE_REQUEST
@@ -25,18 +26,12 @@ LOG = log.getLogger(__name__)
 _SAVED = 1.1
 
 
-class _ServerOperation(SecondaryAction):
+class ServerOperation(SecondaryAction):
     """An operation that ``OPPOSITES`` can revert."""
 
     def revert(self) -> None:
         """Do the opposite operation, if this one has succeeded."""
-        opposite = OPPOSITES[self.KIND](self.config, self._osc)
-        parameters = {
-            'resource_id': self.uuid, 'source': self.target or self.source,
-            'target': self.source,
-            'batch': self.input_parameters.get('batch')}
-        opposite.input_parameters = {
-            name: value for name, value in parameters.items() if value}
+        opposite = self.make_opposite()
         try:
             opposite.pre_condition()
         except exception.ActionSkipped as exc:
@@ -44,14 +39,28 @@ class _ServerOperation(SecondaryAction):
             return
         opposite.execute()
 
+    def make_opposite(self) -> 'ServerOperation':
+        """Return the action that reverts this one."""
+        opposite = OPPOSITES[self.KIND](self.config, self._osc)
+        parameters = {
+            'resource_id': self.uuid, 'source': self.target or self.source,
+            'target': self.source,
+            'batch': self.input_parameters.get('batch')}
+        opposite.input_parameters = {
+            name: value for name, value in parameters.items() if value}
+        return opposite
 
-class _Preemption(_ServerOperation):
+
+class _Preemption(ServerOperation):
     """Preempts an instance, after marking it as preempted.
 
     The mark comes first: an applier that dies in between leaves a mark on a
     running instance, which the leader removes.  Without a mark the instance
     would never return.  Operations that the lease engine orders set no mark,
     since the schedule of leases decides when the instance returns.
+
+    The CPU that the instance wants is stored with it, so that any decision
+    engine knows it while the instance is down.
     """
 
     def prepare(self, cloud: Cloud) -> None:
@@ -59,14 +68,17 @@ class _Preemption(_ServerOperation):
         if reason == LEASE_REQUEST:
             return
         now = datetime.datetime.now(datetime.UTC)
-        cloud.set_metadata(self.uuid, PREEMPTED,
-                           f'{reason}@{now:%Y-%m-%dT%H:%M:%SZ}')
+        items = {PREEMPTED: f'{reason}@{now:%Y-%m-%dT%H:%M:%SZ}'}
+        wanted = self.input_parameters.get('wanted_cpu')
+        if wanted is not None:
+            items[WANTED_CPU] = f'{wanted:.3f}'
+        cloud.set_metadata(self.uuid, items)
 
     def undo(self, cloud: Cloud) -> None:
         cloud.delete_metadata(self.uuid, PREEMPTED)
 
 
-class _Return(_ServerOperation):
+class _Return(ServerOperation):
     """Returns an instance, and then removes its mark."""
 
     def conclude(self, cloud: Cloud,
@@ -79,15 +91,19 @@ class Suspend(_Preemption):
 
     KIND = Kind.SUSPEND
     AFTER = ('SUSPENDED',)
+    #: Memory (MiB) of members of its lease that are saved on the same disk at
+    #: the same time.
+    saved_before_mb = 0
 
     def prepare(self, cloud: Cloud) -> None:
         """Mark it, if its memory fits on the host's disk.
 
         Nova does not check, and a full disk harms everything on the host.
         """
+        needed_mb = self.saved_before_mb + self.memory_mb
         if (self.save_free_mb is not None
-                and self.save_free_mb < _SAVED * self.memory_mb):
-            self._fail(f'its {self.memory_mb} MiB do not fit on the disk of '
+                and self.save_free_mb < _SAVED * needed_mb):
+            self._fail(f'{needed_mb} MiB do not fit on the disk of '
                        f'{self.source}, where {self.save_free_mb} are free')
         super().prepare(cloud)
 
@@ -136,7 +152,7 @@ class Unshelve(_Return):
     BEFORE = ('SHELVED', *Shelve.AFTER)
 
 
-class Migrate(_ServerOperation):
+class Migrate(ServerOperation):
     """Live-migrate a secondary instance, noting where it came from."""
 
     KIND = Kind.MIGRATE
@@ -155,7 +171,7 @@ class Migrate(_ServerOperation):
         if origin == self.target:
             cloud.delete_metadata(self.uuid, ORIGIN)
         elif origin is None and self.source is not None:
-            cloud.set_metadata(self.uuid, ORIGIN, self.source)
+            cloud.set_metadata(self.uuid, {ORIGIN: self.source})
 
     def abort(self) -> bool:
         """Abort the migration in Nova; return whether there was one."""
@@ -171,7 +187,7 @@ class Migrate(_ServerOperation):
         return True
 
 
-OPPOSITES: dict[Kind, type[_ServerOperation]] = {
+OPPOSITES: dict[Kind, type[ServerOperation]] = {
     Kind.SUSPEND: Resume, Kind.RESUME: Suspend,
     Kind.STOP: Start, Kind.START: Stop,
     Kind.SHELVE: Unshelve, Kind.UNSHELVE: Shelve,

@@ -165,7 +165,10 @@ class Cloud:
                     total={k: v['total'] for k, v in inventory.items()},
                     reserved={k: v['reserved']
                               for k, v in inventory.items()},
-                    used=used, switched_off=child in off,
+                    used=used,
+                    ratios={k: float(v.get('allocation_ratio', 1.0))
+                            for k, v in inventory.items()},
+                    switched_off=child in off,
                     disabled=child in disabled)
             return found
 
@@ -256,10 +259,10 @@ class Cloud:
 
     # Changing servers
 
-    def set_metadata(self, uuid: str, key: str, value: str) -> None:
-        """Set one metadata item of a server."""
+    def set_metadata(self, uuid: str, items: Mapping[str, str]) -> None:
+        """Set metadata items of a server, with one request."""
         with cloud_errors.translated_errors():
-            self._compute.set_server_metadata(uuid, **{key: value})
+            self._compute.set_server_metadata(uuid, **items)
 
     def delete_metadata(self, uuid: str, key: str) -> None:
         """Delete one metadata item of a server, if it is there."""

@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 import dataclasses
 import datetime
+import math
 from typing import Any
 
 from oslo_utils import timeutils
@@ -18,6 +19,8 @@ PREEMPTED = 'secondary:preempted'
 ORIGIN = 'secondary:origin'
 #: Server metadata: the node number of a server within its lease.
 NODE = 'secondary:node'
+#: Server metadata: the CPUs that the instance wanted when it was preempted.
+WANTED_CPU = 'secondary:wanted_cpu'
 #: Server metadata: the time (UTC) of an announced preemption.
 NOTICE = 'secondary:preempt_at'
 
@@ -30,6 +33,19 @@ _STATES = {
 }
 _BUSY = ('BUILD', 'MIGRATING', 'RESIZE', 'REBOOT', 'HARD_REBOOT', 'REBUILD',
          'REVERT_RESIZE', 'PASSWORD')
+
+
+def _time(text: str | None) -> datetime.datetime | None:
+    """Return a time of Nova's API; without a zone it is in UTC."""
+    if not text:
+        return None
+    return timeutils.normalize_time(timeutils.parse_isotime(text)).replace(
+        tzinfo=datetime.UTC)
+
+
+def _age_s(moment: datetime.datetime | None) -> float | None:
+    return None if moment is None else max(0.0, timeutils.delta_seconds(
+        moment, timeutils.utcnow(with_timezone=True)))
 
 
 def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
@@ -56,6 +72,8 @@ class NovaServer:
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     updated: datetime.datetime | None = None
+    created: datetime.datetime | None = None
+    launched: datetime.datetime | None = None
     name: str = ''
     user: str = ''
     flavor: str = ''
@@ -81,8 +99,9 @@ class NovaServer:
                                                flavor.swap),
             mark=mark, metadata=dict(server.metadata or {}),
             hints=dict(server.scheduler_hints or {}),
-            updated=(timeutils.parse_isotime(server.updated_at)
-                     if server.updated_at else None),
+            updated=_time(server.updated_at),
+            created=_time(server.created_at),
+            launched=_time(server.launched_at),
             name=server.name or '', user=server.user_id or '',
             flavor=flavor.original_name or '',
             fault=str((server.fault or {}).get('message') or ''))
@@ -125,6 +144,20 @@ class NovaServer:
         return self.state in cluster.DOWN and PREEMPTED in self.metadata
 
     @property
+    def wanted_cpu(self) -> float | None:
+        """CPUs that it wanted when it was preempted, None if unknown.
+
+        The owner can change the value, as a guest can change its load.  At
+        most its vCPUs are returned.
+        """
+        try:
+            wanted = float(self.metadata.get(WANTED_CPU, 'nan'))
+        except ValueError:
+            return None
+        return (min(wanted, float(self.vcpus))
+                if math.isfinite(wanted) and wanted >= 0 else None)
+
+    @property
     def fallen(self) -> bool:
         """Whether it is in ERROR since its preemption or its return.
 
@@ -140,9 +173,17 @@ class NovaServer:
         For a preempted instance this is its waiting time.  The time in its
         mark is not used: the owner could change it.
         """
-        return max(0.0, timeutils.delta_seconds(
-            self.updated, timeutils.utcnow(with_timezone=True))
-            ) if self.updated else 0.0
+        return _age_s(self.updated) or 0.0
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since its owner asked for it, None if that is unknown."""
+        return _age_s(self.created)
+
+    @property
+    def launched_s(self) -> float | None:
+        """Seconds since its last boot or unshelving, None if unknown."""
+        return _age_s(self.launched)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +192,7 @@ class ComputeHost:
 
     * ``root``: UUID of the compute node, which is its root provider.
     * ``total``: inventory; empty if the host has no child provider of ours.
+    * ``ratios``: allocation ratios; 1 where one is missing.
     * ``used``: usage by all consumers, known to us or not.
     * ``switched_off``: closed by us, because its scope is switched off.
     * ``disabled``: closed by an operator.
@@ -165,8 +207,14 @@ class ComputeHost:
     total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
     used: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    ratios: Mapping[str, float] = dataclasses.field(default_factory=dict)
     switched_off: bool = False
     disabled: bool = False
+
+    def claimable(self, name: str) -> int:
+        """Return what Placement lets servers claim of a resource class."""
+        return int((self.total[name] - self.reserved.get(name, 0))
+                   * self.ratios.get(name, 1.0))
 
     @property
     def closed(self) -> bool:

@@ -10,13 +10,16 @@ from secondary_scheduler.estimation.durations import (
     DurationModel,
 )
 from secondary_scheduler.model import cluster, reports, units
+from secondary_scheduler.model.holds import Hold
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher.cloud_snapshot import (
     ORIGIN,
     CloudSnapshot,
+    ComputeHost,
     NovaServer,
 )
+from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
 from secondary_scheduler.watcher.locks import Begun, Locks
 from secondary_scheduler.watcher.scope import ResolvedScope
 
@@ -50,6 +53,36 @@ def host_policies(report: reports.HostReport,
         for p in report.policies if not language.is_signal(p.resource))
 
 
+def _is_held(seen: reports.InstanceReport) -> bool:
+    """Return whether an instance is limited below what it wants."""
+    return seen.floored or (seen.cap is not None and seen.cpu is not None
+                            and seen.cpu >= _HELD * seen.cap)
+
+
+def _wanted_cpu(server: NovaServer, seen: reports.InstanceReport | None,
+                report: reports.HostReport | None, default: float
+                ) -> float | None:
+    """Return the CPUs that an instance wants, None if that is unknown.
+
+    * A running instance that is limited wants all of its vCPUs, and another
+      one what it uses.
+    * An instance that is down wants what it wanted when it was preempted.
+
+    :param default: percent of its vCPUs that an instance wants which is down,
+        if that was not stored.
+    """
+    if server.state in cluster.DOWN:
+        stored = server.wanted_cpu
+        return default / 100 * server.vcpus if stored is None else stored
+    if seen is None or report is None:
+        return None
+    if _is_held(seen):
+        return float(server.vcpus)
+    return None if seen.cpu is None else min(
+        units.to_amount(max(0.0, seen.cpu), report.cpus),
+        float(server.vcpus))
+
+
 def _demand(seen: reports.InstanceReport, report: reports.HostReport,
             share: float) -> float | None:
     """Return the CPU use that decisions assume for an instance, in CPUs.
@@ -60,10 +93,8 @@ def _demand(seen: reports.InstanceReport, report: reports.HostReport,
     """
     if seen.cpu is None:
         return None
-    held = seen.floored or (seen.cap is not None
-                            and seen.cpu >= _HELD * seen.cap)
-    return units.to_amount(share if held else min(seen.cpu, share),
-                           report.cpus)
+    return units.to_amount(
+        share if _is_held(seen) else min(seen.cpu, share), report.cpus)
 
 
 def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
@@ -119,7 +150,8 @@ def build_cluster(
         snapshot: CloudSnapshot, scope: ResolvedScope,
         fresh: Mapping[str, reports.HostReport], locks: Locks,
         durations: DurationModel, relief: Collection[str],
-        policies_hash: str | None, share: float) -> cluster.Cluster:
+        policies_hash: str | None, share: float,
+        facts: LeaseFacts = NO_FACTS) -> cluster.Cluster:
     """Build the cluster model from Nova's facts and the agents' reports.
 
     A host is not usable
@@ -136,10 +168,12 @@ def build_cluster(
     :param relief: hosts with instances at the floor for too long.
     :param policies_hash: expected policies; None if they are not compared.
     :param share: least useful share of an instance, percent of the host.
+    :param facts: facts that only a decision on all leases needs.
     """
     seen = {(name, i.uuid): i
             for name, report in fresh.items() for i in report.instances}
     held: dict[str, Counter[str]] = defaultdict(Counter)
+    running: dict[str, Counter[str]] = defaultdict(Counter)
     left_alone = locks.busy_instances | locks.just_failed_instances
     instances = {}
     for uuid, server in snapshot.servers.items():
@@ -165,10 +199,15 @@ def build_cluster(
             preempt_failed=(state is cluster.InstanceState.ACTIVE
                             and uuid in locks.preempt_failed_instances),
             anti_affinity=snapshot.groups.get(uuid),
+            wanted_cpu=_wanted_cpu(server, reported, report,
+                                   facts.default_demand),
+            running_s=_running_s(server, facts.returned.get(uuid)),
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))
         if server.host is not None:
             held[server.host].update(one.claims)
+            if state not in cluster.DOWN and server.host in facts.holds:
+                running[server.host].update(one.claims)
     in_flight = _in_flight(locks.begun, instances, snapshot.hosts, durations)
     for flight in in_flight:
         mover = instances[flight.instance]
@@ -181,7 +220,11 @@ def build_cluster(
         hosts[name] = cluster.Host(
             name=name,
             cpus=report.cpus if report else 1.0,
-            total=dict(host.total),
+            # Placement lets claims exceed the inventory by a ratio.
+            total={of: host.reserved.get(of, 0) + host.claimable(of)
+                   for of in host.total},
+            held=_held_for_leases(host, facts.holds.get(name),
+                                  running[name]),
             reserved={of: host.reserved.get(of, 0)
                       + max(0, host.used.get(of, 0) - held[name][of])
                       for of in host.total},
@@ -196,27 +239,50 @@ def build_cluster(
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
             blocked=name in locks.hosts)
-    return cluster.Cluster(hosts, instances, _waiting(snapshot.servers),
+    return cluster.Cluster(hosts, instances,
+                           _leases(snapshot.servers, facts.guaranteed),
                            in_flight)
 
 
-def _waiting(servers: Mapping[str, NovaServer]
-             ) -> dict[str, cluster.LeaseMembers]:
-    """Return the leases with preempted instances, which wait to return.
+def _running_s(server: NovaServer, returned_s: float | None) -> float | None:
+    """Return the seconds since the last boot or return, if it is known."""
+    known = [seconds for seconds in (server.launched_s, returned_s)
+             if seconds is not None]
+    return min(known, default=None)
+
+
+def _held_for_leases(host: ComputeHost, hold: Hold | None,
+                     running: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts kept for servers of leases that are to start soon.
+
+    A hold names the room beside these servers and beside those that run.
+    """
+    if hold is None:
+        return {}
+    return {name: max(0, host.total[name] - running[name] - room)
+            for name, room in hold.room.items() if name in host.total}
+
+
+def _leases(servers: Mapping[str, NovaServer], guaranteed: Collection[str]
+            ) -> dict[str, cluster.LeaseMembers]:
+    """Return all leases with instances.
 
     A lease has the lowest priority of its instances, whatever its size (see
     reference/errata, Boettger, priority).  It has the shortest waiting time
-    of its preempted instances: an owner could add one that has been down for
-    months.
+    of its preempted instances, and the age of its youngest one: an owner
+    could add one that has been down for months.
     """
     members = defaultdict(list)
     for server in servers.values():
         members[server.lease].append(server)
     return {name: cluster.LeaseMembers(
         name, priority=min(one.priority for one in those),
-        waited_s=min(one.unchanged_s for one in those if one.preempted))
-        for name, those in members.items()
-        if any(one.preempted for one in those)}
+        waited_s=min((one.unchanged_s for one in those if one.preempted),
+                     default=0.0),
+        age_s=min((one.age_s for one in those if one.age_s is not None),
+                  default=None),
+        guaranteed=name in guaranteed)
+        for name, those in members.items()}
 
 
 def _in_flight(begun: Iterable[Begun],

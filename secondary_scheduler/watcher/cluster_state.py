@@ -23,9 +23,11 @@ from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     CloudSnapshot,
     NovaServer,
+    node_of,
 )
 from secondary_scheduler.watcher.cluster_builder import build_cluster
 from secondary_scheduler.watcher.history import AuditHistory, Switch
+from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 
 LOG = log.getLogger(__name__)
@@ -77,6 +79,8 @@ class ClusterState:
         self._learned: tuple[list[learning.Observed], float | None] = (
             [], None)
         self._lock = threading.Lock()
+        #: Facts of the lease engine, None unless it runs in this process.
+        self._schedule: LeaseFacts | None = None
 
     # Reports
 
@@ -321,10 +325,34 @@ class ClusterState:
             self._texts = texts
         return self._parsed
 
-    def cluster(self, scope: ResolvedScope,
-                held: locks.Locks) -> cluster.Cluster:
+    def note_schedule(self, facts: LeaseFacts | None) -> None:
+        """Take in the facts of a pass of the lease engine.
+
+        :param facts: None if the engine runs in another process from now on.
+        """
+        self._schedule = facts
+
+    def lease_facts(self, minimum_run_s: float) -> LeaseFacts:
+        """Return the facts about leases for a decision on all of them.
+
+        Without the schedule of the lease engine all of its leases count as
+        guaranteed, since nothing may displace a guaranteed start.
+
+        :param minimum_run_s: age in seconds above which a return is not
+            needed.
+        """
+        schedule = self._schedule or LeaseFacts(guaranteed=frozenset(
+            server.lease for server in self.snapshot.servers.values()
+            if node_of(server.metadata)))
+        return dataclasses.replace(
+            schedule, returned=self.history.returned_lately(minimum_run_s),
+            default_demand=self._conf.secondary_watcher.default_demand)
+
+    def cluster(self, scope: ResolvedScope, held: locks.Locks,
+                facts: LeaseFacts = NO_FACTS) -> cluster.Cluster:
         """Build the cluster for a decision.
 
+        :param facts: facts that only a decision on all leases needs.
         :raises CloudError: if the facts of hosts are missing or too old.
         """
         snapshot = self.snapshot
@@ -343,7 +371,7 @@ class ClusterState:
         found = build_cluster(
             snapshot, scope, fresh, held, self.durations,
             relief=self.relief_due(), policies_hash=expected,
-            share=self._conf.secondary_scheduler.useful_share)
+            share=self._conf.secondary_scheduler.useful_share, facts=facts)
         return dataclasses.replace(found, items=aggregate_policies.items(
             policies or (), found, snapshot.places, scope.hosts,
             self._exceeded()))

@@ -22,6 +22,7 @@ from secondary_scheduler.plans.operations import (
     RETURNS,
     OperationKind,
     Plan,
+    SwitchClaim,
 )
 
 
@@ -74,6 +75,29 @@ class Effect:
                 use[target] += self._use(
                     target, self.cluster.instances[uuid])
         return [round(percent, 1) for percent in use.values()]
+
+    @functools.cached_property
+    def resumes(self) -> tuple[int, int]:
+        """Numbers of local and remote resumes.
+
+        A remote one is followed by a migration (Hermenier 2009, section 4.2).
+        """
+        resumed = {one.instance for one in self.plan.operations
+                   if one.kind is OperationKind.RESUME}
+        remote = {one.instance for one in self.plan.operations
+                  if one.kind is OperationKind.MIGRATE
+                  and one.instance in resumed}
+        return len(resumed - remote), len(remote)
+
+    @property
+    def predicted_s(self) -> float:
+        """Predicted seconds until the last operation has ended."""
+        return round(max((one.start_s + one.duration_s
+                          for one in self.plan.operations), default=0.0), 1)
+
+    def claimed(self, value: Callable[[SwitchClaim], float]) -> float:
+        """Return a value that a context switch claims, 0 without one."""
+        return 0.0 if self.plan.switch is None else value(self.plan.switch)
 
     def _use(self, host: str, instance: Instance) -> float:
         percent = self.cluster.percent(host, 'cpu', instance)
@@ -158,6 +182,42 @@ INDICATORS = (
         _('Mean CPU usage of the concerned hosts after the action plan.'),
         lambda effect: statistics.fmean(effect.cpu_usage or (0.0,)),
         '%',
+    ),
+    Indicator(
+        'switch_cost',
+        _('Cost of a context switch, by the objective of the audit.'),
+        lambda effect: effect.claimed(lambda claim: claim.value),
+    ),
+    Indicator(
+        'switch_cost_lower_bound',
+        _('Least cost of any such switch as far as known, else 0.'),
+        lambda effect: effect.claimed(lambda claim: claim.bound or 0.0),
+    ),
+    Indicator(
+        'selected_leases_count',
+        _('Leases that are to run after a context switch.'),
+        lambda effect: effect.claimed(lambda claim: claim.selected),
+    ),
+    Indicator(
+        'local_resumes_count',
+        _('Instances resumed that stay on their host.'),
+        lambda effect: effect.resumes[0],
+    ),
+    Indicator(
+        'remote_resumes_count',
+        _('Instances resumed and then migrated.'),
+        lambda effect: effect.resumes[1],
+    ),
+    Indicator(
+        'bypasses_count',
+        _('Operations that only make room for others.'),
+        lambda effect: effect.claimed(lambda claim: claim.bypasses),
+    ),
+    Indicator(
+        'duration_predicted',
+        _('Predicted time until the last operation has ended.'),
+        lambda effect: effect.predicted_s,
+        's',
     ),
 )
 

@@ -13,7 +13,7 @@ from that database.  So all engines see the same:
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 import dataclasses
 import datetime
 from typing import Any
@@ -26,19 +26,27 @@ from watcher.common import context
 from secondary_scheduler.estimation import durations, learning
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
+from secondary_scheduler.watcher.action_members import (
+    ACTION_PREFIX,
+    START_INTERVAL_S,
+    hosts_of,
+    instances_of,
+    kind_of,
+    members_of,
+    single_operations,
+)
 from secondary_scheduler.watcher.duration_record import DurationRecord
 from secondary_scheduler.watcher.locks import Begun, Locks
 from secondary_scheduler.watcher.scope import ScopeRules
 
-#: Prefix of our action types in Watcher.
-ACTION_PREFIX = 'secondary_'
-#: Action types that decisions plan; the lease engine has more, such as boot.
-_DECIDED = tuple(ACTION_PREFIX + kind for kind in operations.OperationKind)
-_PREEMPTING = tuple(ACTION_PREFIX + kind for kind in operations.PREEMPTIONS)
-_MIGRATING = ACTION_PREFIX + operations.OperationKind.MIGRATE
-_RETURNING = tuple(ACTION_PREFIX + kind for kind in operations.RETURNS)
+#: Kinds that decisions plan; the lease engine has more, such as boot.
+_DECIDED = frozenset(operations.KINDS)
 #: Request of an operation that the lease engine orders.
 LEASE_REQUEST = 'leases'
+#: Request of a plan that decides on all leases anew.
+SELECT_REQUEST = 'select'
+#: Requests whose preemptions do not count for the circuit breaker.
+_UNCOUNTED = frozenset({'drain', 'return', LEASE_REQUEST})
 #: States of launched plans, and of actions, before their end.
 UNFINISHED = ('PENDING', 'ONGOING')
 _FINISHED = ('SUCCEEDED', 'FAILED')
@@ -150,20 +158,15 @@ def _in_backoff(failed: Sequence[Any], kinds: Collection[str],
     """
     plans: dict[str, set[int]] = defaultdict(set)
     last: dict[str, tuple[str, float]] = {}
-    for action in failed:
-        if action.action_type in kinds:
-            uuid = action.input_parameters['resource_id']
-            lease = action.input_parameters.get('lease', uuid)
+    for action, kind, parameters in single_operations(failed):
+        if kind in kinds:
+            uuid = parameters['resource_id']
+            lease = parameters.get('lease', uuid)
             plans[lease].add(action.action_plan_id)
             last.setdefault(uuid, (lease, age_of(action.updated_at)))
     return frozenset(
         uuid for uuid, (lease, age) in last.items()
         if age < min(_LONGEST_BACKOFF, backoff * 2 ** len(plans[lease])))
-
-
-def _hosts_of(parameters: Mapping[str, Any]) -> set[str]:
-    return {host for host in (parameters.get('source'),
-                              parameters.get('target')) if host}
 
 
 class AuditHistory:
@@ -280,36 +283,30 @@ class AuditHistory:
                 state__in=UNFINISHED, created_at__gt=_since(_LONGEST))
             if action.action_plan.state in UNFINISHED
             or action.action_plan_id in triggered]
-        busy = [action.input_parameters for action in held]
-        cooling_down = [action.input_parameters for action in self._actions(
-            state='SUCCEEDED', updated_at__gt=_since(backoff))]
-        failed = self._failed()
-        just_now = [(action.action_type, action.input_parameters[
-            'resource_id']) for action in self._actions(
-                state='FAILED', updated_at__gt=_since(backoff))]
+        lately, failed = {'updated_at__gt': _since(backoff)}, self._failed()
+        done = self._actions(state='SUCCEEDED', **lately)
+        just_now = self._actions(state='FAILED', **lately)
         return Locks(
-            busy_instances=frozenset(p['resource_id'] for p in busy),
-            busy_hosts=frozenset().union(*map(_hosts_of, busy)),
-            cooling_down_instances=frozenset(
-                p['resource_id'] for p in cooling_down),
-            cooling_down_hosts=frozenset().union(
-                *map(_hosts_of, cooling_down)),
-            just_failed_instances=frozenset(
-                uuid for kind, uuid in just_now if kind in _PREEMPTING),
-            migration_failed_instances=frozenset(
-                uuid for kind, uuid in just_now if kind == _MIGRATING),
-            return_failed_instances=_in_backoff(failed, _RETURNING, backoff),
+            busy_instances=instances_of(held),
+            busy_hosts=hosts_of(held),
+            cooling_down_instances=instances_of(done),
+            cooling_down_hosts=hosts_of(done),
+            just_failed_instances=instances_of(
+                just_now, operations.PREEMPTIONS),
+            migration_failed_instances=instances_of(
+                just_now, (operations.OperationKind.MIGRATE,)),
+            return_failed_instances=_in_backoff(
+                failed, operations.RETURNS, backoff),
             preempt_failed_instances=_in_backoff(
-                failed, _PREEMPTING, backoff),
+                failed, operations.PREEMPTIONS, backoff),
             begun=tuple(
-                Begun(kind=action.action_type.removeprefix(ACTION_PREFIX),
-                      instance=action.input_parameters['resource_id'],
-                      source=action.input_parameters.get('source'),
-                      target=action.input_parameters.get('target'),
+                Begun(kind=kind, instance=parameters['resource_id'],
+                      source=parameters.get('source'),
+                      target=parameters.get('target'),
                       age=age_of(action.created_at))
-                for action in held
+                for action, kind, parameters in single_operations(held)
                 if action.action_plan.state in UNFINISHED
-                and action.action_type in _DECIDED))
+                and kind in _DECIDED))
 
     def observed(self) -> list[learning.Observed]:
         """Return the last succeeded operations, the oldest first.
@@ -321,25 +318,29 @@ class AuditHistory:
                 self._context(), limit=_OBSERVED, sort_key='id',
                 sort_dir='desc', filters={'state': 'SUCCEEDED'}):
             record = DurationRecord.from_message(action.status_message)
-            if record is None or action.action_type not in _DECIDED:
+            if record is None or kind_of(action.action_type) not in _DECIDED:
                 continue
-            parameters = action.input_parameters or {}
-            found.append(
-                learning.Observed(
-                    durations.DurationInput(
-                        action.action_type.removeprefix(ACTION_PREFIX),
-                        parameters.get('source'),
-                        parameters.get('target'),
-                        record.memory_mb or 0,
-                        record.dirty or cluster.CLEAN,
-                    ),
-                    record.end - record.seconds,
-                    record.end,
+            members = list(members_of(action.input_parameters or {}))
+            # A record of several members has their mean; they began one
+            # after the other, and the last one ended last.
+            for number, parameters in enumerate(reversed(members)):
+                end = record.end - number * START_INTERVAL_S
+                found.append(
+                    learning.Observed(
+                        durations.DurationInput(
+                            kind_of(action.action_type),
+                            parameters.get('source'),
+                            parameters.get('target'),
+                            record.memory_mb or 0,
+                            record.dirty or cluster.CLEAN,
+                        ),
+                        end - record.seconds,
+                        end,
+                    )
                 )
-            )
         return found[::-1]
 
-    def preempted_lately(self) -> set[str]:
+    def preempted_lately(self, select: bool = False) -> set[str]:
         """Return the instances preempted within ``breaker_period``.
 
         These do not count:
@@ -349,17 +350,34 @@ class AuditHistory:
           ``return``);
         * operations that the lease engine orders;
         * operations of plans that were not launched.
+
+        :param select: count only those of request ``select``, which has a
+            limit of its own, and no others otherwise.
         """
         period = self._conf.secondary_watcher.breaker_period
         triggered = self._triggered(period)
         return {
-            action.input_parameters['resource_id']
-            for action in self._actions(
+            parameters['resource_id']
+            for action, kind, parameters in single_operations(self._actions(
                 state__in=UNFINISHED + _FINISHED,
-                created_at__gt=_since(period))
-            if action.action_type in _PREEMPTING
+                created_at__gt=_since(period)))
+            if kind in operations.PREEMPTIONS
             and (action.state != 'PENDING'
                  or action.action_plan.state in UNFINISHED
                  or action.action_plan_id in triggered)
-            and action.input_parameters.get('request') not in (
-                'drain', 'return', LEASE_REQUEST)}
+            and parameters.get('request') not in _UNCOUNTED
+            and (parameters.get('request') == SELECT_REQUEST) is select}
+
+    def returned_lately(self, seconds: float) -> dict[str, float]:
+        """Return the age in seconds of each instance's last return.
+
+        :param seconds: age above which returns are not read.
+        """
+        found: dict[str, float] = {}
+        for action, kind, parameters in single_operations(self._actions(
+                state='SUCCEEDED', updated_at__gt=_since(seconds))):
+            if kind in operations.RETURNS:
+                uuid, age = parameters['resource_id'], age_of(
+                    action.updated_at)
+                found[uuid] = min(age, found.get(uuid, age))
+        return found

@@ -11,6 +11,7 @@ from watcher.common import utils
 from watcher.decision_engine.planner import weight
 
 from secondary_scheduler.watcher import leader, stages
+from secondary_scheduler.watcher.action_members import members_of
 from secondary_scheduler.watcher.history import DROPPED, AuditHistory
 from secondary_scheduler.watcher.settings import CONF
 
@@ -63,10 +64,10 @@ class SecondaryPlanner(weight.WeightPlanner):
         locks = AuditHistory(CONF).locks()
         touched: set[str] = set()
         for action in actions:
-            parameters = action['input_parameters']
-            touched |= {parameters[name]
-                        for name in ('resource_id', 'source', 'target')
-                        if name in parameters}
+            for member in members_of(action['input_parameters']):
+                touched |= {member[name]
+                            for name in ('resource_id', 'source', 'target')
+                            if name in member}
         return touched & (locks.busy_instances | locks.busy_hosts)
 
     @staticmethod

@@ -274,9 +274,9 @@ class PolicyWatch:
                         host, 'SHUTOFF', None):
                     continue
                 if PREEMPTED not in now.metadata:
-                    self._state.connect().set_metadata(
-                        one, PREEMPTED,
-                        f'killed@{timeutils.utcnow():%Y-%m-%dT%H:%M:%SZ}')
+                    self._state.connect().set_metadata(one, {
+                        PREEMPTED: 'killed@'
+                        f'{timeutils.utcnow():%Y-%m-%dT%H:%M:%SZ}'})
                     LOG.warning(
                         'Instance %(uuid)s was killed by its host %(host)s '
                         '(%(why)s) and is started again when there is room.',

@@ -45,7 +45,7 @@ LOG = log.getLogger(__name__)
 Kind = operations.OperationKind
 
 _TEXT = {'type': 'string'}
-_SECONDS = {'type': 'number'}
+_NUMBER = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
 
 _agents = per_process.PerProcess(lambda: agent_rpc.AgentClient(CONF))
@@ -54,10 +54,19 @@ _poller = per_process.PerProcess(lambda: poller.Poller(
     cloud_connections.shared, lambda: CONF.secondary_watcher.poll_interval))
 
 
+def shared_agents() -> agent_rpc.AgentClient:
+    """Return this process's client of the agents."""
+    return _agents()
+
+
 def wait_for(uuid: str, done: poller.Predicate,
              timeout: float) -> NovaServer:
     """Return a server as soon as ``done(server)``; see ``Poller.wait``."""
     return _poller().wait(uuid, done, timeout)
+
+
+class NothingToDo(exception.ActionSkipped):
+    """The instance is in the wanted state already, or deleted."""
 
 
 class SecondaryAction(base.BaseAction):
@@ -92,8 +101,9 @@ class SecondaryAction(base.BaseAction):
                 'parents': _UUIDS,
                 'lease': _TEXT, 'source': _TEXT, 'target': _TEXT,
                 'request': _TEXT, 'batch': _TEXT,
-                'place': _TEXT, 'not_before': _SECONDS,
-                'not_after': _SECONDS, 'expected': _SECONDS,
+                'place': _TEXT, 'not_before': _NUMBER,
+                'not_after': _NUMBER, 'expected': _NUMBER,
+                'wanted_cpu': _NUMBER,
             },
             'required': ['resource_id'],
             'additionalProperties': False,
@@ -126,22 +136,36 @@ class SecondaryAction(base.BaseAction):
         :raises ActionSkipped: with the reason.
         :raises ActionExecutionFailure: if Nova does not answer.
         """
+        self._check_parents()
+        self._await_turn()
+        self.check_server()
+
+    def _check_parents(self) -> None:
+        """Skip the action if an action that it waits for has failed."""
         for parent in self.input_parameters.get('parents') or ():
             state = objects.Action.get_by_uuid(
                 context.make_context(is_admin=True), parent).state
             if state not in ('SUCCEEDED', 'SKIPPED'):
                 self._skip(f'the action it waits for is {state}')
-        self._await_turn()
+
+    def check_server(self) -> None:
+        """Skip the action if the server is not as the plan assumes.
+
+        :raises NothingToDo: if the operation is not needed any more.
+        :raises ActionSkipped: if it is not possible.
+        :raises ActionExecutionFailure: if Nova does not answer.
+        """
         try:
             server = cloud_connections.shared().server(self.uuid)
         except NotFound:
-            self._skip('the instance does not exist any more')
+            self._skip('the instance does not exist any more', NothingToDo)
         except CloudError as exc:
             self._fail(str(exc))
         if server is None:
             self._skip('the instance is not a secondary')
         if self._is_done(server):
-            self._skip(f'the instance is {server.status} already')
+            self._skip(f'the instance is {server.status} already',
+                       NothingToDo)
         if server.task_state is not None:
             self._skip(f'another operation is under way ({server.task_state})')
         if server.status not in self.BEFORE:
@@ -160,9 +184,9 @@ class SecondaryAction(base.BaseAction):
         if end is not None and time.time() > end:
             self._skip('its time is past')
 
-    def _skip(self, why: str) -> NoReturn:
-        raise exception.ActionSkipped(self._message(
-            _('%(kind)s of %(uuid)s: %(why)s'), why))
+    def _skip(self, why: str, how: type[exception.ActionSkipped]
+              = exception.ActionSkipped) -> NoReturn:
+        raise how(self._message(_('%(kind)s of %(uuid)s: %(why)s'), why))
 
     def _message(self, text: str, why: str) -> str:
         """Return a message that fits Watcher's column, with its own text."""
@@ -180,9 +204,9 @@ class SecondaryAction(base.BaseAction):
 
         :raises ActionExecutionFailure: with the reason of the failure.
         """
-        began, own = time.monotonic(), self.input_parameters.get('action')
+        began = time.monotonic()
         try:
-            with _heartbeat().hold(own) if own else contextlib.nullcontext():
+            with self._keep_alive():
                 server = self._operate(cloud_connections.shared())
         except (NotFound, poller.Gone) as exc:
             return self._vanished(exc)
@@ -193,6 +217,11 @@ class SecondaryAction(base.BaseAction):
             self._fail(str(exc), exc.nature)
         self._record(time.monotonic() - began, server.memory_mb)
         return True
+
+    def _keep_alive(self) -> contextlib.AbstractContextManager[None]:
+        """Renew this action in Watcher's database while a block runs."""
+        own = self.input_parameters.get('action')
+        return _heartbeat().hold(own) if own else contextlib.nullcontext()
 
     def _vanished(self, exc: Exception) -> bool:
         """Return whether the action succeeded although a resource is gone.

@@ -3,6 +3,7 @@
 """Strategy: from the state of the cluster to the actions of a solution."""
 
 from collections import Counter
+from collections.abc import Sequence
 import dataclasses
 import functools
 import textwrap
@@ -21,57 +22,26 @@ from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import lease_order, vocabulary
 from secondary_scheduler.plans import checker, operations
 from secondary_scheduler.watcher import cluster_collector, goal, stages
+from secondary_scheduler.watcher.audit_parameters import (
+    DECISION,
+    SCHEMA,
+    request_kinds,
+    switch_options,
+)
+from secondary_scheduler.watcher.breaker import apply_breaker
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cluster_state import ClusterState
-from secondary_scheduler.watcher.history import ACTION_PREFIX, AuditHistory
+from secondary_scheduler.watcher.history import SELECT_REQUEST
+from secondary_scheduler.watcher.lease_facts import NO_FACTS
+from secondary_scheduler.watcher.locks import Locks
+from secondary_scheduler.watcher.plan_actions import add_actions
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-#: The driver that decides unless an audit names another.
-DECISION = 'guided'
-#: Kinds of decisions for each request, in the order in which they are tried.
-KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
-    'auto': ('preempt', 'return'), 'preempt': ('preempt',),
-    'return': ('return',), 'drain': ('drain',)}
-
-
-def within_breaker(plan: operations.Plan, allowed: int) -> operations.Plan:
-    """Return the plan with at most ``allowed`` preemptions.
-
-    Leases are counted in the order of the plan.  A lease with more preemptions
-    than are left is dropped as a whole, as are the leases whose operations
-    wait for one of its operations.
-    """
-    by_lease: dict[str, int] = {}
-    for operation in plan.operations:
-        if operation.kind in operations.PREEMPTIONS:
-            by_lease[operation.lease] = by_lease.get(operation.lease, 0) + 1
-    dropped: set[str] = set()
-    for lease, count in by_lease.items():
-        if count > allowed:
-            dropped.add(lease)
-        else:
-            allowed -= count
-    if not dropped:
-        return plan
-    gone = {o.id for o in plan.operations if o.lease in dropped}
-    while True:
-        more = {o.id for o in plan.operations if set(o.after) & gone} - gone
-        if not more:
-            break
-        # An operation that waits for a dropped one drops its whole lease.
-        leases = {o.lease for o in plan.operations if o.id in more}
-        gone |= more | {o.id for o in plan.operations if o.lease in leases}
-    return dataclasses.replace(plan, operations=tuple(
-        o for o in plan.operations if o.id not in gone))
-
-
-def breaker_limit(options: Any, secondaries: int) -> int:
-    """Return the number of preemptions that a period may have on a scope."""
-    return max(int(options.breaker_minimum),
-               int(secondaries * options.breaker_percent / 100))
+#: Messages that this process has logged once and for all.
+_told: set[str] = set()
 
 
 def load_decision(name: str, limits: room.LoadLimits,
@@ -83,6 +53,25 @@ def load_decision(name: str, limits: room.LoadLimits,
         invoke_kwds={'limits': limits, 'durations': lasting,
                      'order': order}).driver
     return cast(decisions.Decision, loaded)
+
+
+def why_no_switch(cluster: model.Cluster, scope: ResolvedScope, locks: Locks
+                  ) -> str:
+    """Return the reason for which all leases stay as they are, or ''."""
+    if locks.busy_instances:
+        return (f'another action plan works on {len(locks.busy_instances)} '
+                'instances')
+    running = [one for one in cluster.instances.values()
+               if one.state is model.InstanceState.ACTIVE
+               and one.host in scope.hosts]
+    silent = sorted({one.host for one in running
+                     if one.host in cluster.hosts and
+                     cluster.hosts[one.host].cpu_primary is None})
+    if silent:
+        return 'no fresh reports of ' + textwrap.shorten(
+            ', '.join(silent), 200)
+    unknown = sum(one.wanted_cpu is None for one in running)
+    return f'the demand of {unknown} instances is unknown' if unknown else ''
 
 
 class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
@@ -116,42 +105,7 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
     @classmethod
     def get_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of an audit's parameters."""
-        return {
-            '$schema': 'http://json-schema.org/draft-04/schema#',
-            'type': 'object',
-            'properties': {
-                'request': {
-                    'description': 'preempt: end the violations of hosts; '
-                                   'return: bring back what was preempted or '
-                                   'moved away; drain: clear hosts of '
-                                   'running secondaries; auto: preempt if '
-                                   'that is needed, else return.',
-                    'type': 'string',
-                    'enum': ['auto', 'preempt', 'return', 'drain'],
-                    'default': 'auto'},
-                'hosts': {
-                    'description': 'Hosts the request is about; empty means '
-                                   'all in the scope that need it, and none '
-                                   'for drain.',
-                    'type': 'array', 'items': {'type': 'string'},
-                    'default': []},
-                'decision': {
-                    'description': 'Driver in the entry point namespace '
-                                   'secondary_scheduler.decisions.',
-                    'type': 'string', 'default': DECISION},
-                'leases': {
-                    'description': 'Of a CONTINUOUS audit: run the leases of '
-                                   'the lease service on its scope.',
-                    'type': 'boolean', 'default': False},
-                'batch': {
-                    'description': 'Set by the leader: the violations this '
-                                   'audit handles.',
-                    'type': ['string', 'null']},
-                'switch': {
-                    'description': 'Set by the leader: the CONTINUOUS audit '
-                                   'on whose behalf this one runs.',
-                    'type': ['string', 'null']},
-            }}
+        return SCHEMA
 
     # Execution
 
@@ -222,17 +176,27 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             state.refresh_hosts(hosts or ())
         scope = resolve_scope(self.audit_scope, state.snapshot.places)
         on = state.switched_on(switches)
-        cluster = state.cluster(scope, history.locks())
+        options = switch_options(self.input_parameters)
+        kinds = request_kinds(request, self._decision)
+        locks = history.locks()
+        cluster = state.cluster(
+            scope, locks, state.lease_facts(options.minimum_run_s)
+            if SELECT_REQUEST in kinds else NO_FACTS)
         # Targets are inside this scope; drained instances may leave it.
         targets = on if request == 'drain' else on & scope.hosts
         cluster = self._open_only(cluster, targets)
         if not hosts and request != 'drain':    # a drain names its hosts
             hosts = scope.hosts
         asked = tuple(sorted(set(hosts or ()) & scope.hosts))
-        kind, plan = self._decide(cluster, request, asked)
+        if SELECT_REQUEST in kinds and (why := why_no_switch(
+                cluster, scope, locks)):
+            LOG.info('No context switch: %s.', why)
+            kinds = tuple(one for one in kinds if one != SELECT_REQUEST)
+        kind, plan = self._decide(cluster, kinds, asked)
         stages.mark(batch, stages.DECIDED)
-        if kind == 'preempt':
-            plan = self._breaker(history, cluster, scope, plan)
+        # An operator asks for a drain; a return only preempts what is half up.
+        if kind in ('preempt', SELECT_REQUEST):
+            plan = apply_breaker(history, cluster, scope, plan, kind)
         for place in plan.unresolved:
             LOG.warning('Not all instances could leave %s.'
                         if request == 'drain'
@@ -245,7 +209,9 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             return
         if self._must_wait(audit):      # a batch may have begun meanwhile
             return
-        self._add_actions(plan, kind, batch)
+        servers = state.snapshot.servers
+        add_actions(self.solution, cluster, plan, kind, batch,
+                    lambda uuid: servers[uuid].name)
         self._set_indicators(cluster, plan, asked)
 
     def _set_indicators(self, cluster: model.Cluster, plan: operations.Plan,
@@ -272,19 +238,29 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             margin=options.set_point_margin,
             lanes=CONF.secondary_watcher.operations_per_host)
 
-    def _decide(self, cluster: model.Cluster, request: str,
+    @property
+    def _decision(self) -> str:
+        """Name of the decision driver."""
+        return str(self.input_parameters.get('decision') or DECISION)
+
+    def _decide(self, cluster: model.Cluster,
+                kinds: Sequence[decisions.RequestKind],
                 asked: tuple[str, ...]) -> tuple[str, operations.Plan]:
         """Return the first plan that is not empty, and its kind."""
         decision = load_decision(
-            self.input_parameters.get('decision') or DECISION, self._limits,
+            self._decision, self._limits,
             self.cluster_state.durations, drivers.load(
                 'order', CONF.secondary_leases.order, CONF.secondary_leases))
-        units = CONF.secondary_watcher.decision_budget
-        kind, plan, unresolved = request, operations.Plan(), set[str]()
-        for kind in KINDS[request] if asked else ():
+        units = (self.input_parameters.get('budget')
+                 or CONF.secondary_watcher.decision_budget)
+        kind, plan, unresolved = '', operations.Plan(), set[str]()
+        for kind in kinds if asked else ():
             plan = decision.decide(
-                cluster, decisions.DecisionRequest(kind, asked),
+                cluster, decisions.DecisionRequest(
+                    kind, asked, switch_options(self.input_parameters)),
                 decisions.Budget(units))
+            if plan.switch is not None:
+                self._log_switch(plan.switch)
             unresolved.update(plan.unresolved)
             if plan:
                 self._log_decision(kind, cluster, plan)
@@ -292,6 +268,25 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         # A return does not resolve the violations that a preemption left.
         return kind, dataclasses.replace(
             plan, unresolved=tuple(sorted(unresolved)))
+
+    @staticmethod
+    def _log_switch(claim: operations.SwitchClaim) -> None:
+        """Log the result of a decision for all leases."""
+        if claim.solver_missing and not _told:
+            _told.add('solver')
+            LOG.warning('Plans of context switches are not optimised further: '
+                        'the solver is missing. Install it by "pip install '
+                        'secondary-scheduler[optimiser]".')
+        if claim.conflict:
+            LOG.warning('Context switch: %(status)s, because of %(conflict)s.',
+                        {'status': claim.status, 'conflict': textwrap.shorten(
+                            ', '.join(claim.conflict), 500)})
+        else:
+            LOG.info('Context switch: %(status)s, %(objective)s %(value)g, '
+                     'at least %(bound)s; %(selected)d leases are to run.', {
+                         'status': claim.status, 'objective': claim.objective,
+                         'value': claim.value, 'bound': claim.bound,
+                         'selected': claim.selected})
 
     @staticmethod
     def _log_decision(kind: str, cluster: model.Cluster,
@@ -305,51 +300,3 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                          f'{number} x {one}' for one, number in count.items()),
                      'closed': textwrap.shorten(' '.join(closed), 200)
                      or 'none'})
-
-    @staticmethod
-    def _breaker(history: AuditHistory, cluster: model.Cluster,
-                 scope: ResolvedScope,
-                 plan: operations.Plan) -> operations.Plan:
-        if not any(o.kind in operations.PREEMPTIONS
-                   for o in plan.operations):
-            return plan
-        options = CONF.secondary_watcher
-        inside = {uuid for uuid, i in cluster.instances.items()
-                  if i.host in scope.hosts or i.host is None}
-        lately = len(history.preempted_lately() & inside)
-        limit = breaker_limit(options, len(inside))
-        kept = within_breaker(plan, max(0, limit - lately))
-        if kept is not plan:
-            left = set(plan.operations) - set(kept.operations)
-            sources = {o.source for o in left} & cluster.hosts.keys()
-            violated = {place for host in sources
-                        for place in cluster.places(host)
-                        if cluster.at(place).violated}
-            kept = dataclasses.replace(kept, unresolved=tuple(
-                sorted(violated.union(plan.unresolved))))
-            LOG.error(
-                'Circuit breaker: %(lately)d preemptions in the last '
-                '%(period)d s of at most %(limit)d; %(left)d operations are '
-                'left out, and only the agents protect primaries.', {
-                    'lately': lately, 'period': options.breaker_period,
-                    'limit': limit, 'left': len(left)})
-        return kept
-
-    def _add_actions(self, plan: operations.Plan, kind: str,
-                     batch: str) -> None:
-        for operation in plan.operations:
-            parameters = {
-                'operation_id': operation.id,
-                'after': list(operation.after),
-                'lease': operation.lease,
-                'source': operation.source,
-                'target': operation.target,
-                'request': kind,
-                'batch': batch}
-            # Watcher's Action object takes no parameter that is None.
-            self.solution.add_action(
-                action_type=ACTION_PREFIX + operation.kind.value,
-                resource_id=operation.instance,
-                input_parameters={name: value for name, value
-                                  in parameters.items()
-                                  if value is not None})

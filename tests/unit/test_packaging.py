@@ -159,10 +159,12 @@ class EntryPointTest(unittest.TestCase):
             'secondary_scheduler.plans.operations')
         leases = importlib.import_module(
             'secondary_scheduler.leases.engine.values')
-        self.assertEqual({f'secondary_{kind.value}'
-                          for kinds in (operations.OperationKind,
-                                        leases.LeaseOperation)
-                          for kind in kinds},
+        single = {f'secondary_{kind.value}'
+                  for kinds in (operations.OperationKind,
+                                leases.LeaseOperation)
+                  for kind in kinds}
+        self.assertEqual(single | {f'secondary_{kind}_lease'
+                                   for kind in ('suspend', 'resume')},
                          set(entry_points()['watcher_actions']))
 
 

@@ -44,6 +44,7 @@ from secondary_scheduler.leases.engine.values import (
     LeaseCloud,
     Postponed,
 )
+from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import Lease, TermsError
 from secondary_scheduler.leases.scheduling.planner import Settings
 from secondary_scheduler.model.holds import Hold
@@ -109,6 +110,13 @@ class Engine:
     def records(self) -> Mapping[str, LeaseRecord]:
         """The leases that are not over, by UUID."""
         return {} if self._ledger is None else self._ledger.records
+
+    def guaranteed_leases(self) -> frozenset[str]:
+        """Return the leases with a guaranteed start, as project:UUID."""
+        return frozenset(
+            f'{one.row.project_id}:{one.row.uuid}'
+            for one in self.records.values()
+            if one.lease.terms.kind is not LeaseKind.BEST_EFFORT)
 
     def drop_state(self) -> None:
         """Restore the state from the database with the next pass."""

@@ -22,12 +22,9 @@ from secondary_scheduler.leases.engine.values import (
     OperationRequest,
 )
 from secondary_scheduler.watcher import leader, outcomes, per_process, stages
+from secondary_scheduler.watcher.action_members import ACTION_PREFIX
 from secondary_scheduler.watcher.duration_record import DurationRecord
-from secondary_scheduler.watcher.history import (
-    ACTION_PREFIX,
-    LEASE_REQUEST,
-    AuditHistory,
-)
+from secondary_scheduler.watcher.history import LEASE_REQUEST, AuditHistory
 
 LOG = log.getLogger(__name__)
 

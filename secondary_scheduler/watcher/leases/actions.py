@@ -159,10 +159,7 @@ class NoticeAction(_ServerAction):
         """
         try:
             cloud_connections.shared().set_metadata(
-                self.uuid,
-                NOTICE,
-                self.input_parameters['text'],
-            )
+                self.uuid, {NOTICE: self.input_parameters['text']})
         except NotFound:
             return True
         except CloudError as exc:

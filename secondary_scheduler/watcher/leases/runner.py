@@ -16,6 +16,7 @@ from secondary_scheduler.model import holds
 from secondary_scheduler.reports import hold_messages
 from secondary_scheduler.watcher import cluster_state, leader
 from secondary_scheduler.watcher.history import Switch
+from secondary_scheduler.watcher.lease_facts import LeaseFacts
 
 LOG = log.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class LeaseRunner:
             elif self._parts is not None:
                 # Another engine changes leases from now on.
                 self._parts[0].drop_state()
+                self._seen.note_schedule(None)
             self._trouble = ''
         except (Postponed, db_exception.DBConnectionError) as exc:
             # Lines after the first one tell where to read about the error.
@@ -78,6 +80,8 @@ class LeaseRunner:
         engine, cloud = self._parts
         cloud.switches = switches
         engine.run_pass()
+        self._seen.note_schedule(LeaseFacts(
+            holds=engine.holds, guaranteed=engine.guaranteed_leases()))
         self._send_holds(engine.holds)
 
     def _send_holds(self, hosts: dict[str, holds.Hold]) -> None:

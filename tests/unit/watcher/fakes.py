@@ -122,10 +122,10 @@ class FakeCloud:
     def anti_affinity(self):
         return {}
 
-    def set_metadata(self, key, name, value):
-        self.calls.append(('set', key, name, value))
-        self.change(key, metadata={**self.server(key).metadata,
-                                   name: value})
+    def set_metadata(self, key, items):
+        self.calls += [('set', key, name, value)
+                       for name, value in items.items()]
+        self.change(key, metadata={**self.server(key).metadata, **items})
 
     def delete_metadata(self, key, name):
         self.calls.append(('delete', key, name))
@@ -245,7 +245,8 @@ def sdk_server(number, extra_specs=None, **changes):
         'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
         'scheduler_hints': None, 'updated_at': None, 'name': 'x',
-        'user_id': 'alice', 'fault': None,
+        'user_id': 'alice', 'fault': None, 'created_at': None,
+        'launched_at': None,
         'flavor': types.SimpleNamespace(
             original_name='secondary', vcpus=2, ram=512, disk=1, ephemeral=1,
             swap=0, extra_specs={vocabulary.MARKER: 'true'}

@@ -176,7 +176,8 @@ class CloudTest(fakes.TestCase):
         listed = response({'resource_providers': [
             {'uuid': child, 'generation': 5}]})
         inventories = response({'inventories': {
-            vocabulary.SLOT: {'total': 4, 'reserved': 1}}})
+            vocabulary.SLOT: {'total': 4, 'reserved': 1,
+                              'allocation_ratio': 1.5}}})
         usages = response({'usages': {vocabulary.SLOT: 2}})
         self.placement.get.side_effect = [
             listed, response({}, 400), response({}, 400), inventories, usages]
@@ -191,6 +192,7 @@ class CloudTest(fakes.TestCase):
                           found['h1'].place.zone))
         self.assertEqual((None, False, {}), (
             found['h2'].root, found['h2'].up, found['h2'].total))
+        self.assertEqual(4, found['h1'].claimable(vocabulary.SLOT))
         self.assertFalse(found['h1'].switched_off)
         # The trait is set now; the provider is unchanged otherwise.
         self.placement.get.side_effect = [
@@ -229,7 +231,7 @@ class CloudTest(fakes.TestCase):
                          self.cloud.anti_affinity())
 
     def test_metadata_and_operations_are_passed_to_the_sdk(self):
-        self.cloud.set_metadata('u', 'k:1', 'v')
+        self.cloud.set_metadata('u', {'k:1': 'v'})
         self.compute.set_server_metadata.assert_called_once_with(
             'u', **{'k:1': 'v'})
         self.compute.delete_server_metadata.side_effect = (

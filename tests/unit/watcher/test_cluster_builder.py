@@ -8,7 +8,6 @@ from unittest import TestCase
 
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
-from secondary_scheduler.decisions.priority import PriorityDecision
 from secondary_scheduler.decisions.violations import with_agents
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.estimation.durations import Durations
@@ -19,12 +18,14 @@ from secondary_scheduler.model import (
     reports,
     vocabulary,
 )
+from secondary_scheduler.model.holds import Hold
 from secondary_scheduler.watcher import (
     cloud_snapshot,
     cluster_builder,
     locks,
     scope,
 )
+from secondary_scheduler.watcher.lease_facts import LeaseFacts
 from tests.unit.watcher import fakes
 
 
@@ -200,14 +201,11 @@ class BuildTest(TestCase):
     def test_one_instance_leaves_for_a_violated_signal(self):
         limits = LoadLimits()
         world = self.with_signal(reports.PolicyState.VIOLATED)
-        for decision in (
-                GuidedDecision(limits, profile=with_agents(limits)),
-                PriorityDecision(limits)):
-            plan = decision.decide(world, DecisionRequest('preempt'), Budget())
-            self.assertEqual(
-                [('migrate', 'h1', 'h2')],
-                [(one.kind, one.source, one.target)
-                 for one in plan.operations], decision)
+        plan = GuidedDecision(limits, profile=with_agents(limits)).decide(
+            world, DecisionRequest('preempt'), Budget())
+        self.assertEqual(
+            [('migrate', 'h1', 'h2')],
+            [(one.kind, one.source, one.target) for one in plan.operations])
 
     def test_waiting_leases_have_priority_and_waiting_time(self):
         def down(number, hours, status='SUSPENDED', **values):
@@ -225,11 +223,79 @@ class BuildTest(TestCase):
                  metadata=mark),
             down(6, -1, metadata=mark)], [fakes.host('h1')]).leases
         self.assertEqual(
-            {'p1:1': (5, 3), 'p1:l': (6, 1), 'p1:6': (5, 0)},
+            {'p1:1': (5, 3), 'p1:2': (5, 0), 'p1:l': (6, 1), 'p1:6': (5, 0)},
             {name: (one.priority, round(one.waited_s / 3600, 2))
              for name, one in found.items()})
         self.assertFalse([one for one in found.values()
                           if one.state in lease_states.QUEUED])
+
+    def test_wanted_cpu_is_the_use_unless_a_limit_is_reached(self):
+        one = fakes.server(1, vcpus=2)
+        report = fakes.report('h1', [one])
+        for cpu, cap, floored, wanted in (
+                (2.0, 20.0, False, 0.04),   # 2 % of two CPUs
+                (18.0, 20.0, False, 2.0),   # throttled
+                (0.1, 20.0, True, 2.0), (150.0, None, False, 2.0),
+                (None, 20.0, False, None)):
+            seen = dataclasses.replace(report, instances=(dataclasses.replace(
+                report.instances[0], cpu=cpu, cap=cap, floored=floored),))
+            found = self.build([one], [fakes.host('h1')], [seen])
+            self.assertEqual(wanted, found.instances[one.uuid].wanted_cpu)
+        silent = self.build([one], [fakes.host('h1')])
+        self.assertIsNone(silent.instances[one.uuid].wanted_cpu)
+
+    def test_instance_that_is_down_wants_what_it_wanted_before(self):
+        for stored, wanted in (('0.125', 0.125), ('9', 2.0), ('-1', 0.5),
+                               ('nan', 0.5), ('tea', 0.5), (None, 0.5)):
+            one = fakes.server(1, vcpus=2, status='SUSPENDED', metadata={
+                cloud_snapshot.WANTED_CPU: stored} if stored else {})
+            found = self.build([one], [fakes.host('h1')], facts=LeaseFacts(
+                default_demand=25.0))
+            self.assertEqual(wanted, found.instances[one.uuid].wanted_cpu)
+
+    def test_running_time_is_that_since_the_last_boot_or_return(self):
+        now = datetime.datetime.now(datetime.UTC)
+        launched = {'launched': now - datetime.timedelta(seconds=500)}
+        for values, returned, seconds in (
+                (launched, {}, 500), (launched, {fakes.uid(1): 60.0}, 60),
+                ({}, {fakes.uid(1): 60.0}, 60), ({}, {}, None)):
+            found = self.build([fakes.server(1, **values)], facts=LeaseFacts(
+                returned=returned)).instances[fakes.uid(1)].running_s
+            self.assertEqual(seconds, found and round(found))
+
+    def test_claims_exceed_the_inventory_by_the_allocation_ratio(self):
+        host = fakes.host('h1', reserved={vocabulary.VCPU: 2}, ratios={
+            vocabulary.VCPU: 2.0, vocabulary.MEMORY_MB: 1.5}, used={
+                vocabulary.VCPU: 3})
+        found = self.build([fakes.server(1)], [host]).hosts['h1']
+        room = {name: found.total[name] - found.reserved[name]
+                for name in found.total}
+        # Two of the three VCPUs are claimed by others.
+        self.assertEqual((8 - 2) * 2 - 2, room[vocabulary.VCPU])
+        self.assertEqual(8192 * 3 // 2, room[vocabulary.MEMORY_MB])
+        self.assertEqual(100, room[vocabulary.DISK_GB])
+
+    def test_room_for_servers_of_leases_is_held(self):
+        hold = Hold({vocabulary.VCPU: 5, vocabulary.MEMORY_MB: 8192}, ())
+        found = self.build(
+            [fakes.server(1), fakes.server(2, status='SUSPENDED')],
+            [fakes.host('h1'), fakes.host('h2')],
+            facts=LeaseFacts(holds={'h1': hold}))
+        self.assertEqual(2, found.hosts['h1'].held[vocabulary.VCPU])
+        self.assertEqual(0, found.hosts['h1'].held[vocabulary.MEMORY_MB])
+        self.assertEqual({}, found.hosts['h2'].held)
+
+    def test_leases_have_an_age_and_guaranteed_starts(self):
+        now = datetime.datetime.now(datetime.UTC)
+        found = self.build([
+            fakes.server(number, created=now - datetime.timedelta(
+                hours=number), hints={vocabulary.LEASE_HINT: 'l'})
+            for number in (1, 2)] + [fakes.server(3)], facts=LeaseFacts(
+                guaranteed=frozenset({'p1:l'}))).leases
+        self.assertEqual(
+            {'p1:l': (True, 3600), fakes.uid(3): (False, None)},
+            {name: (one.guaranteed, one.age_s and round(one.age_s))
+             for name, one in found.items()})
 
     def test_marks_and_locks_set_flags_of_instances(self):
         found = self.build([

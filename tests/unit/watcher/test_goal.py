@@ -89,3 +89,15 @@ class GoalTest(TestCase):
         effect = goal.Effect(cluster.Cluster(hosts, instances),
                              operations.Plan((back,)), ('h1',), share=12.0)
         self.assertEqual([44.0], effect.cpu_usage)
+
+    def test_resume_followed_by_a_migration_is_remote(self):
+        kinds = operations.OperationKind
+        effect = goal.Effect(cluster.Cluster({}, {}), operations.Plan(tuple(
+            operations.Operation(number, kind, uuid, 'l', 'h1', 'h1',
+                                 start_s=number, duration_s=5.0)
+            for number, (kind, uuid) in enumerate((
+                (kinds.RESUME, 'a'), (kinds.RESUME, 'b'), (kinds.RESUME, 'c'),
+                (kinds.MIGRATE, 'b'), (kinds.MIGRATE, 'd'))))), (), 10.0)
+        self.assertEqual((2, 1), effect.resumes)
+        self.assertEqual(9.0, effect.predicted_s)
+        self.assertEqual(0.0, effect.claimed(lambda claim: claim.value))

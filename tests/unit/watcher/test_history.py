@@ -267,3 +267,79 @@ class HistoryTest(fakes.WatcherTestCase):
         plan = self.plan(self.audit(1), state='CANCELLING')
         self.action(plan, instance=1, state='ONGOING')
         self.assertEqual({fakes.uid(1)}, self.history.preempted_lately())
+
+
+class LeaseActionsTest(fakes.WatcherTestCase):
+    """Actions on several members count for each of them."""
+
+    def lease_action(self, plan, kind='suspend_lease', state='PENDING',
+                     **parameters):
+        made = self.action(
+            plan, kind, 1, lease='l', members=[
+                {'resource_id': fakes.uid(1), 'source': 'h1'},
+                {'resource_id': fakes.uid(2), 'source': 'h2'}], **parameters)
+        made.state = state
+        made.save()
+        return made
+
+    def test_members_and_their_hosts_are_locked(self):
+        plan = self.plan(self.audit(1))
+        action = self.lease_action(plan)
+        locks = self.history.locks()
+        both = {fakes.uid(1), fakes.uid(2)}
+        self.assertEqual((both, {'h1', 'h2'}),
+                         (locks.busy_instances, locks.busy_hosts))
+        self.assertEqual(
+            {('suspend', fakes.uid(1), 'h1'), ('suspend', fakes.uid(2), 'h2')},
+            {(one.kind, one.instance, one.source) for one in locks.begun})
+        action.state = 'SUCCEEDED'
+        action.save()
+        locks = self.history.locks()
+        self.assertEqual((both, {'h1', 'h2'}), (
+            locks.cooling_down_instances, locks.cooling_down_hosts))
+
+    def test_failure_counts_for_all_members(self):
+        plan, both = self.plan(self.audit(1)), {fakes.uid(1), fakes.uid(2)}
+        self.lease_action(plan, state='FAILED')
+        locks = self.history.locks()
+        self.assertEqual((both, both), (
+            locks.just_failed_instances, locks.preempt_failed_instances))
+        self.lease_action(plan, 'resume_lease', 'FAILED')
+        self.assertEqual(both, self.history.locks().return_failed_instances)
+
+    def test_duration_counts_for_each_member(self):
+        action = self.lease_action(self.plan(self.audit(1)),
+                                   state='SUCCEEDED')
+        action.status_message = DurationRecord(5.0, 1e9, 512).to_message()
+        action.save()
+        first, second = self.history.observed()
+        self.assertEqual([('suspend', 'h1', 512), ('suspend', 'h2', 512)],
+                         [(one.job.kind, one.job.source, one.job.memory_mb)
+                          for one in (first, second)])
+        self.assertEqual([(1e9 - 6, 1e9 - 1), (1e9 - 5, 1e9)],
+                         [(one.begin, one.end) for one in (first, second)])
+
+    def test_context_switches_have_a_breaker_of_their_own(self):
+        plan = self.plan(self.audit(1))
+        self.lease_action(plan, request='select')
+        self.action(plan, 'suspend', 3, request='preempt')
+        self.assertEqual({fakes.uid(3)}, self.history.preempted_lately())
+        self.assertEqual({fakes.uid(1), fakes.uid(2)},
+                         self.history.preempted_lately(select=True))
+
+    def test_last_return_of_each_instance_is_read(self):
+        plan, now = self.plan(self.audit(1)), timeutils.utcnow()
+        self.addCleanup(timeutils.clear_time_override)
+        self.lease_action(plan, 'resume_lease', 'SUCCEEDED')
+        timeutils.set_time_override(now + datetime.timedelta(seconds=60))
+        again = self.action(plan, 'resume', 2)
+        again.state = 'SUCCEEDED'
+        again.save()
+        self.action(plan, 'suspend', 3, state='SUCCEEDED')
+        timeutils.set_time_override(now + datetime.timedelta(seconds=90))
+        found = self.history.returned_lately(300)
+        self.assertEqual({fakes.uid(1), fakes.uid(2)}, found.keys())
+        self.assertAlmostEqual(90, found[fakes.uid(1)], delta=2)
+        self.assertAlmostEqual(30, found[fakes.uid(2)], delta=2)
+        self.assertEqual({fakes.uid(2)},
+                         self.history.returned_lately(60).keys())

@@ -115,3 +115,19 @@ class PlannerTest(fakes.WatcherTestCase):
         self.solution._actions = []
         self.add(1, 2, source='h2')
         self.assertEqual(1, len(self.actions(self.schedule())))
+
+    def test_members_of_a_lease_are_claimed(self):
+        other = self.plan(self.audit(2))
+        self.action(other, instance=2, source='h5')
+        self.solution.add_action(
+            'secondary_suspend_lease', resource_id=fakes.uid(1),
+            input_parameters={
+                'operation_id': 1, 'after': [], 'lease': 'l', 'batch': 'b',
+                'members': [{'resource_id': fakes.uid(number),
+                             'source': f'h{number}'} for number in (1, 2)]})
+        self.assertEqual('CANCELLED', self.schedule().state)
+        other.state = 'SUCCEEDED'
+        other.save()
+        action, = self.actions(self.schedule()).values()
+        self.assertEqual([fakes.uid(1), fakes.uid(2)], [
+            one['resource_id'] for one in action.input_parameters['members']])

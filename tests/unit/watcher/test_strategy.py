@@ -13,11 +13,13 @@ import uuid
 from oslo_utils import timeutils
 from stevedore.driver import DriverManager
 
+from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.estimation import learning
-from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
+    breaker,
     cloud_errors,
     cloud_snapshot,
     cluster_state,
@@ -28,35 +30,6 @@ from secondary_scheduler.watcher import (
 from tests.unit.watcher import fakes
 
 Kind = operations.OperationKind
-
-
-def operation(number, kind, instance, lease=None, after=(), source='h1',
-              target=None):
-    return operations.Operation(
-        number, kind, fakes.uid(instance), lease or f'l{instance}', source,
-        target, after=after)
-
-
-class BreakerTest(fakes.WatcherTestCase):
-    def cut(self, allowed, *ops):
-        return [o.id for o in strategy.within_breaker(
-            operations.Plan(ops), allowed).operations]
-
-    def test_breaker_drops_whole_leases_and_dependent_operations(self):
-        plan = (operation(1, Kind.SUSPEND, 1, 'a'),
-                operation(2, Kind.SUSPEND, 2, 'b'),
-                operation(3, Kind.SUSPEND, 3, 'b'),
-                operation(4, Kind.MIGRATE, 4, 'c', after=(3,)),
-                operation(5, Kind.MIGRATE, 5, 'c'),
-                operation(6, Kind.MIGRATE, 6, 'd'))
-        self.assertEqual([1, 2, 3, 4, 5, 6], self.cut(3, *plan))
-        self.assertEqual([1, 6], self.cut(2, *plan))
-        self.assertEqual([6], self.cut(0, *plan))
-
-    def test_breaker_limit_has_a_minimum_and_a_percentage(self):
-        options = settings.CONF.secondary_watcher
-        self.assertEqual(5, strategy.breaker_limit(options, 8))
-        self.assertEqual(20, strategy.breaker_limit(options, 200))
 
 
 class StrategyTest(fakes.WatcherTestCase):
@@ -353,7 +326,7 @@ class StrategyTest(fakes.WatcherTestCase):
         self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
                         'secondary_watcher')
         self.report('h1', 95.0, violated=True)
-        with self.assertLogs(strategy.LOG.logger, 'ERROR') as logs:
+        with self.assertLogs(breaker.LOG.logger, 'ERROR') as logs:
             solution = self.oneshot(hosts=['h1'])
         self.assertEqual([('suspend', '-')], self.kinds(solution))
         self.assertIn('Circuit breaker', logs.output[0])
@@ -371,8 +344,13 @@ class StrategyTest(fakes.WatcherTestCase):
         self.audit(1)
         for name in names:
             self.report(name, 95.0, violated=True)
-        with self.assertLogs(strategy.LOG.logger, 'ERROR') as logs:
-            solution = self.oneshot(hosts=names, decision='priority')
+        plan = operations.Plan(tuple(
+            operations.Operation(number, Kind.SUSPEND, fakes.uid(number),
+                                 fakes.uid(number), name, None)
+            for number, name in enumerate(names, 1)))
+        with (self.deciding(plan),
+              self.assertLogs(breaker.LOG.logger, 'ERROR') as logs):
+            solution = self.oneshot(hosts=names)
         self.assertEqual([('suspend', '-')] * 100, self.kinds(solution))
         self.assertIn('at most 100', logs.output[0])
 
@@ -461,6 +439,170 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual([('resume', 'h1')] * 2,
                          self.kinds(self.run_audit(audit)))
 
+    # Context switches
+
+    def switch_plan(self, *ops, **claim):
+        states = {one.uuid: operations.ClaimedState(
+            cluster.InstanceState.SUSPENDED, one.host)
+            for one in self.servers}
+        return operations.Plan(ops, switch=operations.SwitchClaim(
+            **{'objective': 'cost', 'value': 1536.0, 'bound': 1024.0,
+               'status': 'feasible', 'states': states, 'selected': 2,
+               'bypasses': 1, **claim}))
+
+    @contextlib.contextmanager
+    def deciding(self, *plans):
+        """Let a driver return plans, and yield the requests to it."""
+        decision = mock.Mock()
+        decision.decide.side_effect = plans
+        with (mock.patch.object(strategy, 'load_decision',
+                                return_value=decision) as load,
+              mock.patch.object(strategy.checker, 'check',
+                                return_value=[]) as check):
+            self.loaded, self.checked = load, check
+            yield decision.decide.call_args_list
+
+    def both(self):
+        """Label two instances as one lease; return suspends of both."""
+        for number, name in ((1, 'vm10'), (2, 'vm9')):
+            self.cloud.change(number, name=name, metadata={
+                vocabulary.LEASE_METADATA: 'l'})
+        self.seen.refresh()
+        return [operations.Operation(
+            number, Kind.SUSPEND, fakes.uid(number), 'p1:l', 'h1', None,
+            start_s=number - 1.0, duration_s=6.0) for number in (1, 2)]
+
+    def switch(self, *plans, audit=None, **parameters):
+        self.report('h1', 10.0)
+        audit = audit or self.audit(1)
+        with self.deciding(*plans) as requests:
+            solution = self.run_audit(audit, **{
+                'decision': 'context-switch', 'request': 'select',
+                **parameters})
+        self.requests = [call.args[1] for call in requests]
+        return solution
+
+    def test_select_suspends_a_lease_by_one_action(self):
+        both = self.both()
+        action, = self.switch(self.switch_plan(*both)).actions
+        self.assertEqual('secondary_suspend_lease', action['action_type'])
+        given = action['input_parameters']
+        self.assertEqual(('p1:l', 'select', [], fakes.uid(2)), (
+            given['lease'], given['request'], given['after'],
+            given['resource_id']))
+        # In the natural order of the names, with what each of them wants.
+        self.assertEqual(
+            [{'resource_id': fakes.uid(number), 'source': 'h1',
+              'wanted_cpu': 0.2} for number in (2, 1)], given['members'])
+
+    def test_preemption_for_a_violation_stays_one_action_each(self):
+        both = self.both()
+        self.assertEqual(['secondary_suspend'] * 2, [
+            one['action_type'] for one in self.switch(
+                self.switch_plan(*both), request='preempt').actions])
+
+    def test_parameters_are_passed_to_the_decision(self):
+        self.switch(operations.Plan(), objective='span',
+                    minimum_run_time=60, displacement_margin=0.2,
+                    most_operations=7, budget=9)
+        request, = self.requests
+        self.assertEqual(
+            ('select', ('h1', 'h2'), decisions.SwitchOptions(
+                'span', 60, 0.2, 7)),
+            (request.kind, request.hosts, request.switch))
+
+    def test_auto_selects_if_there_is_nothing_to_preempt(self):
+        self.switch(operations.Plan(), operations.Plan(), request='auto')
+        self.assertEqual(['preempt', 'select'],
+                         [one.kind for one in self.requests])
+        with self.deciding(operations.Plan(), operations.Plan()) as requests:
+            self.run_audit(self.audit(5), decision='guided')
+        self.assertEqual(['preempt', 'return'],
+                         [call.args[1].kind for call in requests])
+
+    def test_select_needs_the_driver_of_context_switches(self):
+        audit = self.audit(2, audit_type='ONESHOT')
+        with self.assertRaisesRegex(ValueError, 'needs the decision '
+                                    'context-switch, not guided'):
+            self.run_audit(audit, request='select', decision='guided')
+
+    def assert_no_switch(self, why, **parameters):
+        with self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
+            solution = self.switch(operations.Plan(), **parameters)
+        self.assertEqual([], solution.actions)
+        self.assertNotIn('select', [one.kind for one in self.requests])
+        self.assertIn(f'No context switch: {why}', '\n'.join(logs.output))
+
+    def test_no_switch_while_another_plan_is_in_progress(self):
+        audit = self.audit(1)
+        self.action(self.plan(audit), 'migrate', 9, source='h7')
+        self.assert_no_switch('another action plan works on 1', audit=audit,
+                              request='auto')
+
+    def test_no_switch_without_fresh_reports(self):
+        self.cloud.known[fakes.uid(4)] = fakes.server(4, 'h2')
+        self.assert_no_switch('no fresh reports of h2')
+
+    def test_no_switch_while_demand_is_unknown(self):
+        self.cloud.known[fakes.uid(4)] = fakes.server(4, 'h2')
+        self.report('h2', 10.0, instances=())
+        self.assert_no_switch('the demand of 1 instances is unknown')
+
+    def test_refused_switch_is_not_carried_out(self):
+        both = self.both()
+        self.report('h1', 10.0)
+        with (self.deciding(self.switch_plan(*both)),
+              self.assertLogs(strategy.LOG.logger, 'ERROR') as logs):
+            self.checked.return_value = ['half of it']
+            solution = self.run_audit(self.audit(1), request='select',
+                                      decision='context-switch')
+        self.assertEqual([], solution.actions)
+        self.assertIn('half of it', logs.output[0])
+
+    def test_switches_have_a_breaker_of_their_own(self):
+        settings.CONF.set_override('breaker_minimum', 0, 'secondary_watcher')
+        self.addCleanup(settings.CONF.clear_override, 'breaker_minimum',
+                        'secondary_watcher')
+        both = self.both()
+        # Half of the three secondaries is one; the lease has two.
+        with self.assertLogs(breaker.LOG.logger, 'ERROR'):
+            solution = self.switch(self.switch_plan(*both))
+        self.assertEqual([], solution.actions)
+        settings.CONF.set_override('select_breaker_percent', 67.0,
+                                   'secondary_watcher')
+        self.addCleanup(settings.CONF.clear_override,
+                        'select_breaker_percent', 'secondary_watcher')
+        self.assertEqual(1, len(self.switch(
+            self.switch_plan(*both), audit=self.audit(3)).actions))
+
+    def test_indicators_of_a_switch(self):
+        both = self.both()
+        found = self.switch(self.switch_plan(*both)).efficacy_indicators
+        values = {one.name: one.value for one in found}
+        self.assertEqual(
+            (1536.0, 1024.0, 2, 1, 7.0, 0, 0), tuple(values[name] for name in (
+                'switch_cost', 'switch_cost_lower_bound',
+                'selected_leases_count', 'bypasses_count',
+                'duration_predicted', 'local_resumes_count',
+                'remote_resumes_count')))
+
+    def test_conflict_is_logged(self):
+        with self.assertLogs(strategy.LOG.logger, 'WARNING') as logs:
+            self.switch(self.switch_plan(status='infeasible', conflict=(
+                'lease p1:l', 'host h1')))
+        self.assertIn('infeasible, because of lease p1:l, host h1',
+                      logs.output[0])
+
+    def test_missing_solver_is_logged_once(self):
+        plan = self.switch_plan(solver_missing=True)
+        with (mock.patch.object(strategy, '_told', set()),
+              self.assertLogs(strategy.LOG.logger, 'WARNING') as logs):
+            self.switch(plan)
+            self.switch(plan, audit=self.audit(3))
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('pip install secondary-scheduler[optimiser]',
+                      logs.output[0])
+
     def test_values_that_watcher_compares_with_its_database(self):
         """A change of these values makes Watcher cancel all our audits.
 
@@ -475,7 +617,7 @@ class StrategyTest(fakes.WatcherTestCase):
             strategy.SecondaryWorkloads.get_schema()]
         text = json.dumps(compared, sort_keys=True, default=str)
         self.assertEqual(
-            '5fae3f174e06',
+            '855e2a2c6f8e',
             hashlib.sha256(text.encode()).hexdigest()[:12])
 
     def test_names_and_schema_of_the_strategy(self):

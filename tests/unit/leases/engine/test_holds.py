@@ -40,6 +40,14 @@ class HoldingTest(unittest.TestCase):
         self.assertEqual(['ACTIVE'] * 2, self.world.nova.statuses(lease))
         self.assertEqual({}, self.held())
 
+    def test_leases_with_a_guaranteed_start_are_named(self):
+        lease = self.world.ask(1, 'large', duration=60, start=NOW + 60)
+        self.world.ask(1, 'large', duration=60)     # best effort
+        self.world.until(4)
+        named, = self.world.engine.guaranteed_leases()
+        self.assertEqual(lease, named.partition(':')[2])
+        self.assertTrue(named.partition(':')[0])
+
     def test_other_secondaries_reduce_the_room_of_a_hold(self):
         self.world.ask(3, 'large', duration=60, start=NOW + 40)
         self.world.until(4)

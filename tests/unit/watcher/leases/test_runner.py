@@ -24,6 +24,7 @@ class LeaseRunnerTest(base.LeaseTestCase):
         self.coordination.am_i_leader.return_value = True
         self.runner = runner.LeaseRunner(
             settings.CONF, seen, self.coordination)
+        self.seen = seen
         self.engine, self.lease_cloud = mock.Mock(holds={}), mock.Mock()
         self.patch(self.runner, '_sender', mock.Mock())
         self.patch(self.runner, '_build',
@@ -46,6 +47,19 @@ class LeaseRunnerTest(base.LeaseTestCase):
         self.assertEqual([{'h1': hold}, {'h1': hold}, {}],
                          [one.hosts for one in said])
         self.assertEqual([1, 2, 3], [one.seq for one in said])
+
+    def test_decisions_know_holds_and_guaranteed_leases(self):
+        hold = holds.Hold({}, ())
+        self.engine.holds = {'h1': hold}
+        self.engine.guaranteed_leases.return_value = frozenset({'p:l'})
+        self.runner.tick()
+        self.coordination.am_i_leader.return_value = False
+        self.runner.tick()
+        first, second = [call.args[0] for call
+                         in self.seen.note_schedule.call_args_list]
+        self.assertEqual(({'h1': hold}, {'p:l'}),
+                         (first.holds, first.guaranteed))
+        self.assertIsNone(second)   # the schedule is another engine's now
 
     def test_other_engines_run_no_leases(self):
         self.coordination.am_i_leader.return_value = False

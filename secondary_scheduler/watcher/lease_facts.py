@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Facts about leases that only decisions on all leases need."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from secondary_scheduler.model.holds import Hold
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaseFacts:
+    """Facts about leases beside those of Nova and of the agents.
+
+    :param returned: seconds since the last return, by instance
+    :param default_demand: percent of its vCPUs that an instance wants which
+        is down, if that was not stored
+    :param holds: room that the lease engine keeps, by host
+    :param guaranteed: ids of leases with a guaranteed start
+    """
+
+    returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    default_demand: float = 100.0
+    holds: Mapping[str, Hold] = dataclasses.field(default_factory=dict)
+    guaranteed: frozenset[str] = frozenset()
+
+
+#: Facts of a cluster without leases that anything is known about.
+NO_FACTS = LeaseFacts()

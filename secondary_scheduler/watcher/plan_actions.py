@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Operations of a plan as actions of Watcher's solution."""
+
+from collections.abc import Callable
+from typing import Any
+
+from secondary_scheduler.model.cluster import Cluster, Instance
+from secondary_scheduler.plans import operations
+from secondary_scheduler.watcher.action_members import action_type
+from secondary_scheduler.watcher.history import SELECT_REQUEST
+from secondary_scheduler.watcher.lease_groups import (
+    OperationGroup,
+    group_operations,
+)
+
+
+def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
+                kind: str, batch: str, name_of: Callable[[str], str]) -> None:
+    """Add the operations of a plan to a solution as actions.
+
+    Operations of a context switch on one lease start together.  Those for a
+    violation do not, since they must not wait.
+
+    :param kind: of the decision.
+    :param name_of: returns the name of an instance's server.
+    """
+    groups = (group_operations(plan.operations, name_of)
+              if kind == SELECT_REQUEST else [
+                  OperationGroup(one.id, (one,), one.after)
+                  for one in plan.operations])
+    for group in groups:
+        first = group.members[0]
+        members = [_member(one, cluster.instances[one.instance])
+                   for one in group.members]
+        parameters = {
+            'operation_id': group.id, 'after': list(group.after),
+            'lease': first.lease, 'request': kind, 'batch': batch}
+        if len(members) > 1:
+            parameters['members'] = members
+        else:
+            parameters |= members[0]
+        parameters.pop('resource_id', None)
+        solution.add_action(
+            action_type=action_type(first.kind, len(members)),
+            resource_id=first.instance, input_parameters=parameters)
+
+
+def _member(operation: operations.Operation, instance: Instance
+            ) -> dict[str, Any]:
+    """Return the parameters of one instance's operation.
+
+    Watcher's Action object takes no parameter that is None.
+    """
+    found = {'resource_id': operation.instance, 'source': operation.source,
+             'target': operation.target}
+    if operation.kind in operations.PREEMPTIONS:
+        found['wanted_cpu'] = instance.wanted_cpu
+    return {name: value for name, value in found.items() if value is not None}
