@@ -3,7 +3,8 @@
 """Pre-conditions of all our actions for a server.
 
 ``python -m tests.box.ask_actions UUID CONFIG-FILE ...`` prints, as JSON, the
-answer of each action's pre-condition: "skipped: reason" or "would act".
+answer of each action's pre-condition: "skipped: reason", "failed: reason" or
+"would act".
 It is a process of its own, since it needs Watcher's configuration.
 """
 
@@ -34,6 +35,8 @@ def main() -> None:
             answers[found.name] = 'would act'
         except exception.ActionSkipped as exc:
             answers[found.name] = f'skipped: {exc}'
+        except exception.ActionExecutionFailure as exc:
+            answers[found.name] = f'failed: {exc}'
     print(json.dumps(answers))
 
 
