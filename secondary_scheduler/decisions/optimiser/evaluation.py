@@ -78,9 +78,22 @@ class Evaluator:
         members = self._problem.sample.members
         equivalent = all(
             one.state is members[name].state
-            for name, one in reached.members.items()) and reached.is_viable()
+            for name, one in reached.members.items()
+        ) and reached.is_viable() and self._keeps_constraints(reached)
         return Evaluated(reached if equivalent else target, switch,
                          self._measure(switch.pools), equivalent)
+
+    def _keeps_constraints(self, reached: Configuration) -> bool:
+        """Return whether no constraint is broken anew."""
+        constraints = self._problem.current.constraints
+        if not constraints:
+            return True
+        before, after = (
+            {name: (member.host,) for name, member in one.members.items()
+             if member.host is not None and member.held is not None}
+            for one in (self._problem.current, reached))
+        return all(one.broken(after) <= one.broken(before)
+                   for one in constraints)
 
     def _pay(self) -> bool:
         price = len(self._problem.runners)

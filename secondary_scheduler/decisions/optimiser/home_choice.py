@@ -23,13 +23,17 @@ class Option(typing.NamedTuple):
 
     :param cost: added to the cost of the switch
     :param at_home: it is at home in the end and needs room there then
-    :param at_start: it arrives at home in the first pool that copies memory,
+    :param at_start: it resumes at home in the first pool that copies memory,
         and needs room there at the start
     """
 
     cost: int
     at_home: bool
     at_start: bool
+
+    def needed_early(self, one: RunnerClass) -> Amounts:
+        """Return the room at home that a runner needs at the start."""
+        return one.arrival if self.at_home else one.transit
 
 
 class HomeChoice(typing.NamedTuple):
@@ -125,7 +129,7 @@ def _all_cheapest(classes: Mapping[RunnerClass, int],
             for number, amount in enumerate(one.demand):
                 final[number] += count * amount
         if option.at_start:
-            for number, amount in enumerate(one.arrival):
+            for number, amount in enumerate(option.needed_early(one)):
                 start[number] += count * amount
     if _fits(final, final_free) and _fits(start, start_free):
         return HomeChoice(tuple(chosen), cost, cost)
@@ -207,9 +211,9 @@ class _Search:
                     continue
                 next_final = _less(final, one.demand)
             if option.at_start:
-                if not _fits(one.arrival, start):
+                if not _fits(option.needed_early(one), start):
                     continue
-                next_start = _less(start, one.arrival)
+                next_start = _less(start, option.needed_early(one))
             self.path.append(number)
             self._descend(depth + 1, cost + option.cost, next_final,
                           next_start)

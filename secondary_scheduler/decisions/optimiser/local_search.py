@@ -10,6 +10,7 @@ an operation there does not have to wait.
 
 from collections import defaultdict
 from collections.abc import Sequence
+import heapq
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.optimiser.bounds import HomeChoices
@@ -18,6 +19,7 @@ from secondary_scheduler.decisions.optimiser.problem import (
     RunnerClass,
     SwitchProblem,
 )
+from secondary_scheduler.model.configuration import Amounts, MemberState
 
 
 class Rooms:
@@ -52,6 +54,25 @@ class Rooms:
         """Take room at the start only."""
         _take(self.early[host], arrival, count)
 
+    def pop_roomiest(self, heap: list[tuple[float, int]],
+                     demand: Sequence[int],
+                     arrival: Sequence[int] | None) -> int | None:
+        """Return the host with the most room left in the end.
+
+        :param heap: hosts by their room at an earlier time, which was not
+            less; it loses those without room for the demand
+        """
+        while heap:
+            size, host = heap[0]
+            if not self.fits(host, demand, arrival):
+                heapq.heappop(heap)
+                continue
+            now = -self.size(self.final[host])
+            if now == size:
+                return host
+            heapq.heapreplace(heap, (now, host))
+        return None
+
     def size(self, amounts: Sequence[int]) -> float:
         """Return amounts as one weighted number."""
         return sum(weight * amount for weight, amount in zip(
@@ -78,6 +99,53 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
     return assignment
 
 
+def spread_boots(problem: SwitchProblem, assignment: Assignment,
+                 budget: Budget) -> Assignment | None:
+    """Return a configuration with boots on the hosts with the most room.
+
+    A boot copies nothing, so its host may be chosen for later switches: a
+    lease that is spread over hosts finds room there again.  Boots of a lease
+    are on different hosts as long as several have room.
+
+    :param assignment: a configuration; all but the boots stay
+    :returns: None if a boot finds no room then, or the budget is spent
+    """
+    result = list(assignment)
+    rooms = Rooms(problem)
+    boots = []
+    for number, (one, host) in enumerate(
+            zip(problem.classes, assignment, strict=True)):
+        if one.state is MemberState.WAITING:
+            boots.append(number)
+        elif host is not None:
+            early = (None if one.state is MemberState.RUNNING
+                     and host == one.home else
+                     one.arrival if host == one.home else one.demand)
+            rooms.take(host, one.demand, early)
+    boots.sort(key=lambda number: -rooms.size(problem.classes[number].demand))
+    heaps: dict[tuple[Amounts, bool], list[tuple[float, int]]] = {}
+    for number in boots:
+        demand = problem.classes[number].demand
+        if not budget.spend():
+            return None
+        for early in (True, False):
+            if (demand, early) not in heaps:
+                heaps[demand, early] = [
+                    (-rooms.size(rooms.final[host]), host)
+                    for host, is_open in enumerate(problem.is_open)
+                    if is_open]
+                heapq.heapify(heaps[demand, early])
+            found = rooms.pop_roomiest(
+                heaps[demand, early], demand, demand if early else None)
+            if found is not None:
+                break
+        else:
+            return None
+        rooms.take(found, demand, demand)
+        result[number] = found
+    return result
+
+
 def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
                 assignment: Assignment) -> dict[tuple[int, ...], list[int]]:
     """Place the runners that stay; return the others by their demand."""
@@ -95,7 +163,7 @@ def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
             taken[one] += count
             several = members[one][first:first + count]
             if option.at_start:
-                rooms.take_early(host, one.arrival, count)
+                rooms.take_early(host, option.needed_early(one), count)
             if not option.at_home:
                 away[one.demand].extend(several)
                 continue

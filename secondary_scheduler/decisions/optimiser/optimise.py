@@ -16,6 +16,7 @@ from secondary_scheduler.decisions.optimiser.evaluation import (
 )
 from secondary_scheduler.decisions.optimiser.local_search import (
     assign_runners,
+    spread_boots,
 )
 from secondary_scheduler.decisions.optimiser.problem import (
     SwitchProblem,
@@ -162,6 +163,9 @@ def _candidates(problem: SwitchProblem, choices: list[bounds.HomeChoices],
     for one in choices[:MOST_CANDIDATES - 1] + choices[-1:]:
         assignment = assign_runners(problem, one, budget)
         if assignment is not None:
+            spread = spread_boots(problem, assignment, budget)
+            if spread is not None:
+                yield problem.target(spread)
             yield problem.target(assignment)
     try:
         yield sticky_target(problem.current, _states(problem))

@@ -32,12 +32,14 @@ class RunnerClass:
         have none or may not run there
     :param arrival: amounts that a resume on the home host needs in addition to
         the claim
+    :param transit: the same, if a migration follows
     """
 
     state: MemberState
     home: int | None
     demand: Amounts
     arrival: Amounts
+    transit: Amounts
     claim: Amounts
     memory_mb: int
     movable: bool
@@ -184,20 +186,27 @@ def _is_free(member: Member, wanted: Member,
 def _class_of(current: Configuration, member: Member,
               number_of: dict[str, int]) -> RunnerClass:
     home = None if member.host is None else number_of.get(member.host)
-    arrival = member.demand
+    arrival = transit = member.demand
     movable = True
     if member.state is MemberState.SUSPENDED:
-        arrival = tuple(max(0, amount - held) for amount, held in zip(
-            member.demand, member.claim, strict=True))
+        arrival = _missing(member.demand, member.claim)
+        transit = _missing(
+            member.demand if member.floor is None else member.floor,
+            member.claim)
         movable = not current.resumes_in_place or is_movable(member)
         if member.host in current.closed:
             home = None
     elif member.state is MemberState.WAITING:
         home = None
     return RunnerClass(
-        member.state, home, member.demand, arrival,
+        member.state, home, member.demand, arrival, transit,
         member.claim if member.state is MemberState.SUSPENDED
         else (0,) * len(member.demand), member.memory_mb, movable)
+
+
+def _missing(needed: Amounts, held: Amounts) -> Amounts:
+    return tuple(max(0, amount - less)
+                 for amount, less in zip(needed, held, strict=True))
 
 
 def _add(places: list[list[int]], host: int | None, amounts: Amounts,

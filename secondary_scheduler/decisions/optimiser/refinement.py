@@ -10,6 +10,7 @@ from secondary_scheduler.decisions.optimiser.bounds import (
     early_room,
 )
 from secondary_scheduler.decisions.optimiser.evaluation import Evaluator
+from secondary_scheduler.decisions.optimiser.local_search import spread_boots
 from secondary_scheduler.decisions.optimiser.problem import SwitchProblem
 from secondary_scheduler.decisions.optimiser.solver import solve
 
@@ -47,6 +48,9 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
         if solved.bound is not None:
             lowest = min(lowest, max(one.bound, solved.bound))
         if solved.assignment is not None:
-            evaluator.try_target(problem.target(solved.assignment))
+            spread = spread_boots(problem, solved.assignment, budget)
+            for assignment in (spread, solved.assignment):
+                if assignment is not None:
+                    evaluator.try_target(problem.target(assignment))
     best = evaluator.best
     return lowest if best is None else min(lowest, best.value)

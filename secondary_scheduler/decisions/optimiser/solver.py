@@ -158,7 +158,7 @@ class _Model:
                 if not late:
                     away1 = add('away1', memory + price)
                     self.early[typing.cast(int, one.home)].append(
-                        (one.arrival, away1))
+                        (one.transit, away1))
                     self.sent[one.demand, False].append(away1)
                     early.append(away1)
                 self.sent[one.demand, False].append(

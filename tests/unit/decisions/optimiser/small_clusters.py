@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Small clusters, and all ways to run their members.
+
+Nothing here shares code with the optimiser.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import itertools
+import random
+
+from secondary_scheduler.decisions.sequencing import sequence
+from secondary_scheduler.model.configuration import (
+    Configuration,
+    Member,
+    MemberState,
+    Switch,
+)
+
+MEMORY_MB = (256, 512, 1024, 2048)
+
+
+def draw_cluster(seed: int) -> tuple[Configuration, Configuration]:
+    """Draw a configuration, and a viable one in other states.
+
+    The cluster has at most 4 hosts and 6 members, and may be overloaded.
+    """
+    rng = random.Random(seed)
+    while True:
+        current = _draw_configuration(rng)
+        states = {lease: _draw_state(rng, members[0].state)
+                  for lease, members in current.leases.items()}
+        samples = list(itertools.islice(
+            list_targets(current, states), 200))
+        if samples:
+            return current, rng.choice(samples)
+
+
+def list_targets(current: Configuration, states: dict[str, MemberState]
+                 ) -> Iterator[Configuration]:
+    """Yield all viable configurations with these states of the leases."""
+    still = [dataclasses.replace(
+        one, state=states[one.lease],
+        host=None if states[one.lease] is MemberState.ENDED else one.host)
+        for one in current.members.values()
+        if states[one.lease] is not MemberState.RUNNING]
+    moving = [one for one in current.members.values()
+              if states[one.lease] is MemberState.RUNNING]
+    choices = [_hosts_of(current, one) for one in moving]
+    for hosts in itertools.product(*choices):
+        target = dataclasses.replace(current, members={
+            one.name: one for one in [*still, *(
+                dataclasses.replace(one, state=MemberState.RUNNING, host=host)
+                for one, host in zip(moving, hosts, strict=True))]})
+        if _has_room(target):
+            yield target
+
+
+def list_switches(current: Configuration, sample: Configuration
+                  ) -> Iterator[tuple[Configuration, Switch]]:
+    """Yield the switch to each configuration with the states of a sample.
+
+    Switches that do not reach the states are left out.
+    """
+    states = {one.lease: one.state for one in sample.members.values()}
+    for target in list_targets(current, states):
+        switch = sequence(current, target)
+        if all(one.state is states[one.lease]
+               for one in switch.reached.members.values()) and _has_room(
+                   switch.reached):
+            yield target, switch
+
+
+def _draw_configuration(rng: random.Random) -> Configuration:
+    hosts = rng.randint(2, 4)
+    most = 6 if hosts < 4 else 5
+    capacity = {f'h{number}': (rng.randint(1, 3), rng.choice((2048, 4096)))
+                for number in range(hosts)}
+    in_place = rng.random() < 0.5
+    members: dict[str, Member] = {}
+    for lease in range(rng.randint(1, 4)):
+        state = rng.choice((MemberState.RUNNING, MemberState.RUNNING,
+                            MemberState.SUSPENDED, MemberState.WAITING))
+        for number in range(rng.randint(1, 3)):
+            if len(members) == most:
+                break
+            memory = rng.choice(MEMORY_MB)
+            name = f'l{lease}-m{number}'
+            members[name] = Member(
+                name, f'l{lease}', state,
+                None if state is MemberState.WAITING
+                else rng.choice(list(capacity)),
+                (int(rng.random() < 0.6), memory),
+                (0, memory if in_place and rng.random() < 0.5 else 0),
+                memory, migratable=rng.random() < 0.9)
+    return Configuration(
+        ('cpu', 'memory'), capacity, members,
+        closed=frozenset({'h0'} if rng.random() < 0.2 else ()),
+        resumes_in_place=in_place)
+
+
+def _draw_state(rng: random.Random, state: MemberState) -> MemberState:
+    if state is MemberState.WAITING:
+        return rng.choice((MemberState.RUNNING, MemberState.WAITING))
+    return rng.choice((MemberState.RUNNING, MemberState.RUNNING,
+                       MemberState.RUNNING, MemberState.SUSPENDED,
+                       MemberState.ENDED))
+
+
+def _hosts_of(current: Configuration, one: Member) -> list[str | None]:
+    """Return the hosts on which a member may run."""
+    is_open = [host for host in current.capacity
+               if host not in current.closed]
+    running = one.state is MemberState.RUNNING
+    in_place = (one.state is MemberState.SUSPENDED
+                and current.resumes_in_place)
+    if in_place and one.host in current.closed:
+        return []
+    if not one.migratable and (running or in_place):
+        return [one.host]
+    if running and one.host not in is_open:
+        is_open.append(str(one.host))
+    return list(is_open)
+
+
+def _has_room(configuration: Configuration) -> bool:
+    for host, most in configuration.capacity.items():
+        held = [one.demand if one.state is MemberState.RUNNING else one.claim
+                for one in configuration.members.values()
+                if one.host == host and one.state in (
+                    MemberState.RUNNING, MemberState.SUSPENDED)]
+        if any(sum(amounts) > room for amounts, room in zip(
+                zip(*held, strict=True), most, strict=False)):
+            return False
+    return True

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Bounds and optimal switches against an enumeration of all placements."""
+
+import os
+import unittest
+
+from secondary_scheduler.decisions.base import Budget
+from secondary_scheduler.decisions.optimiser import optimise
+from secondary_scheduler.decisions.optimiser.optimise import measure_of
+from secondary_scheduler.estimation.switch_times import published_seconds
+from tests.unit.decisions.optimiser import small_clusters
+
+CASES = 500 if os.environ.get('HYPOTHESIS_PROFILE') == 'search' else 50
+OBJECTIVES = ('cost', 'span', 'memory', 'time')
+
+
+class TestProofs(unittest.TestCase):
+    """Each claim holds for all placements of small clusters."""
+
+    def test_no_placement_is_below_a_bound_or_an_optimal_switch(self):
+        proved = 0
+        for seed in range(CASES):
+            current, sample = small_clusters.draw_cluster(seed)
+            switches = [switch for _, switch in small_clusters.list_switches(
+                current, sample)]
+            for objective in OBJECTIVES:
+                with self.subTest(seed=seed, objective=objective):
+                    proved += self._check(current, sample, objective, switches)
+        self.assertGreater(proved, CASES)
+
+    def _check(self, current, sample, objective, switches):
+        measure = measure_of(objective, published_seconds)
+        found = optimise(current, sample, objective, Budget(),
+                         published_seconds)
+        least = min((measure(one.pools) for one in switches), default=None)
+        if least is None:
+            self.assertNotEqual(found.status, 'optimal')
+            return False
+        self.assertLessEqual(found.bound, least)
+        self.assertLessEqual(found.bound, found.value)
+        self.assertEqual(found.value, measure(found.switch.pools))
+        if found.status in ('optimal', 'nothing_to_do'):
+            self.assertEqual(found.value, least)
+        return found.status == 'optimal'
