@@ -14,6 +14,9 @@ from oslo_utils import timeutils
 from stevedore.driver import DriverManager
 
 from secondary_scheduler.decisions import base as decisions
+from secondary_scheduler.decisions.context_switch import (
+    ContextSwitchDecision,
+)
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans import operations
@@ -494,6 +497,40 @@ class StrategyTest(fakes.WatcherTestCase):
         self.assertEqual(
             [{'resource_id': fakes.uid(number), 'source': 'h1',
               'wanted_cpu': 0.2} for number in (2, 1)], given['members'])
+
+    def test_higher_lease_displaces_a_lower_one_as_a_whole(self):
+        """With the driver itself, from reports to actions."""
+        label = {vocabulary.LEASE_METADATA: 'low'}
+        for number, name in ((1, 'low-2'), (2, 'low-1')):
+            self.cloud.change(number, name=name, metadata=label,
+                              mark=vocabulary.SecondaryMark(priority=2))
+        self.cloud.change(
+            3, name='high', status='SUSPENDED', vcpus=2, metadata={
+                cloud_snapshot.PREEMPTED: 'x',
+                cloud_snapshot.WANTED_CPU: '1.4'},
+            mark=vocabulary.SecondaryMark(priority=8))
+        self.seen.refresh()
+        self.report('h1', 10.0)     # 1.58 CPUs are left for secondaries
+        audit = self.audit(1)
+        with mock.patch.object(
+                strategy, 'load_decision', lambda name, *given:
+                ContextSwitchDecision(*given[:2], order=given[2])):
+            solution = self.run_audit(audit, decision='context-switch')
+        suspend, resume = solution.actions
+        self.assertEqual(
+            [('secondary_suspend_lease', 'p1:low'),
+             ('secondary_resume', fakes.uid(3))],
+            [(one['action_type'], one['input_parameters']['lease'])
+             for one in (suspend, resume)])
+        self.assertEqual([fakes.uid(2), fakes.uid(1)], [
+            one['resource_id']
+            for one in suspend['input_parameters']['members']])
+        self.assertEqual([suspend['input_parameters']['operation_id']],
+                         resume['input_parameters']['after'])
+        values = {i.name: i.value for i in solution.efficacy_indicators}
+        self.assertEqual((1, 1, 0), (
+            values['selected_leases_count'], values['local_resumes_count'],
+            values['remote_resumes_count']))
 
     def test_preemption_for_a_violation_stays_one_action_each(self):
         both = self.both()
