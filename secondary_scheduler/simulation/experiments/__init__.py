@@ -8,6 +8,8 @@ from secondary_scheduler.simulation.experiments import (
     ablations,
     changes,
     efficiency,
+    entropy_cluster,
+    entropy_cost,
     estimator,
     haizea_deadlines,
     haizea_images,
@@ -25,5 +27,6 @@ EXPERIMENTS: Mapping[str, Runnable] = {
     one.name: one for module in (
         hlt, efficiency, changes, ablations, losses, interference,
         estimator, realday, haizea_reservations, haizea_deadlines,
-        haizea_images, haizea_suspensions, haizea_prices)
+        haizea_images, haizea_suspensions, haizea_prices, entropy_cost,
+        entropy_cluster)
     for one in module.EXPERIMENTS}

@@ -32,8 +32,8 @@ class SwitchProfile:
       for all moves of the pools before;
     * ``minimum_run_s``: time for which a resumed or booted lease is not
       displaced;
-    * ``displacement_margin``: room that a lease needs beyond its demand to
-      displace others, in percent of its demand;
+    * ``displacement_margin``: places in the queue by which a lease has to be
+      before another one to displace it;
     * ``period_s``: time between decisions; ``collect_s``: time after a switch
       until measurements are new;
     * ``stop_s``: duration of a stop; 25 if guests are shut down cleanly;
@@ -117,7 +117,7 @@ THESIS = SwitchProfile('thesis', resumes_in_place=False, claims=0,
                        graph=False, minimum_run_s=0, displacement_margin=0)
 #: All functions of this project, with Nova's rules.
 OURS = SwitchProfile('ours', resumes_in_place=True, claims=4, graph=True,
-                     minimum_run_s=120, displacement_margin=10)
+                     minimum_run_s=120, displacement_margin=8)
 #: The bound.
 ORACLE = dataclasses.replace(OURS, name='oracle', fluid=True)
 

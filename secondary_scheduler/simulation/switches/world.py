@@ -88,14 +88,11 @@ class JobWorld:
                 wanted = (self._wanted_before.get(one.name, 0)
                           if where is MemberState.SUSPENDED
                           else int(one.name in busy))
-                demand: Amounts = (wanted, one.memory_mb)
-                claim: Amounts = (0, 0)
-                if self._claims:
-                    held = (1, one.memory_mb)
-                    demand, claim = demand + held, claim + held
+                held: Amounts = (1, one.memory_mb) if self._claims else ()
                 members[one.name] = Member(
-                    one.name, state.job.name, where, host, demand, claim,
-                    one.memory_mb)
+                    one.name, state.job.name, where, host,
+                    (wanted, one.memory_mb, *held), (0, 0, *held),
+                    one.memory_mb, floor=(0, one.memory_mb, *held))
         dimensions: tuple[str, ...] = ('cpu', 'memory')
         capacity: Amounts = (UNITS, MEMORY_MB)
         if self._claims:
