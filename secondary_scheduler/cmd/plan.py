@@ -12,11 +12,18 @@ import stevedore
 
 from secondary_scheduler.cmd.arguments import Groups
 from secondary_scheduler.decisions import base
+from secondary_scheduler.decisions.context_switch import (
+    ContextSwitchDecision,
+)
+from secondary_scheduler.decisions.switch_improvement import UnsuitablePlan
+from secondary_scheduler.estimation.switch_costs import OBJECTIVES
+from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import (
     checker,
     model_documents,
     plan_documents,
 )
+from secondary_scheduler.plans.operations import Plan
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.fields import DocumentError
 from secondary_scheduler.reading.values import InputError, parse_whole
@@ -40,13 +47,18 @@ A model has the lists "hosts" (each with its name, the capacity secondaries
 may hold, and the usage by everything else in percent), "instances" (name,
 host, lease, state, demand, usage, priority, group), "leases", "policies"
 (as in the configuration: "cpu <= 90% for 10s", but with all the resources
-below), "items" and "in_flight". An item is shared by several hosts, for
-example a switch. It has a name, its hosts, the share of it that the full
+below), "items", "in_flight" and "constraints". An item is shared by several
+hosts, for example a switch. It has a name, its hosts, the share of it that the full
 capacity of one host takes, the usage by everything else, and its policies. A
 policy "in aggregate:NAME" instead of "on" applies to the hosts of the
 aggregate together. A policy that fails in the model counts as violated from
 now on, unless the host gives its counters. An unknown or wrong field is an
 error that names it; nothing is ignored.
+
+A constraint has a "kind" and what it is about: spread, gather, lonely and root
+have "instances"; ban and fence "instances" and "hosts"; among "instances" and
+"groups" of hosts; split "groups" of instances; quarantine "hosts". It holds at
+each instant of a plan.
 
 Resources are cpu, mem, net_in, net_out, disk_in, disk_out and pressure, in
 percent, and slots and cores, which are counted. The usage of an instance is in
@@ -54,6 +66,31 @@ percent of the host on which it was measured; the amount stays the same on a
 host of another size. A host's capacity defines 100 %: cpus, mem (MiB; by
 default memory_mb), net_in, net_out, disk_in and disk_out (MB/s). A capacity
 that no host gives is equal on all hosts.
+"""
+
+OPTIMISE = """\
+Print the cheapest plan that is found for a cluster-wide context switch: the
+leases of the model run by their demand, in the order of the queue, each as a
+whole or not at all. "wanted" of an instance is the CPUs that it would use
+without limits; without it, an instance wants what it uses, or all of its
+vCPUs if it is down. "age_s" of a lease is the time since it arrived.
+
+With "--request drain" the hosts whose "usable" is false are cleared of running
+instances, and no lease starts. With "--plan" the states after a given plan are
+reached by the cheapest way; if that is not cheaper, the given plan is printed.
+
+The score of the plan has its cost, a lower bound of the cost, and a status:
+
+  nothing_to_do  all is as wanted
+  optimal        the cost is the bound
+  within         the bound tells how good the cost is
+  feasible       no bound is known
+  infeasible     nothing is done; "conflict" names leases, hosts and
+                 constraints that exclude each other
+
+The objective "cost" is the memory (MiB) that each operation copies, and the
+largest of each group of operations that it waits for. "span" adds the largest
+of each group, "memory" is all memory that is copied, "time" is in seconds.
 """
 
 CHECK = """\
@@ -86,7 +123,7 @@ def add_parser(groups: Groups) -> None:
     plans = groups.add_parser(
         'plan', help='plans for a model in a file', description=DESCRIPTION,
         formatter_class=raw).add_subparsers(
-            required=True, metavar='decide|check')
+            required=True, metavar='decide|optimise|check')
     decide = plans.add_parser('decide', help='make a plan for a model',
                               description=DECIDE, formatter_class=raw)
     decide.add_argument('model', metavar='MODEL.json',
@@ -97,15 +134,36 @@ def add_parser(groups: Groups) -> None:
     decide.add_argument('--budget', type=_units, metavar='N',
                         default=base.Budget().units,
                         help='work units (default %(default)s)')
-    decide.add_argument('--request', choices=('preempt', 'return'),
+    decide.add_argument('--request',
+                        choices=('preempt', 'return', 'select'),
                         default='preempt',
                         help='purpose of the plan (default %(default)s)')
     decide.set_defaults(action='plan_decide')
+    _add_optimise(plans.add_parser(
+        'optimise', help='make the cheapest plan of a context switch',
+        description=OPTIMISE, formatter_class=raw))
     check = plans.add_parser('check', help='find the faults of a plan',
                              description=CHECK, formatter_class=raw)
     check.add_argument('model', metavar='MODEL.json')
     check.add_argument('plan', metavar='PLAN.json')
     check.set_defaults(action='plan_check')
+
+
+def _add_optimise(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('model', metavar='MODEL.json',
+                        help='file with a model; - reads standard input')
+    parser.add_argument('--request', choices=('select', 'drain'),
+                        default='select',
+                        help='purpose of the plan (default %(default)s)')
+    parser.add_argument('--plan', metavar='PLAN.json',
+                        help='a plan to the states that are wanted')
+    parser.add_argument('--objective', metavar='NAME', default='cost',
+                        help=f'one of {", ".join(OBJECTIVES)} '
+                             '(default %(default)s)')
+    parser.add_argument('--budget', type=_units, metavar='N',
+                        default=base.Budget().units,
+                        help='work units (default %(default)s)')
+    parser.set_defaults(action='plan_optimise')
 
 
 def _units(text: str) -> int:
@@ -127,6 +185,57 @@ def plan_decide(model: str, algorithm: str, budget: int,
         cluster, base.DecisionRequest(request), base.Budget(budget))
     print(json.dumps(plan_documents.write_plan(plan), indent=2))
     return 0
+
+
+def plan_optimise(model: str, request: str, plan: str | None,
+                  objective: str, budget: int) -> int:
+    """Print the cheapest plan of a context switch for a model."""
+    if objective not in OBJECTIVES:
+        raise InputError(f'there is no objective {objective}; there are: '
+                         + ', '.join(OBJECTIVES))
+    cluster = _read_file(model, model_documents.read_model)
+    options = base.SwitchOptions(objective, minimum_run_s=0.0)
+    units = base.Budget(budget)
+    decision = ContextSwitchDecision()
+    if plan is not None:
+        given = _read_file(plan, plan_documents.read_plan)
+        faults = checker.check(cluster, given)
+        if faults:
+            print(faults[0])
+            return 1
+        made = _improve(decision, cluster, given, options, units)
+    elif request == 'drain':
+        made = decision.drain_hosts(cluster, [
+            name for name, host in cluster.hosts.items()
+            if not host.usable], options, units)
+    else:
+        made = decision.decide(cluster, base.DecisionRequest(
+            'select', switch=options), units)
+    print(json.dumps(plan_documents.write_plan(made), indent=2))
+    if made.switch is not None and made.switch.solver_missing:
+        print('secondary-scheduler: there is no solver, so the plan may not '
+              'be the cheapest; pip install "secondary_scheduler[optimiser]"',
+              file=sys.stderr)
+    return 0
+
+
+def _improve(decision: ContextSwitchDecision, cluster: Cluster, given: Plan,
+             options: base.SwitchOptions, units: base.Budget) -> Plan:
+    """Return a cheaper plan, or the given one with a message."""
+    try:
+        value, found = decision.improve_plan(cluster, given, options, units)
+    except UnsuitablePlan as exc:
+        raise InputError(str(exc)) from exc
+    claim = found.switch
+    if claim is None or (claim.value >= value
+                         or claim.status == 'infeasible'):
+        bound = ('unknown' if claim is None or claim.bound is None
+                 else f'{claim.bound:g}')
+        print('secondary-scheduler: no cheaper plan was found; the cost of '
+              f'the given one is {value:g}, the bound is {bound}',
+              file=sys.stderr)
+        return given
+    return found
 
 
 def plan_check(model: str, plan: str) -> int:
@@ -152,7 +261,8 @@ def _read_file(path: str, reader: Callable[[str], Document]) -> Document:
 
 
 COMMANDS: Mapping[str, Callable[..., int]] = {
-    'plan_decide': plan_decide, 'plan_check': plan_check}
+    'plan_decide': plan_decide, 'plan_optimise': plan_optimise,
+    'plan_check': plan_check}
 
 
 def run(action: str, options: Mapping[str, typing.Any]) -> int:

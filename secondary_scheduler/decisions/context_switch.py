@@ -16,6 +16,8 @@ members return as all others do.
 """
 
 from collections.abc import Callable, Collection, Iterable
+import dataclasses
+import typing
 
 from secondary_scheduler.decisions import base, ordering, returns
 from secondary_scheduler.decisions.draft import Draft
@@ -25,6 +27,10 @@ from secondary_scheduler.decisions.optimiser.optimise import measure_of
 from secondary_scheduler.decisions.selection import (
     SelectionOptions,
     select,
+)
+from secondary_scheduler.decisions.switch_improvement import (
+    measure_plan,
+    read_sample,
 )
 from secondary_scheduler.decisions.switch_limit import choose_leases
 from secondary_scheduler.decisions.switch_model import (
@@ -38,6 +44,7 @@ from secondary_scheduler.decisions.switch_ordering import (
     leases_awaited,
 )
 from secondary_scheduler.estimation.durations import DurationInput
+from secondary_scheduler.estimation.room import RUNNING
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.model.configuration import (
     Configuration,
@@ -51,6 +58,13 @@ from secondary_scheduler.plans.operations import (
     Plan,
     SwitchClaim,
 )
+
+
+class Improvement(typing.NamedTuple):
+    """Cost of a given plan, and the cheapest plan to the same states."""
+
+    given: float
+    found: Plan
 
 
 class ContextSwitchDecision(base.Decision):
@@ -94,13 +108,49 @@ class ContextSwitchDecision(base.Decision):
                options: base.SwitchOptions, budget: base.Budget) -> Plan:
         """Return the plan of a switch by the queue of a model."""
         current = model.configuration
-        if model.settled:
+        sample = current
+        if not (model.all_run and model.has_reached(current)):
+            sample = select(current, model.queue, SelectionOptions(
+                options.minimum_run_s, options.displacement_margin)).sample
+        if model.has_reached(sample):
             return Plan(switch=SwitchClaim(
                 options.objective, 0, 0, 'nothing_to_do', {},
-                selected=len(model.queue)))
-        selection = select(current, model.queue, SelectionOptions(
-            options.minimum_run_s, options.displacement_margin))
-        return self.reach(cluster, model, selection.sample, options, budget)
+                selected=_count_running(sample, model.leases)))
+        return self.reach(cluster, model, sample, options, budget)
+
+    def drain_hosts(self, cluster: Cluster, hosts: Collection[str],
+                    options: base.SwitchOptions, budget: base.Budget) -> Plan:
+        """Return the cheapest plan that clears hosts of running instances.
+
+        Leases that run go on where there is room, the first of the queue
+        first, and no other lease starts.
+        """
+        model = SwitchModelBuilder(
+            cluster, cluster.hosts, self.limits, self.order
+        ).build(drained=hosts)
+        plan = self.switch(cluster, model, options, budget)
+        uuids = {one.instance for one in plan.operations
+                 if one.target not in hosts}
+        stay = {one.host for one in cluster.instances.values()
+                if one.host in hosts and one.state in RUNNING
+                and one.uuid not in uuids}
+        return dataclasses.replace(plan, unresolved=tuple(sorted(
+            stay.union(plan.unresolved), key=str)))
+
+    def improve_plan(self, cluster: Cluster, plan: Plan,
+                     options: base.SwitchOptions, budget: base.Budget
+                     ) -> Improvement:
+        """Look for a cheaper plan to the states that a valid plan leads to.
+
+        :raises UnsuitablePlan: it does not consist of operations of a switch
+        """
+        model = SwitchModelBuilder(
+            cluster, cluster.hosts, self.limits, self.order).build()
+        sample = read_sample(model, plan)
+        return Improvement(
+            measure_plan(plan, model, measure_of(
+                options.objective, self._seconds(cluster))),
+            self.reach(cluster, model, sample, options, budget))
 
     def reach(self, cluster: Cluster, model: SwitchModel,
               sample: Configuration, options: base.SwitchOptions,

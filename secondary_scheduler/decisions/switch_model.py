@@ -54,11 +54,24 @@ class SwitchModel:
         return tuple(lease.name for lease in self.queue)
 
     @property
-    def settled(self) -> bool:
-        """Whether all leases run and no host is overloaded."""
+    def all_run(self) -> bool:
+        """Whether all leases of the queue run."""
         return all(one.fixed or one.state is MemberState.RUNNING
-                   for one in self.configuration.members.values()
-                   ) and self.configuration.is_viable()
+                   for one in self.configuration.members.values())
+
+    def has_reached(self, sample: Configuration) -> bool:
+        """Return whether nothing has to change for a sample.
+
+        All members are in its states, and no limit or constraint is broken.
+        """
+        current = self.configuration
+        if not all(one.state is sample.members[name].state
+                   for name, one in current.members.items()):
+            return False
+        hosts = {name: one.host for name, one in current.members.items()
+                 if one.host is not None}
+        return current.is_viable() and not any(
+            one.broken(hosts) for one in current.constraints)
 
 
 class SwitchModelBuilder:

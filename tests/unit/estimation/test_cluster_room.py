@@ -63,62 +63,6 @@ class TestRooms(unittest.TestCase):
                            useful_share=1.0)
         self.assertFalse(rooms.has_useful_share('h'))
 
-    def test_surplus_follows_from_the_minimum_share(self):
-        rooms = self.rooms(host('h', 80.0), vm('a', 'h'), vm('b', 'h'),
-                           vm('c', 'h', InstanceState.SUSPENDED), vm('d', 'h'))
-        self.assertEqual(2, rooms.surplus('h'))
-        self.assertEqual(0, self.rooms(host('h')).surplus('h'))
-
-    def strained(self, count, primary=20.0, **values):
-        values.setdefault('violated', True)
-        return self.rooms(host('h', primary, **values),
-                          *(vm(f'v{one}', 'h') for one in range(count)))
-
-    def test_surplus_after_local_means_have_failed(self):
-        # 6 would have a useful share, 13 the minimum: one goes, or down to 6
-        self.assertEqual([0, 1, 1, 1, 3, 8], [
-            self.strained(count).surplus('h')
-            for count in (0, 1, 6, 7, 9, 14)])
-        self.assertEqual(0, self.strained(9, violated=False).surplus('h'))
-        self.assertEqual(2, self.strained(2, 95.0).surplus('h'))
-        self.assertEqual(2, self.strained(2, None).surplus('h'))
-
-    def test_surplus_of_static_resources_is_minimal(self):
-        for most, count in ((9, 0), (8, 1), (6, 1), (5, 2), (1, 3), (0, 4)):
-            policy = HostPolicy('', 'cores', most, 60, 1, True)
-            self.assertEqual(
-                count,
-                self.rooms(
-                    host('h', policies=(policy,)),
-                    *(
-                        vm(f'v{vcpus}-{one}', 'h', vcpus=vcpus)
-                        for one, vcpus in enumerate((1, 3, 3, 2))
-                    ),
-                    vm('d', 'h', InstanceState.SUSPENDED, vcpus=4),
-                ).surplus('h'),
-                most,
-            )
-
-    def test_surplus_decreases_as_instances_leave(self):
-        rooms, left = self.strained(8), []
-        for number in range(8):
-            if not rooms.surplus('h'):
-                break
-            left.append(rooms.surplus('h'))
-            rooms.take(vm(f'v{number}', 'h'))
-        self.assertEqual([2, 1], left)
-        rooms = self.strained(3)
-        rooms.take(vm('v0', 'h'))
-        self.assertEqual(0, rooms.surplus('h'))
-        rooms.put(vm('v0', 'h'))    # withdrawn
-        self.assertEqual(1, rooms.surplus('h'))
-
-    def test_other_violations_leave_the_minimum_share(self):
-        slots = (cpu_policy(), slots_policy(7, violated=True))
-        self.assertEqual(0, self.strained(7, policies=slots).surplus('h'))
-        self.assertEqual(2, self.strained(9, policies=slots).surplus('h'))
-        self.assertEqual(0, self.strained(9, blocked=True).surplus('h'))
-
     def test_spare_cpu(self):
         rooms = self.rooms(host('h'), vm('a', 'h'), host('n', None),
                            host('s', policies=(slots_policy(3),)))
