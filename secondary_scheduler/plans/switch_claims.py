@@ -17,10 +17,7 @@ import itertools
 import math
 import re
 
-from secondary_scheduler.model.cluster import (
-    Cluster,
-    InstanceState,
-)
+from secondary_scheduler.model.cluster import Cluster, InstanceState
 from secondary_scheduler.model.configuration import natural_key
 from secondary_scheduler.plans.operations import (
     ClaimedState,
@@ -57,13 +54,14 @@ def check_chains(claim: SwitchClaim, reach: Reachability) -> Iterator[str]:
     for uuid, chain in chains.items():
         lease = chain[0].lease
         text = ''.join(_LETTERS[one.kind] for one in chain)
-        expected = _CHAIN
-        if lease in claim.bypassed and len(chain) > text.count('m'):
-            expected = _BYPASS
+        kinds = ', '.join(one.kind for one in chain)
+        if lease in claim.bypassed and text.strip('m'):
             suspended.add(lease)
-        if not expected.fullmatch(text):
-            yield (f'instance {uuid} has several operations: '
-                   + ', '.join(one.kind for one in chain))
+            if not _BYPASS.fullmatch(text):
+                yield (f'instance {uuid} is not suspended and resumed with '
+                       f'lease {lease}, but has operations {kinds}')
+        elif not _CHAIN.fullmatch(text):
+            yield f'instance {uuid} has several operations: {kinds}'
         for one, other in itertools.pairwise(chain):
             if not reach.precedes(one, other):
                 yield (f'{describe(other)}: nothing makes it wait for '
