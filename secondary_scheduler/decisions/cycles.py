@@ -18,6 +18,7 @@ from secondary_scheduler.decisions.free_room import FreeRoom
 from secondary_scheduler.decisions.pools import PoolBuilder
 from secondary_scheduler.decisions.tasks import (
     LAST,
+    Order,
     Task,
     apply_moves,
     departure_task,
@@ -36,15 +37,35 @@ from secondary_scheduler.model.operation_kinds import OperationKind
 
 
 @dataclasses.dataclass
-class Refusals:
-    """Members and leases that no bypass may use."""
+class Lessons:
+    """What attempts have shown, for the next one.
 
+    :param stays: members that cannot follow the target
+    :param members: members that no bypass migrates
+    :param leases: leases that no bypass suspends
+    :param scripts: orders of tasks that need no bypass
+    """
+
+    stays: set[str] = dataclasses.field(default_factory=set)
     members: set[str] = dataclasses.field(default_factory=set)
     leases: set[str] = dataclasses.field(default_factory=set)
+    scripts: list[list[Order]] = dataclasses.field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
-        return bool(self.members or self.leases)
+        return bool(self.stays or self.members or self.leases or self.scripts)
+
+    def add(self, more: 'Lessons') -> None:
+        """Add the lessons of a later attempt.
+
+        Scripts are found again if tasks are dropped, since tasks of a script
+        may be among them.
+        """
+        self.stays |= more.stays
+        self.members |= more.members
+        self.leases |= more.leases
+        self.scripts = ([] if more.stays or more.leases or more.members
+                        else self.scripts + more.scripts)
 
 
 class _Leave(typing.NamedTuple):
@@ -87,13 +108,16 @@ class CycleBreaker:
     """
 
     def __init__(self, current: Configuration, target: Configuration,
-                 builder: PoolBuilder, refused: Refusals) -> None:
+                 builder: PoolBuilder, lessons: Lessons) -> None:
         self.current = current
         self.target = target
         self.builder = builder
-        self.refused = Refusals(set(refused.members), set(refused.leases))
+        self.refused = Lessons(
+            members=set(lessons.members), leases=set(lessons.leases))
         #: Leases that are suspended by a bypass.
         self.suspended: set[str] = set()
+        #: Hosts of bypasses.
+        self.hosts: set[str] = set()
         self._members = dict(current.members)
         self._applied = 0
         self._final: FreeRoom | None = None
@@ -213,6 +237,7 @@ class CycleBreaker:
             bypass = migrate_task(member, leave.host, pivot, bypass=True)
             bypass.then = (onward,)
             self.builder.start(bypass)
+            self.hosts |= {leave.host, pivot}
         return True
 
     def _find_pivot(self, leave: _Leave, lacking: set[str]) -> str | None:
@@ -221,9 +246,13 @@ class CycleBreaker:
         component = find(leave.host)
         need = leave.member.demand
         room = self.builder.room
-        return (room.find_first(need, lambda host: find(host) != component)
-                or room.find_first(need, lambda host: host not in lacking)
-                or room.find_first(need, lambda host: host != leave.host))
+        return (
+            room.find_first(need, lambda host: find(host) != component
+                            and not self.builder.is_scripted(host))
+            or room.find_first(need, lambda host: find(host) == component
+                               and host not in lacking)
+            or room.find_first(need, lambda host: find(host) == component
+                               and host != leave.host))
 
     def _running_on(self, host: str) -> list[Member]:
         return [one for one in self._positions().values()
@@ -330,6 +359,7 @@ class CycleBreaker:
                 dataclasses.replace(one, state=MemberState.SUSPENDED)
                 for one in members.values()], goals, bypass),)
         self.builder.start(departure)
+        self.hosts |= {str(one.host) for one in leaving}
         return {self.builder.components.find(host)
                 for host in [*(str(one.host) for one in members.values()),
                              *goals.values()]}

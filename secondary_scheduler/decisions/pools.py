@@ -11,10 +11,10 @@ task is stuck, and ``cycles`` finds a bypass for it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from secondary_scheduler.decisions.free_room import FreeRoom
-from secondary_scheduler.decisions.tasks import Room, Task
+from secondary_scheduler.decisions.tasks import Order, Room, Task
 from secondary_scheduler.model.configuration import Move
 from secondary_scheduler.model.operation_kinds import OperationKind
 
@@ -23,10 +23,16 @@ class PoolBuilder:
     """State of a switch between two pools.
 
     :param room: free amounts at the start; they change
+    :param scripts: orders of tasks that begin only in these orders; those of
+        a script have no hosts in common with other tasks
     """
 
-    def __init__(self, room: FreeRoom, tasks: Iterable[Task]) -> None:
+    def __init__(self, room: FreeRoom, tasks: Iterable[Task],
+                 scripts: Iterable[Sequence[Order]] = ()) -> None:
         self.room = room
+        self.scripts = [list(script) for script in scripts]
+        self._scripted: dict[Order, Task | None] = dict.fromkeys(
+            order for script in self.scripts for order in script)
         self.pools: list[list[Move]] = []
         #: Pending tasks by each host where they need room.
         self.arriving: dict[str, dict[Task, None]] = defaultdict(dict)
@@ -49,6 +55,8 @@ class PoolBuilder:
         for host in hosts:
             self.arriving[host][task] = None
             self._freed[host] = None
+        if task.order in self._scripted:
+            self._scripted[task.order] = task
         if task.kind is OperationKind.MIGRATE:
             source = str(task.moves[0].source)
             self.leaving[source][task] = None
@@ -84,12 +92,45 @@ class PoolBuilder:
         candidates = {task: None for host in self._freed
                       for task in self.arriving[host]}
         self._freed = {}
+        for script in self.scripts:
+            self._follow(script)
         for task in sorted(candidates, key=lambda one: one.order):
-            if self.take(task.takes):
-                self.remove(task)
-                self._enter(task)
+            if task.order not in self._scripted:
+                self._try(task)
         return {self.components.find(host) for task in self._ending
                 for host, _ in task.takes + task.gives}
+
+    def _try(self, task: Task) -> bool:
+        """Begin a pending task if it has room."""
+        if not self.take(task.takes):
+            return False
+        self.remove(task)
+        self._enter(task)
+        return True
+
+    def _follow(self, script: list[Order]) -> None:
+        """Begin the next tasks of a script.
+
+        A task may pass another one that needs room on none of its hosts.
+        """
+        reserved: set[str] = set()
+        for order in list(script):
+            task = self._scripted[order]
+            if task is None:    # the task before it on its member is pending
+                return
+            hosts = {host for host, _ in task.takes}
+            if reserved.isdisjoint(hosts) and self._try(task):
+                script.remove(order)
+            else:
+                reserved |= hosts
+
+    def is_scripted(self, host: str) -> bool:
+        """Return whether a host belongs to a script that is not done."""
+        component = self.components.find(host)
+        return any(
+            self.components.find(task.takes[0][0]) == component
+            for script in self.scripts for order in script[:1]
+            if (task := self._scripted[order]) is not None)
 
     def start(self, task: Task) -> None:
         """Put a task that is not pending into the pool; it has room."""

@@ -15,11 +15,15 @@ The starting configuration may be overloaded.  The sequence always ends, since
 each new attempt has fewer moves or fewer ways out of cycles.
 """
 
-from secondary_scheduler.decisions.cycles import CycleBreaker, Refusals
+import dataclasses
+
+from secondary_scheduler.decisions.cycles import CycleBreaker, Lessons
 from secondary_scheduler.decisions.free_room import FreeRoom
+from secondary_scheduler.decisions.orders import find_order
 from secondary_scheduler.decisions.pools import PoolBuilder
 from secondary_scheduler.decisions.stays import find_immovable, keep_members
 from secondary_scheduler.decisions.tasks import (
+    Order,
     Task,
     apply_moves,
     find_kind,
@@ -28,6 +32,7 @@ from secondary_scheduler.decisions.tasks import (
 )
 from secondary_scheduler.model.configuration import (
     Configuration,
+    MemberState,
     Move,
     Switch,
     natural_key,
@@ -43,39 +48,41 @@ def sequence(current: Configuration, target: Configuration) -> Switch:
         target
     :raises ValueError: no operation leads to the state of a member
     """
-    stays = set(find_immovable(current, target))
-    refused = Refusals()
+    lessons = Lessons(set(find_immovable(current, target)))
     while True:
-        aim = keep_members(current, target, stays)
-        attempt = _Attempt(current, aim, refused)
+        aim = keep_members(current, target, lessons.stays)
+        attempt = _Attempt(current, aim, lessons)
         attempt.run()
-        if not attempt.stays and not attempt.refused:
+        if not attempt.learned:
             return _close(current, target, attempt.builder.pools)
-        stays |= attempt.stays
-        refused.members |= attempt.refused.members
-        refused.leases |= attempt.refused.leases
+        lessons.add(attempt.learned)
 
 
 class _Attempt:
     """One attempt to reach a configuration.
 
-    ``stays`` and ``refused`` tell the next attempt what to leave out.
+    ``learned`` tells the next attempt what to do otherwise.
     """
 
     def __init__(self, current: Configuration, target: Configuration,
-                 refused: Refusals) -> None:
+                 lessons: Lessons) -> None:
+        self.current = current
+        self.tasks = list_tasks(current, target)
         self.builder = PoolBuilder(
-            FreeRoom.of(current), list_tasks(current, target))
-        self.breaker = CycleBreaker(current, target, self.builder, refused)
-        self.stays: set[str] = set()
-        self.refused = Refusals()
+            FreeRoom.of(current), self.tasks, lessons.scripts)
+        self.breaker = CycleBreaker(current, target, self.builder, lessons)
+        self.learned = Lessons()
+        self._searched: set[Order] = set()
 
     def run(self) -> None:
         """Build pools until no task is pending."""
         builder = self.builder
         while builder.is_pending:
             moving = builder.fill()
-            stuck = self.breaker.list_stuck(moving)
+            stuck = {
+                component: tasks for component, tasks
+                in self.breaker.list_stuck(moving).items()
+                if not self._find_script(component, tasks)}
             for tasks in stuck.values():
                 self.breaker.use_pivot(tasks)
             if not builder.pools[-1] and not self.breaker.suspend_leases(
@@ -84,15 +91,41 @@ class _Attempt:
                     self._give_up(tasks)
             builder.end()
 
+    def _find_script(self, component: str, pending: list[Task]) -> bool:
+        """Drop a component, if another order of its tasks needs no bypass."""
+        find = self.builder.components.find
+        tasks = [task for task in self.tasks
+                 if task.takes and find(task.takes[0][0]) == component]
+        if (not tasks or tasks[0].order in self._searched
+                or component in map(find, self.breaker.hosts)):
+            return False
+        self._searched.add(tasks[0].order)
+        order = find_order(self._free_of_departures(), tasks)
+        if order is None:
+            return False
+        self.learned.scripts.append(order)
+        for task in pending:
+            self.builder.remove(task)
+        return True
+
+    def _free_of_departures(self) -> FreeRoom:
+        """Return the room after the first pool, without arrivals."""
+        room = FreeRoom.of(self.current)
+        for task in self.tasks:
+            if not task.takes:
+                for host, amounts in task.gives:
+                    room.give(host, amounts)
+        return room
+
     def _give_up(self, tasks: list[Task]) -> None:
         """Drop the tasks of a component, and note why it is stuck."""
         spoiled = {task.moves[0].lease for task in tasks
                    } & self.breaker.suspended
-        self.refused.leases |= spoiled
+        self.learned.leases |= spoiled
         if not spoiled:
             for move in self.breaker.find_stays(tasks):
-                (self.refused.members if move.bypass
-                 else self.stays).add(move.member)
+                (self.learned.members if move.bypass
+                 else self.learned.stays).add(move.member)
         for task in tasks:
             self.builder.remove(task)
 
@@ -106,9 +139,9 @@ def _close(current: Configuration, target: Configuration,
     changed, kept = [], []
     for name, old in current.members.items():
         new, there = target.members[name], members[name]
-        if find_kind(old, new) is None:
-            changed.append(new)     # ended without an operation
-        elif (there.state, there.host) != (new.state, new.host):
+        if new.state is MemberState.ENDED and find_kind(old, new) is None:
+            there = dataclasses.replace(old, state=MemberState.ENDED)
+        if (there.state, there.host) != (new.state, new.host):
             kept.append(name)
         if there is not old:
             changed.append(there)
