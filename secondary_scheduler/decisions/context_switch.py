@@ -24,10 +24,8 @@ from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.optimiser import Optimised, optimise
 from secondary_scheduler.decisions.optimiser.optimise import measure_of
-from secondary_scheduler.decisions.selection import (
-    SelectionOptions,
-    select,
-)
+from secondary_scheduler.decisions.selection import SelectionOptions
+from secondary_scheduler.decisions.steady_selection import select_steadily
 from secondary_scheduler.decisions.switch_improvement import (
     measure_plan,
     read_sample,
@@ -110,7 +108,7 @@ class ContextSwitchDecision(base.Decision):
         current = model.configuration
         sample = current
         if not (model.all_run and model.has_reached(current)):
-            sample = select(current, model.queue, SelectionOptions(
+            sample = select_steadily(current, model.queue, SelectionOptions(
                 options.minimum_run_s, options.displacement_margin)).sample
         if model.has_reached(sample):
             return Plan(switch=SwitchClaim(

@@ -3,7 +3,7 @@
 """Conversion of a serial switch to operations that can run in parallel.
 
 Members of a lease are suspended as one group, and resumed as one group
-(Hermenier 2009, section 4.2).  They start in the order of their names, 1 s
+(Hermenier 2009, section 4.1).  They start in the order of their names, 1 s
 apart, and overlap.  So a group waits for all that any of its members waits
 for, and takes one lane on each of its hosts.  All else is as in ``ordering``.
 """

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Selection that moves running leases only where it must."""
+
+import unittest
+
+from secondary_scheduler.decisions.selection import (
+    QueuedLease,
+    SelectionOptions,
+    select,
+)
+from secondary_scheduler.decisions.steady_selection import select_steadily
+from secondary_scheduler.model.configuration import (
+    Configuration,
+    Member,
+    MemberState,
+)
+
+RUNNING, SUSPENDED, WAITING = (
+    MemberState.RUNNING, MemberState.SUSPENDED, MemberState.WAITING)
+
+
+def member(name, host, cpu, state=RUNNING, lease=None):
+    return Member(name, lease or name, state, host, (cpu,), (0,), 512)
+
+
+class SelectSteadilyTest(unittest.TestCase):
+
+    def select(self, capacity, *members, options=None, **points):
+        current = Configuration(('cpu',), {
+            host: (amount,) for host, amount in capacity.items()},
+            {one.name: one for one in members})
+        queue = [QueuedLease(lease, points.get(lease, 0.0))
+                 for lease in dict.fromkeys(one.lease for one in members)]
+        found = select_steadily(current, queue, options or SelectionOptions())
+        self.assertTrue(found.sample.is_viable())
+        self.packed = select(current, queue)
+        return ([lease for lease, state in found.states.items()
+                 if state is RUNNING],
+                {name: one.host for name, one in found.sample.members.items()
+                 if one.state is RUNNING})
+
+    def test_running_leases_stay_where_first_fit_moves_them(self):
+        found = self.select({'a': 3, 'b': 3}, member('x', 'b', 1),
+                            member('y', 'a', 2))
+        self.assertEqual((['x', 'y'], {'x': 'b', 'y': 'a'}), found)
+
+    def test_newcomer_takes_room_that_is_not_in_use(self):
+        found = self.select(
+            {'a': 2, 'b': 2}, member('high', None, 2, WAITING),
+            member('low', 'a', 2), high=9.0)
+        self.assertEqual((['high', 'low'], {'high': 'b', 'low': 'a'}), found)
+
+    def test_newcomer_displaces_lower_leases_if_it_must(self):
+        found = self.select(
+            {'a': 2}, member('high', None, 2, WAITING),
+            member('low', 'a', 2), high=9.0)
+        self.assertEqual((['high'], {'high': 'a'}), found)
+
+    def test_first_lease_keeps_an_overloaded_host(self):
+        found = self.select({'a': 2, 'b': 1}, member('x', 'a', 2),
+                            member('y', 'a', 1), member('z', 'a', 1))
+        self.assertEqual((['x', 'y'], {'x': 'a', 'y': 'b'}), found)
+
+    def test_lease_is_selected_as_a_whole(self):
+        found = self.select(
+            {'a': 2, 'b': 1}, member('x', 'a', 1),
+            member('y1', 'b', 1, SUSPENDED, 'y'),
+            member('y2', 'b', 2, SUSPENDED, 'y'),
+            member('z', 'b', 1, SUSPENDED))
+        self.assertEqual((['x', 'z'], {'x': 'a', 'z': 'b'}), found)
+
+    def test_packing_anew_counts_if_more_leases_run(self):
+        # Two hosts are half full; a lease needs a whole one.
+        found = self.select({'a': 2, 'b': 2}, member('x', 'a', 1),
+                            member('y', 'b', 1), member('z', None, 2, WAITING))
+        self.assertEqual(['x', 'y', 'z'], found[0])
+        self.assertEqual(found[1], {
+            name: one.host for name, one
+            in self.packed.sample.members.items() if one.state is RUNNING})
+
+    def test_rejected_lease_leaves_its_room_to_the_next(self):
+        found = self.select(
+            {'a': 2, 'b': 2}, member('x', 'a', 2),
+            member('y1', 'a', 1, RUNNING, 'y'),
+            member('y2', 'b', 2, RUNNING, 'y'),
+            member('z', 'b', 2, SUSPENDED))
+        self.assertEqual((['x', 'z'], {'x': 'a', 'z': 'b'}), found)
