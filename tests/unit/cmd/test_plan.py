@@ -214,6 +214,68 @@ class PlanTest(unittest.TestCase):
             self.assertTrue(json.loads(self.run_plan(
                 0, 'decide', '-', '--algorithm', 'guided'))['operations'])
 
+    def batch(self, **hosts):
+        """Write a model of three hosts with one lease too many."""
+        return self.write('batch.json', {
+            'schema': 1, 'policies': ['cpu <= 100% for 10s'],
+            'hosts': [{'name': name, 'usage': {'cpu': 0}, 'usable': usable,
+                       'capacity': {'cpus': 1.1, 'vcpus': 9, 'slots': 9,
+                                    'memory_mb': 2048}}
+                      for name, usable in {'n1': True, 'n2': True,
+                                           'n3': True, **hosts}.items()],
+            'leases': [{'name': 'j1', 'priority': 9},
+                       {'name': 'j2', 'priority': 8}],
+            'instances': [
+                {'name': name, 'host': host, 'lease': lease, 'wanted': 1,
+                 'state': 'active', 'demand': {'memory_mb': 512}}
+                for name, host, lease in (
+                    ('a', 'n1', 'j1'), ('b', 'n2', 'j1'),
+                    ('c', 'n3', 'j2'), ('d', 'n3', 'j2'))]})
+
+    def optimised(self, model, *arguments):
+        return json.loads(self.run_plan(0, 'optimise', model, *arguments))
+
+    def test_optimised_plan_states_its_cost_and_passes_the_check(self):
+        model = self.batch()
+        for objective, cost in (('cost', 1024), ('span', 512),
+                                ('memory', 1024), ('time', 4)):
+            made = self.optimised(model, '--objective', objective)
+            self.assertEqual(
+                ['suspend'] * 2, [one['kind'] for one in made['operations']])
+            self.assertEqual(cost, made['switch']['value'])
+            self.assertIn(made['switch']['status'], ('optimal', 'within'))
+            self.assertEqual(made['switch']['bound'], made['score']['bound'])
+            self.assertIn('good', self.run_plan(
+                0, 'check', model, self.write('p.json', made)))
+
+    def test_optimised_drain_clears_unusable_hosts(self):
+        made = self.optimised(self.batch(n1=False), '--request', 'drain')
+        self.assertEqual({'c', 'd', 'a'}, {
+            one['instance'] for one in made['operations']})
+        self.assertEqual([], made['unresolved'])
+
+    def test_cheaper_plan_to_the_same_states(self):
+        model = self.batch()
+        made = self.optimised(model)
+        given = self.write('p.json', made)
+        self.assertEqual(made['operations'], self.optimised(
+            model, '--plan', given)['operations'])
+        made = {'schema': 1, 'operations': [
+            {'id': 1, 'kind': 'suspend', 'instance': 'c', 'lease': 'j2',
+             'from': 'n3', 'start_s': 0, 'duration_s': 3, 'after': []}]}
+        self.assertIn('half of lease j2', self.run_plan(
+            1, 'optimise', model, '--plan', self.write('bad.json', made)))
+        made['operations'] = [
+            {'id': number, 'kind': 'stop', 'instance': one, 'lease': 'j2',
+             'from': 'n3', 'start_s': 2 * number, 'duration_s': 2,
+             'after': []} for number, one in enumerate('cd')]
+        self.assertIn('loses work', self.run_plan(
+            2, 'optimise', model, '--plan', self.write('stop.json', made)))
+
+    def test_unknown_objective_names_the_known_ones(self):
+        self.assertIn('there are: cost, span, memory, time', self.run_plan(
+            2, 'optimise', self.batch(), '--objective', 'best'))
+
     def test_bad_arguments_end_with_code_2(self):
         for arguments in (('decide',), ('check', self.model), (
                 'decide', self.model, '--algorithm', 'guided', '--budget',
@@ -224,7 +286,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(2, ended.exception.code)
 
     def test_help_describes_models_and_plans(self):
-        for arguments in ((), ('decide',), ('check',)):
+        for arguments in ((), ('decide',), ('optimise',), ('check',)):
             out = io.StringIO()
             with self.assertRaises(SystemExit) as ended, \
                     contextlib.redirect_stdout(out):
