@@ -8,7 +8,13 @@ with the decisions.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 import typing
 
 from secondary_scheduler.model.cluster import Cluster, Instance, InstanceState
@@ -119,18 +125,48 @@ class Presences:
         """
         if sum(amount(one.instance) for one in presences) <= room:
             return
+        if self._bound(presences, amount) <= room:
+            return
         here = [one for one in presences if one.arrival is None]
-        arrivals = [(one.arrival.start_s, one.arrival.id, one.arrival, one)
-                    for one in presences if one.arrival is not None]
         # Each set of presences that overlap has a last arrival by the times.
-        for _start, _id, arrival, last in sorted(
-                arrivals, key=lambda one: one[:2]):
+        for last, arrival in _by_arrival(presences):
             others = [one for one in here if self.overlap(one, last)]
             here.append(last)
             left = room - amount(last.instance)
-            if (sum(amount(one.instance) for one in others) > left
+            if (self._bound(others, amount) > left
                     and self._most(others, amount) > left):
                 yield arrival
+
+    def _bound(self, presences: Sequence[Presence],
+               amount: Callable[[Instance], int]) -> int:
+        """Return an upper bound of the amount of presences that overlap.
+
+        Each arrival takes over what departures leave for which it waits, the
+        last ones first, as far as earlier arrivals have not taken it.
+        """
+        total = 0
+        left: dict[tuple[int, int], int] = {}
+        departures: dict[int, int] = defaultdict(int)
+        for one in presences:
+            total += amount(one.instance)
+            if one.departure is not None and amount(one.instance):
+                component, bit = self.reach.locate(one.departure)
+                departures[component] |= bit
+                left[component, bit] = amount(one.instance)
+        for one, arrival in _by_arrival(presences):
+            component, _bit = self.reach.locate(arrival)
+            needed = amount(one.instance)
+            awaited = self.reach.before(arrival) & departures[component]
+            while needed and awaited:
+                bit = 1 << awaited.bit_length() - 1
+                taken = min(needed, left[component, bit])
+                total -= taken
+                needed -= taken
+                left[component, bit] -= taken
+                if not left[component, bit]:
+                    departures[component] ^= bit
+                    awaited ^= bit
+        return total
 
     def _most(self, presences: Sequence[Presence],
               amount: Callable[[Instance], int]) -> int:
@@ -139,3 +175,11 @@ class Presences:
             [amount(one.instance) for one in presences],
             lambda one, other: self.reach.precedes(
                 presences[one].departure, presences[other].arrival))
+
+
+def _by_arrival(presences: Iterable[Presence]
+                ) -> list[tuple[Presence, Operation]]:
+    """Return the presences with an arrival, by its estimated time."""
+    return sorted(((one, one.arrival) for one in presences
+                   if one.arrival is not None),
+                  key=lambda pair: (pair[1].start_s, pair[1].id))

@@ -68,6 +68,17 @@ class Reachability:
                 and self._component[one.id] == self._component[other.id]
                 and bool(self._before[other.id] & self._bit[one.id]))
 
+    def locate(self, one: Operation) -> tuple[int, int]:
+        """Return the component of an operation, and its bit there."""
+        return self._component[one.id], self._bit[one.id]
+
+    def before(self, one: Operation) -> int:
+        """Return the operations that must end before, as bits.
+
+        They are all in the component of the operation.
+        """
+        return self._before[one.id]
+
     def wait_alike(self, one: Operation, other: Operation) -> bool:
         """Return whether two operations wait for the same ones."""
         before = self._before[one.id]

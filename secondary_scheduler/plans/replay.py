@@ -144,9 +144,8 @@ class Replay:
 
     def _runs_on(self, uuid: str, place: str) -> bool:
         """Return whether an instance may use a place, or migrate to it."""
-        hosts = self.cluster.hosts_of(place)
         runs = self.states[uuid].state in RUNNING
-        return any(host in hosts and (runs or any(
+        return any(place in self.cluster.places(host) and (runs or any(
             one.target == host for one in self.ongoing[uuid]))
             for host in self.held[uuid])
 
