@@ -2,7 +2,7 @@
 
 """Value of a configuration: that of the switch which sequencing makes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import typing
 
 from secondary_scheduler.decisions.base import Budget
@@ -12,6 +12,7 @@ from secondary_scheduler.model.configuration import (
     Configuration,
     Pool,
     Switch,
+    natural_key,
 )
 
 #: Value of a sequence of pools for an objective.
@@ -22,13 +23,20 @@ class Evaluated(typing.NamedTuple):
     """Switch to a target configuration, and its value.
 
     :param is_equivalent: the switch ends in a viable configuration with the
-        states of the sample
+        states of the sample, and breaks no constraint anew
+    :param left: leases with members that do not reach their state
     """
 
     target: Configuration
     switch: Switch
     value: float
     is_equivalent: bool
+    left: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> tuple[bool, int, float]:
+        """Rank among several switches, the best one first."""
+        return not self.is_equivalent, len(self.left), self.value
 
 
 class Evaluator:
@@ -38,6 +46,7 @@ class Evaluator:
 
     :ivar best: the best switch so far; an equivalent one is always better
         than another
+    :ivar tried: number of switches
     """
 
     def __init__(self, problem: SwitchProblem, measure: Measure,
@@ -47,23 +56,31 @@ class Evaluator:
         self._budget = budget
         self._seen: set[tuple[str | None, ...]] = set()
         self.best: Evaluated | None = None
+        self.tried = 0
 
-    def try_target(self, target: Configuration) -> Evaluated | None:
+    def try_target(self, target: Configuration,
+                   late: Collection[str] = ()) -> Evaluated | None:
         """Sequence a target, unless that was done or the budget is spent.
 
         The first target is sequenced with any budget.
+
+        :param late: members to move after all others
         """
-        key = tuple(target.members[name].host
-                    for name in self._problem.runners)
+        key = (*(target.members[name].host for name in self._problem.runners),
+               *sorted(late))
         if key in self._seen or not self._pay():
             return None
         self._seen.add(key)
-        found = self.evaluate(target)
-        best = self.best
-        if best is None or (not found.is_equivalent, found.value) < (
-                not best.is_equivalent, best.value):
+        self.tried += 1
+        found = self.evaluate(target, late)
+        if self.best is None or found.rank < self.best.rank:
             self.best = found
         return found
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether the best switch reaches the states of the sample."""
+        return self.best is not None and self.best.is_equivalent
 
     def is_optimal(self, bound: float) -> bool:
         """Return whether the best switch has the value of a bound."""
@@ -71,17 +88,28 @@ class Evaluator:
         return (best is not None and best.is_equivalent
                 and best.value <= bound)
 
-    def evaluate(self, target: Configuration) -> Evaluated:
-        """Return the switch to a target and its value."""
-        switch = sequence(self._problem.current, target)
+    def evaluate(self, target: Configuration,
+                 late: Collection[str] = ()) -> Evaluated:
+        """Return the switch to a target and its value.
+
+        :param late: members to move after all others
+        """
+        current = self._problem.current
+        switch = sequence(current, target.with_members(
+            current.members[name] for name in late))
+        if late:
+            after = sequence(switch.reached, target)
+            switch = Switch(switch.pools + after.pools, after.reached,
+                            after.kept)
         reached = switch.reached
         members = self._problem.sample.members
-        equivalent = all(
-            one.state is members[name].state
-            for name, one in reached.members.items()
-        ) and reached.is_viable() and self._keeps_constraints(reached)
+        left = {one.lease for name, one in reached.members.items()
+                if one.state is not members[name].state}
+        equivalent = (not left and reached.is_viable()
+                      and self._keeps_constraints(reached))
         return Evaluated(reached if equivalent else target, switch,
-                         self._measure(switch.pools), equivalent)
+                         self._measure(switch.pools), equivalent,
+                         tuple(sorted(left, key=natural_key)))
 
     def _keeps_constraints(self, reached: Configuration) -> bool:
         """Return whether no constraint is broken anew."""

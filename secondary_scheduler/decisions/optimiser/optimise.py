@@ -35,6 +35,7 @@ from secondary_scheduler.model.configuration import (
     MemberState,
     Move,
     Switch,
+    natural_key,
 )
 
 Status = typing.Literal[
@@ -45,6 +46,8 @@ MEASURES: Mapping[str, Measure] = {
     'cost': plan_cost, 'span': plan_span, 'memory': memory_moved}
 #: Objectives that the solver has a model of.
 SOLVED = ('cost', 'memory')
+#: Most switches that leave leases as they are before these are given up.
+MOST_REFUSED = 2
 #: Most candidates that are built from bounds.
 MOST_CANDIDATES = 4
 
@@ -62,6 +65,8 @@ class Optimised:
         no configuration with the states of the sample was found
     :param conflict: leases, hosts and constraints that exclude each other
     :param solver_missing: a solver was wanted and is not installed
+    :param left: leases that no switch was found for; they remain as they are,
+        and all other values are those of a sample without them
     """
 
     target: Configuration
@@ -71,6 +76,7 @@ class Optimised:
     status: Status
     conflict: tuple[str, ...] = ()
     solver_missing: bool = False
+    left: tuple[str, ...] = ()
 
     @property
     def percent(self) -> float | None:
@@ -101,6 +107,22 @@ def optimise(current: Configuration, sample: Configuration, objective: str,
     :raises ValueError: an objective is unknown, or ``time`` without seconds
     """
     measure = measure_of(objective, seconds)
+    left: list[str] = []
+    while True:
+        found, best = _improve(current, sample, objective, measure, budget)
+        if best is None or best.is_equivalent or not best.left:
+            return dataclasses.replace(found, left=tuple(
+                sorted(left, key=natural_key)))
+        left += best.left
+        sample = sample.with_members(
+            current.members[one.name] for lease in best.left
+            for one in sample.leases[lease])
+
+
+def _improve(current: Configuration, sample: Configuration, objective: str,
+             measure: Measure, budget: Budget
+             ) -> tuple[Optimised, Evaluated | None]:
+    """Return the best switch to the states of a sample, if one is found."""
     problem = build_problem(current, sample)
     evaluator = Evaluator(problem, measure, budget)
     choices = _choices(problem, objective)
@@ -109,8 +131,16 @@ def optimise(current: Configuration, sample: Configuration, objective: str,
         evaluator.try_target(target)
         if evaluator.is_optimal(bound):
             break
+        if evaluator.tried >= MOST_REFUSED and not evaluator.is_equivalent:
+            break
+    # Where all else fails, the sample is a valid answer; where it does not,
+    # the answer is never worse than the sample.
+    if (evaluator.best is None or evaluator.is_equivalent) and (
+            not evaluator.is_optimal(bound)) and _is_valid(problem):
+        evaluator.try_target(sample)
     missing = False
-    if objective in SOLVED and not evaluator.is_optimal(bound):
+    if objective in SOLVED and not evaluator.is_optimal(bound) and (
+            evaluator.best is None or evaluator.is_equivalent):
         try:
             bound = max(bound, refine(
                 problem, choices[:-1] or choices, evaluator, budget))
@@ -120,8 +150,8 @@ def optimise(current: Configuration, sample: Configuration, objective: str,
     if best is None:
         return Optimised(
             current, Switch((), current), 0, 0, 'infeasible',
-            find_conflict(problem, budget), missing)
-    return _result(best, bound, missing)
+            find_conflict(problem, budget), missing), None
+    return _result(best, bound, missing), best
 
 
 def measure_of(objective: str,
@@ -159,7 +189,7 @@ def _bound(problem: SwitchProblem, objective: str, measure: Measure,
 
 def _candidates(problem: SwitchProblem, choices: list[bounds.HomeChoices],
                 budget: Budget) -> Iterator[Configuration]:
-    """Yield good configurations first, then those that are always found."""
+    """Yield good configurations first, then the sticky one."""
     for one in choices[:MOST_CANDIDATES - 1] + choices[-1:]:
         assignment = assign_runners(problem, one, budget)
         if assignment is not None:
@@ -171,9 +201,12 @@ def _candidates(problem: SwitchProblem, choices: list[bounds.HomeChoices],
         yield sticky_target(problem.current, _states(problem))
     except PackingError:
         pass
-    if problem.sample.is_viable() and None not in problem.assignment(
-            problem.sample):
-        yield problem.sample
+
+
+def _is_valid(problem: SwitchProblem) -> bool:
+    """Return whether the sample is a configuration that a switch can reach."""
+    return (problem.sample.is_viable()
+            and None not in problem.assignment(problem.sample))
 
 
 def _states(problem: SwitchProblem) -> dict[str, MemberState]:

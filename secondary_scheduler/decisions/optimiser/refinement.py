@@ -12,10 +12,16 @@ from secondary_scheduler.decisions.optimiser.bounds import (
 from secondary_scheduler.decisions.optimiser.evaluation import Evaluator
 from secondary_scheduler.decisions.optimiser.local_search import spread_boots
 from secondary_scheduler.decisions.optimiser.problem import SwitchProblem
-from secondary_scheduler.decisions.optimiser.solver import solve
+from secondary_scheduler.decisions.optimiser.solver import (
+    Solved,
+    count_variables,
+    solve,
+)
 
 #: Deterministic seconds of the solver for a work unit.
 SECONDS_PER_UNIT = 1e-4
+#: Work units to build a variable of a model.
+UNITS_PER_VARIABLE = 1
 
 
 def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
@@ -28,6 +34,7 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
     :raises SolverMissingError: OR-Tools is not installed
     """
     start = early_room(problem)
+    size = UNITS_PER_VARIABLE * count_variables(problem)
     lowest = float('inf')
     for one in choices:
         best = evaluator.best
@@ -35,7 +42,7 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
                  else None)
         if value is not None and one.bound >= value:
             continue
-        limit = budget.units * SECONDS_PER_UNIT
+        limit = (budget.units - size) * SECONDS_PER_UNIT
         if limit <= 0:
             budget.truncated = True
             lowest = min(lowest, one.bound)
@@ -43,14 +50,33 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
         solved = solve(problem, start, one.price, one.most, limit, below=value,
                        hint=None if best is None
                        else problem.assignment(best.target))
-        budget.units -= min(budget.units, int(
+        budget.units -= min(budget.units, size + int(
             solved.seconds / SECONDS_PER_UNIT))
         if solved.bound is not None:
             lowest = min(lowest, max(one.bound, solved.bound))
         if solved.assignment is not None:
-            spread = spread_boots(problem, solved.assignment, budget)
-            for assignment in (spread, solved.assignment):
-                if assignment is not None:
-                    evaluator.try_target(problem.target(assignment))
+            _try_answer(problem, evaluator, budget, solved)
     best = evaluator.best
     return lowest if best is None else min(lowest, best.value)
+
+
+def _try_answer(problem: SwitchProblem, evaluator: Evaluator, budget: Budget,
+                solved: Solved) -> None:
+    """Sequence an answer, first as it is, then in the stages of the model.
+
+    Otherwise an operation that can wait may take the room of one that should
+    not.
+    """
+    assert solved.assignment is not None
+    late = ([] if problem.current.resumes_in_place
+            else [problem.runners[number] for number in solved.late])
+    spread = spread_boots(problem, solved.assignment, budget)
+    for assignment in (spread, solved.assignment):
+        if assignment is None:
+            continue
+        target = problem.target(assignment)
+        for several in ((), late):
+            evaluator.try_target(target, several)
+            if (solved.bound is not None
+                    and evaluator.is_optimal(solved.bound)):
+                return

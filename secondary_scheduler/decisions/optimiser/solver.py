@@ -39,11 +39,19 @@ class Solved(typing.NamedTuple):
     :param bound: no equivalent switch at this price costs less; None if none
         exists below the limit
     :param seconds: deterministic seconds that it took
+    :param late: numbers of the runners in stage two
     """
 
     assignment: Assignment | None
     bound: float | None
     seconds: float
+    late: frozenset[int] = frozenset()
+
+
+def count_variables(problem: SwitchProblem) -> int:
+    """Return about how many variables a model has."""
+    demands = len({one.demand for one in problem.classes})
+    return 2 * demands * len(problem.hosts) + 4 * len(problem.runners)
 
 
 @dataclasses.dataclass
@@ -89,7 +97,8 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
     bound = solver.best_objective_bound + problem.fixed_mb
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Solved(None, bound, seconds)
-    return Solved(model.read_assignment(solver), bound, seconds)
+    assignment, late = model.read_assignment(solver)
+    return Solved(assignment, bound, seconds, late)
 
 
 class _Model:
@@ -231,8 +240,10 @@ class _Model:
             if early:
                 self.model.add_hint(variable, arrivals[host, demand])
 
-    def read_assignment(self, solver: typing.Any) -> Assignment:
-        """Return the host of each runner in a solution."""
+    def read_assignment(self, solver: typing.Any
+                        ) -> tuple[Assignment, frozenset[int]]:
+        """Return the host of each runner, and the runners of stage two."""
+        late = set()
         assignment: Assignment = [None] * len(self.problem.runners)
         away: dict[tuple[Amounts, bool], list[int]] = defaultdict(list)
         for group, fates in zip(self.groups, self.fates, strict=True):
@@ -240,6 +251,8 @@ class _Model:
             for name, variable in fates.items():
                 for _ in range(solver.value(variable)):
                     number = left.pop()
+                    if name.endswith('2'):
+                        late.add(number)
                     if name in ('stay', 'home1', 'home2'):
                         assignment[number] = group.one.home
                     else:
@@ -250,7 +263,7 @@ class _Model:
         for (host, demand, early), variable in self.arrivals.items():
             for _ in range(solver.value(variable)):
                 assignment[away[demand, early].pop()] = host
-        return assignment
+        return assignment, frozenset(late)
 
 
 def _group_runners(problem: SwitchProblem) -> list[Group]:
