@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 import dataclasses
 import functools
+import logging
 import textwrap
 import time
 from typing import Any, cast
@@ -40,8 +41,8 @@ from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-#: Messages that this process has logged once and for all.
-_told: set[str] = set()
+#: Texts that this process has logged last, by their subject.
+_told: dict[str, str] = {}
 
 
 def load_decision(name: str, limits: room.LoadLimits,
@@ -271,22 +272,24 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
 
     @staticmethod
     def _log_switch(claim: operations.SwitchClaim) -> None:
-        """Log the result of a decision for all leases."""
-        if claim.solver_missing and not _told:
-            _told.add('solver')
+        """Log the result of a decision for all leases, unless it is the last.
+
+        Rounds with the same result would fill the log.
+        """
+        if claim.solver_missing and 'solver' not in _told:
+            _told['solver'] = 'missing'
             LOG.warning('Plans of context switches are not optimised further: '
                         'the solver is missing. Install it by "pip install '
                         'secondary-scheduler[optimiser]".')
+        text = (f'{claim.status}, {claim.objective} {claim.value:g}, at least '
+                f'{claim.bound}; {claim.selected} leases are to run')
         if claim.conflict:
-            LOG.warning('Context switch: %(status)s, because of %(conflict)s.',
-                        {'status': claim.status, 'conflict': textwrap.shorten(
-                            ', '.join(claim.conflict), 500)})
-        else:
-            LOG.info('Context switch: %(status)s, %(objective)s %(value)g, '
-                     'at least %(bound)s; %(selected)d leases are to run.', {
-                         'status': claim.status, 'objective': claim.objective,
-                         'value': claim.value, 'bound': claim.bound,
-                         'selected': claim.selected})
+            text += textwrap.shorten(
+                '; because of ' + ', '.join(claim.conflict), 500)
+        if _told.get('switch') != text:
+            _told['switch'] = text
+            LOG.log(logging.WARNING if claim.conflict else logging.INFO,
+                    'Context switch: %s.', text)
 
     @staticmethod
     def _log_decision(kind: str, cluster: model.Cluster,

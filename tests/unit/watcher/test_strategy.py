@@ -624,15 +624,19 @@ class StrategyTest(fakes.WatcherTestCase):
                 'remote_resumes_count')))
 
     def test_conflict_is_logged(self):
-        with self.assertLogs(strategy.LOG.logger, 'WARNING') as logs:
+        with (mock.patch.dict(strategy._told, clear=True),
+              self.assertLogs(strategy.LOG.logger, 'WARNING') as logs):
             self.switch(self.switch_plan(status='infeasible', conflict=(
                 'lease p1:l', 'host h1')))
-        self.assertIn('infeasible, because of lease p1:l, host h1',
-                      logs.output[0])
+            self.switch(self.switch_plan(status='infeasible', conflict=(
+                'lease p1:l', 'host h1')), audit=self.audit(3))
+        line, = logs.output     # once, until the result changes
+        self.assertIn('infeasible, cost 1536', line)
+        self.assertIn('because of lease p1:l, host h1', line)
 
     def test_missing_solver_is_logged_once(self):
         plan = self.switch_plan(solver_missing=True)
-        with (mock.patch.object(strategy, '_told', set()),
+        with (mock.patch.dict(strategy._told, clear=True),
               self.assertLogs(strategy.LOG.logger, 'WARNING') as logs):
             self.switch(plan)
             self.switch(plan, audit=self.audit(3))
