@@ -15,7 +15,7 @@ import uuid
 
 from watcher import objects
 from watcher.applier import rpcapi
-from watcher.common import context
+from watcher.common import context, rpc
 from watcher.decision_engine.solution import default as solutions
 
 from secondary_scheduler.model import vocabulary
@@ -45,6 +45,7 @@ def main() -> None:
                  for part in ('--config-file', file)]
     CONF(arguments, project='watcher', default_config_files=[])
     objects.register_all()
+    rpc.init(CONF)
     plan, names, kind = read_plan(pathlib.Path(source).read_text())
     ctx = context.make_context(is_admin=True)
     ours = objects.Strategy.get_by_name(ctx, vocabulary.STRATEGY)

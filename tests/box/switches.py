@@ -25,6 +25,8 @@ from tests.box.services import wait_until
 DEAD_S = 5.0
 #: Longest time between two lines of a guest that runs.
 _LINE_S = 2.5
+#: Seconds in which Watcher notices the state of an audit.
+_ROUNDS_S = 22
 #: Seconds for a plan.
 _PLAN_S = 240
 #: A guest that prints a count each second and uses little of a CPU; between
@@ -254,11 +256,17 @@ def parameters(cloud: Any, **values: Any) -> Iterator[None]:
     api, audit = seed.watcher(cloud), seed.switch(cloud)
     before = api.get(f'/audits/{audit}').json()['parameters']
 
-    def change(wanted: dict[str, Any]) -> None:
-        answer = api.patch(f'/audits/{audit}', json=[
-            {'op': 'add', 'path': f'/parameters/{name}', 'value': value}
-            for name, value in wanted.items()])
+    def patch(*changes: dict[str, Any]) -> None:
+        answer = api.patch(f'/audits/{audit}', json=list(changes))
         assert answer.ok, answer.text
+
+    def change(wanted: dict[str, Any]) -> None:
+        patch(*({'op': 'add', 'path': f'/parameters/{name}', 'value': value}
+                for name, value in wanted.items()))
+        # Watcher runs the audit as it was when it was last switched on.
+        for state in ('SUSPENDED', 'ONGOING'):
+            patch({'op': 'replace', 'path': '/state', 'value': state})
+            time.sleep(_ROUNDS_S)
 
     change(values)
     try:

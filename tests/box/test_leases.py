@@ -17,7 +17,6 @@ import time
 import openstack
 import pytest
 
-import cgroups
 import control
 import demo
 import layout
@@ -190,19 +189,6 @@ class Leases:
         for _, lease in self.made:
             self.wait(lease, ('done', 'cancelled', 'rejected', 'failed'), 180)
         self.made.clear()
-
-
-@pytest.fixture(scope='module')
-def quick_control_plane(hosts):
-    """It has machines of its own, as it were.
-
-    No primary is measured here, and a server runs on its second if Nova does
-    not wait for the CPU that other servers boot with.
-    """
-    group = cgroups.path('cpu', 'control')
-    cgroups.share(group, cgroups.SHARES['clients'])
-    yield
-    cgroups.share(group, cgroups.SHARES['control'])
 
 
 @pytest.fixture(scope='module')
