@@ -37,6 +37,9 @@ class SwitchOptions:
     :param displacement_margin: points of the queue that a lease needs above a
         running one to displace it (points are those of priority, or seconds
         in the order ``fcfs``)
+    :param headroom: part of the CPU of a host, from 0 to 1, that must be free
+        in addition for a lease to start.  Leases that run may use it, so that
+        a small change of demand suspends none
     :param most_operations: operations of a plan, 0 for any number.  The rest
         waits for the next decision; a lease is never cut
     """
@@ -44,6 +47,7 @@ class SwitchOptions:
     objective: str = 'cost'
     minimum_run_s: float = 300.0
     displacement_margin: float = 0.0
+    headroom: float = 0.1
     most_operations: int = 0
 
 

@@ -109,7 +109,8 @@ class ContextSwitchDecision(base.Decision):
         sample = current
         if not (model.all_run and model.has_reached(current)):
             sample = select_steadily(current, model.queue, SelectionOptions(
-                options.minimum_run_s, options.displacement_margin)).sample
+                options.minimum_run_s, options.displacement_margin),
+                options.headroom).sample
         if model.has_reached(sample):
             return Plan(switch=SwitchClaim(
                 options.objective, 0, 0, 'nothing_to_do', {},
@@ -129,11 +130,11 @@ class ContextSwitchDecision(base.Decision):
         plan = self.switch(cluster, model, options, budget)
         uuids = {one.instance for one in plan.operations
                  if one.target not in hosts}
-        stay = {one.host for one in cluster.instances.values()
-                if one.host in hosts and one.state in RUNNING
-                and one.uuid not in uuids}
+        occupied = {host for host in hosts
+                    if any(one.state in RUNNING and one.uuid not in uuids
+                           for one in cluster.residents(host))}
         return dataclasses.replace(plan, unresolved=tuple(sorted(
-            stay.union(plan.unresolved), key=str)))
+            occupied.union(plan.unresolved))))
 
     def improve_plan(self, cluster: Cluster, plan: Plan,
                      options: base.SwitchOptions, budget: base.Budget

@@ -36,10 +36,32 @@ from secondary_scheduler.model.configuration import (
     MemberState,
 )
 
+#: Dimension of which leases need headroom to start.
+_CPU = 'cpu'
+
 
 def select_steadily(current: Configuration, queue: Sequence[QueuedLease],
-                    options: SelectionOptions) -> Selection:
-    """Select the leases that run (see ``selection.select``)."""
+                    options: SelectionOptions, headroom: float = 0.0
+                    ) -> Selection:
+    """Select the leases that run (see ``selection.select``).
+
+    :param headroom: part of the CPU of each host that must be free in
+        addition for a lease to start; leases that run may use it
+    """
+    down = {one.lease for one in current.members.values()
+            if not one.fixed and one.state is not MemberState.RUNNING}
+    if headroom and down:
+        states = _select(_with_headroom(current, headroom), queue,
+                         options).states
+        startable = {lease for lease in down
+                     if states.get(lease) is MemberState.RUNNING}
+        queue = [lease for lease in queue
+                 if lease.name not in down or lease.name in startable]
+    return _select(current, queue, options)
+
+
+def _select(current: Configuration, queue: Sequence[QueuedLease],
+            options: SelectionOptions) -> Selection:
     packed = select(current, queue, options)
     steady = _SteadySelector(current, list(packed.states)).select()
 
@@ -48,6 +70,38 @@ def select_steadily(current: Configuration, queue: Sequence[QueuedLease],
                 for lease in packed.states]
 
     return packed if chosen(packed) > chosen(steady) else steady
+
+
+def _with_headroom(current: Configuration, headroom: float
+                   ) -> Configuration:
+    """Return a configuration of hosts with less CPU, but all that is used.
+
+    Overloaded hosts lose the headroom too, as running leases have to go.  A
+    member that alone needs more than such a host has counts as if it fitted
+    there exactly.
+    """
+    if _CPU not in current.dimensions:
+        return current
+    index = current.dimensions.index(_CPU)
+    used = current.used()
+    reduced = {host: int(amounts[index] * (1 - headroom))
+               for host, amounts in current.capacity.items()}
+    largest = max(reduced.values(), default=0)
+    return dataclasses.replace(
+        current,
+        capacity={
+            host: _replace(amounts, index, max(
+                reduced[host], used[host][index]
+                if used[host][index] <= amounts[index] else 0))
+            for host, amounts in current.capacity.items()},
+        members={name: one if one.state is MemberState.RUNNING
+                 or one.demand[index] <= largest else dataclasses.replace(
+                     one, demand=_replace(one.demand, index, largest))
+                 for name, one in current.members.items()})
+
+
+def _replace(amounts: Amounts, index: int, amount: int) -> Amounts:
+    return (*amounts[:index], amount, *amounts[index + 1:])
 
 
 def _claim(member: Member) -> Amounts | None:

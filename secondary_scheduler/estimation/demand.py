@@ -34,6 +34,8 @@ CLAIMS = {vocabulary.MEMORY_MB: 'claimed_memory_mb',
 SCALE = 1000
 #: More than any sum of amounts, for a resource that nothing limits there.
 UNLIMITED = 1 << 40
+#: Most of its host's CPU with which a single instance counts.
+_MOST_PART = 0.8
 #: Rounding error of an amount, in thousandths of its unit.
 _EPSILON = 1e-3
 
@@ -93,10 +95,10 @@ class Ledgers:
     def cpu(self, instance: Instance) -> float | None:
         """Return the CPUs that an instance wants and could have.
 
-        That is at most what its own host can give to a single instance, since
-        a throttled one may want more than any host has.  So an instance is
-        never kept from running that is alone on its host.  One without a host
-        is compared with the host that can give most.
+        That is at most a large part of what its own host can give, since a
+        throttled instance may want more than any host has.  So it may run
+        beside idle ones.  An instance without a host is compared with the
+        host that can give most.
 
         :returns: None if it is unknown
         """
@@ -120,7 +122,7 @@ class Ledgers:
             host, 'cpu', self.limits.margin)
         if host is None or limit is None:
             return math.inf
-        return max(limit / SCALE, units.to_amount(
+        return max(_MOST_PART * limit / SCALE, units.to_amount(
             self.limits.entry_share, host.cpus))
 
     def claim(self, instance: Instance) -> Amounts:

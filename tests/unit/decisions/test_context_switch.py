@@ -35,7 +35,7 @@ from tests.unit.decisions import worlds
 from tests.unit.decisions.worlds import cpu_policy, slots_policy, vm
 
 SUSPENDED, SHELVED = InstanceState.SUSPENDED, InstanceState.SHELVED
-OPTIONS = SwitchOptions(minimum_run_s=0.0)
+OPTIONS = SwitchOptions(minimum_run_s=0.0, headroom=0.0)
 
 
 def host(name, **values):
@@ -121,7 +121,7 @@ class TestSelect(Case):
                 host('n1'),
                 busy('a', 'n1', 'low', priority=3, running_s=running_s),
                 down('b', 'n1', 'high', priority=8),
-                options=SwitchOptions(minimum_run_s=minimum,
+                options=SwitchOptions(minimum_run_s=minimum, headroom=0.0,
                                       displacement_margin=margin))
             self.assertEqual(displaced, bool(found), (margin, minimum))
 
@@ -146,6 +146,14 @@ class TestSelect(Case):
             down('b', 'n1', 'j2', memory_mb=256)))
         self.assertEqual([('resume', 'n1'), ('migrate', 'n2')], [
             (str(one.kind), one.target) for one in plan.operations])
+
+    def test_lease_starts_only_with_headroom(self):
+        for use, starts in ((0.45, True), (0.55, False)):
+            things = (host('n1'), busy('a', 'n1', 'j1', wanted_cpu=use),
+                      down('b', 'n1', 'j2', wanted_cpu=0.4))
+            self.assertEqual(starts, bool(self.kinds(
+                *things, options=SwitchOptions(headroom=0.1))))
+            self.assertTrue(self.kinds(*things))
 
     def test_lease_that_does_not_fit_does_not_block_the_next(self):
         self.assertEqual({'c': ('resume', 'n1')}, self.kinds(

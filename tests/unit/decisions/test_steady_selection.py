@@ -26,13 +26,14 @@ def member(name, host, cpu, state=RUNNING, lease=None):
 
 class SelectSteadilyTest(unittest.TestCase):
 
-    def select(self, capacity, *members, options=None, **points):
+    def select(self, capacity, *members, headroom=0.0, **points):
         current = Configuration(('cpu',), {
             host: (amount,) for host, amount in capacity.items()},
             {one.name: one for one in members})
         queue = [QueuedLease(lease, points.get(lease, 0.0))
                  for lease in dict.fromkeys(one.lease for one in members)]
-        found = select_steadily(current, queue, options or SelectionOptions())
+        found = select_steadily(current, queue, SelectionOptions(),
+                                headroom)
         self.assertTrue(found.sample.is_viable())
         self.packed = select(current, queue)
         return ([lease for lease, state in found.states.items()
@@ -86,3 +87,21 @@ class SelectSteadilyTest(unittest.TestCase):
             member('y2', 'b', 2, RUNNING, 'y'),
             member('z', 'b', 2, SUSPENDED))
         self.assertEqual((['x', 'z'], {'x': 'a', 'z': 'b'}), found)
+
+    def test_lease_starts_only_with_headroom_and_runs_on_without(self):
+        for demand, other, starts in ((30, 60, True), (31, 60, False),
+                                      (95, 0, True)):
+            found, _hosts = self.select(
+                {'a': 100}, member('x', 'a', other),
+                member('y', 'a', demand, SUSPENDED), headroom=0.1)
+            self.assertEqual(starts, 'y' in found, (demand, other))
+        for demand, kept in ((40, ['x', 'y']), (41, ['x'])):
+            self.assertEqual(kept, self.select(
+                {'a': 100}, member('x', 'a', 60), member('y', 'a', demand),
+                headroom=0.1)[0])
+
+    def test_room_of_a_displaced_lease_counts_as_free(self):
+        found = self.select(
+            {'a': 100}, member('low', 'a', 100),
+            member('high', 'a', 90, SUSPENDED), high=9.0, headroom=0.1)
+        self.assertEqual(['high'], found[0])
