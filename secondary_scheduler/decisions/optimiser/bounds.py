@@ -70,9 +70,7 @@ class HomeChoices:
 
 def memory_choices(problem: SwitchProblem) -> HomeChoices:
     """Return the choices that move the least memory."""
-    hosts = _choose(problem, memory_options, problem.start_free)
-    return HomeChoices(0, -1, hosts, problem.fixed_mb + sum(
-        one.bound for one in hosts))
+    return _choose(problem, 0, -1, memory_options, problem.start_free)
 
 
 def cost_choices(problem: SwitchProblem) -> list[HomeChoices]:
@@ -85,12 +83,11 @@ def cost_choices(problem: SwitchProblem) -> list[HomeChoices]:
     late = count_late(problem, start)
     found = []
     for price, most in _prices(problem):
-        hosts = _choose(problem, functools.partial(
+        choices = _choose(problem, price, most, functools.partial(
             cost_options, price=price, most=most,
             in_place=problem.current.resumes_in_place), start)
-        bound = problem.fixed_mb + sum(one.bound for one in hosts)
-        found.append(HomeChoices(
-            price, most, hosts, max(bound, least + price * late)))
+        found.append(dataclasses.replace(choices, bound=max(
+            choices.bound, least + price * late)))
     return sorted(found, key=lambda one: one.bound)
 
 
@@ -136,7 +133,8 @@ def count_late(problem: SwitchProblem,
 def span_bound(problem: SwitchProblem) -> int:
     """Return a bound of the sum over pools of their longest operation."""
     thresholds = [max(problem.suspended_mb, default=0), max(
-        (one.memory_mb for one in problem.classes
+        (one.memory_mb if one.home is not None else _away_mb(one)
+         for one in problem.classes
          if one.state is MemberState.SUSPENDED), default=0)]
     for classes, free in zip(problem.at_home, problem.final_free,
                              strict=True):
@@ -185,18 +183,25 @@ def _certain_moves(problem: SwitchProblem) -> Iterable[Move]:
                        member.host, member.memory_mb)
 
 
-def _choose(problem: SwitchProblem,
+def _choose(problem: SwitchProblem, price: int, most: int,
             options_of: Callable[[RunnerClass], tuple[Option, ...]],
-            start: Sequence[Sequence[int]]) -> tuple[HomeChoice, ...]:
-    cached: dict[RunnerClass, tuple[Option, ...]] = {}
+            start: Sequence[Sequence[int]]) -> HomeChoices:
+    """Return the cheapest choices of all hosts.
+
+    Resumed runners without a home that they may run on are away.
+    """
+    options = {one: options_of(one) for one in set(problem.classes)
+               if one.state is not MemberState.WAITING}
+    bound = problem.fixed_mb + sum(
+        options[one][0].cost for one in problem.classes
+        if one.home is None and options.get(one))
     found = []
     for number, classes in enumerate(problem.at_home):
-        for one in classes:
-            if one not in cached:
-                cached[one] = options_of(one)
-        found.append(choose_homes(classes, cached, problem.final_free[number],
-                                  start[number]))
-    return tuple(found)
+        choice = choose_homes(classes, options, problem.final_free[number],
+                              start[number])
+        bound += choice.bound
+        found.append(choice)
+    return HomeChoices(price, most, tuple(found), bound)
 
 
 def _prices(problem: SwitchProblem) -> list[tuple[int, int]]:

@@ -20,8 +20,10 @@ def find_conflict(problem: SwitchProblem, budget: Budget) -> tuple[str, ...]:
     :returns: names with the words ``lease`` or ``host`` before them; no hosts
         if the cluster as a whole is too small
     """
-    leases = sorted({problem.current.members[name].lease
-                     for name in problem.runners}, key=natural_key)
+    leases = sorted({
+        one.lease for one in problem.sample.members.values()
+        if one.state is MemberState.RUNNING and not one.fixed},
+        key=natural_key)
     leases = _shrink(leases, lambda kept: not _fit(problem, kept, ()), budget)
     hosts = _shrink(
         sorted(problem.hosts, key=natural_key),

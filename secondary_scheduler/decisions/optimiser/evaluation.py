@@ -105,7 +105,7 @@ class Evaluator:
         members = self._problem.sample.members
         left = {one.lease for name, one in reached.members.items()
                 if one.state is not members[name].state}
-        equivalent = (not left and reached.is_viable()
+        equivalent = (not left and self._problem.has_room(reached)
                       and self._keeps_constraints(reached))
         return Evaluated(reached if equivalent else target, switch,
                          self._measure(switch.pools), equivalent,

@@ -82,6 +82,8 @@ def cost_options(one: RunnerClass, price: int, most: int, *,
 def _with_home(one: RunnerClass, home: list[Option],
                away: list[Option]) -> tuple[Option, ...]:
     """Return useful options by cost; the last may always be chosen."""
+    if one.home is None:
+        home = []
     if not one.movable:
         return tuple(sorted(home))
     # A home dearer than a way that needs no room at all is never chosen.

@@ -85,9 +85,15 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
 
     :returns: None if a runner finds no room, or the budget is spent
     """
+    if not problem.is_startable:
+        return None
     assignment: Assignment = [None] * len(problem.runners)
     rooms = Rooms(problem)
     away = _take_homes(problem, choices, rooms, assignment)
+    if any(left < min(0, free) for room, most in zip(
+            rooms.final, problem.final_free, strict=True)
+           for left, free in zip(room, most, strict=True)):
+        return None     # members that cannot move need more than there is
     order = sorted(away, key=lambda demand: (-rooms.size(demand), demand))
     for demand in order:
         numbers = away[demand]
@@ -128,15 +134,15 @@ def spread_boots(problem: SwitchProblem, assignment: Assignment,
         demand = problem.classes[number].demand
         if not budget.spend():
             return None
-        for early in (True, False):
-            if (demand, early) not in heaps:
-                heaps[demand, early] = [
+        for at_start in (True, False):
+            if (demand, at_start) not in heaps:
+                heaps[demand, at_start] = [
                     (-rooms.size(rooms.final[host]), host)
                     for host, is_open in enumerate(problem.is_open)
                     if is_open]
-                heapq.heapify(heaps[demand, early])
+                heapq.heapify(heaps[demand, at_start])
             found = rooms.pop_roomiest(
-                heaps[demand, early], demand, demand if early else None)
+                heaps[demand, at_start], demand, demand if at_start else None)
             if found is not None:
                 break
         else:

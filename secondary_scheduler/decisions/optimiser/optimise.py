@@ -205,7 +205,7 @@ def _candidates(problem: SwitchProblem, choices: list[bounds.HomeChoices],
 
 def _is_valid(problem: SwitchProblem) -> bool:
     """Return whether the sample is a configuration that a switch can reach."""
-    return (problem.sample.is_viable()
+    return (problem.has_room(problem.sample)
             and None not in problem.assignment(problem.sample))
 
 

@@ -101,6 +101,24 @@ class SwitchProblem:
             one.memory_mb for one in self.classes
             if one.state is MemberState.SUSPENDED)
 
+    @functools.cached_property
+    def is_startable(self) -> bool:
+        """Whether each runner has a host where it can run, room aside."""
+        return all(one.movable or one.home is not None
+                   for one in self.classes)
+
+    def has_room(self, reached: Configuration) -> bool:
+        """Return whether all hosts have room in a configuration.
+
+        A host that is overloaded without any runner may remain so.
+        """
+        used = reached.used()
+        return all(
+            amount <= most - min(0, free)
+            for host, room in zip(self.hosts, self.final_free, strict=True)
+            for amount, most, free in zip(
+                used[host], self.current.capacity[host], room, strict=True))
+
     def target(self, assignment: Sequence[int | None]) -> Configuration:
         """Return the configuration in which runners are on these hosts."""
         return self.sample.with_members(
@@ -193,9 +211,10 @@ def _class_of(current: Configuration, member: Member,
         transit = _missing(
             member.demand if member.floor is None else member.floor,
             member.claim)
-        movable = not current.resumes_in_place or is_movable(member)
         if member.host in current.closed:
             home = None
+        movable = not current.resumes_in_place or (
+            is_movable(member) and home is not None)
     elif member.state is MemberState.WAITING:
         home = None
     return RunnerClass(

@@ -81,6 +81,8 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
         from ortools.sat.python import cp_model
     except ImportError as error:
         raise SolverMissingError(str(error)) from error
+    if not problem.is_startable:
+        return Solved(None, None, 0.0)
     model = _Model(cp_model, problem, start, price, most)
     if hint is not None:
         model.add_hint(hint)
