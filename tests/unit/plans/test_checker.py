@@ -284,6 +284,20 @@ class TestRoom(Case):
         self.bad('no room', world, out,
                  dataclasses.replace(into, start_s=4.9, after=()))
 
+    def test_later_start_is_no_reason_to_have_room(self):
+        world = cluster(
+            *(host(name, total={**TOTAL, vocabulary.VCPU: vcpus})
+              for name, vcpus in (('h', 99), ('x', 10))),
+            vm('large', 'x', vcpus=8), vm('a', 'h', vcpus=4),
+            vm('b', 'h', vcpus=4))
+        out = op(1, OperationKind.MIGRATE, 'large', 'x', 'h')
+        first = op(2, OperationKind.MIGRATE, 'a', 'h', 'x', 5.0, after=(1,))
+        # Nothing but its estimated start has b arrive after a.
+        second = op(3, OperationKind.MIGRATE, 'b', 'h', 'x', 6.0)
+        self.good(world, out, first, dataclasses.replace(second, after=(1,)))
+        self.bad('operation 3 (migrate of b): nothing makes it wait until '
+                 'host x has room', world, out, first, second)
+
     def test_shelve_frees_inventory_and_suspend_does_not(self):
         world = cluster(host('h'), host('x', total=SMALL), vm('a', 'h'),
                         vm('b', 'x'))
