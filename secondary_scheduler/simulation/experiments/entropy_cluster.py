@@ -7,7 +7,7 @@ hosts.  The control loop suspends, resumes and migrates them as their demand
 changes.  Static allocations of the same jobs stand beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import statistics
 
@@ -19,6 +19,7 @@ from secondary_scheduler.decisions.selection import (
     select,
 )
 from secondary_scheduler.decisions.sequencing import sequence
+from secondary_scheduler.decisions.steady_selection import select_steadily
 from secondary_scheduler.estimation import switch_costs
 from secondary_scheduler.model.configuration import Configuration, Switch
 from secondary_scheduler.simulation.experiments.base import Values
@@ -82,7 +83,7 @@ class ClusterRun:
                running_s: dict[str, float]) -> Switch:
         """Select jobs to run, and return the switch to them."""
         profile = self.profile
-        selected = select(
+        selected = (select_steadily if profile.steady else select)(
             current, [QueuedLease(name, -position, running_s.get(name))
                       for position, name in enumerate(queue)],
             SelectionOptions(profile.minimum_run_s,
@@ -214,16 +215,27 @@ def _event(run: str, issued: float, timed: Timed) -> dict[str, object]:
 
 
 def _draw(context: SwitchContext, loop: ControlLoop) -> None:
-    seconds = [one.second for one in loop.samples]
+    samples = loop.samples
+    last = samples[-1].second
     context.charts.extend([
         gantt_chart([tuple(timed) for one in loop.rounds
                      for timed in one.times],
                     f'switches, {context.profile.name}', by_lease=True),
         Chart('processing units', {
-            'demanded': (seconds, [one.wanted for one in loop.samples]),
-            'used': (seconds, [one.used for one in loop.samples]),
-            'available': ([0, seconds[-1]], [ALL_UNITS, ALL_UNITS])},
+            'demanded': _steps([(one.second, one.wanted) for one in samples]),
+            'used': _steps([(one.second, one.used) for one in samples]),
+            'available': ([0, last], [ALL_UNITS, ALL_UNITS])},
               title=f'processing units, {context.profile.name}')])
+
+
+def _steps(points: Sequence[tuple[float, float]]
+           ) -> tuple[list[float], list[float]]:
+    """Return a line on which each value holds until the next."""
+    across, up = [points[0][0]], [points[0][1]]
+    for second, value in points[1:]:
+        across += [second, second]
+        up += [up[-1], value]
+    return across, up
 
 
 _PUBLISHED = {

@@ -21,7 +21,7 @@ from secondary_scheduler.simulation.switches.profiles import SwitchProfile
 from secondary_scheduler.simulation.switches.world import JobWorld, Timed
 
 #: Latest end of a simulation; jobs that have not ended then starve.
-LATEST_S = 50_000.0
+LATEST_S = 20_000.0
 
 
 class StarvationError(RuntimeError):

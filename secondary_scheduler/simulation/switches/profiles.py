@@ -30,6 +30,8 @@ class SwitchProfile:
       multiple of each host's capacity; 0 holds none;
     * ``graph``: a move waits only for the moves that free its room, and not
       for all moves of the pools before;
+    * ``steady``: the selection keeps running leases on their hosts while that
+      is possible; otherwise it is first fit decreasing alone;
     * ``minimum_run_s``: time for which a resumed or booted lease is not
       displaced;
     * ``displacement_margin``: places in the queue by which a lease has to be
@@ -46,6 +48,7 @@ class SwitchProfile:
     resumes_in_place: bool
     claims: float
     graph: bool
+    steady: bool
     minimum_run_s: float
     displacement_margin: float
     period_s: float = 30.0
@@ -114,10 +117,11 @@ def slowdown(move: Move, host: str) -> float:
 
 #: Algorithms and constants of Hermenier 2009.
 THESIS = SwitchProfile('thesis', resumes_in_place=False, claims=0,
-                       graph=False, minimum_run_s=0, displacement_margin=0)
+                       graph=False, steady=False, minimum_run_s=0,
+                       displacement_margin=0)
 #: All functions of this project, with Nova's rules.
 OURS = SwitchProfile('ours', resumes_in_place=True, claims=4, graph=True,
-                     minimum_run_s=120, displacement_margin=8)
+                     steady=True, minimum_run_s=120, displacement_margin=8)
 #: The bound.
 ORACLE = dataclasses.replace(OURS, name='oracle', fluid=True)
 
