@@ -331,6 +331,7 @@ def _btrplace_instance(name: str, node: str | None, cpu: int,
         cpu,
         memory,
         0,
+        wanted_cpu=float(cpu),
     )
 
 

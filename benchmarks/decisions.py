@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Speed of the decision ``guided``, and quality of its plans.
+"""Speed of the decisions, and quality of their plans.
 
-Prints JSON, one object for a cluster; README.md says what is in it.
+``switch`` is about cluster-wide context switches (``switches.py``), the others
+are about ``guided``.
+
+They print JSON, one object for a cluster; README.md says what is in it.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import statistics
 import time
 import typing
 
-from benchmarks import absolute, clusters, forms
+from benchmarks import absolute, clusters, forms, switches
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
@@ -224,6 +227,8 @@ def parse() -> argparse.Namespace:
     mode.add_argument('file', type=pathlib.Path)
     mode.set_defaults(run=btrplace)
     forms.add_quick(mode)
+    switches.add_arguments(modes.add_parser(
+        'switch', help=str(switches.switch.__doc__)))
     options = parser.parse_args()
     if 'each' in options and options.instances is None:
         options.instances = options.each * options.hosts
