@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ways out of cycles of moves (Hermenier 2009, sections 4.1 and 4.2).
+"""Ways out of cycles of moves (Hermenier 2009, section 4.1).
 
 Two ways make a blocked task feasible:
 
@@ -10,6 +10,7 @@ Two ways make a blocked task feasible:
 * A whole lease is suspended and resumed later.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 import dataclasses
 import typing
@@ -38,7 +39,7 @@ from secondary_scheduler.model.operation_kinds import OperationKind
 
 @dataclasses.dataclass
 class Lessons:
-    """What attempts have shown, for the next one.
+    """Results of failed attempts, for the next one.
 
     :param stays: members that cannot follow the target
     :param members: members that no bypass migrates
@@ -58,14 +59,16 @@ class Lessons:
     def add(self, more: 'Lessons') -> None:
         """Add the lessons of a later attempt.
 
-        Scripts are found again if tasks are dropped, since tasks of a script
-        may be among them.
+        New scripts alone count, since they may make the others needless.
+        Otherwise scripts are found again, since their tasks may be dropped.
         """
-        self.stays |= more.stays
-        self.members |= more.members
-        self.leases |= more.leases
-        self.scripts = ([] if more.stays or more.leases or more.members
-                        else self.scripts + more.scripts)
+        if more.scripts:
+            self.scripts += more.scripts
+        else:
+            self.stays |= more.stays
+            self.members |= more.members
+            self.leases |= more.leases
+            self.scripts = []
 
 
 class _Leave(typing.NamedTuple):
@@ -78,6 +81,12 @@ class _Leave(typing.NamedTuple):
     member: Member
     host: str
     pending: Task | None
+
+    @property
+    def freed(self) -> Amounts:
+        """Amounts that it frees on the host."""
+        return (self.pending.gives[0][1] if self.pending
+                else self.member.demand)
 
     @property
     def cost(self) -> tuple[int, int]:
@@ -95,7 +104,7 @@ def _covers(lack: list[int], leaves: Iterable[_Leave]) -> bool:
     """Return whether departures free at least what a task lacks."""
     freed = [0] * len(lack)
     for leave in leaves:
-        for number, amount in enumerate(leave.member.demand):
+        for number, amount in enumerate(leave.freed):
             freed[number] += amount
     return all(most >= amount for most, amount
                in zip(freed, lack, strict=True) if amount > 0)
@@ -120,41 +129,59 @@ class CycleBreaker:
         self.hosts: set[str] = set()
         self._members = dict(current.members)
         self._applied = 0
+        self._indexed = 0
+        self._by_host: dict[str, list[Member]] = {}
         self._final: FreeRoom | None = None
 
-    def list_stuck(self, moving: set[str]) -> dict[str, list[Task]]:
-        """Return the pending tasks of each component that does not move."""
-        found: dict[str, list[Task]] = {
-            name: [] for name in self.builder.components.pending
-            if name not in moving}
-        if found:
-            for tasks in self.builder.arriving.values():
-                for task in tasks:
-                    host = self.builder.components.find(task.takes[0][0])
-                    if host in found:
-                        found[host].append(task)
-        return {name: sorted(dict.fromkeys(tasks), key=lambda one: one.order)
-                for name, tasks in found.items()}
+    def list_stuck(self, moving: set[str]) -> list[str]:
+        """Return the components that do not move."""
+        return [name for name in self.builder.components.pending
+                if name not in moving]
 
-    def use_pivot(self, tasks: list[Task]) -> bool:
+    def use_pivot(self, component: str) -> bool:
         """Add a bypass by pivot hosts to the pool, if there is one.
 
         The way with the fewest additional moves is taken, and then the one
         with the least memory.
 
-        :param tasks: the pending tasks of a stuck component
+        :param component: a stuck component
         """
+        tasks = self.builder.list_pending(component)
         lacking = {host for task in tasks for host in self._lacking(task)}
+        if self.builder.release(host for task in tasks
+                                for host, _ in task.takes):
+            return True
         for stays in (False, True):
             ways = [way for task in tasks
                     for way in self._find_ways(task, stays)]
-            ways.sort(key=lambda one: (
-                *map(sum, zip(*(leave.cost for leave in one), strict=True)),
-                [leave.rank for leave in one]))
-            for way in ways:
-                if self._pivot(way, lacking):
-                    return True
+            if self._use_first(ways, lacking):
+                return True
         return False
+
+    def _use_first(self, ways: list[list[_Leave]], lacking: set[str]) -> bool:
+        """Use the cheapest way for which there are pivots."""
+        ways.sort(key=lambda one: (
+            *map(sum, zip(*(leave.cost for leave in one), strict=True)),
+            [leave.rank for leave in one]))
+        return any(self._pivot(way, lacking) for way in ways)
+
+    def list_dead(self) -> list[Task]:
+        """Return resumes on hosts that no other member is about to leave.
+
+        These members resume in place, and then migrate.
+        """
+        freeing, leaving = self.builder.freeing, self.builder.leaving
+        tasks = {task: None for several in self.builder.arriving.values()
+                 for task in several if task.passes}
+        return [task for task in tasks
+                if (lacking := self._lacking(task)) and not any(
+                    host in freeing or leaving.get(host)
+                    for host in lacking)]
+
+    def clear_homes(self, task: Task) -> None:
+        """Add a bypass that frees the room for a resume, if there is one."""
+        self._use_first(list(self._find_ways(task, stays=True)),
+                        set(self._lacking(task)))
 
     def _lacking(self, task: Task) -> list[str]:
         """Return the hosts on which a task has no room."""
@@ -235,6 +262,7 @@ class CycleBreaker:
                 onward = migrate_task(
                     member, pivot, str(leave.pending.moves[0].target))
             bypass = migrate_task(member, leave.host, pivot, bypass=True)
+            bypass.gives = ((leave.host, leave.freed),)
             bypass.then = (onward,)
             self.builder.start(bypass)
             self.hosts |= {leave.host, pivot}
@@ -255,8 +283,15 @@ class CycleBreaker:
                                and host != leave.host))
 
     def _running_on(self, host: str) -> list[Member]:
-        return [one for one in self._positions().values()
-                if one.host == host and one.state is MemberState.RUNNING]
+        """Return the members that ran on a host before the pool."""
+        pools = len(self.builder.pools)
+        if self._indexed != pools:
+            self._by_host = defaultdict(list)
+            for member in self._positions().values():
+                if member.state is MemberState.RUNNING:
+                    self._by_host[str(member.host)].append(member)
+            self._indexed = pools
+        return self._by_host[host]
 
     def _positions(self) -> Mapping[str, Member]:
         """Return the members as they are before the pool that is built."""
@@ -267,19 +302,19 @@ class CycleBreaker:
             self._applied += 1
         return self._members
 
-    def suspend_leases(self, stuck: Mapping[str, list[Task]]) -> bool:
+    def suspend_leases(self, stuck: Iterable[str]) -> bool:
         """Add the suspension of a lease for each component, if there is one.
 
         The lease with the least memory is taken that makes a task feasible;
         if there is none, the one with the least memory.
 
-        :param stuck: the pending tasks of stuck components
+        :param stuck: stuck components
         :returns: whether there is a suspension
         """
         touched: set[str] = set()
-        for component, tasks in stuck.items():
+        for component in stuck:
             if component not in touched:
-                lease = self._find_lease(tasks)
+                lease = self._find_lease(self.builder.list_pending(component))
                 if lease is not None:
                     touched |= self._suspend(lease)
         return bool(touched)
@@ -312,6 +347,9 @@ class CycleBreaker:
 
     def _can_resume(self, member: Member) -> bool:
         """Return whether a suspended member is sure to resume later."""
+        if (member.floor is not None and self.current.members[
+                member.name].state is MemberState.SUSPENDED):
+            return False    # it may hold less than its demand
         goal = self.target.members[member.name]
         if not self.current.resumes_in_place:
             return goal.host not in self.current.closed

@@ -3,7 +3,7 @@
 """First fit decreasing, alone and with the present host first.
 
 Both are published baselines of a cluster-wide context switch.  First fit
-decreasing ignores where members are (Hermenier 2009, section 3.3).  *Sticky*
+decreasing ignores where members are (Hermenier 2009, section 3.2).  *Sticky*
 first fit decreasing tries the present host first.
 
 A lease is in the state that it is selected for; a member of another state is

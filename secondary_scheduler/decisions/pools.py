@@ -11,7 +11,7 @@ task is stuck, and ``cycles`` finds a bypass for it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from secondary_scheduler.decisions.free_room import FreeRoom
 from secondary_scheduler.decisions.tasks import Order, Room, Task
@@ -25,10 +25,12 @@ class PoolBuilder:
     :param room: free amounts at the start; they change
     :param scripts: orders of tasks that begin only in these orders; those of
         a script have no hosts in common with other tasks
+    :param late: members whose tasks come last in the first pool
     """
 
     def __init__(self, room: FreeRoom, tasks: Iterable[Task],
-                 scripts: Iterable[Sequence[Order]] = ()) -> None:
+                 scripts: Iterable[Sequence[Order]] = (),
+                 late: Collection[str] = ()) -> None:
         self.room = room
         self.scripts = [list(script) for script in scripts]
         self._scripted: dict[Order, Task | None] = dict.fromkeys(
@@ -39,6 +41,8 @@ class PoolBuilder:
         #: Pending migrations by the host that they leave.
         self.leaving: dict[str, dict[Task, None]] = defaultdict(dict)
         self.components = Components()
+        #: Room on hosts for members that resume there and then migrate.
+        self.reserved: dict[str, list[int]] = {}
         self._freed: dict[str, None] = {}
         self._ending: list[Task] = []
         departures = []
@@ -48,6 +52,7 @@ class PoolBuilder:
             else:
                 departures.append(task)
         self._first = departures
+        self._late = late
 
     def add(self, task: Task) -> None:
         """Add a pending task."""
@@ -94,8 +99,11 @@ class PoolBuilder:
         self._freed = {}
         for script in self.scripts:
             self._follow(script)
-        for task in sorted(candidates, key=lambda one: one.order):
-            if task.order not in self._scripted:
+        late, self._late = self._late, ()
+        for task in sorted(candidates, key=lambda one: (bool(late) and any(
+                move.member in late for move in one.moves), one.order)):
+            if (task.order not in self._scripted
+                    and self._leaves_reserve(task)):
                 self._try(task)
         return {self.components.find(host) for task in self._ending
                 for host, _ in task.takes + task.gives}
@@ -108,6 +116,46 @@ class PoolBuilder:
         self._enter(task)
         return True
 
+    def _leaves_reserve(self, task: Task) -> bool:
+        """Return whether a task leaves the room that others need first."""
+        return task.passes or not self.reserved or all(
+            host not in self.reserved or self.room.fits(
+                host, tuple(map(sum, zip(
+                    amounts, self.reserved[host], strict=True))))
+            for host, amounts in task.takes)
+
+    def reserve(self, final: FreeRoom) -> None:
+        """Reserve room for members that resume in place and then migrate.
+
+        They need it for a time only, so others that need it for long wait.
+
+        :param final: room of the configuration that is to be reached
+        """
+        totals: dict[str, list[int]] = {}
+        for tasks in self.arriving.values():
+            for task in tasks:
+                for host, amounts in task.takes if task.passes else ():
+                    if tasks is self.arriving[host]:
+                        total = totals.setdefault(host, [0] * len(amounts))
+                        for number, amount in enumerate(amounts):
+                            total[number] += amount
+        self.reserved = {host: total for host, total in totals.items()
+                         if not final.fits(host, tuple(total))}
+
+    def release(self, hosts: Iterable[str]) -> bool:
+        """Release what is reserved on some hosts; return whether any is."""
+        found = [host for host in hosts if self.reserved.pop(host, None)]
+        self._freed |= dict.fromkeys(found)
+        return bool(found)
+
+    def _begin_reserved(self, task: Task) -> None:
+        """Reserve no more for a task that begins."""
+        for host, amounts in task.takes:
+            if host in self.reserved:
+                for number, amount in enumerate(amounts):
+                    self.reserved[host][number] -= amount
+                self._freed[host] = None
+
     def _follow(self, script: list[Order]) -> None:
         """Begin the next tasks of a script.
 
@@ -118,11 +166,29 @@ class PoolBuilder:
             task = self._scripted[order]
             if task is None:    # the task before it on its member is pending
                 return
+            if task not in self.arriving[task.takes[0][0]]:
+                # A bypass of others has changed the tasks.
+                self._drop_script(script)
+                return
             hosts = {host for host, _ in task.takes}
             if reserved.isdisjoint(hosts) and self._try(task):
                 script.remove(order)
             else:
                 reserved |= hosts
+
+    def _drop_script(self, script: list[Order]) -> None:
+        for order in script:
+            task = self._scripted.pop(order)
+            self._freed |= dict.fromkeys(
+                host for host, _ in (task.takes if task else ()))
+        script.clear()
+
+    def list_pending(self, component: str) -> list[Task]:
+        """Return the pending tasks of a component."""
+        found = {
+            task: None for host in self.components.list_hosts(component)
+            for task in self.arriving.get(host, ())}
+        return sorted(found, key=lambda one: one.order)
 
     def is_scripted(self, host: str) -> bool:
         """Return whether a host belongs to a script that is not done."""
@@ -139,8 +205,15 @@ class PoolBuilder:
         self._enter(task)
 
     def _enter(self, task: Task) -> None:
+        if task.passes:
+            self._begin_reserved(task)
         self.pools[-1] += task.moves
         self._ending.append(task)
+
+    @property
+    def freeing(self) -> set[str]:
+        """Hosts that the pool frees."""
+        return {host for task in self._ending for host, _ in task.gives}
 
     def end(self) -> None:
         """End the pool, and free what its tasks give."""
@@ -170,6 +243,7 @@ class Components:
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
+        self._hosts: dict[str, list[str]] = {}
         self.pending: dict[str, int] = {}
 
     def find(self, host: str) -> str:
@@ -180,6 +254,10 @@ class Components:
             host = parent
         return host
 
+    def list_hosts(self, name: str) -> list[str]:
+        """Return the hosts of a set."""
+        return self._hosts.get(name, [name])
+
     def join(self, hosts: Iterable[str]) -> None:
         """Join the sets of several hosts."""
         first, *others = map(self.find, hosts)
@@ -187,6 +265,8 @@ class Components:
             name = self.find(other)
             if name != first:
                 self._parents[name] = first
+                self._hosts.setdefault(first, [first]).extend(
+                    self._hosts.pop(name, [name]))
                 if pending := self.pending.pop(name, 0):
                     self.count(first, pending)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Selection of the leases that run (Hermenier 2009, section 3.3).
+"""Selection of the leases that run (Hermenier 2009, section 3.2).
 
 All leases are evaluated anew in the order of the queue, whether they run, are
 suspended or wait.  A lease is selected as a whole if it fits by first fit

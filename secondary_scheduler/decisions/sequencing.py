@@ -15,7 +15,10 @@ The starting configuration may be overloaded.  The sequence always ends, since
 each new attempt has fewer moves or fewer ways out of cycles.
 """
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 import dataclasses
+import functools
 
 from secondary_scheduler.decisions.cycles import CycleBreaker, Lessons
 from secondary_scheduler.decisions.free_room import FreeRoom
@@ -38,20 +41,27 @@ from secondary_scheduler.model.configuration import (
     natural_key,
 )
 
+#: Order of the tasks of a component, None if there is none without a bypass.
+_Orders = dict[frozenset[Order], list[Order] | None]
 
-def sequence(current: Configuration, target: Configuration) -> Switch:
+
+def sequence(current: Configuration, target: Configuration,
+             late: Collection[str] = ()) -> Switch:
     """Return the pools that lead from one configuration to another.
 
     :param target: the same members in other states and on other hosts; a
         suspended member keeps the host where its memory is
+    :param late: members whose moves are examined after all others in the
+        first pool
     :returns: the pools, and the members that stay instead of following the
         target
     :raises ValueError: no operation leads to the state of a member
     """
     lessons = Lessons(set(find_immovable(current, target)))
+    orders: _Orders = {}
     while True:
         aim = keep_members(current, target, lessons.stays)
-        attempt = _Attempt(current, aim, lessons)
+        attempt = _Attempt(current, aim, lessons, orders, late)
         attempt.run()
         if not attempt.learned:
             return _close(current, target, attempt.builder.pools)
@@ -61,55 +71,80 @@ def sequence(current: Configuration, target: Configuration) -> Switch:
 class _Attempt:
     """One attempt to reach a configuration.
 
+    :param orders: orders of components that earlier attempts have searched;
+        those that are searched now are added
+
     ``learned`` tells the next attempt what to do otherwise.
     """
 
     def __init__(self, current: Configuration, target: Configuration,
-                 lessons: Lessons) -> None:
+                 lessons: Lessons, orders: _Orders,
+                 late: Collection[str]) -> None:
         self.current = current
         self.tasks = list_tasks(current, target)
         self.builder = PoolBuilder(
-            FreeRoom.of(current), self.tasks, lessons.scripts)
+            FreeRoom.of(current), self.tasks, lessons.scripts, late)
         self.breaker = CycleBreaker(current, target, self.builder, lessons)
+        if current.resumes_in_place:
+            self.builder.reserve(FreeRoom.of(target))
         self.learned = Lessons()
-        self._searched: set[Order] = set()
+        self._orders = orders
+        self._scripts = lessons.scripts
 
     def run(self) -> None:
         """Build pools until no task is pending."""
-        builder = self.builder
+        builder, breaker = self.builder, self.breaker
         while builder.is_pending:
             moving = builder.fill()
-            stuck = {
-                component: tasks for component, tasks
-                in self.breaker.list_stuck(moving).items()
-                if not self._find_script(component, tasks)}
-            for tasks in stuck.values():
-                self.breaker.use_pivot(tasks)
-            if not builder.pools[-1] and not self.breaker.suspend_leases(
-                    stuck):
-                for tasks in stuck.values():
-                    self._give_up(tasks)
+            for task in breaker.list_dead():
+                component = builder.components.find(task.takes[0][0])
+                if (component in builder.components.pending
+                        and not builder.is_scripted(component)
+                        and not self._find_script(component)):
+                    breaker.clear_homes(task)
+            stuck = [one for one in breaker.list_stuck(moving)
+                     if not self._find_script(one)]
+            helped = [breaker.use_pivot(component) for component in stuck]
+            if (not builder.pools[-1] and not any(helped)
+                    and not breaker.suspend_leases(stuck)):
+                for component in stuck:
+                    self._give_up(component)
             builder.end()
 
-    def _find_script(self, component: str, pending: list[Task]) -> bool:
+    def _find_script(self, component: str) -> bool:
         """Drop a component, if another order of its tasks needs no bypass."""
         find = self.builder.components.find
-        tasks = [task for task in self.tasks
-                 if task.takes and find(task.takes[0][0]) == component]
-        if (not tasks or tasks[0].order in self._searched
-                or component in map(find, self.breaker.hosts)):
+        tasks = [task for host in self.builder.components.list_hosts(component)
+                 for task in self._tasks_at.get(host, ())]
+        key = frozenset(task.order for task in tasks)
+        if not tasks or component in map(find, self.breaker.hosts):
             return False
-        self._searched.add(tasks[0].order)
-        order = find_order(self._free_of_departures(), tasks)
-        if order is None:
+        if key not in self._orders:
+            self._orders[key] = find_order(self._start, tasks)
+        order = self._orders[key]
+        if order is None or order in self._scripts:
             return False
-        self.learned.scripts.append(order)
-        for task in pending:
-            self.builder.remove(task)
+        if order not in self.learned.scripts:
+            self.learned.scripts.append(order)
+        self._drop(component)
         return True
 
-    def _free_of_departures(self) -> FreeRoom:
-        """Return the room after the first pool, without arrivals."""
+    def _drop(self, component: str) -> None:
+        for task in self.builder.list_pending(component):
+            self.builder.remove(task)
+
+    @functools.cached_property
+    def _tasks_at(self) -> Mapping[str, list[Task]]:
+        """Tasks by a host on which they need room."""
+        found = defaultdict(list)
+        for task in self.tasks:
+            if task.takes:
+                found[task.takes[0][0]].append(task)
+        return found
+
+    @functools.cached_property
+    def _start(self) -> FreeRoom:
+        """Room after the departures of the first pool, without arrivals."""
         room = FreeRoom.of(self.current)
         for task in self.tasks:
             if not task.takes:
@@ -117,8 +152,9 @@ class _Attempt:
                     room.give(host, amounts)
         return room
 
-    def _give_up(self, tasks: list[Task]) -> None:
+    def _give_up(self, component: str) -> None:
         """Drop the tasks of a component, and note why it is stuck."""
+        tasks = self.builder.list_pending(component)
         spoiled = {task.moves[0].lease for task in tasks
                    } & self.breaker.suspended
         self.learned.leases |= spoiled
@@ -126,8 +162,7 @@ class _Attempt:
             for move in self.breaker.find_stays(tasks):
                 (self.learned.members if move.bypass
                  else self.learned.stays).add(move.member)
-        for task in tasks:
-            self.builder.remove(task)
+        self._drop(component)
 
 
 def _close(current: Configuration, target: Configuration,

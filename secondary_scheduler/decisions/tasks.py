@@ -59,6 +59,11 @@ class Task:
         """The kind of all its moves."""
         return self.moves[0].kind
 
+    @property
+    def passes(self) -> bool:
+        """Whether members resume on hosts that they leave at once."""
+        return bool(self.then) and self.kind is OperationKind.RESUME
+
 
 def list_tasks(current: Configuration, target: Configuration
                ) -> list[Task]:
@@ -119,10 +124,14 @@ def departure_task(kind: OperationKind, members: Iterable[Member],
 
 
 def migrate_task(member: Member, source: str, target: str,
-                 bypass: bool = False) -> Task:
-    """Return the task that migrates a member."""
+                 bypass: bool = False, passes: bool = False) -> Task:
+    """Return the task that migrates a member.
+
+    :param passes: it resumed on its source only to be migrated
+    """
     return _task([(Move(OperationKind.MIGRATE, member.name, member.lease,
-                        source, target, member.memory_mb, bypass), member)])
+                        source, target, member.memory_mb, bypass), member)],
+                 {member.name} if passes else ())
 
 
 def boot_task(member: Member, target: str) -> Task:
@@ -144,22 +153,31 @@ def resume_task(current: Configuration, members: Iterable[Member],
         home, goal = str(one.host), hosts[one.name]
         place = home if current.resumes_in_place else goal
         if place != goal:
-            then.append(migrate_task(one, home, goal))
+            then.append(migrate_task(one, home, goal, passes=True))
         pairs.append((Move(
             OperationKind.RESUME, one.name, one.lease, home, place,
             one.memory_mb, one.name in bypass), one))
-    task = _task(pairs)
-    task.then = tuple(then)
+    task = _task(pairs, {one.moves[0].member for one in then})
+    if then:
+        # It soon frees the room that it takes, so others may wait for it.
+        task.order = (-1, *task.order[1:])
+        task.then = tuple(then)
     return task
 
 
-def _task(pairs: Iterable[tuple[Move, Member]]) -> Task:
-    """Return the task of moves and their members."""
+def _task(pairs: Iterable[tuple[Move, Member]],
+          passing: Collection[str] = ()) -> Task:
+    """Return the task of moves and their members.
+
+    :param passing: members that run on a host only to be migrated
+    """
     moves, gives = [], []
     takes: dict[str, Amounts] = {}
     for move, member in pairs:
         moves.append(move)
-        taken, freed = taken_room(move, member), freed_room(move, member)
+        passes = move.member in passing
+        taken = taken_room(move, member, passes)
+        freed = freed_room(move, member, passes)
         if taken is not None:
             place = str(move.target)
             takes[place] = (_sum(takes[place], taken) if place in takes

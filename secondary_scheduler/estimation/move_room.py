@@ -15,34 +15,45 @@ from secondary_scheduler.model.configuration import (
 from secondary_scheduler.model.operation_kinds import OperationKind
 
 
-def taken_room(move: Move, member: Member) -> Amounts | None:
+def taken_room(move: Move, member: Member, passes: bool = False
+               ) -> Amounts | None:
     """Return the amounts that a move takes on its target, None without one.
 
     A member that resumes on its own host holds its claim there already.
+
+    :param passes: it resumes there only to be migrated
     """
     if move.target is None:
         return None
     if move.kind is OperationKind.RESUME and not move.is_remote:
-        return _difference(member.demand, member.claim)
+        need = _held(member, passes)
+        return tuple(max(one - other, 0) for one, other
+                     in zip(need, member.claim, strict=True))
     return member.demand
 
 
-def freed_room(move: Move, member: Member) -> Amounts | None:
+def freed_room(move: Move, member: Member, passes: bool = False
+               ) -> Amounts | None:
     """Return the amounts that a move frees on its source, None without one.
 
     :param member: as it is before the move, if the move deletes it
+    :param passes: it resumed there only to be migrated
     """
     if move.source is None or move.source == move.target:
         return None
     if move.kind is OperationKind.SUSPEND:
-        return _difference(member.demand, member.claim)
+        return tuple(one - other for one, other
+                     in zip(member.demand, member.claim, strict=True))
     if move.kind is OperationKind.RESUME or (
             move.kind is OperationKind.DELETE
             and member.state is MemberState.SUSPENDED):
         return member.claim
-    return member.demand
+    return _held(member, passes)
 
 
-def _difference(amounts: Amounts, fewer: Amounts) -> Amounts:
-    return tuple(one - other
-                 for one, other in zip(amounts, fewer, strict=True))
+def _held(member: Member, passes: bool) -> Amounts:
+    """Return what a running member holds on its host."""
+    if not passes or member.floor is None:
+        return member.demand
+    return tuple(max(one, other) for one, other
+                 in zip(member.floor, member.claim, strict=True))

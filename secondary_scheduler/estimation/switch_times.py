@@ -83,6 +83,8 @@ def graph_times(current: Configuration, pools: Iterable[Pool],
 
     :param current: the configuration before the first pool
     """
+    pools = list(pools)
+    passing = _find_passing(pools)
     hosts = {host: _HostRoom(free) for host, free in _free(current)}
     ends: dict[str, float] = {}
     found = []
@@ -92,14 +94,16 @@ def graph_times(current: Configuration, pools: Iterable[Pool],
             begin = 0.0
             for move in group:
                 begin = max(begin, ends.get(move.member, 0.0))
-                need = taken_room(move, current.members[move.member])
+                need = taken_room(move, current.members[move.member],
+                                  move in passing)
                 if need is not None:
                     begin = max(begin, hosts[str(move.target)].take(need))
             times += _group_times(group, begin, seconds)
         for one in times:
             move = one.move
             ends[move.member] = one.end_s
-            freed = freed_room(move, current.members[move.member])
+            freed = freed_room(move, current.members[move.member],
+                               move in passing)
             if freed is not None and move.source in hosts:
                 hosts[move.source].free_at(one.end_s, freed)
         found += times
@@ -111,6 +115,20 @@ def graph_s(current: Configuration, pools: Iterable[Pool],
     """Predict the seconds that a graph of dependencies takes."""
     return max((one.end_s for one in graph_times(current, pools, seconds)),
                default=0.0)
+
+
+def _find_passing(pools: Iterable[Pool]) -> set[Move]:
+    """Return resumes on hosts that members leave next, and these leaves."""
+    last: dict[str, Move] = {}
+    found = set()
+    for pool in pools:
+        for move in pool:
+            before = last.get(move.member)
+            if (move.kind is OperationKind.MIGRATE and before is not None
+                    and before.kind is OperationKind.RESUME):
+                found |= {before, move}
+            last[move.member] = move
+    return found
 
 
 def _groups(pool: Pool) -> Iterator[list[Move]]:
