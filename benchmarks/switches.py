@@ -25,6 +25,15 @@ from secondary_scheduler.decisions.base import (
 from secondary_scheduler.decisions.context_switch import (
     ContextSwitchDecision,
 )
+from secondary_scheduler.decisions.optimiser import optimise
+from secondary_scheduler.decisions.selection import (
+    QueuedLease,
+    SelectionOptions,
+    select,
+)
+from secondary_scheduler.decisions.sequencing import sequence
+from secondary_scheduler.decisions.steady_selection import select_steadily
+from secondary_scheduler.decisions.switch_model import SwitchModelBuilder
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.estimation.switch_costs import OBJECTIVES
 from secondary_scheduler.model import vocabulary
@@ -37,6 +46,7 @@ from secondary_scheduler.model.cluster import (
     LeaseMembers,
 )
 from secondary_scheduler.model.configuration import MemberState
+from secondary_scheduler.model.lease_order import PRIORITY
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Plan
@@ -54,12 +64,16 @@ _STATES = {MemberState.RUNNING: InstanceState.ACTIVE,
 Result = typing.TypeVar('Result')
 
 
+def _draw(options: argparse.Namespace) -> switches.Drawn:
+    return switches.draw(
+        options.seed, options.instances, options.hosts,
+        (options.units, options.memory), busy=options.busy)
+
+
 def draw_cluster(options: argparse.Namespace) -> Cluster:
     """Draw a cluster of the simulator, as Nova and agents would show it."""
     units, memory_mb = options.units, options.memory
-    current, queue = switches.draw(
-        options.seed, options.instances, options.hosts, (units, memory_mb),
-        busy=options.busy)
+    current, queue = _draw(options)
     instances = {}
     for one in current.members.values():
         wanted = float(one.demand[0])
@@ -110,7 +124,7 @@ def settled_cluster(options: argparse.Namespace) -> Cluster:
 def measure(work: Callable[[], Result]) -> tuple[Result, float]:
     """Return a result and the CPU seconds for it."""
     gc.collect()
-    gc.disable()
+    gc.disable()    # it would be measured too
     begun = time.process_time()
     found = work()
     spent = time.process_time() - begun
@@ -140,11 +154,14 @@ def report(cluster: Cluster, options: argparse.Namespace
         'cpu_s': round(decide_s + check_s, 4),
         'decide_cpu_s': round(decide_s, 4),
         'check_cpu_s': round(check_s, 4),
-        'rss_mib': resource.getrusage(
-            resource.RUSAGE_SELF).ru_maxrss // 1024,
+        'rss_mib': _peak_mib(),
         'operations': dict(Counter(
             str(one.kind) for one in plan.operations)),
         'objective': options.objective, **_of_claim(plan)}
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _of_claim(plan: Plan) -> dict[str, typing.Any]:
@@ -162,14 +179,6 @@ def _of_claim(plan: Plan) -> dict[str, typing.Any]:
 def steps(cluster: Cluster, options: argparse.Namespace
           ) -> dict[str, float]:
     """Return the CPU seconds of each step of the decision alone."""
-    from secondary_scheduler.decisions.optimiser import optimise
-    from secondary_scheduler.decisions.selection import SelectionOptions
-    from secondary_scheduler.decisions.sequencing import sequence
-    from secondary_scheduler.decisions.steady_selection import (
-        select_steadily,
-    )
-    from secondary_scheduler.decisions.switch_model import SwitchModelBuilder
-    from secondary_scheduler.model.lease_order import PRIORITY
     model, convert_s = measure(lambda: SwitchModelBuilder(
         cluster, cluster.hosts, RIGID, PRIORITY).build())
     current = model.configuration
@@ -184,8 +193,33 @@ def steps(cluster: Cluster, options: argparse.Namespace
             'sequence_cpu_s': round(sequence_s, 4)}
 
 
+def anywhere(options: argparse.Namespace) -> dict[str, typing.Any]:
+    """Decide by the rules of the publication (Hermenier 2009).
+
+    A suspended instance resumes on any host.  The checker knows Nova's rules
+    only, so it has no part in this.
+    """
+    current, queue = _draw(options)
+    selected, select_s = measure(lambda: select(current, [
+        QueuedLease(lease, -position)
+        for position, lease in enumerate(queue)]))
+    best, optimise_s = measure(lambda: optimise(
+        current, selected.sample, options.objective, Budget(options.budget)))
+    return {
+        'hosts': len(current.capacity), 'instances': len(current.members),
+        'leases': len(queue), 'cpu_s': round(select_s + optimise_s, 4),
+        'select_cpu_s': round(select_s, 4), 'rss_mib': _peak_mib(),
+        'operations': dict(Counter(
+            str(one.kind) for one in best.switch.moves)),
+        'objective': options.objective, 'status': str(best.status),
+        'value': best.value, 'lower_bound': best.bound, 'ratio': None
+        if not best.bound else round(best.value / best.bound, 4)}
+
+
 def switch(options: argparse.Namespace) -> dict[str, typing.Any]:
     """Decide for all leases of a drawn cluster, or of a file."""
+    if options.anywhere:
+        return anywhere(options)
     if options.file is not None:
         cluster = clusters.from_btrplace(options.file)
     elif options.settled:
@@ -210,6 +244,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='part of the instances that want a CPU')
     parser.add_argument('--settled', action='store_true',
                         help='a cluster on which nothing is to be done')
+    parser.add_argument('--anywhere', action='store_true',
+                        help='suspended instances resume on any host, as in '
+                        'the publication')
     parser.add_argument('--file', type=pathlib.Path,
                         help='an instance of BtrPlace\'s benchmark')
     parser.add_argument('--objective', choices=tuple(OBJECTIVES),

@@ -177,16 +177,17 @@ def _of_switches(loop: ControlLoop) -> dict[str, float]:
 
 def _of_loop(loop: ControlLoop) -> dict[str, float]:
     """Return the figures of demand, displacement and work."""
-    displaced = [seconds for one in loop.rounds for _, seconds
-                 in one.displaced]
+    displaced = [(seconds, one.starts) for one in loop.rounds
+                 for _, seconds in one.displaced]
     return {
         'wanted_max': max(one.wanted for one in loop.samples),
         'viable_again_s': longest_excess(loop),
         'viable_bound_s': loop.profile.period_s + max(
             one.ended_s - one.decided_s for one in loop.rounds),
         'displaced': len(displaced),
-        'displaced_early': sum(seconds < loop.profile.minimum_run_s
-                               for seconds in displaced),
+        'displaced_early': sum(
+            starts and seconds < loop.profile.minimum_run_s
+            for seconds, starts in displaced),
         'half_up': loop.mixed,
         'work_lost_core_s': loop.world.work_lost}
 
