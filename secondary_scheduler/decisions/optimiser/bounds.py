@@ -190,10 +190,11 @@ def _choose(problem: SwitchProblem, price: int, most: int,
 
     Resumed runners without a home that they may run on are away.
     """
-    options = {one: options_of(one) for one in set(problem.classes)
+    options = {one: options_of(one) for one in problem.class_counts
                if one.state is not MemberState.WAITING}
     bound = problem.fixed_mb + sum(
-        options[one][0].cost for one in problem.classes
+        count * options[one][0].cost
+        for one, count in problem.class_counts.items()
         if one.home is None and options.get(one))
     found = []
     for number, classes in enumerate(problem.at_home):
@@ -211,7 +212,7 @@ def _prices(problem: SwitchProblem) -> list[tuple[int, int]]:
     greatest cost: operations pay the one, and are late above the other.
     """
     least = max(problem.suspended_mb, default=0)
-    moving = [one for one in set(problem.classes)
+    moving = [one for one in problem.class_counts
               if one.state is not MemberState.WAITING]
     possible = {one.memory_mb for one in moving} | {least}
     if not problem.current.resumes_in_place:

@@ -107,6 +107,8 @@ def choose_homes(classes: Mapping[RunnerClass, int],
     :param final_free: room for runners at the end
     :param start_free: room at the start of the switch
     """
+    if not classes:
+        return HomeChoice((), 0, 0)
     best = _all_cheapest(classes, options, final_free, start_free)
     if best is not None:
         return best

@@ -23,40 +23,83 @@ from secondary_scheduler.model.configuration import Amounts, MemberState
 
 
 class Rooms:
-    """Room left on each host, at the start of the switch and in the end."""
+    """Room left on each host, at the start of the switch and in the end.
+
+    :ivar early: for each dimension, the room of each host at the start
+    :ivar final: the same for the end
+    :ivar sizes: room of each host in the end, as one weighted number
+    """
 
     def __init__(self, problem: SwitchProblem) -> None:
-        self.early = [list(room) for room in problem.start_free]
-        self.final = [list(room) for room in problem.final_free]
-        total = [sum(max(0, room[number]) for room in self.final) or 1
-                 for number in range(len(problem.current.dimensions))]
-        wanted = [sum(one.demand[number] for one in problem.classes)
-                  for number in range(len(total))]
+        dimensions = range(len(problem.current.dimensions))
+        self.early = [[room[number] for room in problem.start_free]
+                      for number in dimensions]
+        self.final = [[room[number] for room in problem.final_free]
+                      for number in dimensions]
+        self.open = [host for host, is_open in enumerate(problem.is_open)
+                     if is_open]
+        wanted = [0] * len(dimensions)
+        for one, count in problem.class_counts.items():
+            for number, amount in enumerate(one.demand):
+                wanted[number] += count * amount
         #: Weight of an amount of each dimension: scarce ones weigh more.
-        self.weights = [need / most / most
-                        for need, most in zip(wanted, total, strict=True)]
+        self.weights = []
+        for need, column in zip(wanted, self.final, strict=True):
+            most = sum(max(0, left) for left in column) or 1
+            self.weights.append(need / most / most)
+        self.sizes = [self.size(room) for room in problem.final_free]
 
-    def fits(self, host: int, demand: Sequence[int],
-             arrival: Sequence[int] | None) -> bool:
+    def find_hosts(self, demand: Amounts, arrival: Amounts | None
+                   ) -> list[int]:
+        """Return the open hosts with room; ``arrival`` None is late."""
+        found = self.open
+        for column, amount in self._needed(demand, arrival):
+            found = [host for host in found if column[host] >= amount]
+        return found
+
+    def fits(self, host: int, demand: Amounts,
+             arrival: Amounts | None) -> bool:
         """Return whether a runner has room; ``arrival`` None is late."""
-        return (_fits(demand, self.final[host])
-                and (arrival is None or _fits(arrival, self.early[host])))
+        for column, amount in self._needed(demand, arrival):
+            if column[host] < amount:
+                return False
+        return True
 
-    def take(self, host: int, demand: Sequence[int],
-             arrival: Sequence[int] | None, count: int = 1) -> None:
-        """Take the room of some runners of a class."""
-        _take(self.final[host], demand, count)
+    def _needed(self, demand: Amounts, arrival: Amounts | None
+                ) -> list[tuple[list[int], int]]:
+        """Return columns of room with the amounts needed, without zeros."""
+        needed = [(column, amount)
+                  for column, amount in zip(self.final, demand, strict=True)
+                  if amount]
         if arrival is not None:
-            _take(self.early[host], arrival, count)
+            needed += [(column, amount) for column, amount in zip(
+                self.early, arrival, strict=True) if amount]
+        return needed
 
-    def take_early(self, host: int, arrival: Sequence[int],
-                   count: int) -> None:
+    def take(self, host: int, demand: Amounts, arrival: Amounts | None,
+             count: int = 1) -> None:
+        """Take the room of some runners of a class."""
+        for column, amount, weight in zip(self.final, demand, self.weights,
+                                          strict=True):
+            column[host] -= count * amount
+            self.sizes[host] -= count * amount * weight
+        if arrival is not None:
+            self.take_early(host, arrival, count)
+
+    def take_early(self, host: int, arrival: Amounts, count: int) -> None:
         """Take room at the start only."""
-        _take(self.early[host], arrival, count)
+        for column, amount in zip(self.early, arrival, strict=True):
+            column[host] -= count * amount
 
-    def pop_roomiest(self, heap: list[tuple[float, int]],
-                     demand: Sequence[int],
-                     arrival: Sequence[int] | None) -> int | None:
+    def is_overloaded(self, problem: SwitchProblem) -> bool:
+        """Return whether runners take more room in the end than there is."""
+        return any(
+            left < min(0, room[number])
+            for number, column in enumerate(self.final)
+            for left, room in zip(column, problem.final_free, strict=True))
+
+    def pop_roomiest(self, heap: list[tuple[float, int]], demand: Amounts,
+                     arrival: Amounts | None) -> int | None:
         """Return the host with the most room left in the end.
 
         :param heap: hosts by their room at an earlier time, which was not
@@ -67,7 +110,7 @@ class Rooms:
             if not self.fits(host, demand, arrival):
                 heapq.heappop(heap)
                 continue
-            now = -self.size(self.final[host])
+            now = -self.sizes[host]
             if now == size:
                 return host
             heapq.heapreplace(heap, (now, host))
@@ -90,9 +133,7 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
     assignment: Assignment = [None] * len(problem.runners)
     rooms = Rooms(problem)
     away = _take_homes(problem, choices, rooms, assignment)
-    if any(left < min(0, free) for room, most in zip(
-            rooms.final, problem.final_free, strict=True)
-           for left, free in zip(room, most, strict=True)):
+    if rooms.is_overloaded(problem):
         return None     # members that cannot move need more than there is
     order = sorted(away, key=lambda demand: (-rooms.size(demand), demand))
     for demand in order:
@@ -137,9 +178,8 @@ def spread_boots(problem: SwitchProblem, assignment: Assignment,
         for at_start in (True, False):
             if (demand, at_start) not in heaps:
                 heaps[demand, at_start] = [
-                    (-rooms.size(rooms.final[host]), host)
-                    for host, is_open in enumerate(problem.is_open)
-                    if is_open]
+                    (-rooms.sizes[host], host) for host in rooms.find_hosts(
+                        demand, demand if at_start else None)]
                 heapq.heapify(heaps[demand, at_start])
             found = rooms.pop_roomiest(
                 heaps[demand, at_start], demand, demand if at_start else None)
@@ -187,9 +227,8 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
         return []
     demand = problem.classes[numbers[0]].demand
     arrival = demand if early else None
-    fitting = [host for host, is_open in enumerate(problem.is_open)
-               if is_open and rooms.fits(host, demand, arrival)]
-    fitting.sort(key=lambda host: (rooms.size(rooms.final[host]), host))
+    fitting = rooms.find_hosts(demand, arrival)
+    fitting.sort(key=rooms.sizes.__getitem__)
     left = list(reversed(numbers))
     for host in fitting:
         while left and rooms.fits(host, demand, arrival):
@@ -201,13 +240,3 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
         if not left:
             break
     return left[::-1]
-
-
-def _fits(needed: Sequence[int], free: Sequence[int]) -> bool:
-    return all(amount == 0 or amount <= most
-               for amount, most in zip(needed, free, strict=True))
-
-
-def _take(free: list[int], amounts: Sequence[int], count: int) -> None:
-    for number, amount in enumerate(amounts):
-        free[number] -= count * amount

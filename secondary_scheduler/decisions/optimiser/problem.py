@@ -84,15 +84,19 @@ class SwitchProblem:
         return found
 
     @functools.cached_property
+    def class_counts(self) -> Counter[RunnerClass]:
+        """Number of runners of each class."""
+        return Counter(self.classes)
+
+    @functools.cached_property
     def at_home(self) -> list[dict[RunnerClass, int]]:
         """Number of runners of each class that are on each host now."""
-        found: list[Counter[RunnerClass]] = [Counter() for _ in self.hosts]
-        for one in self.classes:
+        found: list[dict[RunnerClass, int]] = [{} for _ in self.hosts]
+        for one, count in sorted(self.class_counts.items(), key=lambda pair: (
+                -pair[0].memory_mb, pair[0].demand, pair[0].state)):
             if one.home is not None:
-                found[one.home][one] += 1
-        return [dict(sorted(several.items(), key=lambda pair: (
-            -pair[0].memory_mb, pair[0].demand, pair[0].state)))
-            for several in found]
+                found[one.home][one] = count
+        return found
 
     @functools.cached_property
     def fixed_mb(self) -> int:
