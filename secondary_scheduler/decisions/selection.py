@@ -15,10 +15,12 @@ their room.
   the margin.
 
 The order of the queue prevents starvation: with ``aged``, a lease passes all
-those that arrive much later (``model.lease_order``).
+those that arrive much later (``model.lease_order``).  A lease may wait for
+leases after it to reach their minimum run time.  Then no other lease after it
+starts, since that would keep the room from it again and again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
 import typing
 
@@ -72,10 +74,13 @@ class Selection(typing.NamedTuple):
 
     :param states: in the order in which leases were evaluated
     :param sample: a viable configuration with these states
+    :param held_back: leases that do not start, since the room is kept for a
+        lease before them
     """
 
     states: Mapping[str, MemberState]
     sample: Configuration
+    held_back: frozenset[str] = frozenset()
 
 
 def select(current: Configuration, queue: Sequence[QueuedLease],
@@ -86,20 +91,26 @@ def select(current: Configuration, queue: Sequence[QueuedLease],
     suspended members.  Leases that are not in the queue remain as they are,
     and so do fixed members.
     """
-    return _Selector(current, queue).select(_order(current, queue, options))
+    return _Selector(
+        current, {lease.name: place for place, lease in enumerate(queue)},
+        {lease.name for lease in queue if _is_young(current, lease, options)}
+    ).select(order_leases(current, queue, options))
 
 
-def _order(current: Configuration, queue: Iterable[QueuedLease],
-           options: SelectionOptions) -> list[str]:
+def order_leases(current: Configuration, queue: Iterable[QueuedLease],
+                 options: SelectionOptions) -> list[str]:
     """Return the leases in the order in which they are evaluated."""
-    def rank(lease: QueuedLease) -> tuple[bool, bool, float]:
-        runs = _is_running(current, lease.name)
-        young = (runs and lease.run_s is not None
-                 and lease.run_s < options.minimum_run_s)
-        return (not lease.guaranteed, not young,
-                -lease.points - (options.margin if runs else 0.0))
+    return [lease.name for lease in sorted(queue, key=lambda lease: (
+        not lease.guaranteed, not _is_young(current, lease, options),
+        -lease.points - (options.margin if _is_running(current, lease.name)
+                         else 0.0)))]
 
-    return [lease.name for lease in sorted(queue, key=rank)]
+
+def _is_young(current: Configuration, lease: QueuedLease,
+              options: SelectionOptions) -> bool:
+    """Return whether a running lease is before its minimum run time."""
+    return (lease.run_s is not None and lease.run_s < options.minimum_run_s
+            and _is_running(current, lease.name))
 
 
 def _is_running(current: Configuration, lease: str) -> bool:
@@ -115,13 +126,14 @@ class _Selector:
     fit where it runs.
     """
 
-    def __init__(self, current: Configuration,
-                 queue: Iterable[QueuedLease]) -> None:
+    def __init__(self, current: Configuration, places: Mapping[str, int],
+                 young: Collection[str]) -> None:
         self.current = current
-        names = {lease.name for lease in queue}
+        self.places = places
+        self.young = young
         #: Members as they are if no lease is selected.
         self.idle = [
-            in_state(one, MemberState.SUSPENDED) if one.lease in names
+            in_state(one, MemberState.SUSPENDED) if one.lease in places
             else one for one in current.members.values()]
         self.free = FreeRoom.of(current, self.idle)
         self.near = False
@@ -131,16 +143,50 @@ class _Selector:
     def select(self, order: Iterable[str]) -> Selection:
         """Select leases in the order in which they are given."""
         states = {}
+        held_back = set()
+        keeps_room = False
         for lease in order:
-            if self._place(lease) or self._place_near(lease):
+            starts = not _is_running(self.current, lease)
+            if starts and keeps_room:
+                held_back.add(lease)
+                states[lease] = self._state_below(lease)
+            elif self._place(lease) or self._place_near(lease):
                 self.selected.append(lease)
                 states[lease] = MemberState.RUNNING
             else:
                 states[lease] = self._state_below(lease)
+                keeps_room = starts and self._waits_for_young(lease)
         return Selection(states, self.current.with_members(
             dataclasses.replace(one, state=MemberState.RUNNING,
                                 host=self.hosts[one.name])
-            if one.name in self.hosts else one for one in self.idle))
+            if one.name in self.hosts else one for one in self.idle),
+            frozenset(held_back))
+
+    def _waits_for_young(self, lease: str) -> bool:
+        """Return whether a lease fits without young ones after it."""
+        later = [one for name in self.selected
+                 if name in self.young
+                 and self.places[name] > self.places[lease]
+                 for one in self.current.leases[name]
+                 if one.name in self.hosts]
+        if not later:
+            return False
+        for one in later:
+            self.free.give(self.hosts[one.name], one.demand)
+        members = self._members(lease)
+        _change_claims(members, self.free.give)
+        found = first_fit(self.current, members, self.free, near=self.near)
+        for name, host in (found or {}).items():
+            self.free.give(host, self.current.members[name].demand)
+        _change_claims(members, self.free.take)
+        for one in later:
+            self.free.take(self.hosts[one.name], one.demand)
+        return found is not None
+
+    def _members(self, lease: str) -> list[Member]:
+        """Return the members of a lease that need hosts."""
+        return [one for one in self.current.leases.get(lease, ())
+                if is_placed(one, MemberState.RUNNING)]
 
     def _state_below(self, lease: str) -> MemberState:
         """Return the state of a lease that is not selected."""
@@ -149,8 +195,7 @@ class _Selector:
         return MemberState.SUSPENDED if started else MemberState.WAITING
 
     def _place(self, lease: str) -> bool:
-        members = [one for one in self.current.leases.get(lease, ())
-                   if is_placed(one, MemberState.RUNNING)]
+        members = self._members(lease)
         _change_claims(members, self.free.give)
         found = first_fit(self.current, members, self.free,
                           near=self.near)
@@ -179,8 +224,7 @@ class _Selector:
     def _has_total(self, lease: str) -> bool:
         """Return whether all free amounts together suffice for a lease."""
         wanted = [sum(amounts) for amounts in zip(*(
-            one.demand for one in self.current.leases[lease]
-            if is_placed(one, MemberState.RUNNING)), strict=True)]
+            one.demand for one in self._members(lease)), strict=True)]
         free = [sum(max(amount, 0) for amount in amounts)
                 for amounts in zip(*self.free.free.values(), strict=True)]
         return all(amount <= most for amount, most
