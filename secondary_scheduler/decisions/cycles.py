@@ -193,6 +193,12 @@ class CycleBreaker:
         """Yield sets of members that free the room for a task."""
         needs = dict(task.takes)
         hosts = self._lacking(task)
+        if not hosts:
+            # A constraint forbids the task beside a member on its target.
+            for host in needs:
+                yield from ([leave] for leave
+                            in self._list_leaves(host, stays=False))
+            return
         choices = [list(self._find_leaves(host, needs[host], stays))
                    for host in hosts]
         if len(hosts) == 1:
@@ -273,14 +279,19 @@ class CycleBreaker:
         find = self.builder.components.find
         component = find(leave.host)
         need = leave.member.demand
-        room = self.builder.room
+        room, rules = self.builder.room, self.builder.rules
+
+        def admits(host: str) -> bool:
+            return rules.admits(leave.member.name, leave.host, host)
+
         return (
             room.find_first(need, lambda host: find(host) != component
-                            and not self.builder.is_scripted(host))
+                            and not self.builder.is_scripted(host)
+                            and admits(host))
             or room.find_first(need, lambda host: find(host) == component
-                               and host not in lacking)
+                               and host not in lacking and admits(host))
             or room.find_first(need, lambda host: find(host) == component
-                               and host != leave.host))
+                               and host != leave.host and admits(host)))
 
     def _running_on(self, host: str) -> list[Member]:
         """Return the members that ran on a host before the pool."""
@@ -321,6 +332,8 @@ class CycleBreaker:
 
     def _find_lease(self, tasks: list[Task]) -> str | None:
         """Return the lease whose suspension is the cheapest."""
+        if not any(map(self._lacking, tasks)):
+            return None     # constraints forbid the tasks, not room
         leases = dict.fromkeys(
             task.moves[0].lease for task in tasks
             if task.kind is OperationKind.MIGRATE)

@@ -14,24 +14,26 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from secondary_scheduler.decisions.free_room import FreeRoom
-from secondary_scheduler.decisions.tasks import Order, Room, Task
-from secondary_scheduler.model.configuration import Move
+from secondary_scheduler.decisions.switch_rules import SwitchRules
+from secondary_scheduler.decisions.tasks import Order, Task
+from secondary_scheduler.model.configuration import Configuration, Move
 from secondary_scheduler.model.operation_kinds import OperationKind
 
 
 class PoolBuilder:
     """State of a switch between two pools.
 
-    :param room: free amounts at the start; they change
+    :param current: the configuration at the start
     :param scripts: orders of tasks that begin only in these orders; those of
         a script have no hosts in common with other tasks
     :param late: members whose tasks come last in the first pool
     """
 
-    def __init__(self, room: FreeRoom, tasks: Iterable[Task],
+    def __init__(self, current: Configuration, tasks: Iterable[Task],
                  scripts: Iterable[Sequence[Order]] = (),
                  late: Collection[str] = ()) -> None:
-        self.room = room
+        self.room = FreeRoom.of(current)
+        self.rules = SwitchRules(current)
         self.scripts = [list(script) for script in scripts]
         self._scripted: dict[Order, Task | None] = dict.fromkeys(
             order for script in self.scripts for order in script)
@@ -53,6 +55,8 @@ class PoolBuilder:
                 departures.append(task)
         self._first = departures
         self._late = late
+        #: Tasks that have room, but that placement constraints forbid.
+        self._forbidden: list[Task] = []
 
     def add(self, task: Task) -> None:
         """Add a pending task."""
@@ -96,6 +100,10 @@ class PoolBuilder:
         self._first = []
         candidates = {task: None for host in self._freed
                       for task in self.arriving[host]}
+        candidates |= dict.fromkeys(
+            task for task in self._forbidden
+            if task in self.arriving[task.takes[0][0]])
+        self._forbidden = []
         self._freed = {}
         for script in self.scripts:
             self._follow(script)
@@ -110,10 +118,13 @@ class PoolBuilder:
 
     def _try(self, task: Task) -> bool:
         """Begin a pending task if it has room."""
-        if not self.take(task.takes):
+        if not self._has_room(task):
+            return False
+        if not self.rules.admit(task.moves):
+            self._forbidden.append(task)
             return False
         self.remove(task)
-        self._enter(task)
+        self.start(task)
         return True
 
     def _leaves_reserve(self, task: Task) -> bool:
@@ -198,13 +209,17 @@ class PoolBuilder:
             for script in self.scripts for order in script[:1]
             if (task := self._scripted[order]) is not None)
 
+    def is_ruled(self, tasks: Iterable[Task]) -> bool:
+        """Return whether placement constraints may forbid some tasks."""
+        return self.rules.concern(
+            move for task in tasks for one in (task, *task.then)
+            for move in one.moves)
+
     def start(self, task: Task) -> None:
         """Put a task that is not pending into the pool; it has room."""
         for host, amounts in task.takes:
             self.room.take(host, amounts)
-        self._enter(task)
-
-    def _enter(self, task: Task) -> None:
+        self.rules.arrive(task.moves)
         if task.passes:
             self._begin_reserved(task)
         self.pools[-1] += task.moves
@@ -222,17 +237,13 @@ class PoolBuilder:
             for host, amounts in task.gives:
                 self.room.give(host, amounts)
                 self._freed[host] = None
+            self.rules.leave(task.moves)
             for following in task.then:
                 self.add(following)
 
-    def take(self, needs: Room) -> bool:
-        """Take room on several hosts, or none of it."""
-        for host, amounts in needs:
-            if not self.room.fits(host, amounts):
-                return False
-        for host, amounts in needs:
-            self.room.take(host, amounts)
-        return True
+    def _has_room(self, task: Task) -> bool:
+        return all(self.room.fits(host, amounts)
+                   for host, amounts in task.takes)
 
 
 class Components:

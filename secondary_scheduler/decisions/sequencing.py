@@ -81,9 +81,10 @@ class _Attempt:
                  lessons: Lessons, orders: _Orders,
                  late: Collection[str]) -> None:
         self.current = current
-        self.tasks = list_tasks(current, target)
+        self.tasks = sorted(list_tasks(current, target),
+                            key=lambda task: task.order)
         self.builder = PoolBuilder(
-            FreeRoom.of(current), self.tasks, lessons.scripts, late)
+            current, self.tasks, lessons.scripts, late)
         self.breaker = CycleBreaker(current, target, self.builder, lessons)
         if current.resumes_in_place:
             self.builder.reserve(FreeRoom.of(target))
@@ -117,7 +118,8 @@ class _Attempt:
         tasks = [task for host in self.builder.components.list_hosts(component)
                  for task in self._tasks_at.get(host, ())]
         key = frozenset(task.order for task in tasks)
-        if not tasks or component in map(find, self.breaker.hosts):
+        if (not tasks or component in map(find, self.breaker.hosts)
+                or self.builder.is_ruled(tasks)):
             return False
         if key not in self._orders:
             self._orders[key] = find_order(self._start, tasks)
