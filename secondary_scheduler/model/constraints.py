@@ -2,10 +2,10 @@
 
 """Placement constraints: rules on members and the hosts that they are on.
 
-Names and definitions are those of BtrPlace, the successor of Entropy.  A
-member is *on* a host while it runs there, arrives there, or is suspended
-there; a migrating member is on two hosts.  So a suspended member can always
-resume on its own host, as in Nova.
+Names and definitions are those of BtrPlace, the successor of Entropy (see
+reference/decisions, 17).  A member is *on* a host while it runs there, arrives
+there, or is suspended there; a migrating member is on two hosts.  So a
+suspended member can always resume on its own host, as in Nova.
 
 All constraints are continuous: they hold at every instant of a plan.  Only
 an arrival can break one.  A constraint that is already broken forbids only
