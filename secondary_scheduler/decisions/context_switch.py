@@ -22,6 +22,9 @@ import typing
 from secondary_scheduler.decisions import base, ordering, returns
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.guided import GuidedDecision
+from secondary_scheduler.decisions.minimal_switch import (
+    find_minimal_switch,
+)
 from secondary_scheduler.decisions.optimiser import Optimised, optimise
 from secondary_scheduler.decisions.optimiser.optimise import measure_of
 from secondary_scheduler.decisions.selection import SelectionOptions
@@ -156,8 +159,10 @@ class ContextSwitchDecision(base.Decision):
               budget: base.Budget) -> Plan:
         """Return the cheapest plan to the states of a sample."""
         seconds = self._seconds(cluster)
-        found = optimise(model.configuration, sample, options.objective,
-                         budget, seconds)
+        measure = measure_of(options.objective, seconds)
+        found = find_minimal_switch(
+            model.configuration, sample, measure) or optimise(
+            model.configuration, sample, options.objective, budget, seconds)
         bound: float | None = found.bound
         value, status, pools = found.value, str(found.status), (
             found.switch.pools)
@@ -169,7 +174,7 @@ class ContextSwitchDecision(base.Decision):
             pools = tuple(filter(None, (
                 tuple(move for move in pool if move.lease in kept)
                 for pool in pools)))
-            value = measure_of(options.objective, seconds)(pools)
+            value = measure(pools)
             bound, status = None, 'feasible'
             draft = self._draft(cluster, pools)
         moves = [move for pool in pools for move in pool]

@@ -27,6 +27,7 @@ from secondary_scheduler.decisions.selection import (
     QueuedLease,
     Selection,
     SelectionOptions,
+    order_leases,
     select,
 )
 from secondary_scheduler.model.configuration import (
@@ -62,12 +63,18 @@ def select_steadily(current: Configuration, queue: Sequence[QueuedLease],
 
 def _select(current: Configuration, queue: Sequence[QueuedLease],
             options: SelectionOptions) -> Selection:
+    order = order_leases(current, queue, options)
+    steady = _SteadySelector(current, order).select()
+    if all(one is MemberState.RUNNING for one in steady.states.values()):
+        return steady
     packed = select(current, queue, options)
-    steady = _SteadySelector(current, list(packed.states)).select()
+    if packed.held_back:
+        order = [one for one in order if one not in packed.held_back]
+        steady = _SteadySelector(current, order).select()
 
     def chosen(selection: Selection) -> list[bool]:
         return [selection.states[lease] is MemberState.RUNNING
-                for lease in packed.states]
+                for lease in order]
 
     return packed if chosen(packed) > chosen(steady) else steady
 

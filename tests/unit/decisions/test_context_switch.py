@@ -147,6 +147,22 @@ class TestSelect(Case):
         self.assertEqual([('resume', 'n1'), ('migrate', 'n2')], [
             (str(one.kind), one.target) for one in plan.operations])
 
+    def test_switch_without_migrations_needs_no_search(self):
+        world = worlds.cluster(
+            host('n1'), host('n2'), busy('a', 'n1', 'j1', priority=9),
+            busy('b', 'n1', 'j2', memory_mb=256),
+            busy('c', 'n2', 'j2', memory_mb=128),
+            down('d', None, 'j3', SHELVED, wanted_cpu=0.0))
+        for objective, value in (('cost', 384), ('span', 256),
+                                 ('memory', 384)):
+            budget = Budget(0)
+            plan = ContextSwitchDecision(LoadLimits(margin=0.0)).decide(
+                world, DecisionRequest('select', (), dataclasses.replace(
+                    OPTIONS, objective=objective)), budget)
+            self.assertEqual((value, value, 'optimal'), (
+                plan.switch.value, plan.switch.bound, plan.switch.status))
+            self.assertFalse(budget.truncated)
+
     def test_lease_starts_only_with_headroom(self):
         for use, starts in ((0.45, True), (0.55, False)):
             things = (host('n1'), busy('a', 'n1', 'j1', wanted_cpu=use),
