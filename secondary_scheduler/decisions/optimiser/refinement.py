@@ -50,14 +50,31 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
         solved = solve(problem, start, one.price, one.most, limit, below=value,
                        hint=None if best is None
                        else problem.assignment(best.target))
-        budget.units -= min(budget.units, size + int(
-            solved.seconds / SECONDS_PER_UNIT))
+        _pay(budget, size, solved)
         if solved.bound is not None:
             lowest = min(lowest, max(one.bound, solved.bound))
-        if solved.assignment is not None:
-            _try_answer(problem, evaluator, budget, solved)
+        if solved.assignment is None:
+            continue
+        _try_answer(problem, evaluator, budget, solved)
+        limit = (budget.units - size) * SECONDS_PER_UNIT
+        best = evaluator.best
+        if (one.price and limit > 0 and solved.bound is not None
+                and best is not None and best.value > solved.bound):
+            # More than two pools are needed; look for two.
+            solved = solve(
+                problem, start, one.price, one.most, limit,
+                below=best.value if best.is_equivalent else None,
+                hint=solved.assignment, two_stages=True)
+            _pay(budget, size, solved)
+            if solved.assignment is not None:
+                _try_answer(problem, evaluator, budget, solved)
     best = evaluator.best
     return lowest if best is None else min(lowest, best.value)
+
+
+def _pay(budget: Budget, size: int, solved: Solved) -> None:
+    budget.units -= min(budget.units, size + int(
+        solved.seconds / SECONDS_PER_UNIT))
 
 
 def _try_answer(problem: SwitchProblem, evaluator: Evaluator, budget: Budget,

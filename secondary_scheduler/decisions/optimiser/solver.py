@@ -65,7 +65,7 @@ class Group:
 
 def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
           most: int, limit: float, hint: Assignment | None = None,
-          below: float | None = None) -> Solved:
+          below: float | None = None, two_stages: bool = False) -> Solved:
     """Return the cheapest configuration at a price of the first pool.
 
     :param start: room of stage one on each host
@@ -75,6 +75,9 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
     :param limit: deterministic seconds of the solver
     :param hint: a good configuration
     :param below: only a value of less than this is looked for
+    :param two_stages: all of stage two begins at the same time, so that it
+        finds no room that only stage two frees.  Each solution then costs what
+        the model says, and the bound is none for other switches
     :raises SolverMissingError: OR-Tools is not installed
     """
     try:
@@ -83,7 +86,7 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
         raise SolverMissingError(str(error)) from error
     if not problem.is_startable:
         return Solved(None, None, 0.0)
-    model = _Model(cp_model, problem, start, price, most)
+    model = _Model(cp_model, problem, start, price, most, two_stages)
     if hint is not None:
         model.add_hint(hint)
     if below is not None:
@@ -106,11 +109,12 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
 class _Model:
     def __init__(self, cp_model: typing.Any, problem: SwitchProblem,
                  start: Sequence[Sequence[int]], price: int,
-                 most: int) -> None:
+                 most: int, two_stages: bool) -> None:
         self.model = cp_model.CpModel()
         self.problem = problem
         self.start = start
         self.price, self.most = price, most
+        self.two_stages = two_stages
         self.groups = _group_runners(problem)
         #: Variables of each group by fate.
         self.fates: list[dict[str, typing.Any]] = []
@@ -185,6 +189,14 @@ class _Model:
                 sum(early) + count * self.late_leases[
                     typing.cast(int, group.lease)] == count)
         self.model.add(sum(fates.values()) == count)
+        if self.two_stages and one.home is not None:
+            held = (one.demand if one.state is MemberState.RUNNING
+                    else tuple(map(sum, zip(one.claim, one.transit,
+                                            strict=True))) if in_place
+                    else one.claim)
+            for name in ('leave2', 'away2', *(('away1',) if in_place else ())):
+                if name in fates:
+                    self.final[one.home].append((held, fates[name]))
 
     def _add_arrivals(self) -> None:
         problem = self.problem
