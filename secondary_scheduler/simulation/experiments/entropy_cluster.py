@@ -83,11 +83,13 @@ class ClusterRun:
                running_s: dict[str, float]) -> Switch:
         """Select jobs to run, and return the switch to them."""
         profile = self.profile
-        selected = (select_steadily if profile.steady else select)(
-            current, [QueuedLease(name, -position, running_s.get(name))
-                      for position, name in enumerate(queue)],
-            SelectionOptions(profile.minimum_run_s,
-                             profile.displacement_margin))
+        leases = [QueuedLease(name, -position, running_s.get(name))
+                  for position, name in enumerate(queue)]
+        options = SelectionOptions(profile.minimum_run_s,
+                                   profile.displacement_margin)
+        selected = (select_steadily(current, leases, options,
+                                    profile.headroom)
+                    if profile.steady else select(current, leases, options))
         sample = finish_ended(current, queue, selected.sample)
         if not self.optimised:
             return sequence(current, sample)
@@ -177,7 +179,7 @@ def _of_switches(loop: ControlLoop) -> dict[str, float]:
 
 def _of_loop(loop: ControlLoop) -> dict[str, float]:
     """Return the figures of demand, displacement and work."""
-    displaced = [(seconds, one.starts) for one in loop.rounds
+    displaced = [(seconds, one.viable) for one in loop.rounds
                  for _, seconds in one.displaced]
     return {
         'wanted_max': max(one.wanted for one in loop.samples),
@@ -186,8 +188,8 @@ def _of_loop(loop: ControlLoop) -> dict[str, float]:
             one.ended_s - one.decided_s for one in loop.rounds),
         'displaced': len(displaced),
         'displaced_early': sum(
-            starts and seconds < loop.profile.minimum_run_s
-            for seconds, starts in displaced),
+            viable and seconds < loop.profile.minimum_run_s
+            for seconds, viable in displaced),
         'half_up': loop.mixed,
         'work_lost_core_s': loop.world.work_lost}
 

@@ -22,7 +22,6 @@ from secondary_scheduler.simulation.switches.world import JobWorld, Timed
 
 #: Latest end of a simulation; jobs that have not ended then starve.
 LATEST_S = 20_000.0
-_STARTS = (OperationKind.BOOT, OperationKind.RESUME)
 
 
 class StarvationError(RuntimeError):
@@ -34,8 +33,8 @@ class Round(typing.NamedTuple):
 
     :param displaced: jobs that it suspends, with the seconds for which all
         members of each ran before
-    :param starts: whether it boots or resumes a job; otherwise jobs are
-        suspended since more is wanted than there is
+    :param viable: whether hosts had room for all that was wanted; otherwise
+        jobs are suspended in any case
     """
 
     decided_s: float
@@ -43,7 +42,7 @@ class Round(typing.NamedTuple):
     switch: Switch
     times: tuple[Timed, ...]
     displaced: tuple[tuple[str, float], ...]
-    starts: bool
+    viable: bool
 
 
 class Sample(typing.NamedTuple):
@@ -99,10 +98,8 @@ class ControlLoop:
         displaced = self._displaced(switch, begun)
         self._carry_out(times)
         self.mixed += len(world.mixed())
-        self.rounds.append(Round(
-            begun, world.now, switch, times, displaced, any(
-                one.kind in _STARTS and not one.bypass
-                for one in switch.moves)))
+        self.rounds.append(Round(begun, world.now, switch, times, displaced,
+                                 current.is_viable()))
         return world.now + self.profile.collect_s
 
     def _times(self, current: Configuration, switch: Switch, begun: float

@@ -32,6 +32,8 @@ class SwitchProfile:
       for all moves of the pools before;
     * ``steady``: the selection keeps running leases on their hosts while that
       is possible; otherwise it is first fit decreasing alone;
+    * ``headroom``: part of the units of each host that is free in addition
+      when a job starts; only with ``steady``;
     * ``minimum_run_s``: time for which a resumed or booted lease is not
       displaced;
     * ``displacement_margin``: places in the queue by which a lease has to be
@@ -51,6 +53,7 @@ class SwitchProfile:
     steady: bool
     minimum_run_s: float
     displacement_margin: float
+    headroom: float = 0.0
     period_s: float = 30.0
     collect_s: float = 10.0
     stop_s: float = 1.0

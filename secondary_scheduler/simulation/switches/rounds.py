@@ -30,12 +30,14 @@ Points = Callable[[str], float]
 class RoundTrip:
     """Decisions one after another, a period apart.
 
-    ``runs_since`` has the second since which each lease runs.
+    ``headroom`` is that of the selection.  ``runs_since`` has the second
+    since which each lease runs.
     """
 
     configuration: Configuration
     points: Points
     options: SelectionOptions = SelectionOptions()
+    headroom: float = 0.0
     period_s: float = 30.0
     now: float = 0.0
     runs_since: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -47,7 +49,8 @@ class RoundTrip:
             lease, self.points(lease), self.now - self.runs_since[lease]
             if lease in self.runs_since else None)
                  for lease in sorted(current.leases, key=self._rank)]
-        selected = select_steadily(current, queue, self.options)
+        selected = select_steadily(current, queue, self.options,
+                                   self.headroom)
         found = optimise(current, selected.sample, 'cost', Budget())
         self.configuration = found.switch.reached
         self._note()
