@@ -11,6 +11,7 @@ an operation there does not have to wait.
 from collections import defaultdict
 from collections.abc import Sequence
 import heapq
+from typing import cast
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.optimiser.bounds import HomeChoices
@@ -19,6 +20,7 @@ from secondary_scheduler.decisions.optimiser.problem import (
     RunnerClass,
     SwitchProblem,
 )
+from secondary_scheduler.decisions.optimiser.rules import TargetRules
 from secondary_scheduler.model.configuration import Amounts, MemberState
 
 
@@ -135,12 +137,15 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
     away = _take_homes(problem, choices, rooms, assignment)
     if rooms.is_overloaded(problem):
         return None     # members that cannot move need more than there is
+    rules = TargetRules(problem) if problem.current.constraints else None
+    if rules is not None:
+        _repair_constraints(problem, rules, rooms, assignment, away)
     order = sorted(away, key=lambda demand: (-rooms.size(demand), demand))
     for demand in order:
         numbers = away[demand]
         for early in (True, False):
-            numbers = _place_equal(problem, rooms, numbers, early, assignment,
-                                   budget)
+            numbers = _place_equal(problem, rooms, rules, numbers, early,
+                                   assignment, budget)
         if numbers:
             return None
     return assignment
@@ -151,12 +156,14 @@ def spread_boots(problem: SwitchProblem, assignment: Assignment,
     """Return a configuration with boots on the hosts with the most room.
 
     A boot copies nothing, so its host may be chosen for later switches: a
-    lease that is spread over hosts finds room there again.  Boots of a lease
-    are on different hosts as long as several have room.
+    lease that is spread over hosts finds room there again.
 
     :param assignment: a configuration; all but the boots stay
-    :returns: None if a boot finds no room then, or the budget is spent
+    :returns: None if a boot finds no room then, the budget is spent, or there
+        are constraints
     """
+    if problem.current.constraints:
+        return None
     result = list(assignment)
     rooms = Rooms(problem)
     boots = []
@@ -219,7 +226,22 @@ def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
     return away
 
 
-def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
+def _repair_constraints(problem: SwitchProblem, rules: TargetRules,
+                        rooms: Rooms, assignment: Assignment,
+                        away: dict[Amounts, list[int]]) -> None:
+    """Take runners from home that break constraints there."""
+    for number, host in enumerate(assignment):
+        if host is not None:
+            rules.enter(number, host)
+    for number in rules.find_offenders(assignment):
+        demand = problem.classes[number].demand
+        rooms.take(cast(int, assignment[number]), demand, None, -1)
+        assignment[number] = None
+        away[demand].append(number)
+
+
+def _place_equal(problem: SwitchProblem, rooms: Rooms,
+                 rules: TargetRules | None, numbers: list[int],
                  early: bool, assignment: Assignment,
                  budget: Budget) -> list[int]:
     """Place runners of equal demand; return those without room."""
@@ -229,6 +251,10 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
     arrival = demand if early else None
     fitting = rooms.find_hosts(demand, arrival)
     fitting.sort(key=rooms.sizes.__getitem__)
+    if rules is not None:
+        return [number for number in numbers if not _place_one(
+            rooms, rules, number, demand, arrival, fitting, assignment,
+            budget)]
     left = list(reversed(numbers))
     for host in fitting:
         while left and rooms.fits(host, demand, arrival):
@@ -240,3 +266,18 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms, numbers: list[int],
         if not left:
             break
     return left[::-1]
+
+
+def _place_one(rooms: Rooms, rules: TargetRules, number: int,
+               demand: Amounts, arrival: Amounts | None, hosts: list[int],
+               assignment: Assignment, budget: Budget) -> bool:
+    """Place a runner on the first host that has room and is admitted."""
+    for host in hosts:
+        if not budget.spend():
+            return False
+        if rooms.fits(host, demand, arrival) and rules.admits(number, host):
+            assignment[number] = host
+            rooms.take(host, demand, arrival)
+            rules.enter(number, host)
+            return True
+    return False

@@ -137,7 +137,7 @@ def _improve(current: Configuration, sample: Configuration, objective: str,
     # the answer is never worse than the sample.
     if (evaluator.best is None or evaluator.is_equivalent) and (
             not evaluator.is_optimal(bound)) and _is_valid(problem):
-        evaluator.try_target(sample)
+        evaluator.try_target(problem.sample)
     missing = False
     if objective in SOLVED and not evaluator.is_optimal(bound) and (
             evaluator.best is None or evaluator.is_equivalent):

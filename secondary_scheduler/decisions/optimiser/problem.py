@@ -7,7 +7,7 @@ the search: members that go down, stay down or may not be touched.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 import dataclasses
 import functools
 
@@ -18,6 +18,7 @@ from secondary_scheduler.model.configuration import (
     MemberState,
     natural_key,
 )
+from secondary_scheduler.model.constraints import Quarantine, Root
 
 #: Host of each runner, by number; None for a runner without a host yet.
 Assignment = list[int | None]
@@ -139,16 +140,36 @@ class SwitchProblem:
                 else number_of.get(host) for name in self.runners]
 
 
-def is_movable(member: Member) -> bool:
-    """Return whether an operation may bring the member to another host."""
-    return member.migratable and not member.fixed
+def is_movable(member: Member, rooted: Collection[str]) -> bool:
+    """Return whether an operation may bring the member to another host.
+
+    :param rooted: members that constraints keep on their host
+    """
+    return (member.migratable and not member.fixed
+            and member.name not in rooted)
+
+
+def list_rooted(current: Configuration) -> set[str]:
+    """Return the members that constraints keep on their host."""
+    rooted: set[str] = set()
+    quarantined: set[str] = set()
+    for one in current.constraints:
+        if isinstance(one, Root):
+            rooted |= one.members
+        elif isinstance(one, Quarantine):
+            quarantined |= one.hosts
+    if quarantined:
+        rooted |= {member.name for member in current.members.values()
+                   if member.host in quarantined}
+    return rooted
 
 
 def build_problem(current: Configuration,
                   sample: Configuration) -> SwitchProblem:
     """Return the problem of the cheapest configuration with these states.
 
-    :param sample: the same members in the states that are wanted
+    :param sample: the same members in the states that are wanted; those that
+        cannot move stay where they are
     """
     hosts = tuple(current.capacity)
     number_of = {host: number for number, host in enumerate(hosts)}
@@ -157,11 +178,18 @@ def build_problem(current: Configuration,
     removed = [[0] * len(current.dimensions) for _ in hosts]
     suspended = []
     runners = []
+    rooted = list_rooted(current)
+    sample = sample.with_members(
+        dataclasses.replace(sample.members[name], host=member.host)
+        for name, member in current.members.items()
+        if member.state is sample.members[name].state is MemberState.RUNNING
+        and not is_movable(member, rooted)
+        and sample.members[name].host != member.host)
     for name, member in current.members.items():
         wanted = sample.members[name]
         home = (None if member.host is None else number_of.get(member.host))
         if wanted.state is MemberState.RUNNING:
-            if _is_free(member, wanted, number_of):
+            if _is_free(member, wanted, number_of, rooted):
                 runners.append(name)
                 continue
             home = (None if wanted.host is None
@@ -181,8 +209,8 @@ def build_problem(current: Configuration,
                      for number, lease in enumerate(current.leases)}
     return SwitchProblem(
         current=current, sample=sample, hosts=hosts, runners=tuple(runners),
-        classes=tuple(_class_of(current, current.members[name], number_of)
-                      for name in runners),
+        classes=tuple(_class_of(current, current.members[name], number_of,
+                                rooted) for name in runners),
         leases=tuple(lease_numbers[current.members[name].lease]
                      for name in runners),
         start_free=tuple(
@@ -196,17 +224,18 @@ def build_problem(current: Configuration,
 
 
 def _is_free(member: Member, wanted: Member,
-             number_of: dict[str, int]) -> bool:
+             number_of: dict[str, int], rooted: Collection[str]) -> bool:
     """Return whether the host of a running member is to be chosen."""
     if wanted.host is not None and wanted.host not in number_of:
         return False
     if member.state is not MemberState.RUNNING:
         return True
-    return is_movable(member) and member.host in number_of
+    return is_movable(member, rooted) and member.host in number_of
 
 
 def _class_of(current: Configuration, member: Member,
-              number_of: dict[str, int]) -> RunnerClass:
+              number_of: dict[str, int], rooted: Collection[str]
+              ) -> RunnerClass:
     home = None if member.host is None else number_of.get(member.host)
     arrival = transit = member.demand
     movable = True
@@ -217,8 +246,9 @@ def _class_of(current: Configuration, member: Member,
             member.claim)
         if member.host in current.closed:
             home = None
-        movable = not current.resumes_in_place or (
-            is_movable(member) and home is not None)
+        movable = (is_movable(member, rooted) and home is not None
+                   if current.resumes_in_place
+                   else member.name not in rooted)
     elif member.state is MemberState.WAITING:
         home = None
     return RunnerClass(

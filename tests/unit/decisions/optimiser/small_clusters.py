@@ -17,6 +17,15 @@ from secondary_scheduler.model.configuration import (
     MemberState,
     Switch,
 )
+from secondary_scheduler.model.constraints import (
+    Ban,
+    Constraint,
+    Fence,
+    Lonely,
+    Quarantine,
+    Root,
+    Spread,
+)
 
 MEMORY_MB = (256, 512, 1024, 2048)
 
@@ -66,9 +75,11 @@ def list_switches(current: Configuration, sample: Configuration
     states = {one.lease: one.state for one in sample.members.values()}
     for target in list_targets(current, states):
         switch = sequence(current, target)
-        if all(one.state is states[one.lease]
-               for one in switch.reached.members.values()) and _has_room(
-                   switch.reached):
+        reached = switch.reached
+        if (all(one.state is states[one.lease]
+                for one in reached.members.values())
+                and _has_room(reached) and _keeps_constraints(
+                    current, reached)):
             yield target, switch
 
 
@@ -97,6 +108,7 @@ def _draw_configuration(rng: random.Random) -> Configuration:
     return Configuration(
         ('cpu', 'memory'), capacity, members,
         closed=frozenset({'h0'} if rng.random() < 0.2 else ()),
+        constraints=_draw_constraints(rng, list(members), list(capacity)),
         resumes_in_place=in_place)
 
 
@@ -122,6 +134,29 @@ def _hosts_of(current: Configuration, one: Member) -> list[str | None]:
     if running and one.host not in is_open:
         is_open.append(str(one.host))
     return list(is_open)
+
+
+def _draw_constraints(rng: random.Random, members: list[str],
+                      hosts: list[str]) -> tuple[Constraint, ...]:
+    if rng.random() < 0.5:
+        return ()
+    several = frozenset(rng.sample(members, min(2, len(members))))
+    some_hosts = frozenset(rng.sample(hosts, len(hosts) - 1))
+    return tuple(rng.sample((
+        Spread(several), Ban(several, frozenset(hosts) - some_hosts),
+        Fence(several, some_hosts), Root(several), Lonely(several),
+        Quarantine(frozenset(rng.sample(hosts, 1)))), rng.randint(1, 2)))
+
+
+def _keeps_constraints(current: Configuration,
+                       reached: Configuration) -> bool:
+    before, after = (
+        {name: (one.host,) for name, one in configuration.members.items()
+         if one.host is not None and one.state in (
+             MemberState.RUNNING, MemberState.SUSPENDED)}
+        for configuration in (current, reached))
+    return all(one.broken(after) <= one.broken(before)
+               for one in current.constraints)
 
 
 def _has_room(configuration: Configuration) -> bool:

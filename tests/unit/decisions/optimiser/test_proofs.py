@@ -44,10 +44,16 @@ class TestProofs(unittest.TestCase):
                 for name, one in current.members.items()
                 if one.lease in found.left))
             switches = list_switches(current, found.target)
-        least = min(measure(one.pools) for one in switches)
+        least = min((measure(one.pools) for one in switches), default=None)
+        if least is None:
+            # Members that cannot move overload a host.
+            self.assertTrue(found.status in ('feasible', 'infeasible')
+                            or not found.target.is_viable())
+            return False
         self.assertLessEqual(found.bound, least)
         self.assertLessEqual(found.bound, found.value)
         self.assertEqual(found.value, measure(found.switch.pools))
         if found.status in ('optimal', 'nothing_to_do'):
-            self.assertEqual(found.value, least)
+            # It may be cheaper: the solver may let operations wait.
+            self.assertLessEqual(found.value, least)
         return found.status == 'optimal'
