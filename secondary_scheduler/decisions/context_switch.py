@@ -113,7 +113,7 @@ class ContextSwitchDecision(base.Decision):
         if not (model.all_run and model.has_reached(current)):
             sample = select_steadily(current, model.queue, SelectionOptions(
                 options.minimum_run_s, options.displacement_margin),
-                options.headroom).sample
+                options.headroom, model.growth()).sample
         if model.has_reached(sample):
             return Plan(switch=SwitchClaim(
                 options.objective, 0, 0, 'nothing_to_do', {},

@@ -14,8 +14,9 @@ lease by lease in the order of the queue.  So a selection changes only for a
 better one, and constant demand finally leads to no change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import math
 
 from secondary_scheduler.decisions.free_room import FreeRoom
 from secondary_scheduler.decisions.packing import (
@@ -42,17 +43,19 @@ _CPU = 'cpu'
 
 
 def select_steadily(current: Configuration, queue: Sequence[QueuedLease],
-                    options: SelectionOptions, headroom: float = 0.0
-                    ) -> Selection:
+                    options: SelectionOptions, headroom: float = 0.0,
+                    growth: Mapping[str, int] | None = None) -> Selection:
     """Select the leases that run (see ``selection.select``).
 
     :param headroom: part of the CPU of each host that must be free in
         addition for a lease to start; leases that run may use it
+    :param growth: CPU by which the demand of each member can still grow, in
+        the unit of the configuration; no host keeps more free than that
     """
     down = {one.lease for one in current.members.values()
             if not one.fixed and one.state is not MemberState.RUNNING}
     if headroom and down:
-        states = _select(_with_headroom(current, headroom), queue,
+        states = _select(_with_headroom(current, headroom, growth), queue,
                          options).states
         startable = {lease for lease in down
                      if states.get(lease) is MemberState.RUNNING}
@@ -79,8 +82,8 @@ def _select(current: Configuration, queue: Sequence[QueuedLease],
     return packed if chosen(packed) > chosen(steady) else steady
 
 
-def _with_headroom(current: Configuration, headroom: float
-                   ) -> Configuration:
+def _with_headroom(current: Configuration, headroom: float,
+                   growth: Mapping[str, int] | None) -> Configuration:
     """Return a configuration of hosts with less CPU, but all that is used.
 
     Overloaded hosts lose the headroom too, as running leases have to go.  A
@@ -91,7 +94,11 @@ def _with_headroom(current: Configuration, headroom: float
         return current
     index = current.dimensions.index(_CPU)
     used = current.used()
-    reduced = {host: int(amounts[index] * (1 - headroom))
+    free = {host: math.ceil(amounts[index] * headroom)
+            for host, amounts in current.capacity.items()}
+    if growth is not None:
+        free = _bound_by_growth(current, free, growth)
+    reduced = {host: amounts[index] - free[host]
                for host, amounts in current.capacity.items()}
     largest = max(reduced.values(), default=0)
     return dataclasses.replace(
@@ -105,6 +112,19 @@ def _with_headroom(current: Configuration, headroom: float
                  or one.demand[index] <= largest else dataclasses.replace(
                      one, demand=_replace(one.demand, index, largest))
                  for name, one in current.members.items()})
+
+
+def _bound_by_growth(current: Configuration, free: Mapping[str, int],
+                     growth: Mapping[str, int]) -> dict[str, int]:
+    """Return the CPU that running members and one newcomer can still need."""
+    newcomer = max((growth.get(name, 0)
+                    for name, one in current.members.items()
+                    if one.state is not MemberState.RUNNING), default=0)
+    grown = dict.fromkeys(free, newcomer)
+    for name, one in current.members.items():
+        if one.state is MemberState.RUNNING and one.host in grown:
+            grown[str(one.host)] += growth.get(name, 0)
+    return {host: min(amount, grown[host]) for host, amount in free.items()}
 
 
 def _replace(amounts: Amounts, index: int, amount: int) -> Amounts:
@@ -132,15 +152,15 @@ class _SteadySelector:
     def __init__(self, current: Configuration, order: list[str]) -> None:
         self.current = current
         self.order = order
-        queued = set(order)
-        #: Members as they are if no lease is selected.
-        self.idle = {
-            one.name: in_state(one, MemberState.SUSPENDED)
-            if one.lease in queued else one
-            for one in current.members.values()}
-        self.least = FreeRoom.of(current, self.idle.values())
+        self.least = FreeRoom(current.capacity, current.closed)
         self.unused = FreeRoom.of(current)
-        self.hosts: dict[str, str] = {}
+        self.changed: list[Member] = []
+        queued = set(order)
+        for one in current.members.values():
+            held = (_held(one) if one.fixed or one.lease not in queued
+                    else _claim(one))
+            if held is not None:
+                self.least.take(str(one.host), held)
 
     def select(self) -> Selection:
         """Select leases in their order."""
@@ -149,16 +169,16 @@ class _SteadySelector:
             members = [one for one in self.current.leases[lease]
                        if is_placed(one, MemberState.RUNNING)]
             found = self._place(members)
-            states[lease] = MemberState.RUNNING
             if found is None:
                 states[lease] = self._reject(members)
-            else:
-                self.hosts |= found
-        return Selection(states, self.current.with_members(
-            dataclasses.replace(one, state=MemberState.RUNNING,
-                                host=self.hosts[one.name])
-            if one.name in self.hosts else one
-            for one in self.idle.values()))
+                continue
+            states[lease] = MemberState.RUNNING
+            self.changed += (
+                dataclasses.replace(one, state=MemberState.RUNNING,
+                                    host=found[one.name])
+                for one in members if one.host != found[one.name]
+                or one.state is not MemberState.RUNNING)
+        return Selection(states, self.current.with_members(self.changed))
 
     def _place(self, members: list[Member]) -> dict[str, str] | None:
         if all(one.state is MemberState.RUNNING for one in members):
@@ -226,6 +246,8 @@ class _SteadySelector:
         """Free the room of a lease, and return its state."""
         self._change(self.unused.give, members, _held)
         self._change(self.unused.take, members, _claim)
+        self.changed += (in_state(one, MemberState.SUSPENDED)
+                         for one in members)
         started = any(one.state is not MemberState.WAITING
                       for one in members)
         return MemberState.SUSPENDED if started else MemberState.WAITING

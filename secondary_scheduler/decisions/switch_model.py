@@ -9,7 +9,7 @@ and all instances there are fixed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 import dataclasses
 
 from secondary_scheduler.decisions.draft import Draft
@@ -43,10 +43,13 @@ class SwitchModel:
     """Configuration of a cluster, and the queue of its leases.
 
     :param queue: leases that take part, the first to be served first
+    :param growth: returns by how many thousandths of a CPU the demand of each
+        member can still grow
     """
 
     configuration: Configuration
     queue: tuple[QueuedLease, ...]
+    growth: Callable[[], Mapping[str, int]]
 
     @property
     def leases(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ class SwitchModel:
         if not all(one.state is sample.members[name].state
                    for name, one in current.members.items()):
             return False
-        hosts = {name: one.host for name, one in current.members.items()
+        hosts = {name: (one.host,) for name, one in current.members.items()
                  if one.host is not None}
         return current.is_viable() and not any(
             one.broken(hosts) for one in current.constraints)
@@ -120,7 +123,8 @@ class SwitchModelBuilder:
         if drained:
             configuration = _without_running(configuration, drained)
         return SwitchModel(configuration, self._queue(
-            {cluster.instances[uuid].lease for uuid in moving}, members))
+            {cluster.instances[uuid].lease for uuid in moving}, members),
+            self._growth)
 
     def _capacity(self, held: Mapping[str, Amounts], unknown: Collection[str],
                   drained: Collection[str]) -> dict[str, list[int]]:
@@ -264,6 +268,11 @@ class SwitchModelBuilder:
             one.memory_mb, fixed, migratable=not one.migration_failed
             and one.anti_affinity is None,
             floor=self._ledgers.floor(demand))
+
+    def _growth(self) -> dict[str, int]:
+        """Return by how much demand can still grow, by instance."""
+        return {uuid: self._ledgers.growth(one)
+                for uuid, one in self._cluster.instances.items()}
 
     def _queue(self, leases: Iterable[str], members: Mapping[str, Member]
                ) -> tuple[QueuedLease, ...]:

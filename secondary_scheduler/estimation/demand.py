@@ -106,6 +106,16 @@ class Ledgers:
         return None if cpu is None else min(
             cpu, self._most_cpu[instance.host or ''])
 
+    def growth(self, instance: Instance) -> int:
+        """Return by how much the demand of CPU can grow, in thousandths.
+
+        An instance that wants all of its vCPUs, or all that its host can give
+        it, cannot want more.
+        """
+        cpu = self.cpu(instance)
+        most = min(instance.vcpus, self._most_cpu[instance.host or ''])
+        return 0 if cpu is None else max(0, math.ceil((most - cpu) * SCALE))
+
     def _find_most_cpu(self, name: str) -> float:
         """Return the CPUs that a host can give to one instance.
 

@@ -26,14 +26,15 @@ def member(name, host, cpu, state=RUNNING, lease=None):
 
 class SelectSteadilyTest(unittest.TestCase):
 
-    def select(self, capacity, *members, headroom=0.0, **points):
+    def select(self, capacity, *members, headroom=0.0, growth=None,
+               **points):
         current = Configuration(('cpu',), {
             host: (amount,) for host, amount in capacity.items()},
             {one.name: one for one in members})
         queue = [QueuedLease(lease, points.get(lease, 0.0))
                  for lease in dict.fromkeys(one.lease for one in members)]
         found = select_steadily(current, queue, SelectionOptions(),
-                                headroom)
+                                headroom, growth)
         self.assertTrue(found.sample.is_viable())
         self.packed = select(current, queue)
         return ([lease for lease, state in found.states.items()
@@ -105,3 +106,14 @@ class SelectSteadilyTest(unittest.TestCase):
             {'a': 100}, member('low', 'a', 100),
             member('high', 'a', 90, SUSPENDED), high=9.0, headroom=0.1)
         self.assertEqual(['high'], found[0])
+
+    def test_headroom_is_what_demand_can_still_grow_by(self):
+        for growth, starts in ((None, False), ({}, True),
+                               ({'x': 4}, False), ({'x': 3}, True),
+                               ({'x': 2, 'y': 2}, False),
+                               ({'x': 2, 'z': 9}, True)):
+            found, _hosts = self.select(
+                {'a': 100, 'b': 10}, member('x', 'a', 60),
+                member('y', 'a', 37, SUSPENDED), member('z', 'b', 5),
+                headroom=0.1, growth=growth)
+            self.assertEqual(starts, 'y' in found, growth)

@@ -89,6 +89,14 @@ class LedgersTest(unittest.TestCase):
                 dataclasses.replace(down, wanted_cpu=0.01)))
         self.assertIsNone(ledgers.cpu(vm('a', 'small')))
 
+    def test_demand_grows_up_to_the_vcpus_and_the_host(self):
+        ledgers = self.ledgers(host('h', 0.0, cpus=4.0))
+        for wanted, vcpus, growth in (
+                (0.5, 2, 1500), (2.0, 2, 0), (2.5, 2, 0), (1.0, 8, 1880),
+                (None, 2, 0)):
+            self.assertEqual(growth, ledgers.growth(vm(
+                'a', 'h', wanted_cpu=wanted, vcpus=vcpus)))
+
     def test_strictest_policy_of_a_resource_counts(self):
         one = host('h', 20.0, policies=(
             cpu_policy(90.0), cpu_policy(60.0), slots_policy(3)))
