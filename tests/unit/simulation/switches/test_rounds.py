@@ -92,7 +92,7 @@ class TestStarvation(unittest.TestCase):
         trip = RoundTrip(Configuration(
             ('cpu', 'memory'), {f'host{one}': (1000, 4096)
                                 for one in range(8)}, waiting('large', 8)),
-            points)
+            points, SelectionOptions(minimum_run_s=120))
         ends = {}
         trip.change(waiting('small0', 1))
         arrived['small0'], priorities['small0'] = 0.0, 1.0
