@@ -91,6 +91,20 @@ def cost_choices(problem: SwitchProblem) -> list[HomeChoices]:
     return sorted(found, key=lambda one: one.bound)
 
 
+def span_choices(problem: SwitchProblem) -> HomeChoices:
+    """Return the choices with the fewest operations above the span's bound.
+
+    Each operation in a later pool, or above the bound, costs more than all
+    memory together.
+    """
+    most = span_bound(problem)
+    price = 1 + 2 * sum(one.memory_mb * count
+                        for one, count in problem.class_counts.items())
+    return _choose(problem, price, most, functools.partial(
+        cost_options, price=price, most=most,
+        in_place=problem.current.resumes_in_place), early_room(problem))
+
+
 def early_room(problem: SwitchProblem) -> list[tuple[int, ...]]:
     """Return the room of all pools up to the first that copies memory.
 

@@ -22,7 +22,10 @@ from secondary_scheduler.decisions.optimiser.problem import (
     SwitchProblem,
     build_problem,
 )
-from secondary_scheduler.decisions.optimiser.refinement import refine
+from secondary_scheduler.decisions.optimiser.refinement import (
+    refine,
+    refine_span,
+)
 from secondary_scheduler.decisions.optimiser.solver import SolverMissingError
 from secondary_scheduler.decisions.packing import PackingError, sticky_target
 from secondary_scheduler.estimation.switch_costs import (
@@ -44,7 +47,7 @@ Status = typing.Literal[
 #: Values of a switch that depend on its pools only.
 MEASURES: Mapping[str, Measure] = {
     'cost': plan_cost, 'span': plan_span, 'memory': memory_moved}
-#: Objectives that the solver has a model of.
+#: Objectives that the solver has a bound of.
 SOLVED = ('cost', 'memory')
 #: Most switches that leave leases as they are before these are given up.
 MOST_REFUSED = 2
@@ -139,11 +142,14 @@ def _improve(current: Configuration, sample: Configuration, objective: str,
             not evaluator.is_optimal(bound)) and _is_valid(problem):
         evaluator.try_target(problem.sample)
     missing = False
-    if objective in SOLVED and not evaluator.is_optimal(bound) and (
+    if not evaluator.is_optimal(bound) and (
             evaluator.best is None or evaluator.is_equivalent):
         try:
-            bound = max(bound, refine(
-                problem, choices[:-1] or choices, evaluator, budget))
+            if objective in SOLVED:
+                bound = max(bound, refine(
+                    problem, choices[:-1] or choices, evaluator, budget))
+            else:
+                refine_span(problem, choices[0], evaluator, budget)
         except SolverMissingError:
             missing = True
     best = evaluator.best
@@ -175,7 +181,10 @@ def _choices(problem: SwitchProblem, objective: str
     memory = bounds.memory_choices(problem)
     if objective == 'memory':
         return [memory]
-    return [*bounds.cost_choices(problem), memory]
+    by_price = bounds.cost_choices(problem)
+    if objective == 'cost':
+        return [*by_price, memory]
+    return [bounds.span_choices(problem), *by_price, memory]
 
 
 def _bound(problem: SwitchProblem, objective: str, measure: Measure,

@@ -72,6 +72,27 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
     return lowest if best is None else min(lowest, best.value)
 
 
+def refine_span(problem: SwitchProblem, choices: HomeChoices,
+                evaluator: Evaluator, budget: Budget) -> None:
+    """Look for a switch with few operations above the span's bound.
+
+    :param choices: those of :func:`.bounds.span_choices`
+    :raises SolverMissingError: OR-Tools is not installed
+    """
+    size = UNITS_PER_VARIABLE * count_variables(problem)
+    limit = (budget.units - size) * SECONDS_PER_UNIT
+    if limit <= 0:
+        budget.truncated = True
+        return
+    best = evaluator.best
+    solved = solve(problem, early_room(problem), choices.price, choices.most,
+                   limit, hint=None if best is None
+                   else problem.assignment(best.target), two_stages=True)
+    _pay(budget, size, solved)
+    if solved.assignment is not None:
+        _try_answer(problem, evaluator, budget, solved._replace(bound=None))
+
+
 def _pay(budget: Budget, size: int, solved: Solved) -> None:
     budget.units -= min(budget.units, size + int(
         solved.seconds / SECONDS_PER_UNIT))

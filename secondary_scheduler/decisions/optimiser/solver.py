@@ -18,6 +18,7 @@ OR-Tools is imported on first use.
 from collections import defaultdict
 from collections.abc import Sequence
 import dataclasses
+import math
 import typing
 
 from secondary_scheduler.decisions.optimiser.problem import (
@@ -86,20 +87,25 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
         raise SolverMissingError(str(error)) from error
     if not problem.is_startable:
         return Solved(None, None, 0.0)
-    model = _Model(cp_model, problem, start, price, most, two_stages)
-    if hint is not None:
-        model.add_hint(hint)
-    if below is not None:
-        model.add_limit(int(below) - 1 - problem.fixed_mb)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 1
-    solver.parameters.max_deterministic_time = limit
-    status = solver.solve(model.model)
+    try:
+        model = _Model(cp_model, problem, start, price, most, two_stages)
+        if hint is not None:
+            model.add_hint(hint)
+        if below is not None:
+            model.add_limit(int(below) - 1 - problem.fixed_mb)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 1
+        solver.parameters.max_deterministic_time = limit
+        status = solver.solve(model.model)
+    except MemoryError:
+        return Solved(None, problem.fixed_mb, limit)
     seconds = solver.response_proto.deterministic_time
     if status == cp_model.INFEASIBLE:
         return Solved(None, None, seconds)
-    bound = solver.best_objective_bound + problem.fixed_mb
+    # Costs are whole numbers, and the solver's bound is a float.
+    bound = problem.fixed_mb + max(
+        0, math.ceil(solver.best_objective_bound - 1e-6))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Solved(None, bound, seconds)
     assignment, late = model.read_assignment(solver)
