@@ -81,7 +81,10 @@ class ClusterRun:
 
     def decide(self, current: Configuration, queue: tuple[str, ...],
                running_s: dict[str, float]) -> Switch:
-        """Select jobs to run, and return the switch to them."""
+        """Select jobs to run, and return the switch to them.
+
+        Without the optimiser all is packed anew by first fit decreasing.
+        """
         profile = self.profile
         leases = [QueuedLease(name, -position, running_s.get(name))
                   for position, name in enumerate(queue)]
@@ -89,7 +92,8 @@ class ClusterRun:
                                    profile.displacement_margin)
         selected = (select_steadily(current, leases, options,
                                     profile.headroom)
-                    if profile.steady else select(current, leases, options))
+                    if profile.steady and self.optimised
+                    else select(current, leases, options))
         sample = finish_ended(current, queue, selected.sample)
         if not self.optimised:
             return sequence(current, sample)
