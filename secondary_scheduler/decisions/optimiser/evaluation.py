@@ -25,6 +25,7 @@ class Evaluated(typing.NamedTuple):
     :param is_equivalent: the switch ends in a viable configuration with the
         states of the sample, and breaks no constraint anew
     :param left: leases with members that do not reach their state
+    :param broken: constraints that are broken in the end
     """
 
     target: Configuration
@@ -32,11 +33,16 @@ class Evaluated(typing.NamedTuple):
     value: float
     is_equivalent: bool
     left: tuple[str, ...] = ()
+    broken: int = 0
 
     @property
-    def rank(self) -> tuple[bool, int, float]:
-        """Rank among several switches, the best one first."""
-        return not self.is_equivalent, len(self.left), self.value
+    def rank(self) -> tuple[bool, int, int, float]:
+        """Rank among several switches, the best one first.
+
+        A switch that repairs a constraint is better than a cheaper one.
+        """
+        return (not self.is_equivalent, len(self.left), self.broken,
+                self.value)
 
 
 class Evaluator:
@@ -54,6 +60,7 @@ class Evaluator:
         self._problem = problem
         self._measure = measure
         self._budget = budget
+        self._broken = self._list_broken(problem.current)
         self._seen: set[tuple[str | None, ...]] = set()
         self.best: Evaluated | None = None
         self.tried = 0
@@ -105,23 +112,22 @@ class Evaluator:
         members = self._problem.sample.members
         left = {one.lease for name, one in reached.members.items()
                 if one.state is not members[name].state}
+        broken = self._list_broken(reached)
         equivalent = (not left and self._problem.has_room(reached)
-                      and self._keeps_constraints(reached))
+                      and broken <= self._broken)
         return Evaluated(reached if equivalent else target, switch,
                          self._measure(switch.pools), equivalent,
-                         tuple(sorted(left, key=natural_key)))
+                         tuple(sorted(left, key=natural_key)), len(broken))
 
-    def _keeps_constraints(self, reached: Configuration) -> bool:
-        """Return whether no constraint is broken anew."""
+    def _list_broken(self, configuration: Configuration) -> set[str]:
+        """Return descriptions of all broken constraints."""
         constraints = self._problem.current.constraints
         if not constraints:
-            return True
-        before, after = (
-            {name: (member.host,) for name, member in one.members.items()
-             if member.host is not None and member.held is not None}
-            for one in (self._problem.current, reached))
-        return all(one.broken(after) <= one.broken(before)
-                   for one in constraints)
+            return set()
+        hosts = {name: (member.host,)
+                 for name, member in configuration.members.items()
+                 if member.host is not None and member.held is not None}
+        return set().union(*(one.broken(hosts) for one in constraints))
 
     def _pay(self) -> bool:
         price = len(self._problem.runners)

@@ -35,9 +35,13 @@ class TargetRules:
     def admits(self, number: int, host: int) -> bool:
         """Return whether a runner may be on a host."""
         name = self._problem.runners[number]
+        member = self._problem.current.members[name]
+        target = self._problem.hosts[host]
+        # A runner that has left its host arrives there as on any other.
+        left = (member.state is MemberState.RUNNING
+                and member.host == target)
         return self._rules.admits(
-            name, self._problem.current.members[name].host,
-            self._problem.hosts[host], self._placed)
+            name, None if left else member.host, target, self._placed)
 
     def find_offenders(self, assignment: Assignment) -> Iterator[int]:
         """Yield runners at home whose departure repairs a constraint.

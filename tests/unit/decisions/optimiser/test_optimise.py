@@ -25,6 +25,7 @@ from secondary_scheduler.model.configuration import (
     Member,
     MemberState,
 )
+from secondary_scheduler.model.constraints import Ban, Root, Spread
 from secondary_scheduler.simulation.workloads.switches import draw
 
 RUNNING, SUSPENDED, WAITING = (
@@ -161,6 +162,38 @@ class TestOptimise(unittest.TestCase):
         sample = current.with_members([member('c-1', RUNNING, 'h2', 512, 1)])
         found = optimise(current, sample, 'cost', Budget())
         self.assertEqual(('optimal', 512), (found.status, found.value))
+
+    def test_broken_constraint_is_repaired(self):
+        current = cluster(
+            {'h1': (2, 4096), 'h2': (2, 4096)},
+            member('a-1', RUNNING, 'h1', 512),
+            member('b-1', RUNNING, 'h1', 256),
+            constraints=(Spread(frozenset({'a-1', 'b-1'})),))
+        found = optimise(current, current, 'cost', Budget())
+        self.assertEqual(['h1', 'h2'], [
+            one.host for one in found.target.members.values()])
+        self.assertEqual(256, found.value)
+
+    def test_new_configuration_breaks_no_constraint(self):
+        current = cluster(
+            {'h1': (2, 4096), 'h2': (1, 4096), 'h3': (2, 4096)},
+            member('a-1', SUSPENDED, 'h1', 512, 1),
+            member('b-1', RUNNING, 'h2', 512, 1),
+            member('c-1', WAITING, None, 512, 1),
+            constraints=(Spread(frozenset({'a-1', 'c-1'})),
+                         Ban(frozenset({'c-1'}), frozenset({'h3'})),
+                         Root(frozenset({'b-1'}))))
+        sample = current.with_members([
+            member('a-1', RUNNING, 'h3', 512, 1),
+            member('c-1', RUNNING, 'h1', 512, 1)])
+        found = optimise(current, sample, 'cost', Budget())
+        # The lease c has no host beside a at home, and a is on h1 until it
+        # has resumed on h3.
+        self.assertEqual('h2', found.target.members['b-1'].host)
+        hosts = {name: (one.host,)
+                 for name, one in found.target.members.items() if one.host}
+        self.assertEqual([], [
+            text for one in current.constraints for text in one.broken(hosts)])
 
     def test_unknown_objective_lists_the_known_ones(self):
         current = cluster({'h1': (1, 1024)})
