@@ -83,6 +83,73 @@ def list_switches(current: Configuration, sample: Configuration
             yield target, switch
 
 
+def draw_plan_cost(current: Configuration, target: Configuration,
+                   rng: random.Random) -> int | None:
+    """Return the cost of a random plan, None if it got stuck.
+
+    A pool has some of the feasible operations, not all; suspends and deletes
+    are in the first.  Members resume on any host, those of a lease together.
+    """
+    used = {host: [0, 0] for host in current.capacity}
+    for one in current.members.values():
+        if one.state is MemberState.RUNNING:
+            _add(used, one.host, one.demand, 1)
+    pool: list[tuple[Member, int]] = []
+    groups: dict[str, list[Member]] = {}
+    for name, one in current.members.items():
+        wanted = target.members[name]
+        if one.state is MemberState.RUNNING is not wanted.state:
+            pool.append((one, one.memory_mb * (
+                wanted.state is MemberState.SUSPENDED)))
+        elif wanted.state is MemberState.RUNNING and (
+                one.state is not wanted.state or one.host != wanted.host):
+            key = (one.lease if one.state is MemberState.SUSPENDED else name)
+            groups.setdefault(key, []).append(one)
+        elif (one.state is MemberState.SUSPENDED
+              and wanted.state is MemberState.ENDED):
+            pool.append((one, 0))
+    cost = before = idle = 0
+    while pool or groups:
+        for key, several in rng.sample(sorted(groups.items()), len(groups)):
+            if rng.random() < 0.3:
+                continue
+            trial = {host: list(amounts) for host, amounts in used.items()}
+            for one in several:
+                _add(trial, target.members[one.name].host, one.demand, 1)
+            if all(trial[host][number] <= most
+                   or trial[host][number] == used[host][number]
+                   for host, capacity in current.capacity.items()
+                   for number, most in enumerate(capacity)):
+                used = trial
+                del groups[key]
+                pool += [(one, _copies(one, target) * one.memory_mb)
+                         for one in several]
+        cost += sum(before + local for _, local in pool)
+        before += max((local for _, local in pool), default=0)
+        for one, _ in pool:
+            if one.state is MemberState.RUNNING:
+                _add(used, one.host, one.demand, -1)
+        idle = 0 if pool else idle + 1
+        if idle > 20:
+            return None
+        pool = []
+    return cost
+
+
+def _copies(one: Member, target: Configuration) -> int:
+    if one.state is MemberState.WAITING:
+        return 0
+    if one.state is MemberState.RUNNING:
+        return 1
+    return 1 + (one.host != target.members[one.name].host)
+
+
+def _add(used: dict[str, list[int]], host: str | None,
+         amounts: tuple[int, ...], sign: int) -> None:
+    for number, amount in enumerate(amounts):
+        used[str(host)][number] += sign * amount
+
+
 def _draw_configuration(rng: random.Random) -> Configuration:
     hosts = rng.randint(2, 4)
     most = 6 if hosts < 4 else 5

@@ -2,7 +2,9 @@
 
 """Bounds and optimal switches against an enumeration of all placements."""
 
+import itertools
 import os
+import random
 import unittest
 
 from secondary_scheduler.decisions.base import Budget
@@ -32,6 +34,25 @@ class TestProofs(unittest.TestCase):
                 with self.subTest(seed=seed, objective=objective):
                     proved += self._check(current, sample, objective, switches)
         self.assertGreater(proved, CASES)
+
+    def test_no_plan_whatever_its_pools_costs_less_than_the_bound(self):
+        plans = 0
+        for seed in range(2 * CASES):
+            current, sample = small_clusters.draw_cluster(seed)
+            if current.resumes_in_place:
+                continue
+            found = optimise(current, sample, 'cost', Budget())
+            rng = random.Random(seed)
+            states = {one.lease: one.state
+                      for one in found.target.members.values()}
+            for target in itertools.islice(
+                    small_clusters.list_targets(current, states), 100):
+                cost = small_clusters.draw_plan_cost(current, target, rng)
+                if cost is not None:
+                    plans += 1
+                    with self.subTest(seed=seed):
+                        self.assertLessEqual(found.bound, cost)
+        self.assertGreater(plans, 2 * CASES)
 
     def _check(self, current, sample, objective, switches):
         measure = measure_of(objective, published_seconds)
