@@ -184,7 +184,7 @@ class ContextSwitchDecision(base.Decision):
             _overloaded(found), budget.truncated, SwitchClaim(
                 options.objective, value, bound, status,
                 _states_after(draft), _bypassed(moves),
-                _count_running(sample, model.leases),
+                _count_running(found.switch.reached, model.leases),
                 sum(move.bypass for move in moves), found.conflict,
                 found.solver_missing))
 
@@ -235,9 +235,9 @@ def _overloaded(found: Optimised) -> tuple[str, ...]:
             amounts, reached.capacity[host], strict=True))))
 
 
-def _count_running(sample: Configuration, queue: Collection[str]) -> int:
-    """Return the number of leases of the queue that run in a sample."""
+def _count_running(reached: Configuration, queue: Collection[str]) -> int:
+    """Return the number of leases of the queue that run."""
     queued = set(queue)
-    return len({one.lease for one in sample.members.values()
+    return len({one.lease for one in reached.members.values()
                 if one.lease in queued and not one.fixed
                 and one.state is MemberState.RUNNING})

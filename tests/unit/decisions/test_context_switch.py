@@ -23,6 +23,7 @@ from secondary_scheduler.model.cluster import (
     InstanceState,
     LeaseMembers,
 )
+from secondary_scheduler.model.constraints import Spread
 from secondary_scheduler.model.lease_order import Aged, FirstCome
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
@@ -296,6 +297,16 @@ class TestExcluded(Case):
             plan = self.decide(worlds.cluster(*things))
             self.assertEqual(((), 'nothing_to_do'), (
                 plan.operations, plan.switch.status))
+
+    def test_broken_constraint_is_repaired(self):
+        world = dataclasses.replace(
+            worlds.cluster(*map(host, ('node10', 'node2')), *(
+                busy(one, 'node10', one, wanted_cpu=0.1, memory_mb=128)
+                for one in 'ab')),
+            constraints=(Spread(frozenset('ab')),))
+        one, = self.decide(world).operations
+        self.assertEqual(('migrate', 'node2'), (str(one.kind), one.target))
+        self.assertFalse(self.decide(worlds.apply(world, Plan((one,)))))
 
     def test_unknown_objective_lists_the_known_ones(self):
         with self.assertRaisesRegex(ValueError, 'cost, span, memory, time'):
