@@ -39,7 +39,7 @@ WITHIN = 1.01
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class CostPoint:
     """Number of virtual machines, with the mix of jobs and the busy share.
 
     :param label: suffix of its figures
@@ -51,10 +51,10 @@ class Point:
     mix: tuple[int, ...] = switches.EVEN
 
 
-def _points(suffix: str, mix: tuple[int, ...]) -> list[Point]:
-    return [*(Point(f'{vms}{suffix}', vms, mix=mix) for vms in SIZES),
-            Point(f'486_overload{suffix}', 486, switches.OVERLOAD, mix),
-            Point(f'760{suffix}', 760, mix=mix)]
+def _points(suffix: str, mix: tuple[int, ...]) -> list[CostPoint]:
+    return [*(CostPoint(f'{vms}{suffix}', vms, mix=mix) for vms in SIZES),
+            CostPoint(f'486_overload{suffix}', 486, switches.OVERLOAD, mix),
+            CostPoint(f'760{suffix}', 760, mix=mix)]
 
 
 #: States of jobs drawn evenly, and three of five jobs running.
@@ -65,10 +65,10 @@ FIRST_LOOK = tuple(one for one in POINTS if one.label in ('54', '162'))
 
 
 @dataclasses.dataclass(frozen=True)
-class Sample:
+class CostSample:
     """Cluster to draw and to reconfigure, in a process of its own."""
 
-    point: Point
+    point: CostPoint
     seed: int
     profile: SwitchProfile
 
@@ -166,12 +166,12 @@ def avoidable_cost(switch: Switch) -> float:
 
 def run_cost(context: SwitchContext) -> Values:
     """Reconfigure clusters of each size with each algorithm."""
-    samples = [Sample(point, seed, context.profile)
+    samples = [CostSample(point, seed, context.profile)
                for point in (FIRST_LOOK if context.quick else POINTS)
                for seed in context.seeds]
     values: Values = {}
-    rows: dict[Point, list[Rows]] = {}
-    for sample, found in context.map(Sample.measure, samples):
+    rows: dict[CostPoint, list[Rows]] = {}
+    for sample, found in context.map(CostSample.measure, samples):
         rows.setdefault(sample.point, []).append(found)
         for algorithm in ALGORITHMS:
             _add(values, _compare(found, algorithm),
@@ -191,7 +191,7 @@ def _compare_models(profile: SwitchProfile, context: SwitchContext
     Both look for the least memory moved; the first seed is compared.
     """
     point = FIRST_LOOK[0] if context.quick else LARGEST
-    current, queue = Sample(point, context.seeds[0], profile).draw()
+    current, queue = CostSample(point, context.seeds[0], profile).draw()
     sample = select(current, queue).sample
     begun = time.process_time()
     best = optimise(current, sample, 'memory', Budget(profile.budget))
@@ -247,8 +247,8 @@ def _summarise(context: SwitchContext, values: Values, label: str,
         f'attainable_optimised_{label}']
 
 
-def _draw(context: SwitchContext, rows: Mapping[Point, Sequence[Rows]],
-          samples: Sequence[Sample]) -> None:
+def _draw(context: SwitchContext, rows: Mapping[CostPoint, Sequence[Rows]],
+          samples: Sequence[CostSample]) -> None:
     """Draw the cost by number of virtual machines, and a switch."""
     for mix, title in ((switches.EVEN, 'states of jobs drawn evenly'),
                        (switches.MOSTLY_RUNNING, 'three of five jobs run')):

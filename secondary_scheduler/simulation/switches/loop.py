@@ -45,7 +45,7 @@ class Round(typing.NamedTuple):
     viable: bool
 
 
-class Sample(typing.NamedTuple):
+class UseSample(typing.NamedTuple):
     """Units wanted and used, and whether more are wanted than there are."""
 
     second: float
@@ -66,7 +66,7 @@ class ControlLoop:
     profile: SwitchProfile
     decide: Decider
     rounds: list[Round] = dataclasses.field(default_factory=list)
-    samples: list[Sample] = dataclasses.field(default_factory=list)
+    samples: list[UseSample] = dataclasses.field(default_factory=list)
     mixed: int = 0
 
     def run(self) -> None:
@@ -151,7 +151,8 @@ class ControlLoop:
 
     def _sample(self) -> None:
         """Record the units wanted and used at this instant."""
-        found = Sample(self.world.now, self.world.wanted(), self.world.used())
+        world = self.world
+        found = UseSample(world.now, world.wanted(), world.used())
         if self.samples and self.samples[-1].second == found.second:
             self.samples.pop()
         self.samples.append(found)

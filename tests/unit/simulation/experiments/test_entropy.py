@@ -38,10 +38,10 @@ class TestEntropyCost(unittest.TestCase):
 
     def test_optimiser_is_never_dearer_than_packing(self):
         for profile in (THESIS, OURS):
-            point = entropy_cost.Point('small', 54)
+            point = entropy_cost.CostPoint('small', 54)
             for seed in range(1, 4):
                 with self.subTest(profile=profile.name, seed=seed):
-                    found = entropy_cost.Sample(point, seed,
+                    found = entropy_cost.CostSample(point, seed,
                                                 profile).measure()
                     first, sticky, best = (
                         found[one]['cost'] for one in entropy_cost.ALGORITHMS)

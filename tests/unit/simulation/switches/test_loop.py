@@ -8,7 +8,7 @@ from secondary_scheduler.model.configuration import MemberState, Move, Switch
 from secondary_scheduler.model.operation_kinds import OperationKind
 from secondary_scheduler.simulation.experiments import entropy_cluster
 from secondary_scheduler.simulation.switches import loop as loops
-from secondary_scheduler.simulation.switches.loop import Sample
+from secondary_scheduler.simulation.switches.loop import UseSample
 from secondary_scheduler.simulation.switches.profiles import THESIS
 from secondary_scheduler.simulation.switches.world import JobWorld
 from tests.unit.simulation.switches.test_jobs import job
@@ -85,6 +85,6 @@ class TestControlLoop(unittest.TestCase):
     def test_longest_excess_is_that_of_demand_over_all_units(self):
         found = loops.ControlLoop(JobWorld([job()], 0, False), THESIS,
                                   boot_and_delete)
-        found.samples = [Sample(second, wanted, 0) for second, wanted in (
+        found.samples = [UseSample(second, wanted, 0) for second, wanted in (
             (0, 22), (10, 29), (20, 32), (40, 22), (50, 23), (55, 3))]
         self.assertEqual(30, entropy_cluster.longest_excess(found))
