@@ -112,7 +112,7 @@ def choose_homes(classes: Mapping[RunnerClass, int],
     best = _all_cheapest(classes, options, final_free, start_free)
     if best is not None:
         return best
-    search = _Search(classes, options, final_free, start_free)
+    search = _HomeSearch(classes, options, final_free, start_free)
     return search.run()
 
 
@@ -146,7 +146,7 @@ def _fits(needed: Sequence[int], free: Sequence[int]) -> bool:
                for amount, most in zip(needed, free, strict=True))
 
 
-class _Search:
+class _HomeSearch:
     """Depth-first branch and bound over the runners of one host."""
 
     def __init__(self, classes: Mapping[RunnerClass, int],

@@ -24,7 +24,7 @@ from secondary_scheduler.decisions.optimiser.rules import TargetRules
 from secondary_scheduler.model.configuration import Amounts, MemberState
 
 
-class Rooms:
+class RunnerRooms:
     """Room left on each host, at the start of the switch and in the end.
 
     :ivar early: for each dimension, the room of each host at the start
@@ -133,7 +133,7 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
     if not problem.is_startable:
         return None
     assignment: Assignment = [None] * len(problem.runners)
-    rooms = Rooms(problem)
+    rooms = RunnerRooms(problem)
     away = _take_homes(problem, choices, rooms, assignment)
     if rooms.is_overloaded(problem):
         return None     # members that cannot move need more than there is
@@ -165,7 +165,7 @@ def spread_boots(problem: SwitchProblem, assignment: Assignment,
     if problem.current.constraints:
         return None
     result = list(assignment)
-    rooms = Rooms(problem)
+    rooms = RunnerRooms(problem)
     boots = []
     for number, (one, host) in enumerate(
             zip(problem.classes, assignment, strict=True)):
@@ -199,8 +199,9 @@ def spread_boots(problem: SwitchProblem, assignment: Assignment,
     return result
 
 
-def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
-                assignment: Assignment) -> dict[tuple[int, ...], list[int]]:
+def _take_homes(problem: SwitchProblem, choices: HomeChoices,
+                rooms: RunnerRooms, assignment: Assignment
+                ) -> dict[Amounts, list[int]]:
     """Place the runners that stay; return the others by their demand."""
     members: dict[RunnerClass, list[int]] = defaultdict(list)
     away: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -227,7 +228,7 @@ def _take_homes(problem: SwitchProblem, choices: HomeChoices, rooms: Rooms,
 
 
 def _repair_constraints(problem: SwitchProblem, rules: TargetRules,
-                        rooms: Rooms, assignment: Assignment,
+                        rooms: RunnerRooms, assignment: Assignment,
                         away: dict[Amounts, list[int]]) -> None:
     """Take runners from home that break constraints there."""
     for number, host in enumerate(assignment):
@@ -240,7 +241,7 @@ def _repair_constraints(problem: SwitchProblem, rules: TargetRules,
         away[demand].append(number)
 
 
-def _place_equal(problem: SwitchProblem, rooms: Rooms,
+def _place_equal(problem: SwitchProblem, rooms: RunnerRooms,
                  rules: TargetRules | None, numbers: list[int],
                  early: bool, assignment: Assignment,
                  budget: Budget) -> list[int]:
@@ -252,6 +253,7 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms,
     fitting = rooms.find_hosts(demand, arrival)
     fitting.sort(key=rooms.sizes.__getitem__)
     if rules is not None:
+        fitting.reverse()
         return [number for number in numbers if not _place_one(
             rooms, rules, number, demand, arrival, fitting, assignment,
             budget)]
@@ -268,11 +270,16 @@ def _place_equal(problem: SwitchProblem, rooms: Rooms,
     return left[::-1]
 
 
-def _place_one(rooms: Rooms, rules: TargetRules, number: int,
+def _place_one(rooms: RunnerRooms, rules: TargetRules, number: int,
                demand: Amounts, arrival: Amounts | None, hosts: list[int],
                assignment: Assignment, budget: Budget) -> bool:
-    """Place a runner on the first host that has room and is admitted."""
-    for host in hosts:
+    """Place a runner on the last host that has room and is admitted.
+
+    :param hosts: loses full hosts at its end, since all runners are equal
+    """
+    while hosts and not rooms.fits(hosts[-1], demand, arrival):
+        hosts.pop()
+    for host in reversed(hosts):
         if not budget.spend():
             return False
         if rooms.fits(host, demand, arrival) and rules.admits(number, host):

@@ -34,7 +34,7 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
     :raises SolverMissingError: OR-Tools is not installed
     """
     start = early_room(problem)
-    size = UNITS_PER_VARIABLE * count_variables(problem)
+    size = _price_model(problem)
     lowest = float('inf')
     for one in choices:
         best = evaluator.best
@@ -79,7 +79,7 @@ def refine_span(problem: SwitchProblem, choices: HomeChoices,
     :param choices: those of :func:`.bounds.span_choices`
     :raises SolverMissingError: OR-Tools is not installed
     """
-    size = UNITS_PER_VARIABLE * count_variables(problem)
+    size = _price_model(problem)
     limit = (budget.units - size) * SECONDS_PER_UNIT
     if limit <= 0:
         budget.truncated = True
@@ -91,6 +91,16 @@ def refine_span(problem: SwitchProblem, choices: HomeChoices,
     _pay(budget, size, solved)
     if solved.assignment is not None:
         _try_answer(problem, evaluator, budget, solved._replace(bound=None))
+
+
+def _price_model(problem: SwitchProblem) -> int:
+    """Return the work units of a model.
+
+    The solver does not know constraints.  The more there are, the less
+    probable is an answer that keeps all of them.
+    """
+    return (UNITS_PER_VARIABLE * count_variables(problem)
+            * (1 + len(problem.current.constraints)))
 
 
 def _pay(budget: Budget, size: int, solved: Solved) -> None:

@@ -56,7 +56,7 @@ def count_variables(problem: SwitchProblem) -> int:
 
 
 @dataclasses.dataclass
-class Group:
+class RunnerGroup:
     """Interchangeable runners at home on one host, of one lease if resumed."""
 
     one: RunnerClass
@@ -88,7 +88,7 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
     if not problem.is_startable:
         return Solved(None, None, 0.0)
     try:
-        model = _Model(cp_model, problem, start, price, most, two_stages)
+        model = _StageModel(cp_model, problem, start, price, most, two_stages)
         if hint is not None:
             model.add_hint(hint)
         if below is not None:
@@ -112,7 +112,7 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
     return Solved(assignment, bound, seconds, late)
 
 
-class _Model:
+class _StageModel:
     def __init__(self, cp_model: typing.Any, problem: SwitchProblem,
                  start: Sequence[Sequence[int]], price: int,
                  most: int, two_stages: bool) -> None:
@@ -143,7 +143,7 @@ class _Model:
         self.cost = sum(cost * variable for cost, variable in self.costs)
         self.model.minimize(self.cost)
 
-    def _add_group(self, group: Group) -> None:
+    def _add_group(self, group: RunnerGroup) -> None:
         one, count = group.one, len(group.numbers)
         fates: dict[str, typing.Any] = {}
         self.fates.append(fates)
@@ -286,13 +286,14 @@ class _Model:
         return assignment, frozenset(late)
 
 
-def _group_runners(problem: SwitchProblem) -> list[Group]:
-    groups: dict[tuple[RunnerClass, int | None], Group] = {}
+def _group_runners(problem: SwitchProblem) -> list[RunnerGroup]:
+    groups: dict[tuple[RunnerClass, int | None], RunnerGroup] = {}
     for number, one in enumerate(problem.classes):
         lease = (problem.leases[number]
                  if one.state is MemberState.SUSPENDED else None)
-        groups.setdefault((one, lease), Group(one, lease, [])).numbers.append(
-            number)
+        group = groups.setdefault(
+            (one, lease), RunnerGroup(one, lease, []))
+        group.numbers.append(number)
     return list(groups.values())
 
 
