@@ -7,6 +7,7 @@ import random
 
 from hypothesis import strategies as st
 
+from secondary_scheduler.model import constraints
 from secondary_scheduler.model.configuration import (
     Configuration,
     Member,
@@ -34,6 +35,33 @@ def switches(draw, fixed=0.0, closed=0.0, in_place=None):
         in_place = draw(st.booleans())
     current = draw_cluster(chance, in_place, fixed, closed)
     return current, draw_target(chance, current)
+
+
+@st.composite
+def ruled_switches(draw):
+    """Draw a cluster with constraints, and a configuration to reach."""
+    current, target = draw(switches())
+    chance = draw(st.randoms(use_true_random=False))
+    rules = tuple(draw_rule(chance, current)
+                  for _ in range(chance.randint(1, 3)))
+    return (dataclasses.replace(current, constraints=rules),
+            dataclasses.replace(target, constraints=rules))
+
+
+def draw_rule(chance, current):
+    """Return a constraint on some members and hosts."""
+    members = frozenset(chance.sample(sorted(current.members),
+                                      chance.randint(2, 4)))
+    hosts = frozenset(chance.sample(sorted(current.capacity), 2))
+    others = frozenset(current.capacity) - hosts
+    first = frozenset(sorted(members)[:1])
+    return chance.choice((
+        constraints.Spread(members), constraints.Gather(members),
+        constraints.Ban(members, hosts), constraints.Fence(members, others),
+        constraints.Among(members, (hosts, others)),
+        constraints.Lonely(members),
+        constraints.Split((first, members - first)),
+        constraints.Root(members), constraints.Quarantine(hosts)))
 
 
 def draw_cluster(chance, in_place, fixed=0.0, closed=0.0):

@@ -108,3 +108,24 @@ class TestSwitch(unittest.TestCase):
             ongoing = [one.move for one in graph
                        if one.start_s <= begin < one.end_s]
             self.assertEqual([], replay.errors(ongoing))
+
+    @given(worlds.ruled_switches())
+    def test_placement_constraints_hold_at_every_instant(self, switched):
+        current, target = switched
+        replay = worlds.Replay(current)
+        for pool in self.check(current, target).pools:
+            before = {name: {host} for name, (_, host)
+                      in replay.state.items() if host is not None}
+            during = {name: set(hosts) for name, hosts in before.items()}
+            for move in pool:
+                if move.target is not None:
+                    during.setdefault(move.member, set()).add(move.target)
+            for rule in current.constraints:
+                self.assertLessEqual(rule.broken(during),
+                                     rule.broken(before))
+                self.assertTrue(all(
+                    rule.permits(move.member, move.source, move.target)
+                    for move in pool
+                    if move.kind is not OperationKind.SUSPEND
+                    and move.kind is not OperationKind.DELETE))
+            replay.run(pool)

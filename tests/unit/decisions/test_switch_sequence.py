@@ -16,6 +16,7 @@ from secondary_scheduler.model.configuration import (
     Member,
     MemberState,
 )
+from secondary_scheduler.model.constraints import Ban, Root, Spread
 
 RUNNING, SUSPENDED, WAITING, ENDED = MemberState
 
@@ -272,6 +273,68 @@ class TestResumeElsewhere(unittest.TestCase):
         current = dataclasses.replace(
             self.current, resumes_in_place=True, closed=frozenset({'N1'}))
         self.assertEqual(('VM1', 'VM2'), sequence(current, self.aim).kept)
+
+
+class TestPassing(unittest.TestCase):
+
+    def test_member_that_resumes_to_migrate_needs_its_floor_at_home(self):
+        current = configuration(
+            {'N1': 1024, 'N2': 1024},
+            [('VM1', 'j1', SUSPENDED, 'N1', 768),
+             ('VM2', 'j2', RUNNING, 'N1', 768)], resumes_in_place=True)
+        aim = target(current, VM1=(RUNNING, 'N2'))
+        crowded = current.with_members([dataclasses.replace(
+            one, migratable=False) for one in current.members.values()
+            if one.name == 'VM2'])
+        self.assertEqual(('VM1',), sequence(crowded, aim).kept)
+        crowded = crowded.with_members([dataclasses.replace(
+            current.members['VM1'], floor=(0, 256))])
+        self.assertEqual(
+            [['resume VM1 N1>N1'], ['migrate VM1 N1>N2']],
+            short(sequence(crowded, aim)))
+
+    def test_late_members_come_last_in_the_first_pool(self):
+        current = configuration(
+            {'N1': 1024, 'N2': 512, 'N3': 512},
+            [('VM1', 'j1', RUNNING, 'N1', 512),
+             ('VM2', 'j2', RUNNING, 'N3', 512),
+             ('VM3', 'j3', WAITING, None, 512)])
+        aim = target(current, VM1=(RUNNING, 'N2'), VM2=(RUNNING, 'N1'),
+                     VM3=(RUNNING, 'N1'))
+        for late, pools in (
+                ((), [['migrate VM1 N1>N2', 'migrate VM2 N3>N1'],
+                      ['boot VM3 ->N1']]),
+                (('VM2',), [['migrate VM1 N1>N2', 'boot VM3 ->N1'],
+                            ['migrate VM2 N3>N1']])):
+            with self.subTest(late):
+                self.assertEqual(pools, short(sequence(current, aim, late)))
+
+
+class TestConstraints(unittest.TestCase):
+
+    def test_pivot_satisfies_the_constraints(self):
+        current, aim = swap(['N1', 'N2', 'N3', 'N4'], constraints=(
+            Ban(frozenset({'VM1'}), frozenset({'N3'})),))
+        self.assertEqual('N4', sequence(current, aim).pools[0][0].target)
+
+    def test_members_of_a_spread_pass_each_other_by_a_pivot(self):
+        current = configuration(
+            {'N1': 1024, 'N2': 1024, 'N3': 1024},
+            [('VM1', 'j1', RUNNING, 'N1', 256),
+             ('VM2', 'j2', RUNNING, 'N2', 256)],
+            constraints=(Spread(frozenset({'VM1', 'VM2'})),))
+        for goal, pools in (
+                ('N3', [['migrate VM2 N2>N3'], ['migrate VM1 N1>N2']]),
+                ('N1', [['migrate VM1 N1>N3 bypass'], ['migrate VM2 N2>N1'],
+                        ['migrate VM1 N3>N2']])):
+            with self.subTest(goal):
+                self.assertEqual(pools, short(sequence(current, target(
+                    current, VM1=(RUNNING, 'N2'), VM2=(RUNNING, goal)))))
+
+    def test_members_that_may_not_move_stay(self):
+        current, aim = swap(['N1', 'N2', 'N3'], constraints=(
+            Root(frozenset({'VM1', 'VM2'})),))
+        self.assertEqual(((), ('VM1', 'VM2')), sequence(current, aim)[::2])
 
 
 class TestStates(unittest.TestCase):
