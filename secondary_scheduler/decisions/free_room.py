@@ -70,7 +70,7 @@ class FreeRoom:
         free = self.free.get(host)
         if free is None:
             return False
-        for amount, most in zip(need, free):
+        for amount, most in zip(need, free, strict=True):
             if amount > most and amount > 0:
                 return False
         return True

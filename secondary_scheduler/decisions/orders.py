@@ -28,10 +28,10 @@ def find_order(free: FreeRoom, tasks: Sequence[Task]) -> list[Order] | None:
     steps = [*tasks, *(one for task in tasks for one in task.then)]
     if len(steps) > _MOST_TASKS:
         return None
-    return _Search(free, steps).run()
+    return _OrderSearch(free, steps).run()
 
 
-class _Search:
+class _OrderSearch:
     """Depth-first search over sets of tasks that are done.
 
     A task is *harmless* if all pending tasks of its hosts have room there at

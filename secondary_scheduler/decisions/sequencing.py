@@ -61,14 +61,14 @@ def sequence(current: Configuration, target: Configuration,
     orders: _Orders = {}
     while True:
         aim = keep_members(current, target, lessons.stays)
-        attempt = _Attempt(current, aim, lessons, orders, late)
+        attempt = _SequenceAttempt(current, aim, lessons, orders, late)
         attempt.run()
         if not attempt.learned:
             return _close(current, target, attempt.builder.pools)
         lessons.add(attempt.learned)
 
 
-class _Attempt:
+class _SequenceAttempt:
     """One attempt to reach a configuration.
 
     :param orders: orders of components that earlier attempts have searched;
