@@ -146,9 +146,53 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
         for early in (True, False):
             numbers = _place_equal(problem, rooms, rules, numbers, early,
                                    assignment, budget)
-        if numbers:
+        if numbers and (rules is not None or not _displace(
+                problem, rooms, numbers, assignment, budget)):
             return None
     return assignment
+
+
+def _displace(problem: SwitchProblem, rooms: RunnerRooms, numbers: list[int],
+              assignment: Assignment, budget: Budget) -> bool:
+    """Place runners where another one can go to a third host.
+
+    :returns: whether all of them are placed
+    """
+    there: dict[int, list[int]] = defaultdict(list)
+    for number, host in enumerate(assignment):
+        if host is not None and problem.classes[number].movable:
+            there[host].append(number)
+    for several in there.values():
+        several.sort(key=lambda one: problem.classes[one].memory_mb)
+    return all(_displace_one(problem, rooms, number, there, assignment,
+                             budget) for number in numbers)
+
+
+def _displace_one(problem: SwitchProblem, rooms: RunnerRooms, number: int,
+                  there: dict[int, list[int]], assignment: Assignment,
+                  budget: Budget) -> bool:
+    demand = problem.classes[number].demand
+    for host in sorted(rooms.open, key=lambda one: -rooms.sizes[one]):
+        for other in there[host]:
+            less = problem.classes[other].demand
+            if not budget.spend():
+                return False
+            rooms.take(host, less, None, -1)
+            places = ([one for one in rooms.find_hosts(less, None)
+                       if one != host]
+                      if rooms.fits(host, demand, None) else [])
+            if not places:
+                rooms.take(host, less, None)
+                continue
+            place = min(places, key=rooms.sizes.__getitem__)
+            rooms.take(place, less, None)
+            rooms.take(host, demand, None)
+            assignment[other], assignment[number] = place, host
+            there[host].remove(other)
+            there[host].append(number)
+            there[place].append(other)
+            return True
+    return False
 
 
 def spread_boots(problem: SwitchProblem, assignment: Assignment,
