@@ -121,7 +121,7 @@ def reachable(plan):
 
 
 @dataclasses.dataclass
-class Moment:
+class Whereabouts:
     """Hosts of instances in a state.
 
     :param claims: hosts with claims of each instance
@@ -134,7 +134,7 @@ class Moment:
     came: set
 
 
-def moment(cluster, plan, started, ended):
+def locate(cluster, plan, started, ended):
     """Return the hosts of instances in a state."""
     claims = {uuid: {one.host} for uuid, one in cluster.instances.items()}
     running = {uuid: {one.host} if one.state is InstanceState.ACTIVE
@@ -154,7 +154,7 @@ def moment(cluster, plan, started, ended):
             if one.target is not None:
                 claims[uuid].discard(one.source)
                 came.discard((uuid, one.source, True))
-    return Moment(claims, running, came)
+    return Whereabouts(claims, running, came)
 
 
 def _is_overfull(cluster, now):
@@ -180,7 +180,7 @@ def is_wrong(cluster, plan, lanes):
     Constraints must hold before the plan.
     """
     for started, ended in reachable(plan):
-        now = moment(cluster, plan, started, ended)
+        now = locate(cluster, plan, started, ended)
         going = [one for one in plan.operations if one.id in started - ended]
         crowds = (sum(name in (one.source, one.target) for one in going)
                   for name in HOSTS)
