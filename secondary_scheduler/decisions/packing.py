@@ -53,18 +53,20 @@ def first_fit_target(current: Configuration,
                      states: Mapping[str, MemberState]) -> Configuration:
     """Return the configuration of first fit decreasing.
 
-    Leases are packed one after another in the order of ``states``, and all
-    members at once if that fails.
+    Leases are packed one after another in the order of ``states``.  If that
+    fails, all members are packed at once, and at last with their own hosts
+    first.
 
     :param states: state of each lease; others remain as they are
     :raises PackingError: leases that are to run do not fit
     """
     held, leases = _split(current, states)
-    for several in (leases, [[one for lease in leases for one in lease]]):
+    together = [[one for lease in leases for one in lease]]
+    for several, near in ((leases, False), (together, False), (leases, True)):
         free = FreeRoom.of(current, held)
         hosts: dict[str, str] = {}
         for members in several:
-            found = first_fit(current, members, free)
+            found = first_fit(current, members, free, near)
             if found is None:
                 break
             hosts |= found

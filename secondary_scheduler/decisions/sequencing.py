@@ -20,8 +20,9 @@ from collections.abc import Collection, Mapping
 import dataclasses
 import functools
 
-from secondary_scheduler.decisions.cycles import CycleBreaker, Lessons
+from secondary_scheduler.decisions.cycles import CycleBreaker
 from secondary_scheduler.decisions.free_room import FreeRoom
+from secondary_scheduler.decisions.lessons import Lessons
 from secondary_scheduler.decisions.orders import find_order
 from secondary_scheduler.decisions.pools import PoolBuilder
 from secondary_scheduler.decisions.stays import find_immovable, keep_members

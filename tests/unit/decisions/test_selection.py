@@ -125,7 +125,7 @@ class TestPacking(unittest.TestCase):
             current, resumes_in_place=False), {'j1': RUNNING})
         self.assertEqual('N1', target.members['VM2'].host)
 
-    @given(worlds.switches())
+    @given(worlds.switches(in_place=False))
     def test_baselines_reach_the_selected_states(self, switched):
         current, _ = switched
         selection = select(current, queue(current))
