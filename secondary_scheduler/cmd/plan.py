@@ -12,18 +12,12 @@ import stevedore
 
 from secondary_scheduler.cmd.arguments import Groups
 from secondary_scheduler.decisions import base
-from secondary_scheduler.decisions.context_switch import (
-    ContextSwitchDecision,
-)
-from secondary_scheduler.decisions.switch_improvement import UnsuitablePlan
 from secondary_scheduler.estimation.switch_costs import OBJECTIVES
-from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import (
     checker,
     model_documents,
     plan_documents,
 )
-from secondary_scheduler.plans.operations import Plan
 from secondary_scheduler.reading import files
 from secondary_scheduler.reading.fields import DocumentError
 from secondary_scheduler.reading.values import InputError, parse_whole
@@ -48,12 +42,12 @@ may hold, and the usage by everything else in percent), "instances" (name,
 host, lease, state, demand, usage, priority, group), "leases", "policies"
 (as in the configuration: "cpu <= 90% for 10s", but with all the resources
 below), "items", "in_flight" and "constraints". An item is shared by several
-hosts, for example a switch. It has a name, its hosts, the share of it that the full
-capacity of one host takes, the usage by everything else, and its policies. A
-policy "in aggregate:NAME" instead of "on" applies to the hosts of the
-aggregate together. A policy that fails in the model counts as violated from
-now on, unless the host gives its counters. An unknown or wrong field is an
-error that names it; nothing is ignored.
+hosts, for example a switch. It has a name, its hosts, the share of it that the
+full capacity of one host takes, the usage by everything else, and its
+policies. A policy "in aggregate:NAME" instead of "on" applies to the hosts of
+the aggregate together. A policy that fails in the model counts as violated
+from now on, unless the host gives its counters. An unknown or wrong field is
+an error that names it; nothing is ignored.
 
 A constraint has a "kind" and what it is about: spread, gather, lonely and root
 have "instances"; ban and fence "instances" and "hosts"; among "instances" and
@@ -193,49 +187,29 @@ def plan_optimise(model: str, request: str, plan: str | None,
     if objective not in OBJECTIVES:
         raise InputError(f'there is no objective {objective}; there are: '
                          + ', '.join(OBJECTIVES))
+    # Decisions need numpy, which an installation of the commands may lack.
+    from secondary_scheduler.cmd import optimised_plans
+
     cluster = _read_file(model, model_documents.read_model)
     options = base.SwitchOptions(objective, minimum_run_s=0.0)
     units = base.Budget(budget)
-    decision = ContextSwitchDecision()
     if plan is not None:
         given = _read_file(plan, plan_documents.read_plan)
         faults = checker.check(cluster, given)
         if faults:
             print(faults[0])
             return 1
-        made = _improve(decision, cluster, given, options, units)
+        made = optimised_plans.improve_plan(cluster, given, options, units)
     elif request == 'drain':
-        made = decision.drain_hosts(cluster, [
-            name for name, host in cluster.hosts.items()
-            if not host.usable], options, units)
+        made = optimised_plans.drain_unusable_hosts(cluster, options, units)
     else:
-        made = decision.decide(cluster, base.DecisionRequest(
-            'select', switch=options), units)
+        made = optimised_plans.select_leases(cluster, options, units)
     print(json.dumps(plan_documents.write_plan(made), indent=2))
     if made.switch is not None and made.switch.solver_missing:
         print('secondary-scheduler: there is no solver, so the plan may not '
               'be the cheapest; pip install "secondary_scheduler[optimiser]"',
               file=sys.stderr)
     return 0
-
-
-def _improve(decision: ContextSwitchDecision, cluster: Cluster, given: Plan,
-             options: base.SwitchOptions, units: base.Budget) -> Plan:
-    """Return a cheaper plan, or the given one with a message."""
-    try:
-        value, found = decision.improve_plan(cluster, given, options, units)
-    except UnsuitablePlan as exc:
-        raise InputError(str(exc)) from exc
-    claim = found.switch
-    if claim is None or (claim.value >= value
-                         or claim.status == 'infeasible'):
-        bound = ('unknown' if claim is None or claim.bound is None
-                 else f'{claim.bound:g}')
-        print('secondary-scheduler: no cheaper plan was found; the cost of '
-              f'the given one is {value:g}, the bound is {bound}',
-              file=sys.stderr)
-        return given
-    return found
 
 
 def plan_check(model: str, plan: str) -> int:
