@@ -44,6 +44,7 @@ def switch_options(parameters: Mapping[str, Any]) -> decisions.SwitchOptions:
                                      SWITCH.minimum_run_s),
         displacement_margin=parameters.get('displacement_margin',
                                            SWITCH.displacement_margin),
+        headroom=parameters.get('headroom', SWITCH.headroom),
         most_operations=parameters.get('most_operations',
                                        SWITCH.most_operations))
 
@@ -101,6 +102,12 @@ SCHEMA: dict[str, Any] = {
                            'priority, or seconds in the order fcfs.',
             'type': 'number', 'minimum': 0,
             'default': SWITCH.displacement_margin},
+        'headroom': {
+            'description': 'Of select: part of the CPU of a host that must '
+                           'be free in addition for a lease to start. Leases '
+                           'that run may use it.',
+            'type': 'number', 'minimum': 0, 'maximum': 1,
+            'default': SWITCH.headroom},
         'most_operations': {
             'description': 'Of select: most operations of a plan; 0: '
                            'any number. The rest waits for the next '

@@ -22,9 +22,8 @@ from secondary_scheduler.watcher.cloud_snapshot import (
 from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
 from secondary_scheduler.watcher.locks import Begun, Locks
 from secondary_scheduler.watcher.scope import ResolvedScope
+from secondary_scheduler.watcher.unlimited_use import is_held
 
-#: Part of its limit from which an instance counts as held by it.
-_HELD = 0.8
 #: Seconds that an operation which should have ended is expected to take yet.
 _LEAST_S = 1.0
 
@@ -53,31 +52,25 @@ def host_policies(report: reports.HostReport,
         for p in report.policies if not language.is_signal(p.resource))
 
 
-def _is_held(seen: reports.InstanceReport) -> bool:
-    """Return whether an instance is limited below what it wants."""
-    return seen.floored or (seen.cap is not None and seen.cpu is not None
-                            and seen.cpu >= _HELD * seen.cap)
-
-
 def _wanted_cpu(server: NovaServer, seen: reports.InstanceReport | None,
-                report: reports.HostReport | None, default: float
+                report: reports.HostReport | None, facts: LeaseFacts
                 ) -> float | None:
     """Return the CPUs that an instance wants, None if that is unknown.
 
-    * A running instance that is limited wants all of its vCPUs, and another
-      one what it uses.
+    * A running instance wants what it uses.
+    * One that has been limited for a while wants all of its vCPUs, and before
+      that what it used without the limit.
     * An instance that is down wants what it wanted when it was preempted.
-
-    :param default: percent of its vCPUs that an instance wants which is down,
-        if that was not stored.
     """
     if server.state in cluster.DOWN:
         stored = server.wanted_cpu
-        return default / 100 * server.vcpus if stored is None else stored
+        return (facts.default_demand / 100 * server.vcpus if stored is None
+                else stored)
     if seen is None or report is None:
         return None
-    if _is_held(seen):
-        return float(server.vcpus)
+    if is_held(seen):
+        return min(float(server.vcpus),
+                   facts.unlimited.get(server.uuid, float(server.vcpus)))
     return None if seen.cpu is None else min(
         units.to_amount(max(0.0, seen.cpu), report.cpus),
         float(server.vcpus))
@@ -94,7 +87,7 @@ def _demand(seen: reports.InstanceReport, report: reports.HostReport,
     if seen.cpu is None:
         return None
     return units.to_amount(
-        share if _is_held(seen) else min(seen.cpu, share), report.cpus)
+        share if is_held(seen) else min(seen.cpu, share), report.cpus)
 
 
 def _dirty(seen: reports.InstanceReport | None) -> cluster.DirtyMemory:
@@ -199,8 +192,7 @@ def build_cluster(
             preempt_failed=(state is cluster.InstanceState.ACTIVE
                             and uuid in locks.preempt_failed_instances),
             anti_affinity=snapshot.groups.get(uuid),
-            wanted_cpu=_wanted_cpu(server, reported, report,
-                                   facts.default_demand),
+            wanted_cpu=_wanted_cpu(server, reported, report, facts),
             running_s=_running_s(server, facts.returned.get(uuid)),
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))

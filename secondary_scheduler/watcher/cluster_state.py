@@ -29,6 +29,7 @@ from secondary_scheduler.watcher.cluster_builder import build_cluster
 from secondary_scheduler.watcher.history import AuditHistory, Switch
 from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
+from secondary_scheduler.watcher.unlimited_use import UnlimitedUse
 
 LOG = log.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class ClusterState:
         self.book = book.HostBook(
             lambda: conf.secondary_scheduler.report_stale_after)
         self.window = violations.Window()
+        self._unlimited = UnlimitedUse(clock)
         self.arrived = threading.Event()
         self._batches: set[str] = set()     # audits being decided
         self._acting_until = clock()
@@ -93,6 +95,7 @@ class ClusterState:
         if self._conf.secondary_watcher.leave_dynamic_policies_to_agents:
             report = _left_to_the_agent(report)
         if self.book.accept(report):
+            self._unlimited.note(report)
             self._note(report)
             self.arrived.set()
 
@@ -346,7 +349,8 @@ class ClusterState:
             if node_of(server.metadata)))
         return dataclasses.replace(
             schedule, returned=self.history.returned_lately(minimum_run_s),
-            default_demand=self._conf.secondary_watcher.default_demand)
+            default_demand=self._conf.secondary_watcher.default_demand,
+            unlimited=self._unlimited.recent())
 
     def cluster(self, scope: ResolvedScope, held: locks.Locks,
                 facts: LeaseFacts = NO_FACTS) -> cluster.Cluster:

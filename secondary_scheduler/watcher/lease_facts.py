@@ -15,12 +15,15 @@ class LeaseFacts:
     :param returned: seconds since the last return, by instance
     :param default_demand: percent of its vCPUs that an instance wants which
         is down, if that was not stored
+    :param unlimited: CPUs that instances used before a recent limit held
+        them, by instance
     :param holds: room that the lease engine keeps, by host
     :param guaranteed: ids of leases with a guaranteed start
     """
 
     returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
     default_demand: float = 100.0
+    unlimited: Mapping[str, float] = dataclasses.field(default_factory=dict)
     holds: Mapping[str, Hold] = dataclasses.field(default_factory=dict)
     guaranteed: frozenset[str] = frozenset()
 

@@ -27,7 +27,7 @@ from tests.box.test_leases import Seen
 #: A server that leaves no room for another one of its kind on a host.
 WIDE, WIDE_VCPUS, HOST_VCPUS = 'test-wide', 3, 4
 #: Number of switches, and of those by separate operations.
-SWITCHES, SEPARATE = 20, 5
+SWITCHES, SEPARATE = 20, 3
 #: Seconds in which the next round makes a lease whole again: a round begins
 #: every 10 s, instances cool down for 30 s, and a resume takes up to 20 s.
 WHOLE_S = 240

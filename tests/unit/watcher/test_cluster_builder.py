@@ -244,6 +244,13 @@ class BuildTest(TestCase):
         silent = self.build([one], [fakes.host('h1')])
         self.assertIsNone(silent.instances[one.uuid].wanted_cpu)
 
+    def test_limit_of_some_seconds_does_not_count_for_the_demand(self):
+        one = fakes.server(1, vcpus=2)
+        report = fakes.report('h1', [one], floored=True)
+        found = self.build([one], [fakes.host('h1')], [report],
+                           facts=LeaseFacts(unlimited={one.uuid: 0.04}))
+        self.assertEqual(0.04, found.instances[one.uuid].wanted_cpu)
+
     def test_instance_that_is_down_wants_what_it_wanted_before(self):
         for stored, wanted in (('0.125', 0.125), ('9', 2.0), ('-1', 0.5),
                                ('nan', 0.5), ('tea', 0.5), (None, 0.5)):

@@ -541,11 +541,11 @@ class StrategyTest(fakes.WatcherTestCase):
     def test_parameters_are_passed_to_the_decision(self):
         self.switch(operations.Plan(), objective='span',
                     minimum_run_time=60, displacement_margin=0.2,
-                    most_operations=7, budget=9)
+                    headroom=0.3, most_operations=7, budget=9)
         request, = self.requests
         self.assertEqual(
             ('select', ('h1', 'h2'), decisions.SwitchOptions(
-                'span', 60, 0.2, 7)),
+                'span', 60, 0.2, 0.3, 7)),
             (request.kind, request.hosts, request.switch))
 
     def test_auto_selects_if_there_is_nothing_to_preempt(self):
@@ -658,7 +658,7 @@ class StrategyTest(fakes.WatcherTestCase):
             strategy.SecondaryWorkloads.get_schema()]
         text = json.dumps(compared, sort_keys=True, default=str)
         self.assertEqual(
-            '855e2a2c6f8e',
+            '68ad93a8077e',
             hashlib.sha256(text.encode()).hexdigest()[:12])
 
     def test_names_and_schema_of_the_strategy(self):
