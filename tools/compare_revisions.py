@@ -24,6 +24,7 @@ import tempfile
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / 'shared'
 #: Keys of measured times and sizes, and of the commit.
 MEASURED = frozenset({'cpu_s', 'check_cpu_s', 'convert_cpu_s', 'rss_mib',
                       'git', 'seconds', 'wall_s'})
@@ -114,6 +115,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / 'small.swf'
         trace.write_text('; MaxProcs: 16\n' + TRACE)
+        if SHARED.exists():     # data of experiments, beside a checkout
+            (pathlib.Path(folder) / SHARED.name).symlink_to(SHARED)
         both: list[Revision] = []
         try:
             for side, name in (('old', options.old), ('new', options.new)):
