@@ -45,7 +45,8 @@ def run_tests(arguments, up, soak: bool) -> int:
     elif not soak:
         sessions.insert(0, ['-n', 'logical', '--dist', 'loadfile',
                             'tests/unit'])
-    codes = [_pytest('-q', '-m', 'soak' if soak else 'not soak', *chosen,
+    codes = [_pytest('-q', '--durations=15', '-m',
+                     'soak' if soak else 'not soak', *chosen,
                      netns=True) for chosen in sessions]
     if soak and not arguments.tests:
         codes.append(_fuzz())
