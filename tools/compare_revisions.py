@@ -24,7 +24,8 @@ import tempfile
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHARED = ROOT.parent / 'shared'
+#: Public traces that some experiments read, beside the repository.
+DATA = ROOT.parent / 'shared/data'
 #: Keys of measured times and sizes, and of the commit.
 MEASURED = frozenset({'cpu_s', 'check_cpu_s', 'convert_cpu_s', 'rss_mib',
                       'git', 'seconds', 'wall_s'})
@@ -72,7 +73,7 @@ def commands(revision: Revision, trace: pathlib.Path
     names = [line.split()[0] for line in listed.splitlines() if line.strip()]
     found = {f'simulate run {name}': (
         '-c', PROGRAM, 'simulate', 'run', name, '--quick', '--format',
-        'json') for name in names}
+        'json', '--data', str(DATA)) for name in names}
     found['simulate swf'] = ('-c', PROGRAM, 'simulate', 'swf', str(trace),
                              '--format', 'json')
     for more in ((), ('--unequal',)):
@@ -109,14 +110,14 @@ def main() -> int:
     parser.add_argument('old', help='revision whose results are expected')
     parser.add_argument('new', help='revision that is compared with it')
     parser.add_argument('--only', metavar='TEXT', default='',
-                        help='run only commands whose name contains TEXT')
+                        help='run only commands whose name contains TEXT; '
+                        'without ../shared/data, name experiments that need '
+                        'no data')
     options = parser.parse_args()
     failed = compared = 0
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / 'small.swf'
         trace.write_text('; MaxProcs: 16\n' + TRACE)
-        if SHARED.exists():     # data of experiments, beside a checkout
-            (pathlib.Path(folder) / SHARED.name).symlink_to(SHARED)
         both: list[Revision] = []
         try:
             for side, name in (('old', options.old), ('new', options.new)):
