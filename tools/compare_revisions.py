@@ -27,8 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Public traces that some experiments read, beside the repository.
 DATA = ROOT.parent / 'shared/data'
 #: Keys of measured times and sizes, and of the commit.
-MEASURED = frozenset({'cpu_s', 'check_cpu_s', 'convert_cpu_s', 'rss_mib',
-                      'git', 'seconds', 'wall_s'})
+MEASURED = frozenset({'cpu_s', 'cpu_ratio', 'check_cpu_s', 'convert_cpu_s',
+                      'rss_mib', 'git', 'seconds', 'wall_s'})
 TRACE = ''.join(f'{number} {number * 30} 0 {60 + number % 7 * 40} '
                 f'{1 + number % 4} -1 -1 {1 + number % 4} 600 -1 1 1 1 1 1 '
                 '-1 -1 -1\n' for number in range(1, 121))
