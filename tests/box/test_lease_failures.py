@@ -19,7 +19,7 @@ from tests.box.services import wait_until
 FINAL = ('done', 'cancelled', 'rejected', 'failed')
 #: Seconds after which the box's engine gives an operation up; see the option
 #: give_up_after in tools/box/control.py.
-GIVE_UP_S = 40
+GIVE_UP_S = 25
 #: Action plans that a failing lease may lead to, deletions included.
 PLANS = 12
 

@@ -235,7 +235,7 @@ shutdown_time = 5
 migration = no
 image_fetch_time = 15
 # Tests do not wait for half an hour.
-give_up_after = 40
+give_up_after = 25
 [secondary_watcher]
 # Tests make one burst after the other on a dozen instances; the default of 5
 # preemptions in 5 minutes would end them.
