@@ -84,6 +84,8 @@ class _Return(ServerOperation):
     def conclude(self, cloud: Cloud,
                  server: NovaServer) -> None:
         cloud.delete_metadata(self.uuid, PREEMPTED)
+        if WANTED_CPU in server.metadata:   # it would be out of date later
+            cloud.delete_metadata(self.uuid, WANTED_CPU)
 
 
 class Suspend(_Preemption):

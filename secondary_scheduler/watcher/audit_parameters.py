@@ -13,8 +13,9 @@ from secondary_scheduler.watcher.history import SELECT_REQUEST
 DECISION = 'guided'
 #: The driver that can decide for all leases anew.
 SWITCH_DECISION = 'context-switch'
-#: Options of a context switch unless an audit has others.
-SWITCH = decisions.SwitchOptions()
+#: Options of a context switch unless an audit has others.  A plan locks its
+#: hosts until its end, so that a violation there waits; hence the bound.
+SWITCH = decisions.SwitchOptions(most_operations=50)
 #: Kinds of decisions for each request, in the order in which they are tried.
 KINDS: dict[str, tuple[decisions.RequestKind, ...]] = {
     'auto': ('preempt', 'return'), 'preempt': ('preempt',),

@@ -4,6 +4,7 @@
 
 from collections.abc import Collection
 import dataclasses
+import logging
 from typing import Any
 
 from oslo_log import log
@@ -106,10 +107,14 @@ def apply_breaker(history: AuditHistory, cluster: Cluster,
                     if cluster.at(place).violated}
         kept = dataclasses.replace(kept, unresolved=tuple(
             sorted(violated.union(plan.unresolved))))
-        LOG.error(
+        selects = kind == SELECT_REQUEST
+        LOG.log(
+            logging.WARNING if selects else logging.ERROR,
             'Circuit breaker: %(lately)d preemptions in the last '
             '%(period)d s of at most %(limit)d; %(left)d operations are '
-            'left out, and only the agents protect primaries.', {
+            'left out, and %(effect)s.', {
                 'lately': lately, 'period': options.breaker_period,
-                'limit': limit, 'left': len(left)})
+                'limit': limit, 'left': len(left),
+                'effect': 'the rest of the switch waits' if selects
+                else 'only the agents protect primaries'})
     return kept

@@ -335,7 +335,13 @@ class ClusterState:
         """
         self._schedule = facts
 
-    def lease_facts(self, minimum_run_s: float) -> LeaseFacts:
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the lease engine runs in this process."""
+        return self._schedule is not None
+
+    def lease_facts(self, minimum_run_s: float, runs_leases: bool
+                    ) -> LeaseFacts:
         """Return the facts about leases for a decision on all of them.
 
         Without the schedule of the lease engine all of its leases count as
@@ -343,10 +349,12 @@ class ClusterState:
 
         :param minimum_run_s: age in seconds above which a return is not
             needed.
+        :param runs_leases: a lease engine runs anywhere.  Without one the
+            labels of servers come from their owners only.
         """
-        schedule = self._schedule or LeaseFacts(guaranteed=frozenset(
+        schedule = self._schedule or (LeaseFacts(guaranteed=frozenset(
             server.lease for server in self.snapshot.servers.values()
-            if node_of(server.metadata)))
+            if node_of(server.metadata))) if runs_leases else NO_FACTS)
         return dataclasses.replace(
             schedule, returned=self.history.returned_lately(minimum_run_s),
             default_demand=self._conf.secondary_watcher.default_demand,

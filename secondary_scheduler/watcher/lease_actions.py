@@ -8,7 +8,7 @@ operations of the members start one second apart, and overlap.  Single actions
 would wait for the few threads that an applier has for a plan.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import statistics
 import threading
@@ -30,8 +30,13 @@ from secondary_scheduler.watcher.secondary_action import (
 
 LOG = log.getLogger(__name__)
 
-#: Seconds of a resume for which other members stay at the floor.
-_RESUME_S = 60.0
+#: Seconds for which members stay at the floor after the last request, and
+#: between requests.  The former is below the default of floor_time_limit, so
+#: that a lost message does not look like a violation.
+_FLOOR_S, _RENEWAL_S = 15.0, 5.0
+#: Most operations on one host at the same time: a saved guest is written to
+#: the host's disk beside primaries.
+_MOST_ON_A_HOST = 4
 #: Parameters of this action that do not apply to each member's operation.
 _OWN = frozenset({'action', 'parents', 'operation_id', 'after', 'not_before',
                   'not_after', 'expected', 'place'})
@@ -87,21 +92,22 @@ class _LeaseOperation(SecondaryAction):
     def check_server(self) -> None:
         """Determine the members that need the operation.
 
-        :raises ActionSkipped: if none needs it.
-        :raises ActionExecutionFailure: if it is not possible for one of them,
-            or if Nova does not answer.
+        :raises NothingToDo: if none needs it.
+        :raises ActionSkipped: if it is not possible for one of them.
+        :raises ActionExecutionFailure: if Nova does not answer.
         """
         due = []
-        for one in self._members():
-            try:
-                one.check_server()
-            except NothingToDo as exc:
-                LOG.info('Lease %(lease)s: %(why)s',
-                         {'lease': self.lease, 'why': exc})
-            except exception.ActionSkipped as exc:
-                self._fail(f'nothing was started: {exc}')
-            else:
-                due.append(one)
+        with self._keep_alive():
+            for one in self._members():
+                try:
+                    one.check_server()
+                except NothingToDo as exc:
+                    LOG.info('Lease %(lease)s: %(why)s',
+                             {'lease': self.lease, 'why': exc})
+                except exception.ActionSkipped as exc:
+                    self._skip(f'nothing was started: {exc}')
+                else:
+                    due.append(one)
         if not due:
             self._skip('no member needs it', NothingToDo)
         self._due = tuple(due)
@@ -140,6 +146,8 @@ class _LeaseOperation(SecondaryAction):
 
         def run(one: actions.ServerOperation) -> None:
             began = time.monotonic()
+            if over.is_set():
+                return
             try:
                 one.execute()
             except Exception as exc:
@@ -148,22 +156,20 @@ class _LeaseOperation(SecondaryAction):
             else:
                 took[one] = time.monotonic() - began
 
-        self._prepare_members()
-        try:
+        with self._prepared():
             _pipeline(run, self._due, over)
-        finally:
-            self._release_members()
+        if not failed and len(took) < len(self._due):
+            lost = next(one for one in self._due if one not in took)
+            failed[lost] = RuntimeError('its thread ended without a result')
         return took, failed
 
-    def _prepare_members(self) -> None:
-        """Prepare the members before the first operation starts."""
-
-    def _release_members(self) -> None:
-        """Undo the preparation after the last operation has ended."""
+    def _prepared(self) -> contextlib.AbstractContextManager[None]:
+        """Prepare the members for as long as their operations run."""
+        return contextlib.nullcontext()
 
     def revert(self) -> None:
-        """Do the opposite for each member, in the same order."""
-        _restore(self._members())
+        """Do the opposite for members of this operation, in their order."""
+        _restore(self._due)
 
 
 def _pipeline(run: Callable[[actions.ServerOperation], None],
@@ -173,15 +179,29 @@ def _pipeline(run: Callable[[actions.ServerOperation], None],
 
     :param over: once it is set, none is started any more.
     """
+    gates = {one.source: threading.BoundedSemaphore(_MOST_ON_A_HOST)
+             for one in due}
+
+    def wait_and_run(one: actions.ServerOperation) -> None:
+        with gates[one.source]:
+            run(one)
+
     began, threads = time.monotonic(), []
     for number, one in enumerate(due):
         start = began + number * START_INTERVAL_S
         if over.wait(max(0.0, start - time.monotonic())):
             break
-        threads.append(threading.Thread(
-            target=run, args=(one,), daemon=True,
-            name=f'secondary-{one.KIND}-{one.uuid}'))
-        threads[-1].start()
+        thread = threading.Thread(
+            target=wait_and_run, args=(one,), daemon=True,
+            name=f'secondary-{one.KIND}-{one.uuid}')
+        try:
+            thread.start()
+        except RuntimeError as exc:     # the system allows no more threads
+            LOG.warning('%(kind)s of %(uuid)s is not started: %(why)s', {
+                'kind': one.KIND, 'uuid': one.uuid, 'why': exc})
+            over.set()
+            break
+        threads.append(thread)
     for thread in threads:
         thread.join()
 
@@ -214,13 +234,14 @@ class SuspendLease(_LeaseOperation):
     KIND = actions.Suspend.KIND
     MEMBER = actions.Suspend
 
-    def _prepare_members(self) -> None:
+    def _prepared(self) -> contextlib.AbstractContextManager[None]:
         """Let each member ask for the disk of those saved before it, too."""
         saved: dict[str | None, int] = {}
         for one in self._due:
-            assert isinstance(one, actions.Suspend)
-            one.saved_before_mb = saved.get(one.source, 0)
-            saved[one.source] = one.saved_before_mb + one.memory_mb
+            if isinstance(one, actions.Suspend):
+                one.saved_before_mb = saved.get(one.source, 0)
+                saved[one.source] = one.saved_before_mb + one.memory_mb
+        return super()._prepared()
 
 
 class ResumeLease(_LeaseOperation):
@@ -229,15 +250,27 @@ class ResumeLease(_LeaseOperation):
     KIND = actions.Resume.KIND
     MEMBER = actions.Resume
 
-    def _prepare_members(self) -> None:
+    @contextlib.contextmanager
+    def _prepared(self) -> Iterator[None]:
         """Keep members that resume first at the floor until the last runs.
 
         The floor ends by itself if this process dies.
         """
-        self._await_lease(_RESUME_S + len(self._due) * START_INTERVAL_S)
+        over = threading.Event()
 
-    def _release_members(self) -> None:
-        self._await_lease(0)
+        def renew() -> None:
+            while not over.wait(_RENEWAL_S):
+                self._await_lease(_FLOOR_S)
+
+        self._await_lease(_FLOOR_S)
+        renewal = threading.Thread(target=renew, daemon=True)
+        renewal.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewal.join()
+            self._await_lease(0)
 
     def _await_lease(self, seconds: float) -> None:
         for one in self._due:

@@ -8,7 +8,6 @@ from typing import Any
 from secondary_scheduler.model.cluster import Cluster, Instance
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher.action_members import action_type
-from secondary_scheduler.watcher.history import SELECT_REQUEST
 from secondary_scheduler.watcher.lease_groups import (
     OperationGroup,
     group_operations,
@@ -16,7 +15,8 @@ from secondary_scheduler.watcher.lease_groups import (
 
 
 def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
-                kind: str, batch: str, name_of: Callable[[str], str]) -> None:
+                kind: str, batch: str, name_of: Callable[[str], str],
+                stores_demand: bool) -> None:
     """Add the operations of a plan to a solution as actions.
 
     Operations of a context switch on one lease start together.  Those for a
@@ -24,14 +24,17 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
 
     :param kind: of the decision.
     :param name_of: returns the name of an instance's server.
+    :param stores_demand: actions store the CPU that an instance wants.  An
+        applier of an older release rejects this parameter.
     """
     groups = (group_operations(plan.operations, name_of)
-              if kind == SELECT_REQUEST else [
+              if plan.switch is not None else [
                   OperationGroup(one.id, (one,), one.after)
                   for one in plan.operations])
     for group in groups:
         first = group.members[0]
-        members = [_member(one, cluster.instances[one.instance])
+        members = [_member(one, cluster.instances[one.instance]
+                           if stores_demand else None)
                    for one in group.members]
         parameters = {
             'operation_id': group.id, 'after': list(group.after),
@@ -46,14 +49,16 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
             resource_id=first.instance, input_parameters=parameters)
 
 
-def _member(operation: operations.Operation, instance: Instance
+def _member(operation: operations.Operation, instance: Instance | None
             ) -> dict[str, Any]:
     """Return the parameters of one instance's operation.
 
     Watcher's Action object takes no parameter that is None.
+
+    :param instance: None if its demand is not stored
     """
     found = {'resource_id': operation.instance, 'source': operation.source,
              'target': operation.target}
-    if operation.kind in operations.PREEMPTIONS:
+    if instance is not None and operation.kind in operations.PREEMPTIONS:
         found['wanted_cpu'] = instance.wanted_cpu
     return {name: value for name, value in found.items() if value is not None}

@@ -44,6 +44,8 @@ LOG = log.getLogger(__name__)
 
 Kind = operations.OperationKind
 
+#: Part of Watcher's message about an action that skipped itself.
+_AUTOMATIC = 'was skipped automatically'
 _TEXT = {'type': 'string'}
 _NUMBER = {'type': 'number'}
 _UUIDS = {'type': 'array', 'items': {'type': 'string', 'format': 'uuid'}}
@@ -66,7 +68,18 @@ def wait_for(uuid: str, done: poller.Predicate,
 
 
 class NothingToDo(exception.ActionSkipped):
-    """The instance is in the wanted state already, or deleted."""
+    """The instance is in the wanted state already, or deleted.
+
+    ``MARK`` begins its reason, so that actions which wait for this one can
+    tell it from an operation that was not possible.
+    """
+
+    MARK = 'not needed: '
+
+
+def _is_harmless(message: str) -> bool:
+    """Return whether an action was skipped by an operator, or not needed."""
+    return _AUTOMATIC not in message or NothingToDo.MARK in message
 
 
 class SecondaryAction(base.BaseAction):
@@ -141,12 +154,18 @@ class SecondaryAction(base.BaseAction):
         self.check_server()
 
     def _check_parents(self) -> None:
-        """Skip the action if an action that it waits for has failed."""
+        """Skip the action if an action that it waits for has failed.
+
+        So it is if one was skipped because it was not possible.  An operator
+        who skips an action lets those that wait for it go on.
+        """
         for parent in self.input_parameters.get('parents') or ():
-            state = objects.Action.get_by_uuid(
-                context.make_context(is_admin=True), parent).state
-            if state not in ('SUCCEEDED', 'SKIPPED'):
-                self._skip(f'the action it waits for is {state}')
+            one = objects.Action.get_by_uuid(
+                context.make_context(is_admin=True), parent)
+            if one.state != 'SUCCEEDED' and not (
+                    one.state == 'SKIPPED' and _is_harmless(
+                        one.status_message or '')):
+                self._skip(f'the action it waits for is {one.state}')
 
     def check_server(self) -> None:
         """Skip the action if the server is not as the plan assumes.
@@ -163,7 +182,7 @@ class SecondaryAction(base.BaseAction):
             self._fail(str(exc))
         if server is None:
             self._skip('the instance is not a secondary')
-        if self._is_done(server):
+        if self._is_done(server) and server.task_state is None:
             self._skip(f'the instance is {server.status} already',
                        NothingToDo)
         if server.task_state is not None:
@@ -186,6 +205,8 @@ class SecondaryAction(base.BaseAction):
 
     def _skip(self, why: str, how: type[exception.ActionSkipped]
               = exception.ActionSkipped) -> NoReturn:
+        if how is NothingToDo:
+            why = NothingToDo.MARK + why
         raise how(self._message(_('%(kind)s of %(uuid)s: %(why)s'), why))
 
     def _message(self, text: str, why: str) -> str:

@@ -25,7 +25,9 @@ from secondary_scheduler.plans import checker, operations
 from secondary_scheduler.watcher import cluster_collector, goal, stages
 from secondary_scheduler.watcher.audit_parameters import (
     DECISION,
+    KINDS,
     SCHEMA,
+    SWITCH_DECISION,
     request_kinds,
     switch_options,
 )
@@ -59,9 +61,11 @@ def load_decision(name: str, limits: room.LoadLimits,
 def why_no_switch(cluster: model.Cluster, scope: ResolvedScope, locks: Locks
                   ) -> str:
     """Return the reason for which all leases stay as they are, or ''."""
-    if locks.busy_instances:
-        return (f'another action plan works on {len(locks.busy_instances)} '
-                'instances')
+    busy = [uuid for uuid in locks.busy_instances
+            if uuid in cluster.instances
+            and cluster.instances[uuid].host in scope.hosts]
+    if busy:
+        return f'another action plan works on {len(busy)} instances'
     running = [one for one in cluster.instances.values()
                if one.state is model.InstanceState.ACTIVE
                and one.host in scope.hosts]
@@ -180,19 +184,24 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         options = switch_options(self.input_parameters)
         kinds = request_kinds(request, self._decision)
         locks = history.locks()
+        runs_leases = any(s.on and s.leases for s in switches)
         cluster = state.cluster(
-            scope, locks, state.lease_facts(options.minimum_run_s)
-            if SELECT_REQUEST in kinds else NO_FACTS)
+            scope, locks, state.lease_facts(
+                options.minimum_run_s, runs_leases)
+            if self._decision == SWITCH_DECISION else NO_FACTS)
         # Targets are inside this scope; drained instances may leave it.
         targets = on if request == 'drain' else on & scope.hosts
         cluster = self._open_only(cluster, targets)
         if not hosts and request != 'drain':    # a drain names its hosts
             hosts = scope.hosts
         asked = tuple(sorted(set(hosts or ()) & scope.hosts))
-        if SELECT_REQUEST in kinds and (why := why_no_switch(
-                cluster, scope, locks)):
+        if SELECT_REQUEST in kinds and (why := (
+                'the schedule of leases is in another decision engine'
+                if runs_leases and not state.has_schedule
+                else why_no_switch(cluster, scope, locks))):
             LOG.info('No context switch: %s.', why)
-            kinds = tuple(one for one in kinds if one != SELECT_REQUEST)
+            # Preempted leases return all the same, where all is known.
+            kinds = KINDS['auto'] if request == 'auto' else ()
         kind, plan = self._decide(cluster, kinds, asked)
         stages.mark(batch, stages.DECIDED)
         # An operator asks for a drain; a return only preempts what is half up.
@@ -201,6 +210,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
         for place in plan.unresolved:
             LOG.warning('Not all instances could leave %s.'
                         if request == 'drain'
+                        else 'Instances on %s want more than it has.'
+                        if kind == SELECT_REQUEST
                         else 'The violation on %s is left to its agent.'
                         if place in cluster.hosts
                         else 'The policy of %s stays violated.', place)
@@ -212,7 +223,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             return
         servers = state.snapshot.servers
         add_actions(self.solution, cluster, plan, kind, batch,
-                    lambda uuid: servers[uuid].name)
+                    lambda uuid: servers[uuid].name,
+                    stores_demand=self._decision == SWITCH_DECISION)
         self._set_indicators(cluster, plan, asked)
 
     def _set_indicators(self, cluster: model.Cluster, plan: operations.Plan,

@@ -24,18 +24,23 @@ from secondary_scheduler.plans.operations import (
     Operation,
     OperationKind,
     Plan,
+    SwitchClaim,
 )
 from secondary_scheduler.watcher import goal, plan_actions, planner, strategy
+from secondary_scheduler.watcher.history import SELECT_REQUEST
 from secondary_scheduler.watcher.settings import CONF
 
 
 def read_plan(text: str) -> tuple[Plan, dict[str, str], str]:
     """Return the plan, names of instances, and the kind of the decision."""
     given = json.loads(text)
+    kind = given['kind']
     return Plan(tuple(Operation(
         one['id'], OperationKind(one['kind']), one['instance'], one['lease'],
         one.get('source'), one.get('target'), after=tuple(one['after']))
-        for one in given['operations'])), given['names'], given['kind']
+        for one in given['operations']), switch=SwitchClaim(
+            'cost', 0, None, 'feasible', {}) if kind == SELECT_REQUEST
+        else None), given['names'], kind
 
 
 def main() -> None:
@@ -66,7 +71,7 @@ def main() -> None:
         one.instance, one.lease, one.source, InstanceState.ACTIVE, 1, 128, 1)
         for one in plan.operations})
     plan_actions.add_actions(solution, cluster, plan, kind, batch,
-                             names.__getitem__)
+                             names.__getitem__, stores_demand=False)
     stored = planner.SecondaryPlanner({}).schedule(ctx, audit.id, solution)
     if stored.state != objects.action_plan.State.CANCELLED:
         stored.state = objects.action_plan.State.PENDING

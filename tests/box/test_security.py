@@ -55,11 +55,17 @@ def test_an_image_gets_no_core_for_itself(boot):
 def test_an_image_gets_nothing_of_a_primarys(cloud, owner, no_fleet, boot):
     boots.wait_for_room(cloud, owner, 'without the property')
     offset = services.log_size(boots.SCHEDULER_LOG)
-    server = boot(hw_numa_nodes='1')
-    services.wait_until(lambda: owner.compute.get_server(
-        server).status == 'ERROR', 60, 'no host is found')
-    assert f'No host for secondary instance {server}' in services.log_since(
-        boots.SCHEDULER_LOG, offset)
+
+    def is_refused():
+        server = boot(hw_numa_nodes='1')
+        services.wait_until(lambda: owner.compute.get_server(
+            server).status == 'ERROR', 60, 'no host is found')
+        return (f'No host for secondary instance {server}'
+                in services.log_since(boots.SCHEDULER_LOG, offset))
+
+    # Placement finds no room at all for the seconds in which agents notice
+    # that the guest before has gone.
+    services.wait_until(is_refused, 120, 'the scheduler refuses its image')
 
 
 # -- the Keystone user ------------------------------------------------------

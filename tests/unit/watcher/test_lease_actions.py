@@ -13,6 +13,7 @@ from secondary_scheduler.watcher import (
     cloud_snapshot,
     lease_actions,
 )
+from secondary_scheduler.watcher.secondary_action import NothingToDo
 from tests.unit.watcher import fakes
 from tests.unit.watcher.action_case import ActionCase
 
@@ -94,10 +95,11 @@ class LeaseOperationTest(LeaseActionCase):
              for number in (1, 2, 3)])
         self.run_lease(lease_actions.ResumeLease)
         places = [('h1', ONE), ('h2', TWO), ('h1', THREE)]
-        self.assertEqual([(*place, 60.0) for place in places],
+        self.assertEqual([(*place, 15.0) for place in places],
                          [call.args for call in during[0]])
         self.assertEqual([(*place, 0) for place in places], [
-            call.args for call in self.agents.await_lease.call_args_list[3:]])
+            call.args
+            for call in self.agents.await_lease.call_args_list[-3:]])
 
     def test_floor_ends_after_a_failed_resume(self):
         self.suspended()
@@ -105,7 +107,7 @@ class LeaseOperationTest(LeaseActionCase):
         self.fails(self.make_lease(lease_actions.ResumeLease))
         self.assertEqual([0] * 3, [
             call.args[2]
-            for call in self.agents.await_lease.call_args_list[3:]])
+            for call in self.agents.await_lease.call_args_list[-3:]])
 
     def test_operations_start_at_intervals_and_overlap(self):
         self.use_interval(0.2)
@@ -155,15 +157,17 @@ class PreconditionTest(LeaseActionCase):
         self.run_lease()
         self.assertEqual([THREE], self.verbs('suspend'))
 
-    def test_member_in_another_state_fails_before_anything_starts(self):
+    def test_member_in_another_state_skips_the_lease(self):
         for changes, text in (({'status': 'PAUSED'}, 'PAUSED'),
                               ({'task_state': 'rebooting'}, 'rebooting'),
                               ({'host': 'h3'}, 'on h3 now')):
             self.cloud.known[THREE] = fakes.server(3, 'h1')
             self.cloud.change(3, **changes)
-            why = self.fails(self.make_lease())
-            self.assertIn(text, why)
-            self.assertIn('nothing was started', why)
+            with self.assertRaises(exception.ActionSkipped) as caught:
+                self.make_lease().pre_condition()
+            self.assertNotIsInstance(caught.exception, NothingToDo)
+            self.assertIn(text, str(caught.exception))
+            self.assertIn('nothing was started', str(caught.exception))
             self.assertEqual([], self.cloud.calls)
 
     def test_nothing_to_do_is_skipped(self):

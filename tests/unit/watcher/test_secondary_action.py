@@ -166,6 +166,24 @@ class PreconditionTest(ActionCase):
                 self.assert_skipped(actions.Suspend, state,
                                     parents=[parent.uuid])
 
+    def test_action_runs_after_one_that_was_not_needed_only(self):
+        plan = self.plan(self.audit(1))
+        automatic = 'Action was skipped automatically: suspend of x: '
+        for message, runs in (
+                (automatic + 'not needed: it is SUSPENDED already', True),
+                ('Action skipped by user. Reason: repaired by hand', True),
+                (automatic + 'the instance is PAUSED', False)):
+            parent = self.action(plan, state='SKIPPED')
+            parent.status_message = message
+            parent.save()
+            with self.subTest(message):
+                if runs:
+                    self.make(actions.Suspend,
+                              parents=[parent.uuid]).pre_condition()
+                else:
+                    self.assert_skipped(actions.Suspend, 'SKIPPED',
+                                        parents=[parent.uuid])
+
     def test_parameters_are_validated(self):
         made = self.make(actions.Suspend)
         made.input_parameters = {'resource_id': 'short'}

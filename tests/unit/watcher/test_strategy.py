@@ -533,10 +533,20 @@ class StrategyTest(fakes.WatcherTestCase):
             values['remote_resumes_count']))
 
     def test_preemption_for_a_violation_stays_one_action_each(self):
-        both = self.both()
+        plan = dataclasses.replace(
+            self.switch_plan(*self.both()), switch=None)
         self.assertEqual(['secondary_suspend'] * 2, [
             one['action_type'] for one in self.switch(
-                self.switch_plan(*both), request='preempt').actions])
+                plan, request='preempt').actions])
+
+    def test_demand_is_stored_for_context_switches_only(self):
+        plan = dataclasses.replace(
+            self.switch_plan(*self.both()), switch=None)
+        with self.deciding(plan):
+            solution = self.run_audit(self.audit(1), request='preempt')
+        # An applier of the release before rejects this parameter.
+        self.assertNotIn('wanted_cpu',
+                         solution.actions[0]['input_parameters'])
 
     def test_parameters_are_passed_to_the_decision(self):
         self.switch(operations.Plan(), objective='span',
@@ -565,16 +575,20 @@ class StrategyTest(fakes.WatcherTestCase):
 
     def assert_no_switch(self, why, **parameters):
         with self.assertLogs(strategy.LOG.logger, 'INFO') as logs:
-            solution = self.switch(operations.Plan(), **parameters)
+            solution = self.switch(
+                operations.Plan(), operations.Plan(), **parameters)
         self.assertEqual([], solution.actions)
         self.assertNotIn('select', [one.kind for one in self.requests])
         self.assertIn(f'No context switch: {why}', '\n'.join(logs.output))
 
     def test_no_switch_while_another_plan_is_in_progress(self):
         audit = self.audit(1)
-        self.action(self.plan(audit), 'migrate', 9, source='h7')
+        self.action(self.plan(audit), 'migrate', 1, source='h7')
         self.assert_no_switch('another action plan works on 1', audit=audit,
                               request='auto')
+        # Preempted leases return all the same.
+        self.assertEqual(['preempt', 'return'],
+                         [one.kind for one in self.requests])
 
     def test_no_switch_without_fresh_reports(self):
         self.cloud.known[fakes.uid(4)] = fakes.server(4, 'h2')
@@ -602,7 +616,7 @@ class StrategyTest(fakes.WatcherTestCase):
                         'secondary_watcher')
         both = self.both()
         # Half of the three secondaries is one; the lease has two.
-        with self.assertLogs(breaker.LOG.logger, 'ERROR'):
+        with self.assertLogs(breaker.LOG.logger, 'WARNING'):
             solution = self.switch(self.switch_plan(*both))
         self.assertEqual([], solution.actions)
         settings.CONF.set_override('select_breaker_percent', 67.0,
@@ -658,7 +672,7 @@ class StrategyTest(fakes.WatcherTestCase):
             strategy.SecondaryWorkloads.get_schema()]
         text = json.dumps(compared, sort_keys=True, default=str)
         self.assertEqual(
-            '68ad93a8077e',
+            '026db4ba6817',
             hashlib.sha256(text.encode()).hexdigest()[:12])
 
     def test_names_and_schema_of_the_strategy(self):
