@@ -15,7 +15,7 @@ has stopped or shelved is neither displaced nor migrated by a switch.  Its
 members return as all others do.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 import dataclasses
 import typing
 
@@ -46,12 +46,16 @@ from secondary_scheduler.decisions.switch_ordering import (
 )
 from secondary_scheduler.estimation.durations import DurationInput
 from secondary_scheduler.estimation.room import RUNNING
-from secondary_scheduler.model.cluster import Cluster
+from secondary_scheduler.model.cluster import (
+    Cluster,
+    Instance,
+    InstanceState,
+)
 from secondary_scheduler.model.configuration import (
     Configuration,
-    MemberState,
     Move,
     Pool,
+    natural_key,
 )
 from secondary_scheduler.model.operation_kinds import OperationKind
 from secondary_scheduler.plans.operations import (
@@ -62,7 +66,10 @@ from secondary_scheduler.plans.operations import (
 
 
 class Improvement(typing.NamedTuple):
-    """Cost of a given plan, and the cheapest plan to the same states."""
+    """Cost of a given plan, and the cheapest plan to the same states.
+
+    :param found: has no claims if no such plan is found
+    """
 
     given: float
     found: Plan
@@ -107,18 +114,22 @@ class ContextSwitchDecision(base.Decision):
 
     def switch(self, cluster: Cluster, model: SwitchModel,
                options: base.SwitchOptions, budget: base.Budget) -> Plan:
-        """Return the plan of a switch by the queue of a model."""
-        current = model.configuration
-        sample = current
-        if not (model.all_run and model.has_reached(current)):
-            sample = select_steadily(current, model.queue, SelectionOptions(
-                options.minimum_run_s, options.displacement_margin),
-                options.headroom, model.growth()).sample
-        if model.has_reached(sample):
-            return Plan(switch=SwitchClaim(
-                options.objective, 0, 0, 'nothing_to_do', {},
-                selected=_count_running(sample, model.leases)))
-        return self.reach(cluster, model, sample, options, budget)
+        """Return the plan of a switch by the queue of a model.
+
+        A lease without a way to its state remains as it is, and displaces no
+        other one.  The plan names it as a conflict.
+        """
+        left: set[str] = set()
+        while True:
+            sample = _select(model, options, left)
+            if model.has_reached(sample):
+                return _with_conflict(Plan(switch=SwitchClaim(
+                    options.objective, 0, 0, 'nothing_to_do', {},
+                    selected=_count_running(model, cluster.instances))), left)
+            plan, more = self.reach(cluster, model, sample, options, budget)
+            if left.issuperset(more):
+                return _with_conflict(plan, left)
+            left.update(more)
 
     def drain_hosts(self, cluster: Cluster, hosts: Collection[str],
                     options: base.SwitchOptions, budget: base.Budget) -> Plan:
@@ -148,16 +159,21 @@ class ContextSwitchDecision(base.Decision):
         """
         model = SwitchModelBuilder(
             cluster, cluster.hosts, self.limits, self.order).build()
-        sample = read_sample(model, plan)
+        found, left = self.reach(
+            cluster, model, read_sample(model, plan), options, budget)
         return Improvement(
             measure_plan(plan, model, measure_of(
                 options.objective, self._seconds(cluster))),
-            self.reach(cluster, model, sample, options, budget))
+            Plan() if left else found)
 
     def reach(self, cluster: Cluster, model: SwitchModel,
               sample: Configuration, options: base.SwitchOptions,
-              budget: base.Budget) -> Plan:
-        """Return the cheapest plan to the states of a sample."""
+              budget: base.Budget) -> tuple[Plan, tuple[str, ...]]:
+        """Return the cheapest plan to the states of a sample.
+
+        :returns: the plan, and the leases that it leaves as they are since no
+            operations bring them to these states
+        """
         seconds = self._seconds(cluster)
         measure = measure_of(options.objective, seconds)
         found = find_minimal_switch(
@@ -184,9 +200,9 @@ class ContextSwitchDecision(base.Decision):
             _overloaded(found), budget.truncated, SwitchClaim(
                 options.objective, value, bound, status,
                 _states_after(draft), _bypassed(moves),
-                _count_running(found.switch.reached, model.leases),
+                _count_running(model, draft.instances),
                 sum(move.bypass for move in moves), found.conflict,
-                found.solver_missing))
+                found.solver_missing)), found.left
 
     def _seconds(self, cluster: Cluster) -> Callable[[Move], float]:
         """Return the function that predicts the seconds of a move."""
@@ -202,6 +218,31 @@ class ContextSwitchDecision(base.Decision):
         draft = Draft(with_demand(cluster, self.limits), self.limits)
         add_steps(draft, (move for pool in pools for move in pool))
         return draft
+
+
+def _select(model: SwitchModel, options: base.SwitchOptions,
+            left: Collection[str]) -> Configuration:
+    """Return a configuration in which the first leases of the queue run.
+
+    :param left: leases that remain as they are
+    """
+    current = model.configuration
+    if model.all_run and model.has_reached(current):
+        return current
+    return select_steadily(
+        current, [one for one in model.queue if one.name not in left],
+        SelectionOptions(options.minimum_run_s, options.displacement_margin),
+        options.headroom, model.growth()).sample
+
+
+def _with_conflict(plan: Plan, left: Collection[str]) -> Plan:
+    """Return a plan of which the conflict names the leases it leaves."""
+    if plan.switch is None or not left:
+        return plan
+    return dataclasses.replace(plan, switch=dataclasses.replace(
+        plan.switch, conflict=tuple(dict.fromkeys((
+            *plan.switch.conflict, *(f'lease {one}' for one in sorted(
+                left, key=natural_key)))))))
 
 
 def _states_after(draft: Draft) -> dict[str, ClaimedState]:
@@ -235,9 +276,10 @@ def _overloaded(found: Optimised) -> tuple[str, ...]:
             amounts, reached.capacity[host], strict=True))))
 
 
-def _count_running(reached: Configuration, queue: Collection[str]) -> int:
-    """Return the number of leases of the queue that run."""
-    queued = set(queue)
-    return len({one.lease for one in reached.members.values()
-                if one.lease in queued and not one.fixed
-                and one.state is MemberState.RUNNING})
+def _count_running(model: SwitchModel,
+                   instances: Mapping[str, Instance]) -> int:
+    """Return the number of leases of the queue that run as a whole."""
+    return sum(
+        all(instances[one.name].state is InstanceState.ACTIVE
+            for one in model.configuration.leases[lease] if not one.fixed)
+        for lease in model.leases)

@@ -77,8 +77,8 @@ class SwitchClaim:
         cycle of migrations
     :param selected: number of leases that are to run
     :param bypasses: number of operations that only break cycles
-    :param conflict: smallest set of leases, hosts and constraints that
-        excludes another result; empty if there is none
+    :param conflict: smallest set of leases and hosts that excludes another
+        result, or leases without a way to their state; empty if there is none
     :param solver_missing: a solver was wanted, but is not installed
     """
 

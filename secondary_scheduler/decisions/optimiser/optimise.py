@@ -61,12 +61,12 @@ class Optimised:
 
     :param target: the configuration that the switch reaches
     :param value: value of the switch for the objective
-    :param bound: no equivalent switch has a smaller value
+    :param bound: no equivalent switch that suspends first has a smaller value
     :param status: ``nothing_to_do`` if all members are as wanted;
         ``optimal`` if the value is the bound; ``within`` if the bound tells
         how good the value is; ``feasible`` if it does not; ``infeasible`` if
         no configuration with the states of the sample was found
-    :param conflict: leases, hosts and constraints that exclude each other
+    :param conflict: leases and hosts that exclude each other
     :param solver_missing: a solver was wanted and is not installed
     :param left: leases that no switch was found for; they remain as they are,
         and all other values are those of a sample without them
@@ -113,12 +113,14 @@ def optimise(current: Configuration, sample: Configuration, objective: str,
     left: list[str] = []
     while True:
         found, best = _improve(current, sample, objective, measure, budget)
-        if best is None or best.is_equivalent or not best.left:
+        new = [] if best is None or best.is_equivalent else [
+            lease for lease in best.left if lease not in left]
+        if not new:
             return dataclasses.replace(found, left=tuple(
                 sorted(left, key=natural_key)))
-        left += best.left
+        left += new
         sample = sample.with_members(
-            current.members[one.name] for lease in best.left
+            current.members[one.name] for lease in new
             for one in sample.leases[lease])
 
 
@@ -138,8 +140,7 @@ def _improve(current: Configuration, sample: Configuration, objective: str,
             break
     # Where all else fails, the sample is a valid answer; where it does not,
     # the answer is never worse than the sample.
-    if (evaluator.best is None or evaluator.is_equivalent) and (
-            not evaluator.is_optimal(bound)) and _is_valid(problem):
+    if not evaluator.is_optimal(bound) and _is_valid(problem):
         evaluator.try_target(problem.sample)
     missing = False
     if not evaluator.is_optimal(bound) and (
@@ -221,11 +222,15 @@ def _is_valid(problem: SwitchProblem) -> bool:
 def _states(problem: SwitchProblem) -> dict[str, MemberState]:
     """Return the state of each lease in the sample.
 
-    Fixed members have states of their own.
+    Fixed members have states of their own.  A lease of which only a part
+    runs has no state, and remains as it is.
     """
-    return {lease: member.state
-            for lease, members in problem.sample.leases.items()
-            for member in reversed(members) if not member.fixed}
+    found: dict[str, MemberState] = {}
+    for lease, members in problem.sample.leases.items():
+        states = [one.state for one in members if not one.fixed]
+        if states and len({one is MemberState.RUNNING for one in states}) < 2:
+            found[lease] = states[0]
+    return found
 
 
 def _result(best: Evaluated, bound: float, missing: bool) -> Optimised:

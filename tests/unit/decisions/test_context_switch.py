@@ -196,6 +196,19 @@ class TestSelect(Case):
         self.assertFalse(self.decide(world, order=Aged(0.5)))
 
 
+    def test_lease_without_a_way_up_displaces_no_other_one(self):
+        # The first lease resumes at home only, where another one has the slot.
+        plan = self.decide(worlds.cluster(
+            host('n1', policies=(cpu_policy(100.0), slots_policy(1))),
+            host('n2'), busy('a', 'n1', 'j1', wanted_cpu=0.1, memory_mb=256,
+                             blocked=True),
+            down('b', 'n1', 'high', priority=9),
+            busy('c', 'n2', 'low', priority=2)))
+        self.assertEqual({}, worlds.kinds(plan))
+        self.assertEqual(('nothing_to_do', ('lease high',), 1), (
+            plan.switch.status, plan.switch.conflict, plan.switch.selected))
+
+
 class TestExcluded(Case):
 
     def test_leases_with_excluded_members_are_left_alone(self):
@@ -328,10 +341,10 @@ class TestOperations(Case):
         world, rounds = self.overloaded(5), []
         while plan := self.decide(world, options=dataclasses.replace(
                 OPTIONS, most_operations=2)):
-            rounds.append(len(plan.operations))
+            rounds.append((len(plan.operations), plan.switch.selected))
             self.assertEqual(len(rounds) < 3, plan.switch.bound is None)
             world = worlds.apply(world, plan)
-        self.assertEqual([2, 2, 1], rounds)
+        self.assertEqual([(2, 8), (2, 6), (1, 5)], rounds)
 
     def test_lease_comes_with_those_that_free_its_room(self):
         world = worlds.cluster(

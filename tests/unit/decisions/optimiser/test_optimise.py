@@ -195,6 +195,22 @@ class TestOptimise(unittest.TestCase):
         self.assertEqual([], [
             text for one in current.constraints for text in one.broken(hosts)])
 
+    def test_lease_that_runs_in_part_remains_as_it_is(self):
+        current = cluster(
+            {'h1': (2, 4096), 'h2': (2, 4096)},
+            member('a-1', RUNNING, 'h1', 512),
+            member('a-2', SUSPENDED, 'h2', 512),
+            member('b-1', WAITING, None, 256))
+        sample = current.with_members([member('b-1', RUNNING, 'h2', 256)])
+        # Without work units only the sticky configuration is a candidate.
+        # The search ends long before 99 durations are asked for.
+        found = optimise(current, sample, 'time', Budget(0),
+                         mock.Mock(side_effect=[0.0] * 99))
+        self.assertEqual(
+            [RUNNING, SUSPENDED, RUNNING],
+            [one.state for one in found.target.members.values()])
+        self.assertEqual(('optimal', ()), (found.status, found.left))
+
     def test_unknown_objective_lists_the_known_ones(self):
         current = cluster({'h1': (1, 1024)})
         with self.assertRaisesRegex(ValueError, 'cost, span, memory, time'):
