@@ -57,7 +57,7 @@ def check(cluster: Cluster, plan: Plan,
     faults += _times(plan)
     faults += _deadlines(cluster, plan)
     faults += (_repetitions(plan, reach) if plan.switch is None
-               else check_chains(plan.switch, reach))
+               else check_chains(cluster, plan.switch, reach))
     faults += _leases(cluster, plan)
     holding = held(cluster, plan)
     replay = Replay(cluster, plan, holding)

@@ -3,7 +3,8 @@
 """Check of placement constraints, which hold at every instant of a plan.
 
 This is a part of the checker, which shares no code with the decisions.  It
-judges states before and after each arrival by ``Constraint.broken``.
+judges states before and after each arrival by ``Constraint.broken``, and a
+root or a quarantine by rules of its own.
 """
 
 from collections import defaultdict
@@ -17,6 +18,7 @@ from secondary_scheduler.model.constraints import (
     Gather,
     Lonely,
     Quarantine,
+    Root,
     Split,
     Spread,
 )
@@ -60,7 +62,7 @@ class ConstraintChecks:
                 operation.kind is OperationKind.UNSHELVE and target is None):
             return      # it stays, or Nova chooses its host
         for one in (*self._naming.get(uuid, ()), *self._quarantines):
-            if not one.permits(uuid, source, target):
+            if _is_forbidden(one, source, target):
                 yield f'forbidden by {one}'
         if target is None or target in self.held[uuid]:
             return
@@ -85,6 +87,20 @@ class ConstraintChecks:
 
     def _hosts_of(self, uuid: str) -> set[str]:
         return hosts_before(self.cluster, self.held, uuid)
+
+
+def _is_forbidden(constraint: Constraint, source: str | None,
+                  target: str | None) -> bool:
+    """Return whether a root or a quarantine forbids a change of hosts.
+
+    :param constraint: a quarantine, or one that names the instance
+    """
+    if source == target:
+        return False
+    if isinstance(constraint, Root):
+        return source is not None and target is not None
+    return isinstance(constraint, Quarantine) and (
+        source in constraint.hosts or target in constraint.hosts)
 
 
 def hosts_before(cluster: Cluster, holding: Mapping[str, set[str]],

@@ -3,7 +3,8 @@
 """Check of the claims of a cluster-wide context switch.
 
 * An instance may have a chain of operations: migrations through pivots, a
-  resume and migrations, or in a bypassed lease a suspend and a resume.
+  resume and migrations, or in a bypassed lease a suspend and a resume.  A
+  member that is down before the plan returns with such a lease.
 * Suspends of a lease start together, and so do its resumes (Hermenier 2009,
   section 4.1).
 * The plan ends in the states that it claims.
@@ -43,9 +44,12 @@ _LETTERS = {
 _CHAIN = re.compile('m+|[sd]|[ru]m*')
 #: Chain of a lease that is suspended and resumed to break a cycle.
 _BYPASS = re.compile('m*srm*')
+#: The same for a member that is down before the plan.
+_RETURN = re.compile('[ru]m*')
 
 
-def check_chains(claim: SwitchClaim, reach: Reachability) -> Iterator[str]:
+def check_chains(cluster: Cluster, claim: SwitchClaim,
+                 reach: Reachability) -> Iterator[str]:
     """Yield chains of operations on an instance that are not allowed."""
     chains = defaultdict(list)
     for one in reach.order:
@@ -56,8 +60,10 @@ def check_chains(claim: SwitchClaim, reach: Reachability) -> Iterator[str]:
         text = ''.join(_LETTERS[one.kind] for one in chain)
         kinds = ', '.join(one.kind for one in chain)
         if lease in claim.bypassed and text.strip('m'):
-            suspended.add(lease)
-            if not _BYPASS.fullmatch(text):
+            if 's' in text:
+                suspended.add(lease)
+            runs = cluster.instances[uuid].state is InstanceState.ACTIVE
+            if not (_BYPASS if runs else _RETURN).fullmatch(text):
                 yield (f'instance {uuid} is not suspended and resumed with '
                        f'lease {lease}, but has operations {kinds}')
         elif not _CHAIN.fullmatch(text):
@@ -113,6 +119,12 @@ def check_end(cluster: Cluster, plan: Plan, claim: SwitchClaim,
             claim.bound <= claim.value + TOLERANCE_S):
         yield (f'claimed {claim.objective} {claim.value:g} is below its bound '
                f'{claim.bound:g}')
+    if claim.status == 'optimal' and (
+            claim.bound is None or claim.bound < claim.value - TOLERANCE_S):
+        yield (f'claimed {claim.objective} {claim.value:g} is not optimal: '
+               f'its bound is {claim.bound}')
+    unshelved = {one.instance for one in plan.operations
+                 if one.kind is OperationKind.UNSHELVE}
     for uuid in sorted({one.instance for one in plan.operations}
                        - claim.states.keys()):
         yield f'the claimed end omits instance {uuid}'
@@ -122,8 +134,7 @@ def check_end(cluster: Cluster, plan: Plan, claim: SwitchClaim,
             yield f'the claimed end has instance {uuid}, which is unknown'
             continue
         found = states.get(uuid, ClaimedState(instance.state, instance.host))
-        chosen_by_nova = (claimed.host is None
-                          and claimed.state is InstanceState.ACTIVE)
+        chosen_by_nova = claimed.host is None and uuid in unshelved
         if (found.state is not claimed.state
                 or (found.host != claimed.host and not chosen_by_nova)):
             yield (f'instance {uuid} ends {found.state} on host {found.host}, '

@@ -122,6 +122,22 @@ class TestChains(Case):
             *chain[:2], resume(4, 'a', 'n1', 10.0, (2,)),
             bypassed=('lease-a',)))
 
+    def test_member_that_is_down_returns_with_a_bypassed_lease(self):
+        world = cluster(
+            host('n1', policies=(slots_policy(1),)), host('n2'), host('n3'),
+            vm('a', 'n1', lease='l'), vm('b', 'n2'),
+            vm('c', 'n3', InstanceState.SUSPENDED, lease='l',
+               preempted=True))
+        chain = (suspend(1, 'a', 'n1', lease='l'),
+                 migrate(2, 'b', 'n2', 'n1', 5.0, (1,)),
+                 migrate(3, 'b', 'n1', 'n3', 10.0, (2,)),
+                 resume(4, 'a', 'n1', 15.0, (3,), lease='l'),
+                 resume(5, 'c', 'n3', 16.0, (3,), lease='l'),
+                 migrate(6, 'c', 'n3', 'n2', 21.0, (5,), lease='l'))
+        self.good(world, switch(*chain, bypassed=('l',)))
+        self.bad('lease l is not suspended and resumed, as claimed', world,
+                 switch(resume(1, 'c', 'n3', lease='l'), bypassed=('l',)))
+
     def test_other_chains_are_refused(self):
         for chain in (
                 (migrate(1, 'v1', 'n1', 'n3'),
@@ -220,6 +236,8 @@ class TestEnd(Case):
             (self.move,), switch=SwitchClaim('cost', 1, 1, '', {})))
 
     def test_nova_chooses_the_host_of_an_unshelved_instance(self):
+        self.bad('instance a ends active on host x', self.world, switch(
+            self.move, a=ClaimedState(InstanceState.ACTIVE, None)))
         world = cluster(host('h'), vm('a', None, InstanceState.SHELVED))
         up = op(1, OperationKind.UNSHELVE, 'a', None)
         self.good(world, switch(up, a=ClaimedState(
@@ -231,6 +249,8 @@ class TestEnd(Case):
     def test_cost_is_at_least_its_bound(self):
         for value, bound, words in (
                 (3, 4, 'claimed cost 3 is below its bound 4'),
+                (4, 3, 'claimed cost 4 is not optimal: its bound is 3'),
+                (4, None, 'claimed cost 4 is not optimal'),
                 (float('nan'), None, 'claimed cost nan is no cost'),
                 (-1, None, 'claimed cost -1 is no cost')):
             plan = switch(self.move)
