@@ -5,7 +5,9 @@
 Members of a lease are suspended as one group, and resumed as one group
 (Hermenier 2009, section 4.1).  They start in the order of their names, 1 s
 apart, and overlap.  So a group waits for all that any of its members waits
-for, and takes one lane on each of its hosts.  All else is as in ``ordering``.
+for, and takes one lane on each of its hosts.  An arrival also waits for the
+departures without which a placement constraint forbids it.  All else is as in
+``ordering``.
 """
 
 from collections import defaultdict
@@ -26,6 +28,7 @@ from secondary_scheduler.estimation.overlaps import predict_overlapping
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.model.configuration import natural_key
+from secondary_scheduler.model.constraints import Lonely, PlacementRules
 from secondary_scheduler.plans.operations import Operation, OperationKind
 
 #: Seconds between two members of a group.
@@ -48,6 +51,36 @@ class _Unit:
     def numbers(self) -> range:
         """Numbers of its operations."""
         return range(self.first, self.first + len(self.steps))
+
+
+class ConstraintWaits:
+    """Finds the departures for which an arrival waits by a constraint.
+
+    These are all earlier ones of the same host, by members that a constraint
+    names together, or that a ``lonely`` keeps apart from others.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._rules = PlacementRules(cluster.constraints)
+        self._gone: dict[str, list[tuple[str, int]]] = defaultdict(list)
+
+    def waits(self, step: Step) -> set[int]:
+        """Return the units that an arrival has to wait for."""
+        if step.target is None or step.target == step.old.host:
+            return set()
+        return {unit for uuid, unit in self._gone[step.target]
+                if self._keeps_apart(uuid, step.old.uuid)}
+
+    def note(self, unit: int, step: Step) -> None:
+        """Note the departure of a step."""
+        if (self._rules.constraints and step.old.host is not None
+                and step.new.host != step.old.host):
+            self._gone[step.old.host].append((step.old.uuid, unit))
+
+    def _keeps_apart(self, one: str, other: str) -> bool:
+        return any(
+            isinstance(rule, Lonely) or {one, other} <= rule.named
+            for uuid in (one, other) for rule in self._rules.concerning(uuid))
 
 
 def arrange_switch(
@@ -88,7 +121,8 @@ def leases_awaited(cluster: Cluster, steps: Sequence[Step],
                    limits: LoadLimits) -> dict[str, set[str]]:
     """Return the leases that each lease of a switch waits for.
 
-    These free the room that the lease needs.  Lanes do not count.
+    These free the room that the lease needs, or leave a host that constraints
+    keep from it.  Lanes do not count.
     """
     units = [_Unit(0, several) for several in _groups(steps)]
     _link(cluster, units, dataclasses.replace(limits, lanes=len(units) + 1),
@@ -131,7 +165,7 @@ def _groups(steps: Sequence[Step]) -> list[list[Step]]:
 def _link(cluster: Cluster, units: list[_Unit], limits: LoadLimits,
           alone: Sequence[float]) -> None:
     """Set the units that each unit waits for."""
-    room = RoomWaits(cluster, limits)
+    room, apart = RoomWaits(cluster, limits), ConstraintWaits(cluster)
     unit_of: list[int] = []     # by number of a step, in the order of units
     last_of: dict[str, int] = {}
     last_move: dict[str, int] = {}
@@ -142,7 +176,9 @@ def _link(cluster: Cluster, units: list[_Unit], limits: LoadLimits,
         for step in unit.steps:
             arrival = dataclasses.replace(step, target=step.destination)
             unit.after |= {unit_of[one] for one in room.waits(arrival)}
+            unit.after |= apart.waits(arrival)
             room.note(len(unit_of), arrival)
+            apart.note(number, step)
             unit_of.append(number)
             uuid, group = step.old.uuid, step.old.anti_affinity
             unit.after |= {last_of[uuid]} if uuid in last_of else set()

@@ -2,6 +2,7 @@
 
 """Order of the operations of a switch."""
 
+import dataclasses
 import unittest
 
 from secondary_scheduler.decisions.draft import Draft
@@ -14,6 +15,7 @@ from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import InstanceState
+from secondary_scheduler.model.constraints import Lonely, Spread
 from secondary_scheduler.plans.operations import OperationKind
 from tests.unit.decisions import worlds
 from tests.unit.decisions.worlds import TOTAL, host, vm
@@ -102,6 +104,21 @@ class ArrangeTest(Case):
             draft.migrate(draft.instances[uuid], where)
         found = self.arrange(draft)
         self.assertIn(3, found[3].after)
+
+    def test_arrival_waits_for_a_member_that_must_not_share_its_host(self):
+        world = self.draft(host('h'), host('i'), host('k'), vm('a', 'h'),
+                           vm('b', 'i'), lanes=2).cluster
+        for constraint, after in (
+                (Spread(frozenset('ab')), (1,)),
+                (Lonely(frozenset('a')), (1,)),
+                (Lonely(frozenset('b')), (1,)),
+                (Spread(frozenset('ac')), ())):
+            draft = Draft(dataclasses.replace(
+                world, constraints=(constraint,)), self.limits)
+            draft.migrate(draft.instances['b'], 'k')
+            draft.migrate(draft.instances['a'], 'i')
+            self.assertEqual([(), after], [
+                one.after for one in self.arrange(draft)])
 
     def test_no_steps_are_no_operations(self):
         self.assertEqual((), self.arrange(self.draft(host('h'))))
