@@ -217,9 +217,11 @@ class CycleBreaker:
             if pivot is None:
                 break
             self.builder.room.take(pivot, leave.member.demand)
+            self.builder.rules.enter(leave.member.name, pivot)
             found.append((leave, pivot))
         for leave, pivot in found:
             self.builder.room.give(pivot, leave.member.demand)
+            self.builder.rules.withdraw(leave.member.name, pivot)
         if len(found) < len(way):
             return False
         for leave, pivot in found:
@@ -248,7 +250,8 @@ class CycleBreaker:
         room, rules = self.builder.room, self.builder.rules
 
         def admits(host: str) -> bool:
-            return rules.admits(leave.member.name, leave.host, host)
+            return host != leave.host and rules.admits(
+                leave.member.name, leave.host, host)
 
         return (
             room.find_first(need, lambda host: find(host) != component
@@ -257,7 +260,7 @@ class CycleBreaker:
             or room.find_first(need, lambda host: find(host) == component
                                and host not in lacking and admits(host))
             or room.find_first(need, lambda host: find(host) == component
-                               and host != leave.host and admits(host)))
+                               and admits(host)))
 
     def _running_on(self, host: str) -> list[Member]:
         """Return the members that ran on a host before the pool."""

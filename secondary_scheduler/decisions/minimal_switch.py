@@ -20,7 +20,8 @@ def find_minimal_switch(current: Configuration, sample: Configuration,
 
     That is so if only members whose state changes have an operation, each
     where it is, and all operations are in the first pool.  Then the cost is
-    the same in every equivalent switch, for each objective.
+    the same in every equivalent switch, for each objective.  No host may be
+    overloaded in the end, and no constraint broken.
 
     :returns: None if a search is needed
     """
@@ -29,6 +30,11 @@ def find_minimal_switch(current: Configuration, sample: Configuration,
         if new.state is MemberState.RUNNING and new.host != old.host and (
                 old.state is not MemberState.WAITING):
             return None
+    hosts = {name: (one.host,) for name, one in sample.members.items()
+             if one.host is not None}
+    if not sample.is_viable() or any(
+            one.broken(hosts) for one in current.constraints):
+        return None
     switch = sequence(current, sample)
     if len(switch.pools) != 1 or switch.kept or any(
             move.bypass for move in switch.moves):

@@ -53,6 +53,16 @@ class SwitchRules:
             self._placed.leave(member, host)
         return False
 
+    def enter(self, member: str, host: str) -> None:
+        """Note that a member may arrive on a host."""
+        if self._rules.constraints:
+            self._placed.enter(member, host)
+
+    def withdraw(self, member: str, host: str) -> None:
+        """Undo ``enter``."""
+        if self._rules.constraints:
+            self._placed.leave(member, host)
+
     def arrive(self, moves: Iterable[Move]) -> None:
         """Note the targets of moves that begin."""
         if self._rules.constraints:

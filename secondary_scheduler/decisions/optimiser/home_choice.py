@@ -171,7 +171,8 @@ class _HomeSearch:
 
     def run(self) -> HomeChoice:
         """Return the best choice found and a bound of all choices."""
-        self._descend(0, 0, self.final_free, self.start_free)
+        if self._has_room_for_immovable():
+            self._descend(0, 0, self.final_free, self.start_free)
         relaxed = self._relaxed()
         if self.best_cost is None:
             # Immovable runners overload the host; the caller finds that no
@@ -183,6 +184,13 @@ class _HomeSearch:
         exact = self.nodes < MOST_NODES
         return HomeChoice(self._chosen(), self.best_cost,
                           self.best_cost if exact else relaxed)
+
+    def _has_room_for_immovable(self) -> bool:
+        """Return whether all immovable runners fit in the end."""
+        return _fits([sum(one.demand[number] for one in self.units
+                          if not one.movable)
+                      for number in range(len(self.final_free))],
+                     self.final_free)
 
     def _chosen(self) -> tuple[tuple[RunnerClass, Option, int], ...]:
         counts: dict[tuple[RunnerClass, Option], int] = {}
