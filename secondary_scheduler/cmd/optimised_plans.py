@@ -48,8 +48,9 @@ def improve_plan(cluster: Cluster, given: Plan, options: SwitchOptions,
     claim = found.switch
     if claim is None or (claim.value >= value
                          or claim.status == 'infeasible'):
+        # Bounds are those of plans that suspend first.
         bound = ('unknown' if claim is None or claim.bound is None
-                 else f'{claim.bound:g}')
+                 or claim.bound > value else f'{claim.bound:g}')
         print('secondary-scheduler: no cheaper plan was found; the cost of '
               f'the given one is {value:g}, the bound is {bound}',
               file=sys.stderr)

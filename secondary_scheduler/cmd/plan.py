@@ -73,14 +73,18 @@ With "--request drain" the hosts whose "usable" is false are cleared of running
 instances, and no lease starts. With "--plan" the states after a given plan are
 reached by the cheapest way; if that is not cheaper, the given plan is printed.
 
-The score of the plan has its cost, a lower bound of the cost, and a status:
+The score of the plan has its cost, a lower bound of the cost of all plans
+that suspend first, and a status:
 
   nothing_to_do  all is as wanted
   optimal        the cost is the bound
   within         the bound tells how good the cost is
   feasible       no bound is known
-  infeasible     nothing is done; "conflict" names leases, hosts and
-                 constraints that exclude each other
+  infeasible     nothing is done; "conflict" names leases and hosts that
+                 exclude each other
+
+Otherwise "conflict" names the leases that no operations bring to the state
+that is wanted. They remain as they are, and displace no others.
 
 The objective "cost" is the memory (MiB) that each operation copies, and the
 largest of each group of operations that it waits for. "span" adds the largest
@@ -204,6 +208,10 @@ def plan_optimise(model: str, request: str, plan: str | None,
         made = optimised_plans.drain_unusable_hosts(cluster, options, units)
     else:
         made = optimised_plans.select_leases(cluster, options, units)
+    faults = checker.check(cluster, made)
+    if faults:
+        print(f'the plan that was found is not valid: {faults[0]}')
+        return 1
     print(json.dumps(plan_documents.write_plan(made), indent=2))
     if made.switch is not None and made.switch.solver_missing:
         print('secondary-scheduler: there is no solver, so the plan may not '
