@@ -11,7 +11,7 @@ task is stuck, and ``cycles`` finds a bypass for it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from secondary_scheduler.decisions.free_room import FreeRoom
 from secondary_scheduler.decisions.switch_rules import SwitchRules
@@ -26,12 +26,10 @@ class PoolBuilder:
     :param current: the configuration at the start
     :param scripts: orders of tasks that begin only in these orders; those of
         a script have no hosts in common with other tasks
-    :param late: members whose tasks come last in the first pool
     """
 
     def __init__(self, current: Configuration, tasks: Iterable[Task],
-                 scripts: Iterable[Sequence[Order]] = (),
-                 late: Collection[str] = ()) -> None:
+                 scripts: Iterable[Sequence[Order]] = ()) -> None:
         self.room = FreeRoom.of(current)
         self.rules = SwitchRules(current)
         self.scripts = [list(script) for script in scripts]
@@ -54,7 +52,6 @@ class PoolBuilder:
             else:
                 departures.append(task)
         self._first = departures
-        self._late = late
         #: Tasks that have room, but that placement constraints forbid.
         self._forbidden: list[Task] = []
 
@@ -107,9 +104,7 @@ class PoolBuilder:
         self._freed = {}
         for script in self.scripts:
             self._follow(script)
-        late, self._late = self._late, ()
-        for task in sorted(candidates, key=lambda one: (bool(late) and any(
-                move.member in late for move in one.moves), one.order)):
+        for task in sorted(candidates, key=lambda one: one.order):
             if (task.order not in self._scripted
                     and self._leaves_reserve(task)):
                 self._try(task)

@@ -16,7 +16,7 @@ each new attempt has fewer moves or fewer ways out of cycles.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 import dataclasses
 import functools
 
@@ -46,14 +46,11 @@ from secondary_scheduler.model.configuration import (
 _Orders = dict[frozenset[Order], list[Order] | None]
 
 
-def sequence(current: Configuration, target: Configuration,
-             late: Collection[str] = ()) -> Switch:
+def sequence(current: Configuration, target: Configuration) -> Switch:
     """Return the pools that lead from one configuration to another.
 
     :param target: the same members in other states and on other hosts; a
         suspended member keeps the host where its memory is
-    :param late: members whose moves are examined after all others in the
-        first pool
     :returns: the pools, and the members that stay instead of following the
         target
     :raises ValueError: no operation leads to the state of a member
@@ -62,7 +59,7 @@ def sequence(current: Configuration, target: Configuration,
     orders: _Orders = {}
     while True:
         aim = keep_members(current, target, lessons.stays)
-        attempt = _SequenceAttempt(current, aim, lessons, orders, late)
+        attempt = _SequenceAttempt(current, aim, lessons, orders)
         attempt.run()
         if not attempt.learned:
             return _close(current, target, attempt.builder.pools)
@@ -79,13 +76,11 @@ class _SequenceAttempt:
     """
 
     def __init__(self, current: Configuration, target: Configuration,
-                 lessons: Lessons, orders: _Orders,
-                 late: Collection[str]) -> None:
+                 lessons: Lessons, orders: _Orders) -> None:
         self.current = current
         self.tasks = sorted(list_tasks(current, target),
                             key=lambda task: task.order)
-        self.builder = PoolBuilder(
-            current, self.tasks, lessons.scripts, late)
+        self.builder = PoolBuilder(current, self.tasks, lessons.scripts)
         self.breaker = CycleBreaker(current, target, self.builder, lessons)
         if current.resumes_in_place:
             self.builder.reserve(FreeRoom.of(target))

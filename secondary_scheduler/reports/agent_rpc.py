@@ -110,9 +110,9 @@ class AgentServer:
     """RPC server of an agent.
 
     ``endpoint`` has ``hand_over(uuid, migrates) -> dict``,
-    ``thaw_hint(uuid)``, ``await_lease(uuid, seconds)`` and ``get_status() ->
-    dict``; nothing else of it can
-    be reached.  ``start`` returns at once and never raises.
+    ``thaw_hint(uuid)``, ``await_lease(uuid, seconds)`` and
+    ``get_status() -> dict``; nothing else of it can be reached.  ``start``
+    returns at once and never raises.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, endpoint: object

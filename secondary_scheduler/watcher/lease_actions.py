@@ -49,7 +49,8 @@ class _LeaseOperation(SecondaryAction):
     A member that was deleted or is in the wanted state already is left out.
     If a member is in another state, nothing is started.  If the operation of
     one member fails, those that succeeded are reverted, so that the lease is
-    in one state; a failed reversal is left to the next round.
+    in one state.  If a reversal fails, a later round makes the lease whole,
+    after the back-off of its failed members.
 
     ``MEMBER`` is the action of one member.
     """
@@ -176,6 +177,8 @@ def _pipeline(run: Callable[[actions.ServerOperation], None],
               due: Sequence[actions.ServerOperation],
               over: threading.Event) -> None:
     """Run operations in threads that start one after another.
+
+    On a host, an operation waits while as many run as ``_MOST_ON_A_HOST``.
 
     :param over: once it is set, none is started any more.
     """

@@ -33,6 +33,7 @@ from secondary_scheduler.estimation.switch_costs import (
     plan_cost,
     plan_span,
 )
+from secondary_scheduler.estimation.switch_times import pools_s
 from secondary_scheduler.model.configuration import (
     Configuration,
     MemberState,
@@ -168,7 +169,6 @@ def measure_of(objective: str,
         if seconds is None:
             raise ValueError(
                 "the objective 'time' needs the seconds of each operation")
-        from secondary_scheduler.estimation.switch_times import pools_s
         return lambda pools: pools_s(pools, seconds)
     if objective not in MEASURES:
         raise ValueError(f'unknown objective {objective!r}: expected one of '

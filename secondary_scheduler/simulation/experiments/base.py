@@ -69,6 +69,22 @@ class Figure:
                    published, oracle, unit, tuple(per_run))
 
 
+class Asked:
+    """Access to the options of a run."""
+
+    asked: ExperimentOptions
+
+    @property
+    def quick(self) -> bool:
+        """Whether the experiment is run in a smaller form."""
+        return self.asked.quick
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of drawn values."""
+        return self.asked.seeds
+
+
 @dataclasses.dataclass(frozen=True)
 class Ran:
     """Result of an experiment, and its configuration."""

@@ -19,6 +19,7 @@ import numpy as np
 from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.experiments.base import (
+    Asked,
     ExperimentOptions,
     Figure,
     Ran,
@@ -104,22 +105,12 @@ class _Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class LeaseContext:
+class LeaseContext(Asked):
     """Options and outputs of a run of an experiment with leases."""
 
     asked: ExperimentOptions
     charts: list[Chart] = dataclasses.field(default_factory=list)
     table: _Table | None = None
-
-    @property
-    def quick(self) -> bool:
-        """Whether the experiment is run in a smaller form."""
-        return self.asked.quick
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of drawn values."""
-        return self.asked.seeds
 
     @property
     def folder(self) -> pathlib.Path:

@@ -16,6 +16,7 @@ import typing
 
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.experiments.base import (
+    Asked,
     ExperimentOptions,
     Figure,
     Ran,
@@ -33,7 +34,7 @@ Result = typing.TypeVar('Result')
 
 
 @dataclasses.dataclass(frozen=True)
-class SwitchContext:
+class SwitchContext(Asked):
     """Profile, options and outputs of a run of an experiment.
 
     ``bounds`` has the oracle's values of figures.
@@ -44,16 +45,6 @@ class SwitchContext:
     log: typing.TextIO | None = None
     charts: list[Drawing] = dataclasses.field(default_factory=list)
     bounds: Values = dataclasses.field(default_factory=dict)
-
-    @property
-    def quick(self) -> bool:
-        """Whether the experiment is run in a smaller form."""
-        return self.asked.quick
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of drawn values."""
-        return self.asked.seeds
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]
             ) -> Iterable[tuple[Item, Result]]:

@@ -88,6 +88,15 @@ class AgentCallsTest(AgentTestCase):
         self.agent.calls.await_lease(self.uuid, 0)
         self.assertFalse(self.agent.parts.floors.floored(self.uuid))
 
+    def test_primary_that_is_said_to_wait_for_a_lease_is_left_alone(self):
+        uuid = self.host.guest(1, specs={})
+        self.agent.parts.domains.refresh()
+        before = self.host.fingerprint(skip=['instance-00000000'])
+        self.agent.calls.await_lease(uuid, 30.0)
+        self.agent.check()
+        self.assertEqual(before, self.host.fingerprint(
+            skip=['instance-00000000']))
+
     def test_nonsense_about_a_lease_is_ignored(self):
         for uuid, seconds in ((self.uuid, 301.0), (self.uuid, -1.0),
                               (self.uuid, float('nan')), (self.uuid, 'x'),

@@ -293,22 +293,6 @@ class TestPassing(unittest.TestCase):
             [['resume VM1 N1>N1'], ['migrate VM1 N1>N2']],
             short(sequence(crowded, aim)))
 
-    def test_late_members_come_last_in_the_first_pool(self):
-        current = configuration(
-            {'N1': 1024, 'N2': 512, 'N3': 512},
-            [('VM1', 'j1', RUNNING, 'N1', 512),
-             ('VM2', 'j2', RUNNING, 'N3', 512),
-             ('VM3', 'j3', WAITING, None, 512)])
-        aim = target(current, VM1=(RUNNING, 'N2'), VM2=(RUNNING, 'N1'),
-                     VM3=(RUNNING, 'N1'))
-        for late, pools in (
-                ((), [['migrate VM1 N1>N2', 'migrate VM2 N3>N1'],
-                      ['boot VM3 ->N1']]),
-                (('VM2',), [['migrate VM1 N1>N2', 'boot VM3 ->N1'],
-                            ['migrate VM2 N3>N1']])):
-            with self.subTest(late):
-                self.assertEqual(pools, short(sequence(current, aim, late)))
-
 
 class TestConstraints(unittest.TestCase):
 
