@@ -37,6 +37,7 @@ COMMANDS = [
     'lease_api.py --quick',
     'leases_large.py LCG.swf.gz 30days.swf --quick',
     'placement_candidates.py --quick',
+    'reaction_beside_switch.py --quick',
     'scheduling.py --quick']
 #: What each is to have said by then.
 SECONDS = 300
