@@ -104,9 +104,11 @@ def _host(name: str, units: int, memory_mb: int) -> Host:
 def settled_cluster(options: argparse.Namespace) -> Cluster:
     """Return equal hosts on which each instance runs and has what it wants.
 
-    All units and all memory but one part of each host are used.
+    All units and all memory but one part of each host are used.  Nothing is
+    free if leases wait, so that they do not fit.
     """
     each = -(-options.instances // options.hosts)
+    most = each + (not options.waiting)
     names = [f'host{number}' for number in range(options.hosts)]
     instances = {}
     for number in range(options.instances):
@@ -117,8 +119,16 @@ def settled_cluster(options: argparse.Namespace) -> Cluster:
             wanted_cpu=1.0)
     leases = {one.lease: LeaseMembers(one.lease)
               for one in instances.values()}
-    return Cluster({name: _host(name, each + 1, 512 * (each + 1))
-                    for name in names}, instances, leases)
+    for number in range(options.waiting):
+        lease = f'waiting{number}'
+        leases[lease] = LeaseMembers(lease, 0.0, state=LeaseState.QUEUED)
+        for member in range(switches.SIZES[0]):
+            name = f'{lease}-{member}'
+            instances[name] = Instance(
+                name, lease, None, InstanceState.SHELVED, 1, 512, 0, cpu=1.0,
+                wanted_cpu=1.0, preempted=True)
+    return Cluster({name: _host(name, most, 512 * most) for name in names},
+                   instances, leases)
 
 
 def measure(work: Callable[[], Result]) -> tuple[Result, float]:
@@ -244,6 +254,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='part of the instances that want a CPU')
     parser.add_argument('--settled', action='store_true',
                         help='a cluster on which nothing is to be done')
+    parser.add_argument('--waiting', type=int, default=0, help='leases that '
+                        'wait and do not fit, with --settled')
     parser.add_argument('--anywhere', action='store_true',
                         help='suspended instances resume on any host, as in '
                         'the publication')

@@ -93,7 +93,7 @@ def select(current: Configuration, queue: Sequence[QueuedLease],
     """
     return _Selector(
         current, {lease.name: place for place, lease in enumerate(queue)},
-        {lease.name for lease in queue if _is_young(current, lease, options)}
+        {lease.name for lease in queue if is_young(current, lease, options)}
     ).select(order_leases(current, queue, options))
 
 
@@ -101,12 +101,12 @@ def order_leases(current: Configuration, queue: Iterable[QueuedLease],
                  options: SelectionOptions) -> list[str]:
     """Return the leases in the order in which they are evaluated."""
     return [lease.name for lease in sorted(queue, key=lambda lease: (
-        not lease.guaranteed, not _is_young(current, lease, options),
+        not lease.guaranteed, not is_young(current, lease, options),
         -lease.points - (options.margin if _is_running(current, lease.name)
                          else 0.0)))]
 
 
-def _is_young(current: Configuration, lease: QueuedLease,
+def is_young(current: Configuration, lease: QueuedLease,
               options: SelectionOptions) -> bool:
     """Return whether a running lease is before its minimum run time."""
     return (lease.run_s is not None and lease.run_s < options.minimum_run_s

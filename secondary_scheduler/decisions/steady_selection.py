@@ -28,6 +28,7 @@ from secondary_scheduler.decisions.selection import (
     QueuedLease,
     Selection,
     SelectionOptions,
+    is_young,
     order_leases,
     select,
 )
@@ -68,8 +69,10 @@ def _select(current: Configuration, queue: Sequence[QueuedLease],
             options: SelectionOptions) -> Selection:
     order = order_leases(current, queue, options)
     steady = _SteadySelector(current, order).select()
-    if all(one is MemberState.RUNNING for one in steady.states.values()):
-        return steady
+    if not (_has_total(current, order, steady.states)
+            or _starts(current, steady.states)
+            and any(is_young(current, lease, options) for lease in queue)):
+        return steady   # first fit selects no more, and holds nothing back
     packed = select(current, queue, options)
     if packed.held_back:
         order = [one for one in order if one not in packed.held_back]
@@ -80,6 +83,45 @@ def _select(current: Configuration, queue: Sequence[QueuedLease],
                 for lease in order]
 
     return packed if chosen(packed) > chosen(steady) else steady
+
+
+def _has_total(current: Configuration, order: Sequence[str],
+               states: Mapping[str, MemberState]) -> bool:
+    """Return whether one more lease may fit beside those before it.
+
+    The sums of all hosts have to suffice for all of them, and one empty host
+    for each member.  Without that, no packing is better than these states.
+    """
+    queued = set(order)
+    room = FreeRoom.of(current, (
+        one for one in current.members.values()
+        if one.fixed or one.lease not in queued))
+    nothing = (0,) * len(current.dimensions)
+    free = [[max(amount, 0) for amount in amounts]
+            for amounts in zip(nothing, *room.free.values(), strict=True)]
+    total, largest = ([most(amounts) for amounts in free]
+                      for most in (sum, max))
+    for lease in order:
+        needs = list(zip(*(
+            one.demand for one in current.leases[lease]
+            if is_placed(one, MemberState.RUNNING)), strict=True))
+        if states[lease] is MemberState.RUNNING:
+            total = [most - sum(amounts) for most, amounts in zip(
+                total, needs or [()] * len(total), strict=True)]
+        elif all(sum(amounts) <= most and max(amounts) <= one
+                 for amounts, most, one in zip(
+                     needs, total, largest, strict=True)):
+            return True
+    return False
+
+
+def _starts(current: Configuration, states: Mapping[str, MemberState]
+            ) -> bool:
+    """Return whether a lease is selected of which a member does not run."""
+    return any(state is MemberState.RUNNING and any(
+        one.state is not MemberState.RUNNING and is_placed(one, state)
+        for one in current.leases[lease])
+               for lease, state in states.items())
 
 
 def _with_headroom(current: Configuration, headroom: float,

@@ -32,6 +32,7 @@ COMMANDS = [
     'decisions.py switch --quick --steps',
     'decisions.py switch --quick --anywhere',
     'decisions.py switch --quick --settled',
+    'decisions.py switch --quick --settled --waiting 3',
     'haizea.py BLUE --quick',
     'lease_admission.py --quick',
     'lease_api.py --quick',

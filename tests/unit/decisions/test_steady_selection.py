@@ -2,8 +2,11 @@
 
 """Selection that moves running leases only where it must."""
 
+import random
 import unittest
+from unittest import mock
 
+from secondary_scheduler.decisions import steady_selection
 from secondary_scheduler.decisions.selection import (
     QueuedLease,
     SelectionOptions,
@@ -117,3 +120,54 @@ class SelectSteadilyTest(unittest.TestCase):
                 member('y', 'a', 37, SUSPENDED), member('z', 'b', 5),
                 headroom=0.1, growth=growth)
             self.assertEqual(starts, 'y' in found, growth)
+
+    def test_first_fit_is_not_tried_where_sums_do_not_suffice(self):
+        full = member('x', 'a', 2), member('y', 'b', 1)
+        for waiting in ([member('z', None, 2, WAITING)],
+                        [member('z1', None, 1, WAITING, 'z'),
+                         member('z2', None, 1, WAITING, 'z')]):
+            with mock.patch.object(steady_selection, 'select') as packed:
+                found, _hosts = self.select({'a': 2, 'b': 2}, *full, *waiting)
+            packed.assert_not_called()
+            self.assertEqual(['x', 'y'], found)
+
+    def test_selects_at_least_what_first_fit_selects(self):
+        tried = 0
+        for seed in range(300):
+            current, queue, options = draw_cluster(random.Random(seed))
+            with mock.patch.object(steady_selection, 'select',
+                                   wraps=select) as packed:
+                found = select_steadily(current, queue, options)
+            tried += packed.called
+            first = select(current, queue, options)
+            order = [lease for lease in first.states
+                     if lease not in first.held_back]
+            selected, least = (
+                [one.states[lease] is RUNNING for lease in order]
+                for one in (found, first))
+            self.assertGreaterEqual(selected, least, seed)
+            self.assertFalse(any(
+                found.states.get(lease) is RUNNING
+                for lease in first.held_back), seed)
+        self.assertTrue(0 < tried < 300, tried)
+
+
+def draw_cluster(rng):
+    """Return a small random cluster, a queue and options."""
+    hosts = {f'h{number}': (rng.randint(1, 4), rng.randint(1, 4))
+             for number in range(rng.randint(1, 4))}
+    members, queue = {}, []
+    for lease in range(rng.randint(1, 6)):
+        state = rng.choice((RUNNING, SUSPENDED, WAITING))
+        queue.append(QueuedLease(
+            f'l{lease}', rng.randint(0, 3),
+            rng.choice((None, 10)) if state is RUNNING else None))
+        for number in range(rng.randint(1, 3)):
+            name = f'l{lease}-{number}'
+            members[name] = Member(
+                name, f'l{lease}', state, None if state is WAITING
+                else rng.choice(list(hosts)),
+                (rng.randint(0, 2), rng.randint(0, 2)),
+                (rng.randint(0, 1), 0), 512, fixed=rng.random() < 0.1)
+    return (Configuration(('cpu', 'memory'), hosts, members), queue,
+            SelectionOptions(rng.choice((0, 60)), rng.choice((0, 2))))
