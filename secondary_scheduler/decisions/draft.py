@@ -6,7 +6,7 @@ Steps are appended in an order in which they could run one by one; ``ordering``
 then decides which of them may run at the same time.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 import dataclasses
 import functools
 
@@ -175,6 +175,17 @@ class Draft:
             old, **changes)  # type: ignore[arg-type]
         self._replace(old, new)
         self.steps.append(Step(kind, old, new, target))
+
+    def attempt(self, add_steps: Callable[[], bool]) -> bool:
+        """Add steps; undo them if the function that adds them returns False.
+
+        :returns: what it returns
+        """
+        begun = len(self.steps)
+        done = add_steps()
+        if not done:
+            self.rewind(begun)
+        return done
 
     def rewind(self, length: int) -> None:
         """Undo the last steps until ``length`` are left."""

@@ -4,10 +4,8 @@
 
 It follows Boettger 2012, section 4.4.2:
 
-* One pass goes over the whole queue by priority, and first come, first served
-  among equals.
-* A lease starts as a whole or not at all.
-* A lease without room does not block the next ones (backfilling).
+* One pass goes over the whole queue (``queue_pass``) by priority, and first
+  come, first served among equals.
 * The first feasible host is taken.  Nothing is planned ahead, and no running
   lease is preempted.
 
@@ -23,6 +21,7 @@ from collections.abc import Callable
 
 from secondary_scheduler.decisions import base
 from secondary_scheduler.decisions.draft import Draft
+from secondary_scheduler.decisions.queue_pass import serve_queue
 from secondary_scheduler.decisions.violations import CostProfile
 from secondary_scheduler.decisions.waiting import WaitingLease, queue
 from secondary_scheduler.decisions.what_if import Feasibility, WhatIf
@@ -78,16 +77,16 @@ class ProvisioningDecision(base.Decision):
                           reverse=True) if self.spreads else open_hosts
 
         timed: set[str] = set()
-        for lease in queue(cluster, self.order):
-            _provision(draft, preview, lease, ordered, budget, timed)
+        serve_queue(queue(cluster, self.order), lambda lease: draft.attempt(
+            lambda: _start(draft, preview, lease, ordered, budget, timed)))
         return Plan(preview.operations(draft.steps),
                     truncated=budget.truncated)
 
 
-def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
-               hosts: Callable[[], list[str]], budget: base.Budget,
-               timed: set[str]) -> None:
-    """Start a whole lease, or leave the draft as it is.
+def _start(draft: Draft, preview: WhatIf, lease: WaitingLease,
+           hosts: Callable[[], list[str]], budget: base.Budget,
+           timed: set[str]) -> bool:
+    """Add the steps that start a lease; return False if it is infeasible.
 
     Leases that were accepted earlier in the pass must stay feasible (Boettger
     2012, section 4.4.2).
@@ -96,20 +95,17 @@ def _provision(draft: Draft, preview: WhatIf, lease: WaitingLease,
         scheduled, so that later leases can spoil them; those of this lease
         are added
     """
-    begun = len(draft.steps)
     last = ''
     for one in lease.due:
         feasibility = _place(draft, preview, one, hosts(), budget)
         if not feasibility:
-            draft.rewind(begun)
-            return
+            return False
         last = str(draft.steps[-1].new.host)
         if feasibility is Feasibility.FEASIBLE_AS_SCHEDULED:
             timed.add(last)
     # The host of the last instance was checked with these very steps.
-    if not all(preview.feasibility(host, draft.steps)
-               for host in sorted(timed - {last})):
-        draft.rewind(begun)
+    return all(preview.feasibility(host, draft.steps)
+               for host in sorted(timed - {last}))
 
 
 def _place(draft: Draft, preview: WhatIf, instance: Instance,

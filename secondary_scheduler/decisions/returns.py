@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.draft import PREEMPT_KIND, Draft
+from secondary_scheduler.decisions.queue_pass import serve_queue
 from secondary_scheduler.decisions.waiting import WaitingLease, queue
 from secondary_scheduler.model.cluster import Instance, InstanceState
 from secondary_scheduler.model.lease_order import QueueOrder
@@ -21,7 +22,7 @@ from secondary_scheduler.plans.operations import OperationKind
 
 
 def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
-               order: QueueOrder) -> None:
+                  order: QueueOrder) -> None:
     """Add the steps that return instances to the hosts of ``scope``.
 
     While any host is violated, instances return only on their present hosts.
@@ -29,8 +30,8 @@ def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
     """
     preempt_partial_leases(draft, scope)
     roaming = not draft.cluster.violated
-    for lease in queue(draft.cluster, order):
-        _return_lease(draft, lease, scope, roaming, budget)
+    serve_queue(queue(draft.cluster, order), lambda lease: draft.attempt(
+        lambda: _return_lease(draft, lease, scope, roaming, budget)))
     if roaming:
         _migrate_back(draft, scope)
 
@@ -65,15 +66,11 @@ def _may_be_preempted(draft: Draft, instance: Instance) -> bool:
 
 
 def _return_lease(draft: Draft, lease: WaitingLease, scope: Collection[str],
-                  roaming: bool, budget: Budget) -> None:
-    if any(one.host is not None and one.host not in scope
-           for one in lease.due):
-        return
-    begun = len(draft.steps)
-    for instance in lease.due:
-        if not _return_instance(draft, instance, scope, roaming, budget):
-            draft.rewind(begun)
-            return
+                  roaming: bool, budget: Budget) -> bool:
+    return all(one.host is None or one.host in scope
+               for one in lease.due) and all(
+        _return_instance(draft, one, scope, roaming, budget)
+        for one in lease.due)
 
 
 def _return_instance(draft: Draft, instance: Instance,

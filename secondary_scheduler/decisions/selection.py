@@ -30,6 +30,7 @@ from secondary_scheduler.decisions.packing import (
     in_state,
     is_placed,
 )
+from secondary_scheduler.decisions.queue_pass import serve_queue
 from secondary_scheduler.model.configuration import (
     Amounts,
     Configuration,
@@ -140,27 +141,28 @@ class _Selector:
         self.selected: list[str] = []
         self.hosts: dict[str, str] = {}
 
-    def select(self, order: Iterable[str]) -> Selection:
+    def select(self, order: Sequence[str]) -> Selection:
         """Select leases in the order in which they are given."""
-        states = {}
-        held_back = set()
-        keeps_room = False
-        for lease in order:
-            starts = not _is_running(self.current, lease)
-            if starts and keeps_room:
-                held_back.add(lease)
-                states[lease] = self._state_below(lease)
-            elif self._place(lease) or self._place_near(lease):
-                self.selected.append(lease)
-                states[lease] = MemberState.RUNNING
-            else:
-                states[lease] = self._state_below(lease)
-                keeps_room = starts and self._waits_for_young(lease)
-        return Selection(states, self.current.with_members(
-            dataclasses.replace(one, state=MemberState.RUNNING,
-                                host=self.hosts[one.name])
-            if one.name in self.hosts else one for one in self.idle),
-            frozenset(held_back))
+        held_back = serve_queue(
+            order, self._select,
+            runs=lambda lease: _is_running(self.current, lease),
+            keeps_room=self._waits_for_young)
+        selected = set(self.selected)
+        return Selection(
+            {lease: MemberState.RUNNING if lease in selected
+             else self._state_below(lease) for lease in order},
+            self.current.with_members(
+                dataclasses.replace(one, state=MemberState.RUNNING,
+                                    host=self.hosts[one.name])
+                if one.name in self.hosts else one for one in self.idle),
+            held_back)
+
+    def _select(self, lease: str) -> bool:
+        """Select a lease if it fits."""
+        fits = self._place(lease) or self._place_near(lease)
+        if fits:
+            self.selected.append(lease)
+        return fits
 
     def _waits_for_young(self, lease: str) -> bool:
         """Return whether a lease fits without young ones after it."""

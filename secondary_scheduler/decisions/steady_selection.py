@@ -24,6 +24,7 @@ from secondary_scheduler.decisions.packing import (
     in_state,
     is_placed,
 )
+from secondary_scheduler.decisions.queue_pass import serve_queue
 from secondary_scheduler.decisions.selection import (
     QueuedLease,
     Selection,
@@ -196,6 +197,7 @@ class _SteadySelector:
         self.order = order
         self.least = FreeRoom(current.capacity, current.closed)
         self.unused = FreeRoom.of(current)
+        self.states: dict[str, MemberState] = {}
         self.changed: list[Member] = []
         queued = set(order)
         for one in current.members.values():
@@ -206,21 +208,24 @@ class _SteadySelector:
 
     def select(self) -> Selection:
         """Select leases in their order."""
-        states = {}
-        for lease in self.order:
-            members = [one for one in self.current.leases[lease]
-                       if is_placed(one, MemberState.RUNNING)]
-            found = self._place(members)
-            if found is None:
-                states[lease] = self._reject(members)
-                continue
-            states[lease] = MemberState.RUNNING
-            self.changed += (
-                dataclasses.replace(one, state=MemberState.RUNNING,
-                                    host=found[one.name])
-                for one in members if one.host != found[one.name]
-                or one.state is not MemberState.RUNNING)
-        return Selection(states, self.current.with_members(self.changed))
+        serve_queue(self.order, self._select)
+        return Selection(self.states, self.current.with_members(self.changed))
+
+    def _select(self, lease: str) -> bool:
+        """Select a lease if it fits; else free its room."""
+        members = [one for one in self.current.leases[lease]
+                   if is_placed(one, MemberState.RUNNING)]
+        found = self._place(members)
+        if found is None:
+            self.states[lease] = self._reject(members)
+            return False
+        self.states[lease] = MemberState.RUNNING
+        self.changed += (
+            dataclasses.replace(one, state=MemberState.RUNNING,
+                                host=found[one.name])
+            for one in members if one.host != found[one.name]
+            or one.state is not MemberState.RUNNING)
+        return True
 
     def _place(self, members: list[Member]) -> dict[str, str] | None:
         if all(one.state is MemberState.RUNNING for one in members):

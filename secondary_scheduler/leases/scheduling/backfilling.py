@@ -7,6 +7,7 @@ Sotomayor 2010, section 5.1.2 (algorithm 2).
 
 from collections.abc import Iterator
 
+from secondary_scheduler.decisions.queue_pass import serve_queue
 from secondary_scheduler.leases.scheduling.fit_cache import FitCache
 from secondary_scheduler.leases.scheduling.lease import Booking, Lease
 from secondary_scheduler.leases.scheduling.planned_starts import PlannedStarts
@@ -40,12 +41,8 @@ class Backfilling:
         for later, since other leases end early.
         """
         self._fit_cache.clear()
-        for entry in self._candidates():
-            if entry.lease.paused:
-                continue
-            if not (self._start(entry) or self._plan_start(entry)) and (
-                    self._reservations == 0):
-                break
+        serve_queue(self._candidates(), self._place,
+                    keeps_room=lambda entry: self._reservations == 0)
         self._advance_deadline_leases()
 
     def replan_planned_starts(self) -> None:
@@ -55,15 +52,18 @@ class Backfilling:
         that no planned start moves later.  A planned start behind the head of
         the queue is withdrawn in its favour.
         """
+        serve_queue(self._withdrawn(), self._place)
+
+    def _withdrawn(self) -> Iterator[QueuedLease]:
+        """Withdraw planned starts in queue order, and yield those to re-plan.
+        """
         first = next(iter(self._state.queue), None)
         for lease in sorted(self._state.planned.values(),
                             key=self._planner.rank_of):
             self._fit_cache.clear()
             entry = self._planned_starts.requeue(lease)
-            if first is not None and first.rank < entry.rank:
-                continue
-            if not self._start(entry):
-                self._plan_start(entry)
+            if first is None or first.rank >= entry.rank:
+                yield entry
 
     def _advance_deadline_leases(self) -> None:
         """Start leases with a deadline now that are booked for later."""
@@ -81,6 +81,7 @@ class Backfilling:
         """Yield leases that may start or get a planned start, in order.
 
         Once no more starts may be planned, only leases that may start now.
+        Without backfilling all leases, since one that waits blocks the next.
         """
         queue = self._state.queue
         tried: tuple[float, ...] = ()
@@ -88,12 +89,15 @@ class Backfilling:
             if self._reservations != 0 and not self._may_plan():
                 break
             tried = entry.rank
-            yield entry
+            if not entry.lease.paused:
+                yield entry
+        else:
+            return
         begun = True
         while begun:    # and took capacity from the leases behind
             begun = False
             for entry in queue.startable(self._fit_cache.durations):
-                if entry.rank > tried:
+                if entry.rank > tried and not entry.lease.paused:
                     tried = entry.rank
                     yield entry
                     if begun := entry.lease not in queue:
@@ -103,6 +107,10 @@ class Backfilling:
         """Return whether one more queued lease may have a planned start."""
         limit = self._reservations
         return limit is None or len(self._state.planned) < limit
+
+    def _place(self, entry: QueuedLease) -> bool:
+        """Start a queued lease or plan its start; return False if neither."""
+        return self._start(entry) or self._plan_start(entry)
 
     def _start(self, entry: QueuedLease) -> bool:
         """Start a queued lease, or transfer what it needs first.

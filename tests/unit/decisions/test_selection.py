@@ -190,6 +190,18 @@ class TestSelection(unittest.TestCase):
         self.assertEqual(['low', 'small'],
                          self.running(*leases, minimum_run_s=60))
 
+    def test_room_stays_kept_beyond_a_running_lease_that_does_not_fit(self):
+        self.current = self.current.with_members([dataclasses.replace(
+            self.current.members['VM1'], name='VM4', lease='grown',
+            demand=(1, 768))])
+        selection = self.select(
+            QueuedLease('high', 3), QueuedLease('grown', 2),
+            QueuedLease('small', 1), QueuedLease('low', 1, 10),
+            minimum_run_s=60)
+        self.assertEqual({'low': RUNNING, 'high': WAITING,
+                          'grown': SUSPENDED, 'small': WAITING},
+                         selection.states)
+
     def test_nothing_displaces_a_guaranteed_lease(self):
         self.assertEqual(['low'], self.running(
             QueuedLease('high', 2), QueuedLease('low', 1, guaranteed=True)))
