@@ -47,10 +47,10 @@ Order in which waiting leases are served and preempted ones return: a driver of
 the namespace ``secondary_scheduler.lease_policies.order``. It does not select
 leases to preempt.
 
-* "priority": the highest priority first; among equals, the longest wait. A
+* "priority": the highest priority first; among equals, the earliest arrival. A
   lease of low priority may starve.
-* "aged": as "priority", but priorities grow while leases wait.
-* "fcfs": the longest wait first.
+* "aged": as "priority", but priorities grow from the arrival of a lease on.
+* "fcfs": the earliest arrival first.
 """),
     cfg.FloatOpt(
         'ageing',
@@ -58,8 +58,8 @@ leases to preempt.
         min=0.0,
         mutable=True,
         help="""
-Points of priority that a lease gains per hour of waiting, with ``order`` set
-to "aged". With 1.0, a lease of priority 3 is served before new ones of
+Points of priority that a lease gains per hour from its arrival, with ``order``
+set to "aged". With 1.0, a lease of priority 3 is served before new ones of
 priority 5 after two hours.
 """),
     cfg.BoolOpt(

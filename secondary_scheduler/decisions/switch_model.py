@@ -14,7 +14,7 @@ import dataclasses
 
 from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.selection import QueuedLease
-from secondary_scheduler.decisions.waiting import priority
+from secondary_scheduler.decisions.waiting import rank_lease
 from secondary_scheduler.estimation.demand import UNLIMITED, Ledgers, add
 from secondary_scheduler.estimation.room import RUNNING, LoadLimits
 from secondary_scheduler.model.cluster import (
@@ -22,7 +22,6 @@ from secondary_scheduler.model.cluster import (
     Cluster,
     Instance,
     InstanceState,
-    LeaseMembers,
 )
 from secondary_scheduler.model.configuration import (
     Amounts,
@@ -280,17 +279,11 @@ class SwitchModelBuilder:
 
         Among equals, leases that run come first.
         """
-        ranks = {}
-        for name in leases:
-            every = self._cluster.members(name)
-            lease = self._cluster.leases.get(name) or LeaseMembers(
-                name, min(one.priority for one in every))
-            age = lease.waited_s if lease.age_s is None else lease.age_s
-            ranks[name] = (
-                self._order.rank(priority(lease, len(every)), -age),
-                any(members[one.uuid].state is not MemberState.RUNNING
-                    for one in every),
-                natural_key(name))
+        ranks = {name: (
+            rank_lease(self._cluster, name, self._order),
+            any(members[one.uuid].state is not MemberState.RUNNING
+                for one in self._cluster.members(name)),
+            natural_key(name)) for name in leases}
         return tuple(
             QueuedLease(name, -ranks[name][0][0], self._run_s(name))
             for name in sorted(ranks, key=ranks.__getitem__))

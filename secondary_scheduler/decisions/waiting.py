@@ -2,8 +2,7 @@
 
 """Queue of waiting leases, in the order in which they are served.
 
-The order is one of ``model.lease_order``.  A lease without room does not
-block the next ones.
+The order is one of ``model.lease_order``.
 """
 
 import dataclasses
@@ -27,7 +26,6 @@ class WaitingLease:
     """A waiting lease; ``due`` are the instances to start."""
 
     lease: str
-    rank: tuple[float, float]
     due: tuple[Instance, ...]
 
 
@@ -42,12 +40,26 @@ def priority(lease: LeaseMembers, size: int) -> float:
     return lease.owner_priority + SIZE_WEIGHT * size
 
 
+def rank_lease(cluster: Cluster, lease: str, order: QueueOrder
+               ) -> tuple[float, float]:
+    """Return the rank of a lease; the lowest is served first.
+
+    It follows from the arrival of the lease, if that is known, so that all
+    decisions and the lease engine have one order.  A lease that is missing in
+    ``cluster.leases`` has the lowest priority of its instances.
+    """
+    instances = cluster.members(lease)
+    known = cluster.leases.get(lease) or LeaseMembers(
+        lease, min(one.priority for one in instances))
+    age = known.waited_s if known.age_s is None else known.age_s
+    return order.rank(priority(known, len(instances)), -age)
+
+
 def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
     """Return the waiting leases, in the order in which they are served.
 
     A lease waits if its state says so, or if some of its instances were
-    preempted.  A lease that is missing in ``cluster.leases`` has the lowest
-    priority of its instances.
+    preempted.
     """
     waiting = []
     for name in {one.lease for one in cluster.instances.values()
@@ -58,12 +70,9 @@ def queue(cluster: Cluster, order: QueueOrder) -> list[WaitingLease]:
         due = tuple(one for one in instances if one.state in DOWN
                     and (queued or one.preempted))
         # A lease starts as a whole, so it waits for excluded members.
-        if not due or any(one.state is InstanceState.BUSY or one.blocked
-                          or one.cooling_down or one.return_failed
-                          for one in instances):
-            continue
-        lease = known or LeaseMembers(
-            name, min(one.priority for one in instances))
-        waiting.append(WaitingLease(name, order.rank(
-            priority(lease, len(instances)), -lease.waited_s), due))
-    return sorted(waiting, key=lambda one: (one.rank, one.lease))
+        if due and not any(one.state is InstanceState.BUSY or one.blocked
+                           or one.cooling_down or one.return_failed
+                           for one in instances):
+            waiting.append(WaitingLease(name, due))
+    return sorted(waiting, key=lambda one: (
+        rank_lease(cluster, one.lease, order), one.lease))

@@ -15,29 +15,29 @@ class QueueOrder(typing.Protocol):
     def rank(self, priority: float, since: float) -> tuple[float, float]:
         """Return the rank of a lease; the lowest is served first.
 
-        :param since: start of its wait, in seconds of any clock
+        :param since: arrival of the lease, in seconds of any clock
         """
 
 
 class FirstCome:
-    """The lease that has waited longest first."""
+    """The lease that arrived first is served first."""
 
     def __init__(self, options: typing.Any = None) -> None:
         """Ignore options."""
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return the start of the wait, then the negated priority."""
+        """Return the arrival, then the negated priority."""
         return since, -priority
 
 
 class Priority(FirstCome):
-    """The highest priority first; among equals, the longest wait.
+    """The highest priority first; among equals, the earliest arrival.
 
     Boettger 2012, section 4.4.2.
     """
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return the negated priority, then the start of the wait."""
+        """Return the negated priority, then the arrival."""
         return -priority, since
 
 
@@ -46,7 +46,7 @@ PRIORITY: QueueOrder = Priority()
 
 
 class Aged:
-    """As Priority; a priority grows by some points per hour of waiting.
+    """As Priority; a priority grows by some points per hour from arrival.
 
     This avoids starvation of leases with the lowest priority.
     """
@@ -55,7 +55,7 @@ class Aged:
         self._points = points
 
     def rank(self, priority: float, since: float) -> tuple[float, float]:
-        """Return the negated priority at time 0, then the start of the wait.
+        """Return the negated priority at time 0, then the arrival.
 
         All priorities grow at the same rate, so their order is fixed.
         """

@@ -32,6 +32,13 @@ class TestQueue(unittest.TestCase):
             LeaseMembers('d', 1), LeaseMembers('e', 9))
         self.assertEqual(['e', 'b', 'c', 'a', 'd'], self.order(world))
 
+    def test_known_arrival_counts_instead_of_the_wait(self):
+        world = leased(
+            cluster(new('a', 'old'), new('b', 'recent')),
+            LeaseMembers('old', waited_s=1, age_s=900),
+            LeaseMembers('recent', waited_s=60, age_s=90))
+        self.assertEqual(['old', 'recent'], self.order(world))
+
     def test_ageing_raises_waiting_leases(self):
         world = leased(
             cluster(new('a', 'old'), new('b', 'high')),
