@@ -142,7 +142,7 @@ class Draft:
         return (self.rooms.has_useful_share(host)
                 and self.rooms.admits(host, newcomer)
                 and self.rooms.has_inventory(host, newcomer)
-                and self.rooms.satisfies_anti_affinity(host, newcomer))
+                and self.rooms.satisfies_constraints(host, newcomer))
 
     def migrate(self, instance: Instance, target: str) -> None:
         """Migrate a running instance and note its origin."""

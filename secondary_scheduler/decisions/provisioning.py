@@ -117,7 +117,7 @@ def _place(draft: Draft, preview: WhatIf, instance: Instance,
             return Feasibility.INFEASIBLE
         if host not in hosts or (instance.host is None and not (
                 draft.rooms.has_inventory(host, instance)
-                and draft.rooms.satisfies_anti_affinity(host, instance))):
+                and draft.rooms.satisfies_constraints(host, instance))):
             continue
         begun = len(draft.steps)
         draft.activate(instance, host)

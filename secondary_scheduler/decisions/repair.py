@@ -238,7 +238,7 @@ class Repair:
         """Return whether a host is a valid target, apart from its room."""
         rooms = self.draft.rooms
         return (host != instance.host
-                and rooms.satisfies_anti_affinity(host, instance)
+                and rooms.satisfies_constraints(host, instance)
                 and rooms.admits(host, instance))
 
     def _blockers(self, uuid: str, host: str) -> Iterator[str]:

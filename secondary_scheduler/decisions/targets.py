@@ -11,16 +11,20 @@ from secondary_scheduler.decisions.draft import Draft
 from secondary_scheduler.decisions.what_if import WhatIf
 from secondary_scheduler.estimation.feasibility import TimedOperation
 from secondary_scheduler.model.cluster import Host, Instance
+from secondary_scheduler.model.constraints import PlacementRules
 from secondary_scheduler.plans.operations import OperationKind
 
 
-def _needs(instance: Instance, home: Host | None) -> tuple[object, ...]:
-    """Return the properties that decide which hosts have room."""
+def _needs(instance: Instance, home: Host | None, rules: PlacementRules
+           ) -> tuple[object, ...]:
+    """Return the properties that decide which hosts can take an instance."""
     sizes = () if home is None else (
         home.cpus, *sorted(home.capacities.items()))
     return (sizes, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.cpu, tuple(sorted(instance.usage.items())),
-            instance.anti_affinity)
+            instance.anti_affinity,
+            *((instance.host, rules.concerning(instance.uuid))
+              if rules.constraints else ()))
 
 
 class TargetFinder:
@@ -62,7 +66,8 @@ class TargetFinder:
         slow: str | None = None
         changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
         places = self._preview.cluster.places
-        needs = _needs(instance, self._draft.hosts.get(instance.host or ''))
+        needs = _needs(instance, self._draft.hosts.get(instance.host or ''),
+                       self._draft.cluster.rules)
         for step in self._draft.steps:
             for name in {place for host in {step.old.host, step.new.host}
                          - {None} for place in places(str(host))}:
@@ -109,6 +114,6 @@ class TargetFinder:
                                     instance.host, host.name))
         return (
             self._draft.rooms.has_inventory(host.name, instance)
-            and self._draft.rooms.satisfies_anti_affinity(host.name, instance)
+            and self._draft.rooms.satisfies_constraints(host.name, instance)
             and self._preview.allow(host.name, works)
         )

@@ -15,6 +15,12 @@ from secondary_scheduler.estimation.room import (
     planned_limit,
 )
 from secondary_scheduler.model.cluster import Cluster, HostPolicy, Instance
+from secondary_scheduler.model.constraints import (
+    Among,
+    Constraint,
+    Gather,
+    Occupancy,
+)
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.resources import STATIC
 
@@ -292,11 +298,45 @@ class Rooms:
         limit = planned_limit(policy, self.limits.margin)
         return primary + used <= limit + EPSILON
 
-    def satisfies_anti_affinity(self, host: str, instance: Instance) -> bool:
-        """Return whether the host has no member of its anti-affinity group."""
+    def satisfies_constraints(self, host: str, instance: Instance) -> bool:
+        """Return whether an instance may be placed beside those on a host.
+
+        The host has no member of its anti-affinity group, and no placement
+        constraint forbids it.  For constraints, an instance also counts on
+        the host that it leaves, so that they hold in any order of operations.
+        """
         group = instance.anti_affinity
-        return group is None or all(
-            one.anti_affinity != group for one in self._holders(host))
+        if group is not None and any(
+                one.anti_affinity == group for one in self._holders(host)):
+            return False
+        rules = self._cluster.rules
+        return not rules.constraints or rules.admits(
+            instance.uuid, instance.host, host,
+            self._occupancy(host, rules.concerning(instance.uuid)))
+
+    def _occupancy(self, host: str, constraints: Iterable[Constraint]
+                   ) -> Occupancy:
+        """Return what the constraints of an arrival on a host depend on."""
+        found = Occupancy({one.uuid: (host,) for one in (
+            *self._cluster.residents(host), *self._holders(host))})
+        for constraint in constraints:
+            if isinstance(constraint, (Among, Gather)):
+                for uuid in constraint.named:
+                    for place in self._hosts_of(uuid):
+                        found.enter(uuid, place)
+        return found
+
+    def _hosts_of(self, uuid: str) -> Iterator[str]:
+        """Yield the hosts of an instance before and after the changes."""
+        before = self._cluster.instances.get(uuid)
+        if before is not None and before.host is not None:
+            yield before.host
+        for host, there in self._changed.items():
+            if uuid in there:
+                yield host
+        for host, coming in self._coming.items():
+            if any(one.uuid == uuid for one in coming):
+                yield host
 
 
 def _running(instances: list[Instance]) -> int:

@@ -16,7 +16,7 @@ import operator
 import typing
 
 from secondary_scheduler.model import units, vocabulary
-from secondary_scheduler.model.constraints import Constraint
+from secondary_scheduler.model.constraints import Constraint, PlacementRules
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.model.resources import STATIC
@@ -363,6 +363,11 @@ class Cluster:
             policy.violated or (calm and policy.failed)
             for place in self.places(host)
             for policy in self.at(place).policies)
+
+    @functools.cached_property
+    def rules(self) -> PlacementRules:
+        """All placement constraints at once."""
+        return PlacementRules(self.constraints)
 
     @functools.cached_property
     def _items_of(self) -> Mapping[str, list[str]]:

@@ -306,7 +306,10 @@ class Root(_OfMembers):
 
 @dataclasses.dataclass(frozen=True)
 class Quarantine(Constraint):
-    """No member enters or leaves any of some hosts."""
+    """No member enters any of some hosts, or leaves one for another host.
+
+    A preemption is permitted, also a shelve.
+    """
 
     kind = 'quarantine'
     hosts: frozenset[str]
@@ -319,7 +322,8 @@ class Quarantine(Constraint):
     def permits(self, member: str, source: str | None,
                 target: str | None) -> bool:
         """Return whether the member stays, or other hosts are concerned."""
-        return source == target or self.hosts.isdisjoint({source, target})
+        return target in (None, source) or self.hosts.isdisjoint(
+            {source, target})
 
     def __str__(self) -> str:
         return f'{self.kind} of hosts ' + ', '.join(sorted(self.hosts)[:3])

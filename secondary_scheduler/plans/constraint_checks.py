@@ -14,7 +14,9 @@ import functools
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.model.constraints import (
     Among,
+    Ban,
     Constraint,
+    Fence,
     Gather,
     Lonely,
     Quarantine,
@@ -71,16 +73,20 @@ class ConstraintChecks:
                       for one in self._naming.get(other, ())
                       if isinstance(one, Lonely))
         for one in dict.fromkeys(concerned):
-            state = self._state(one, target)
+            state = self._state(one, uuid, target)
             before = one.broken(state)
             state[uuid] = {*state.get(uuid, ()), target}
             for violation in sorted(one.broken(state) - before):
                 yield f'breaks {one}: {violation}'
 
-    def _state(self, constraint: Constraint, target: str
+    def _state(self, constraint: Constraint, uuid: str, target: str
                ) -> dict[str, set[str]]:
-        """Return the hosts of members, and of instances on a target."""
-        named = set(constraint.named)
+        """Return the hosts of members, and of instances on a target.
+
+        A ban and a fence may name thousands, but judge each one alone.
+        """
+        named = ({uuid} if isinstance(constraint, (Ban, Fence))
+                 else set(constraint.named))
         if isinstance(constraint, Lonely):
             named |= self.there.get(target, set())
         return {uuid: self._hosts_of(uuid) for uuid in named}
@@ -95,10 +101,10 @@ def _is_forbidden(constraint: Constraint, source: str | None,
 
     :param constraint: a quarantine, or one that names the instance
     """
-    if source == target:
+    if target is None or source == target:
         return False
     if isinstance(constraint, Root):
-        return source is not None and target is not None
+        return source is not None
     return isinstance(constraint, Quarantine) and (
         source in constraint.hosts or target in constraint.hosts)
 

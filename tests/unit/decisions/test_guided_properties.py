@@ -49,6 +49,12 @@ class TestPlans(unittest.TestCase):
         self.assertEqual([], checker.check(
             cluster, plan, driver.limits.lanes))
 
+    @given(worlds.constrained_clusters(), st.sampled_from(REQUESTS), DRIVERS)
+    def test_constraints_hold_in_any_order_of_operations(
+            self, cluster, request, driver):
+        self.assertEqual([], checker.check(
+            cluster, decide(cluster, request, driver), driver.limits.lanes))
+
     @given(worlds.clusters(), st.sampled_from(REQUESTS), DRIVERS)
     def test_plan_does_not_depend_on_the_order_of_hosts(
             self, cluster, request, driver):

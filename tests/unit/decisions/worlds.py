@@ -19,6 +19,17 @@ from secondary_scheduler.model.cluster import (
     InstanceState,
     Item,
 )
+from secondary_scheduler.model.constraints import (
+    Among,
+    Ban,
+    Fence,
+    Gather,
+    Lonely,
+    Quarantine,
+    Root,
+    Split,
+    Spread,
+)
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans.operations import OperationKind, Plan
 from secondary_scheduler.policies.language import MODELLED
@@ -347,6 +358,39 @@ def clusters(violations=True, failed=0.0, alike=False):
     return st.builds(random_cluster, st.integers(0, 2**32),
                      st.integers(1, 6), st.integers(0, 20),
                      st.just(violations), st.just(failed), st.just(alike))
+
+
+def constrain(cluster, seed):
+    """Return a cluster with random placement constraints."""
+    rng = random.Random(seed)
+    uuids, hosts = sorted(cluster.instances), sorted(cluster.hosts)
+
+    def some(names, most=3):
+        return frozenset(rng.sample(names, min(rng.randint(1, most),
+                                               len(names))))
+
+    def parts(names):
+        shuffled = rng.sample(names, len(names))
+        middle = rng.randint(1, max(1, len(names) - 1))
+        return tuple(frozenset(one) for one in (
+            shuffled[:middle], shuffled[middle:]) if one)
+
+    makes = [lambda: Spread(some(uuids)), lambda: Gather(some(uuids)),
+             lambda: Lonely(some(uuids)), lambda: Root(some(uuids)),
+             lambda: Ban(some(uuids), some(hosts)),
+             lambda: Fence(some(uuids), some(hosts)),
+             lambda: Among(some(uuids), parts(hosts)),
+             lambda: Split(parts(uuids[:6]))] if uuids else []
+    makes.append(lambda: Quarantine(some(hosts, 2)))
+    return dataclasses.replace(cluster, constraints=tuple(
+        rng.choice(makes)() for _number in range(rng.randint(1, 4))))
+
+
+def constrained_clusters():
+    """Return a strategy of clusters with placement constraints."""
+    return st.builds(constrain, st.one_of(
+        clusters(failed=0.1), hot_clusters(), planted_clusters().map(
+            lambda planted: planted[0])), st.integers(0, 2**32))
 
 
 def hot_clusters():

@@ -48,14 +48,14 @@ class TestRooms(unittest.TestCase):
         rooms = self.rooms(host('h', 79.0))
         one = vm('a', 'h', anti_affinity='g')
         self.assertTrue(rooms.has_useful_share(
-            'h') and rooms.satisfies_anti_affinity('h', one))
+            'h') and rooms.satisfies_constraints('h', one))
         rooms.put(one)
         self.assertFalse(rooms.has_useful_share(
-            'h') or rooms.satisfies_anti_affinity('h', one))
+            'h') or rooms.satisfies_constraints('h', one))
         self.assertTrue(rooms.has_minimum_share('h'))
         rooms.take(one)
         self.assertTrue(rooms.has_useful_share(
-            'h') and rooms.satisfies_anti_affinity('h', one))
+            'h') and rooms.satisfies_constraints('h', one))
         self.assertFalse(rooms.residents('h'))
 
     def test_useful_share_is_never_below_the_minimum(self):

@@ -194,7 +194,7 @@ class TestArrivals(unittest.TestCase):
                 (Quarantine(frozenset({'h1'})), 'a', 'h1', 'h2', False),
                 (Quarantine(frozenset({'h1'})), 'a', 'h2', 'h1', False),
                 (Quarantine(frozenset({'h1'})), 'a', None, 'h1', False),
-                (Quarantine(frozenset({'h1'})), 'a', 'h1', None, False),
+                (Quarantine(frozenset({'h1'})), 'a', 'h1', None, True),
                 (Quarantine(frozenset({'h1'})), 'a', 'h1', 'h1', True),
                 (Quarantine(frozenset({'h1'})), 'a', 'h2', 'h3', True)):
             with self.subTest(one=str(one), source=source, target=target):
