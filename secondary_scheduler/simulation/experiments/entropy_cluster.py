@@ -84,6 +84,10 @@ class ClusterRun:
         """Select jobs to run, and return the switch to them.
 
         Without the optimiser all is packed anew by first fit decreasing.
+
+        With ``keeps_sample`` the optimiser starts from the selection's own
+        configuration, as the published one does (Hermenier 2009, section
+        4.3).
         """
         profile = self.profile
         leases = [QueuedLease(name, -position, running_s.get(name))
@@ -97,8 +101,15 @@ class ClusterRun:
         sample = finish_ended(current, queue, selected.sample)
         if not self.optimised:
             return sequence(current, sample)
-        return optimise(current, sample, profile.objective,
-                        Budget(profile.budget)).switch
+        best = optimise(current, sample, profile.objective,
+                        Budget(profile.budget))
+        if profile.keeps_sample:
+            first = sequence(current, sample)
+            objective = switch_costs.OBJECTIVES[profile.objective]
+            if (first.reached == sample
+                    and objective(first.pools) <= best.value):
+                return first
+        return best.switch
 
 
 def run_cluster(context: SwitchContext) -> Values:
@@ -165,15 +176,19 @@ def makespan_s(loop: ControlLoop) -> float:
 
 
 def _of_switches(loop: ControlLoop) -> dict[str, float]:
-    """Return the figures of the switches of a loop."""
+    """Return the figures of the switches of a loop.
+
+    There is no share of local resumptions where no job is resumed.
+    """
     counts = [count_moves(one.switch) for one in loop.rounds]
     local, relocated = (sum(one[name] for one in counts)
                         for name in ('local', 'relocated'))
-    return {
+    share = ({'local_pct': 100 * local / (local + relocated)}
+             if local + relocated else {})
+    return share | {
         'switches': len(loop.rounds),
         'switch_mean_s': statistics.fmean(
             one.ended_s - one.decided_s for one in loop.rounds),
-        'local_pct': 100 * local / max(1, local + relocated),
         'resumes': local + relocated,
         'migrations': sum(one['migrations'] for one in counts),
         'bypasses': sum(one['bypasses'] for one in counts),

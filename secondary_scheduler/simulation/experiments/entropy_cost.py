@@ -139,12 +139,14 @@ Rows = dict[str, dict[str, float]]
 def count_moves(switch: Switch) -> dict[str, float]:
     """Return the numbers of operations.
 
-    A resumption in place that a migration follows is a relocated one.
+    Resumptions are those of suspended jobs; others belong to a bypass.  A
+    resumption in place that a migration follows is a relocated one.
     """
     moves = switch.moves
     moved = {one.member for one in moves
              if one.kind is OperationKind.MIGRATE}
-    resumed = [one for one in moves if one.kind is OperationKind.RESUME]
+    resumed = [one for one in moves
+               if one.kind is OperationKind.RESUME and not one.bypass]
     relocated = sum(one.is_remote or one.member in moved for one in resumed)
     return {
         'migrations': sum(one.kind is OperationKind.MIGRATE for one in moves),

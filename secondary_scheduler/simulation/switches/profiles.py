@@ -32,6 +32,9 @@ class SwitchProfile:
       for all moves of the pools before;
     * ``steady``: the selection keeps running leases on their hosts while that
       is possible; otherwise it is first fit decreasing alone;
+    * ``keeps_sample``: the configuration of the selection itself is replaced
+      only by a cheaper one; otherwise one that spreads boots replaces it at
+      the same cost;
     * ``headroom``: part of the units of each host that is free in addition
       when a job starts; only with ``steady``;
     * ``minimum_run_s``: time for which a resumed or booted lease is not
@@ -51,6 +54,7 @@ class SwitchProfile:
     claims: float
     graph: bool
     steady: bool
+    keeps_sample: bool
     minimum_run_s: float
     displacement_margin: float
     headroom: float = 0.0
@@ -120,11 +124,12 @@ def slowdown(move: Move, host: str) -> float:
 
 #: Algorithms and constants of Hermenier 2009.
 THESIS = SwitchProfile('thesis', resumes_in_place=False, claims=0,
-                       graph=False, steady=False, minimum_run_s=0,
-                       displacement_margin=0)
+                       graph=False, steady=False, keeps_sample=True,
+                       minimum_run_s=0, displacement_margin=0)
 #: All functions of this project, with Nova's rules.
 OURS = SwitchProfile('ours', resumes_in_place=True, claims=4, graph=True,
-                     steady=True, minimum_run_s=120, displacement_margin=8)
+                     steady=True, keeps_sample=False, minimum_run_s=120,
+                     displacement_margin=8)
 #: The bound.
 ORACLE = dataclasses.replace(OURS, name='oracle', fluid=True)
 

@@ -20,6 +20,7 @@ from secondary_scheduler.simulation.experiments import (
     entropy_cost,
 )
 from secondary_scheduler.simulation.switches.profiles import OURS, THESIS
+from secondary_scheduler.simulation.switches.world import JobWorld
 
 
 def simulate(*arguments):
@@ -77,6 +78,14 @@ class TestEntropyCost(unittest.TestCase):
         # Waits and the copies of relocations: 512 + 512 and 256.
         self.assertEqual(1280, entropy_cost.avoidable_cost(switch))
 
+    def test_resume_of_a_bypass_is_neither_local_nor_relocated(self):
+        moves = [Move(OperationKind.RESUME, 'a', 'lease', 'x', host, 512,
+                      bypass=True) for host in 'xy']
+        found = entropy_cost.count_moves(Switch((tuple(moves),),
+                                                Configuration((), {}, {})))
+        self.assertEqual((0, 0, 2), (found['local'], found['relocated'],
+                                     found['bypasses']))
+
 
 class TestEntropyCluster(unittest.TestCase):
 
@@ -95,6 +104,27 @@ class TestEntropyCluster(unittest.TestCase):
         self.assertLessEqual(found['viable_again_s'],
                              found['viable_bound_s'])
         self.assertEqual(72, sum(one['kind'] == 'boot' for one in events))
+
+    def test_seed_profile_boots_where_first_fit_does(self):
+        for profile, most in ((THESIS, 2), (OURS, 9)):
+            run = entropy_cluster.ClusterRun('small', 1, True, profile)
+            world = JobWorld(run.jobs(), profile.claims,
+                             profile.resumes_in_place)
+            switch = run.decide(world.observe(), world.queue, {})
+            hosts = {one.target for one in switch.moves
+                     if one.lease == 'VP.A'}
+            self.assertEqual(most, len(hosts), profile.name)
+
+    def test_share_of_local_resumes_needs_a_resume(self):
+        run = entropy_cluster.ClusterRun('small', 1, True, THESIS)
+        loop = run.simulate()
+        found = entropy_cluster._of_switches(loop)
+        self.assertEqual(18, found['resumes'])
+        self.assertTrue(0 < found['local_pct'] < 100)
+        loop.rounds = loop.rounds[:2]
+        found = entropy_cluster._of_switches(loop)
+        self.assertEqual(0, found['resumes'])
+        self.assertNotIn('local_pct', found)
 
     def test_oracle_is_between_the_bound_and_static_allocation(self):
         found = simulate('entropy-cluster', '--quick', '--set',
