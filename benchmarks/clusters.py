@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Violated clusters to decide on: two generators, two readers.
+"""Violated clusters to decide on: two generators and a reader.
 
 ``easy`` is the synthetic cluster on which Watcher's strategies have been
 measured, ``tight`` one that is nearly full and known to be repairable; each
-is the same for the same seed.  ``from_watcher`` reads Watcher's own model,
-``from_btrplace`` an instance of the benchmark of BtrPlace.
+is the same for the same seed.  ``from_watcher`` reads Watcher's own model.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 import dataclasses
-import gzip
 import itertools
-import json
-import pathlib
 import random
 import typing
 
@@ -25,9 +21,7 @@ from secondary_scheduler.model.cluster import (
     HostPolicy,
     Instance,
     InstanceState,
-    LeaseMembers,
 )
-from secondary_scheduler.model.lease_states import LeaseState
 
 AMPLE = 10**6
 
@@ -159,7 +153,7 @@ def tight(hosts: int, instances: int, violated: float, seed: int,
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for one in moved.values():
         used[str(one.host)] += Counter(cores=one.vcpus, memory=one.memory_mb)
-    return Cluster({name: _static_host(
+    return Cluster({name: static_host(
         name, cores[name], TIGHT_MEMORY_MB // TIGHT_CORES * cores[name],
         used[name]) for name in names},
         moved), {
@@ -286,56 +280,7 @@ def from_watcher(model: typing.Any, cpu: Mapping[str, float]) -> Cluster:
     return Cluster(hosts, instances)
 
 
-def from_btrplace(path: pathlib.Path) -> Cluster:
-    """Return an instance of BtrPlace's benchmark.
-
-    Memory and CPU are bounded on each node; what ``preserve`` wants an
-    instance to have is its demand.  Those that are ready wait for a place.
-    """
-    with gzip.open(path) as file:
-        document = json.load(file)
-    model = document['model']
-    views = {view['rcId']: view for view in model['views'] if 'rcId' in view}
-    demand = {name: dict(views[name]['vms']) for name in views}
-    for one in document['constraints']:
-        if one['id'] == 'preserve':
-            demand[one['rc']][str(one['vm'])] = one['amount']
-    places: dict[str, str | None] = {
-        str(vm): None for vm in model['mapping']['readyVMs']}
-    online = model['mapping']['onlineNodes']
-    places |= {str(vm): node for node in online
-               for vm in online[node]['runningVMs']}
-    instances = {vm: _btrplace_instance(
-        vm, node, demand['uCpu'][vm], demand['memory'][vm])
-        for vm, node in places.items()}
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    for vm, node in places.items():
-        if node is not None:
-            used[node] += Counter(cores=instances[vm].vcpus,
-                                  memory=instances[vm].memory_mb)
-    hosts = {node: _static_host(
-        node, views['uCpu']['nodes'][node], views['memory']['nodes'][node],
-        used[node]) for node in online}
-    waiting = {one.lease: LeaseMembers(one.lease, state=LeaseState.QUEUED)
-               for one in instances.values() if one.host is None}
-    return Cluster(hosts, instances, waiting)
-
-
-def _btrplace_instance(name: str, node: str | None, cpu: int,
-                       memory: int) -> Instance:
-    return Instance(
-        name,
-        f'lease-{name}',
-        node,
-        InstanceState.SHELVED if node is None else InstanceState.ACTIVE,
-        cpu,
-        memory,
-        0,
-        wanted_cpu=float(cpu),
-    )
-
-
-def _static_host(name: str, cores: int, memory_mb: int,
+def static_host(name: str, cores: int, memory_mb: int,
                  used: Mapping[str, int]) -> Host:
     """Return a host whose policies bound what allocations hold on it."""
     return Host(

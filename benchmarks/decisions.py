@@ -16,10 +16,11 @@ import json
 import pathlib
 import resource
 import statistics
+import sys
 import time
 import typing
 
-from benchmarks import absolute, clusters, forms, switches
+from benchmarks import absolute, btrplace, clusters, forms, switches
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.decisions.provisioning import ProvisioningDecision
@@ -28,6 +29,7 @@ from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import OperationKind, Plan
+from secondary_scheduler.reading.values import InputError
 
 #: Instances are what they use: no local means that would make room.
 RIGID = LoadLimits(minimum_share=0.0, useful_share=0.0, margin=0.0)
@@ -178,10 +180,10 @@ def tight(options: argparse.Namespace) -> dict[str, typing.Any]:
                 'unproved': unproved} if ratios else {})}
 
 
-def btrplace(options: argparse.Namespace) -> dict[str, typing.Any]:
+def repair(options: argparse.Namespace) -> dict[str, typing.Any]:
     """Decide on an instance of BtrPlace's: repair it, then fill it."""
-    cluster = clusters.from_btrplace(options.file)
-    found = report(cluster, 1)
+    cluster, ignored = btrplace.read_file(options.file)
+    found = report(cluster, 1) | {'ignored': ignored}
     begun = time.process_time()
     plan = ProvisioningDecision(RIGID).decide(
         cluster, DecisionRequest('return'), Budget(10**7))
@@ -223,9 +225,9 @@ def parse() -> argparse.Namespace:
                               help='clusters, with seeds one after the other')
             mode.add_argument('--optimum', action='store_true',
                               help='solve with OR-Tools as well')
-    mode = modes.add_parser('btrplace', help=str(btrplace.__doc__))
+    mode = modes.add_parser('btrplace', help=str(repair.__doc__))
     mode.add_argument('file', type=pathlib.Path)
-    mode.set_defaults(run=btrplace)
+    mode.set_defaults(run=repair)
     forms.add_quick(mode)
     switches.add_arguments(modes.add_parser(
         'switch', help=str(switches.switch.__doc__)))
@@ -237,4 +239,9 @@ def parse() -> argparse.Namespace:
 
 if __name__ == '__main__':
     options = parse()
-    print(json.dumps(options.run(options), indent=1))
+    try:
+        found = options.run(options)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    print(json.dumps(found, indent=1))

@@ -16,7 +16,7 @@ import resource
 import time
 import typing
 
-from benchmarks import clusters, forms
+from benchmarks import applications, btrplace, forms
 from secondary_scheduler.decisions.base import (
     Budget,
     DecisionRequest,
@@ -50,6 +50,7 @@ from secondary_scheduler.model.lease_order import PRIORITY
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.plans import checker
 from secondary_scheduler.plans.operations import Plan
+from secondary_scheduler.reading import fields
 from secondary_scheduler.simulation.workloads import switches
 
 #: Instances are what they use, up to the capacity of hosts.
@@ -129,6 +130,14 @@ def settled_cluster(options: argparse.Namespace) -> Cluster:
                 wanted_cpu=1.0, preempted=True)
     return Cluster({name: _host(name, most, 512 * most) for name in names},
                    instances, leases)
+
+
+def draw_instance(options: argparse.Namespace) -> btrplace.Loaded:
+    """Draw an instance of a family, and read it as if from a file."""
+    document = applications.make_document(
+        options.family, options.ratio, options.hosts, options.constraints,
+        options.seed)
+    return btrplace.read_document(fields.Fields(document, ''))
 
 
 def measure(work: Callable[[], Result]) -> tuple[Result, float]:
@@ -230,15 +239,35 @@ def switch(options: argparse.Namespace) -> dict[str, typing.Any]:
     """Decide for all leases of a drawn cluster, or of a file."""
     if options.anywhere:
         return anywhere(options)
+    ignored: dict[str, int] | None = None
     if options.file is not None:
-        cluster = clusters.from_btrplace(options.file)
+        cluster, ignored = btrplace.read_file(options.file)
+    elif options.family is not None:
+        cluster, ignored = draw_instance(options)
     elif options.settled:
         cluster = settled_cluster(options)
     else:
         cluster = draw_cluster(options)
     found = report(cluster, options)
+    if ignored is not None:
+        found |= {'constraints': dict(Counter(
+            one.kind for one in cluster.constraints)), 'ignored': ignored}
     if options.steps:
         found |= steps(cluster, options)
+    return found
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    """Return the kinds of constraints in an argument.
+
+    :raises argparse.ArgumentTypeError: one of them is unknown
+    """
+    found = tuple(filter(None, text.split(',')))
+    for one in found:
+        if one not in applications.KINDS:
+            raise argparse.ArgumentTypeError(
+                f'{one!r}: expected some of '
+                + ','.join(applications.KINDS))
     return found
 
 
@@ -261,6 +290,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'the publication')
     parser.add_argument('--file', type=pathlib.Path,
                         help='an instance of BtrPlace\'s benchmark')
+    parser.add_argument('--family', choices=applications.FAMILIES,
+                        help='an instance in the manner of that benchmark')
+    parser.add_argument('--ratio', type=int, default=3,
+                        help='its VMs for each host (default %(default)s)')
+    parser.add_argument('--constraints', type=_kinds, default=(),
+                        help='its constraints, of '
+                        + ','.join(applications.KINDS))
     parser.add_argument('--objective', choices=tuple(OBJECTIVES),
                         default='cost')
     parser.add_argument('--budget', type=int, default=100_000)

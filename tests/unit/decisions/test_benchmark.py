@@ -77,7 +77,7 @@ class TestBenchmark(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / 'in.json.gz'
             path.write_bytes(gzip.compress(json.dumps(document).encode()))
-            found = decisions.btrplace(argparse.Namespace(file=path))
+            found = decisions.repair(argparse.Namespace(file=path))
         self.assertEqual((1, 0, {'migrate': 1}), tuple(
             found[name] for name in (
                 'violated', 'violated_after', 'operations')))
