@@ -80,6 +80,16 @@ class PlannedStarts:
         return (sooner if sooner is not None and sooner.begin < booking.begin
                 and sooner.down <= booking.down else None)
 
+    def book_free_hosts(self, lease: Lease, start: int) -> bool:
+        """Book free hosts as guaranteed; False if there are none.
+
+        :param start: exact start, if the lease has no deadline
+        """
+        if lease.terms.kind is LeaseKind.DEADLINE:
+            return self.book_before_deadline(lease, lease.work,
+                                             lease.terms.start or 0)
+        return self._book_at(lease, lease.work, start)
+
     # -- an exact start
 
     def book_exact_start(self, lease: Lease, start: int) -> bool:

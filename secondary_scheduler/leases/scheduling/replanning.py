@@ -14,6 +14,7 @@ from secondary_scheduler.leases.scheduling.planned_starts import (
     PlannedStarts,
     UnpausableError,
 )
+from secondary_scheduler.leases.scheduling.planner import Planner
 from secondary_scheduler.leases.scheduling.schedule_state import ScheduleState
 from secondary_scheduler.leases.scheduling.table import CapacityEntry
 from secondary_scheduler.model.lease_states import LeaseState
@@ -22,9 +23,10 @@ from secondary_scheduler.model.lease_states import LeaseState
 class Replanner:
     """Clears capacity, and re-plans the leases that lose it."""
 
-    def __init__(self, state: ScheduleState,
+    def __init__(self, state: ScheduleState, planner: Planner,
                  planned_starts: PlannedStarts) -> None:
         self._state = state
+        self._planner = planner
         self._planned_starts = planned_starts
 
     def extend_suspension(self, lease: Lease, until: int) -> None:
@@ -68,6 +70,36 @@ class Replanner:
         elif lease.terms.preemptible and (
                 lease.terms.kind is LeaseKind.BEST_EFFORT):
             self.suspend_by(lease, booking.end)
+
+    def follow_move(self, lease: Lease) -> None:
+        """Keep the starts that a moved lease is in the way of.
+
+        Leases that have not begun get other hosts.  If none are free at a
+        guaranteed start, the moved lease is suspended before it.
+        """
+        for other in sorted((one for one in self._state.booked.values()
+                             if one.ahead and one is not lease), key=_begin):
+            if not self._is_blocked(other, lease):
+                continue
+            booking = other.booking
+            assert booking is not None
+            for late in self._clear(booking.slot, [other]):
+                if not self._planned_starts.book_free_hosts(
+                        late, booking.begin):
+                    if self._planner.may_suspend(lease.terms):
+                        self.suspend_by(lease, booking.begin)
+                    self._rebook(late, self._state.now)
+
+    def _is_blocked(self, lease: Lease, by: Lease) -> bool:
+        """Return whether the booking of a lease has no room beside another.
+        """
+        booking, other = lease.booking, by.booking
+        assert booking is not None and other is not None
+        if booking.begin >= other.end or booking.end <= other.begin or not (
+                np.isin(booking.slot.hosts, other.slot.hosts).any()):
+            return False
+        with self._state.temporarily_released(booking):
+            return not self._state.table.has_room(booking.slot)
 
     def restart_lost(self, lease: Lease) -> None:
         """Re-plan a lease that has lost its hosts and its work."""

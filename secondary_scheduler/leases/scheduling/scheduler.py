@@ -68,7 +68,8 @@ class Scheduler:
         self._admission = AdmissionControl(settings, self._state,
                                            self._planner,
                                            self._planned_starts)
-        self._replanner = Replanner(self._state, self._planned_starts)
+        self._replanner = Replanner(self._state, self._planner,
+                                    self._planned_starts)
         self._transitions = Transitions(self._state, self._planner, shutdown)
         self._backfilling = Backfilling(
             self._state, self._planner, self._planned_starts,
@@ -187,6 +188,8 @@ class Scheduler:
                     ) -> None:
         """Update the booking of a lease whose VMs were moved.
 
+        It does not delay guaranteed starts on its new hosts.
+
         :param vms: for each node set the VMs on each host, shape (hosts,)
         """
         self._state.advance_clock(now)
@@ -210,6 +213,7 @@ class Scheduler:
                 ),
             ),
         )
+        self._replanner.follow_move(lease)
 
     def finish(self, lease: Lease, now: int) -> None:
         """End a running lease that is done before its planned end."""

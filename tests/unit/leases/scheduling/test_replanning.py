@@ -9,7 +9,10 @@ import numpy as np
 
 from secondary_scheduler.conf.leases import OPTS
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
+from secondary_scheduler.leases.scheduling.lease import Lease, NodeSet, Terms
 from secondary_scheduler.leases.scheduling.planner import Settings
+from secondary_scheduler.leases.scheduling.selection import InOrder
+from secondary_scheduler.leases.scheduling.site import Site
 from secondary_scheduler.model.lease_states import (
     IllegalTransitionError,
     LeaseState,
@@ -19,9 +22,11 @@ from secondary_scheduler.simulation.leases.run import LeaseSimulation
 from secondary_scheduler.simulation.workloads.requests import TraceRequest
 from tests.unit.leases.scheduling.builders import (
     NEED,
+    RESOURCES,
     SUSPENDS,
     Run,
     lease,
+    run_times,
     site,
     terms,
     withheld,
@@ -39,6 +44,77 @@ def suspending(hosts=1, **reserved):
     run.until(100 - SUSPENDS)
     assert first.state is LeaseState.SUSPENDING
     return run, first, other
+
+
+def on(*vms):
+    """Return the placement of a lease of one node set."""
+    return (np.array(vms),)
+
+
+class MoveTest(unittest.TestCase):
+    """Leases that a decision has migrated, as the scheduler observes it."""
+
+    def move(self, memory=1024, **terms_):
+        """Move a lease to host 1, where another one is to begin at 300."""
+        run = Run(Site(RESOURCES, np.array([NEED, (100, memory)])),
+                  Settings(selection=InOrder()))
+        moved = run.submit(lease('a', 1, 1000, **terms_))
+        coming = run.submit(Lease('r', Terms(
+            (NodeSet(1, (100, memory)),), 50, start=300, preemptible=False),
+            0))
+        self.assertEqual(([0], [1]), (moved.hosts.tolist(),
+                                      coming.booking.slot.hosts.tolist()))
+        run.scheduler.record_move(moved, on(0, 1), 10)
+        run.until(3000)
+        self.assertEqual((300, 350), run_times(coming))
+        self.assertEqual(1000, moved.served)
+        return moved.suspends, coming.hosts.tolist()
+
+    def test_guaranteed_start_gets_other_hosts(self):
+        for preemptible in (True, False):
+            with self.subTest(preemptible):
+                self.assertEqual((0, [0]), self.move(preemptible=preemptible))
+
+    def test_moved_lease_is_suspended_before_a_guaranteed_start(self):
+        self.assertEqual((1, [1]), self.move(2048))
+
+    def test_lease_with_a_deadline_gets_other_hosts(self):
+        run = Run(2)
+        moved = run.submit(lease('a', 1, 1000, preemptible=False))
+        coming = run.submit(lease('d', 1, 300, start=400, deadline=1500))
+        self.assertEqual([1], coming.booking.slot.hosts.tolist())
+        run.scheduler.record_move(moved, on(0, 1), 10)
+        run.until(2000)
+        self.assertEqual(([0], (400, 700)), (coming.hosts.tolist(),
+                                             run_times(coming)))
+
+    def test_planned_start_moves_away_from_a_moved_lease(self):
+        run = Run(3, Settings(suspension=False))
+        moved, first, second, wide = leases = (
+            lease('a', 1, 1000), lease('b', 1, 100), lease('c', 1, 100),
+            lease('w', 2, 50))
+        run.submit(*leases)
+        self.assertEqual([1, 2], wide.booking.slot.hosts.tolist())
+        run.finish(second, 50)
+        run.scheduler.record_move(moved, on(0, 0, 1), 60)
+        run.scheduler.fill()
+        self.assertEqual(([0, 1], 100), (
+            wide.booking.slot.hosts.tolist(), wide.booking.begin))
+        run.until(200)
+        self.assertEqual((100, 150), run_times(wide))
+
+    def test_moves_that_swap_hosts_change_no_other_booking(self):
+        run = Run(2)
+        one, two, coming = (lease('a', 1, 200), lease('b', 1, 200),
+                            lease('r', 2, 50, start=250, preemptible=False))
+        run.submit(one, two, coming)
+        before = coming.booking
+        run.scheduler.record_move(one, two.booking.vms, 10)
+        run.scheduler.record_move(two, on(1, 0), 10)
+        self.assertIs(before, coming.booking)
+        run.until(300)
+        self.assertEqual([(0, 200), (0, 200), (250, 300)], [
+            run_times(each) for each in (one, two, coming)])
 
 
 def mixed(number, seed=7):
