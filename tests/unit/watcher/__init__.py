@@ -5,7 +5,8 @@
 Nova and Watcher register different options of one name with the one global
 configuration. No process but the tests' holds both, so Watcher is given a
 configuration of its own while it is imported (``fakes`` gives it the same one
-while a test runs).
+while a test runs). oslo.messaging registers its options when it is imported:
+it comes first, since the other tests send with the global configuration.
 """
 
 import importlib
@@ -16,6 +17,7 @@ from unittest import mock
 from oslo_config import cfg
 
 if importlib.util.find_spec('watcher'):
+    importlib.import_module('oslo_messaging')
     with mock.patch.object(cfg, 'CONF', cfg.ConfigOpts()):
         ours = importlib.import_module('secondary_scheduler.watcher')
         for module in pkgutil.iter_modules(ours.__path__,
