@@ -173,8 +173,9 @@ class Host(Place):
     """One compute host.
 
     :param cpus: its capacity in CPUs
-    :param total: inventory of the child provider, by resource class
-    :param reserved: reserved part of the inventory, by resource class
+    :param total: most claims that the inventory of the child provider allows,
+        by resource class
+    :param reserved: part of them that is reserved, by resource class
     :param cpu_primary: recent CPU use by everything but secondaries, in
         percent of the host; None if unknown
     :param usable: False if the host is disabled, down or closed, or if its

@@ -211,10 +211,28 @@ class ComputeHost:
     switched_off: bool = False
     disabled: bool = False
 
+    def most_claims(self, name: str) -> int:
+        """Return what servers could claim of a class with nothing reserved."""
+        return int(self.total.get(name, 0) * self.ratios.get(name, 1.0))
+
     def claimable(self, name: str) -> int:
         """Return what Placement lets servers claim of a resource class."""
-        return int((self.total[name] - self.reserved.get(name, 0))
-                   * self.ratios.get(name, 1.0))
+        return int(self._allowed(name) * self.ratios.get(name, 1.0))
+
+    def most_runnable(self, name: str) -> int:
+        """Return what running servers could claim with nothing reserved.
+
+        A ratio above 1 leaves room for the claims of suspended servers: it
+        lets no more servers run.  One below 1 limits all claims.
+        """
+        return min(self.total.get(name, 0), self.most_claims(name))
+
+    def runnable(self, name: str) -> int:
+        """Return what running servers may claim of a resource class."""
+        return min(self._allowed(name), self.claimable(name))
+
+    def _allowed(self, name: str) -> int:
+        return self.total.get(name, 0) - self.reserved.get(name, 0)
 
     @property
     def closed(self) -> bool:

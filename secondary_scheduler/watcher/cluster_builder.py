@@ -10,7 +10,6 @@ from secondary_scheduler.estimation.durations import (
     DurationModel,
 )
 from secondary_scheduler.model import cluster, reports, units
-from secondary_scheduler.model.holds import Hold
 from secondary_scheduler.plans import operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher.cloud_snapshot import (
@@ -198,7 +197,8 @@ def build_cluster(
                     and origin != server.host else None))
         if server.host is not None:
             held[server.host].update(one.claims)
-            if state not in cluster.DOWN and server.host in facts.holds:
+            if (state not in cluster.DOWN
+                    and server.host in facts.expected_claims):
                 running[server.host].update(one.claims)
     in_flight = _in_flight(locks.begun, instances, snapshot.hosts, durations)
     for flight in in_flight:
@@ -213,11 +213,10 @@ def build_cluster(
             name=name,
             cpus=report.cpus if report else 1.0,
             # Placement lets claims exceed the inventory by a ratio.
-            total={of: host.reserved.get(of, 0) + host.claimable(of)
-                   for of in host.total},
-            held=_held_for_leases(host, facts.holds.get(name),
-                                  running[name]),
-            reserved={of: host.reserved.get(of, 0)
+            total={of: host.most_claims(of) for of in host.total},
+            held=_held_for_leases(
+                host, facts.expected_claims.get(name, {}), running[name]),
+            reserved={of: host.most_claims(of) - host.claimable(of)
                       + max(0, host.used.get(of, 0) - held[name][of])
                       for of in host.total},
             cpu_primary=report.cpu_primary if report else None,
@@ -243,16 +242,15 @@ def _running_s(server: NovaServer, returned_s: float | None) -> float | None:
     return min(known, default=None)
 
 
-def _held_for_leases(host: ComputeHost, hold: Hold | None,
+def _held_for_leases(host: ComputeHost, expected: Mapping[str, int],
                      running: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts kept for servers of leases that are to start soon.
 
-    A hold names the room beside these servers and beside those that run.
+    Servers that have begun to run since the lease engine's last pass count no
+    more.  All amounts are claims of servers, which no allocation ratio scales.
     """
-    if hold is None:
-        return {}
-    return {name: max(0, host.total[name] - running[name] - room)
-            for name, room in hold.room.items() if name in host.total}
+    return {name: max(0, amount - running[name])
+            for name, amount in expected.items() if name in host.total}
 
 
 def _leases(servers: Mapping[str, NovaServer], guaranteed: Collection[str]

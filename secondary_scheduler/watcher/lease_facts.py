@@ -5,8 +5,6 @@
 from collections.abc import Mapping
 import dataclasses
 
-from secondary_scheduler.model.holds import Hold
-
 
 @dataclasses.dataclass(frozen=True)
 class LeaseFacts:
@@ -17,14 +15,16 @@ class LeaseFacts:
         is down, if that was not stored
     :param unlimited: CPUs that instances used before a recent limit held
         them, by instance
-    :param holds: room that the lease engine keeps, by host
+    :param expected_claims: claims of running secondaries once the leases that
+        start soon run, by host and resource class; only of their hosts
     :param guaranteed: ids of leases with a guaranteed start
     """
 
     returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
     default_demand: float = 100.0
     unlimited: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    holds: Mapping[str, Hold] = dataclasses.field(default_factory=dict)
+    expected_claims: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict)
     guaranteed: frozenset[str] = frozenset()
 
 

@@ -104,6 +104,7 @@ class Engine:
         self._ledger: ScheduleLedger | None = None
         self._trouble, self._last_heartbeat = '', 0.0
         #: Holds for servers of leases, by host, as of the last pass.
+        self.expected: dict[str, holds.ExpectedClaims] = {}
         self.holds: dict[str, Hold] = {}
 
     @property
@@ -202,9 +203,10 @@ class Engine:
         ledger.write_changes(max(int(now), self._store.now), self._store,
                              anyway=bool(orders))
         # An instance that Nova admits now needs a boot time, too.
-        self.holds = holds.compute_holds(
+        self.expected = holds.expect_claims(
             ledger.records.values(), cloud_state, ledger.hosts,
             now + self._options.lead + self._options.boot_s)
+        self.holds = holds.compute_holds(self.expected, cloud_state)
         if orders:
             self._cloud.order_operations(orders)
         for order in orders:

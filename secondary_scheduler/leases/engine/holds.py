@@ -3,7 +3,9 @@
 """Holds: capacity of hosts reserved for servers of leases that start soon."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import itertools
 
 from secondary_scheduler.leases.engine import assignment, capacity
 from secondary_scheduler.leases.engine.records import LeaseRecord
@@ -12,35 +14,58 @@ from secondary_scheduler.model import lease_states, vocabulary
 from secondary_scheduler.model.holds import MOST_HOSTS, MOST_LEASES, Hold
 
 
-def compute_holds(
+@dataclasses.dataclass(frozen=True)
+class ExpectedClaims:
+    """Claims on a host once the leases that start soon run there.
+
+    :param claims: of these servers and of the secondaries that run there
+        now, by resource class
+    :param leases: UUIDs of the leases that start soon
+    """
+
+    claims: Mapping[str, int]
+    leases: frozenset[str]
+
+
+def expect_claims(
     records: Iterable[LeaseRecord],
     cloud_state: CloudState,
     hosts: Sequence[str],
     soon: float,
-) -> dict[str, Hold]:
-    """Return the holds for servers that are to run by ``soon`` and do not yet.
+) -> dict[str, ExpectedClaims]:
+    """Return the claims on hosts of servers to run by ``soon``, if any is new.
 
-    A hold names the leases, and the room of the host without them and without
-    the secondaries on it.  If there are too many hosts, those of the leases
-    with the earliest bookings count.
+    Hosts of the leases with the earliest bookings come first.
     """
     taken = capacity.sum_used(cloud_state, frozenset())
-    held: dict[str, list[int]] = {}
+    amounts: dict[str, list[int]] = {}
     coming = defaultdict(set)
     for record in sorted(records, key=_begin):
         for host, need in _missing(record, cloud_state, hosts, soon):
-            if host in cloud_state.hosts and (host in held
-                                              or len(held) < MOST_HOSTS):
-                amounts = held.setdefault(host, [0] * len(RESOURCES))
+            if host in cloud_state.hosts:
+                there = amounts.setdefault(host, list(
+                    taken.get(host, [0] * len(RESOURCES))))
                 for index, amount in enumerate(need):
-                    amounts[index] += amount
+                    there[index] += amount
                 coming[host].add(record.uuid)
+    return {host: ExpectedClaims(
+        dict(zip(vocabulary.RESOURCE_CLASSES, there, strict=True)),
+        frozenset(coming[host])) for host, there in amounts.items()}
+
+
+def compute_holds(expected: Mapping[str, ExpectedClaims],
+                  cloud_state: CloudState) -> dict[str, Hold]:
+    """Return the holds for leases that start soon.
+
+    A hold names the leases, and the room of the host without them and without
+    the secondaries on it.  If there are too many hosts, the first ones count.
+    """
     return {host: Hold({
-        name: max(0, total - there - more) for name, total, there, more in zip(
+        name: max(0, total - one.claims[name]) for name, total in zip(
             vocabulary.RESOURCE_CLASSES, cloud_state.hosts[host].total,
-            taken.get(host, [0] * len(RESOURCES)), amounts, strict=True)},
-        frozenset(coming[host])) for host, amounts in held.items()
-        if len(coming[host]) <= MOST_LEASES}
+            strict=True)}, one.leases)
+        for host, one in itertools.islice(expected.items(), MOST_HOSTS)
+        if len(one.leases) <= MOST_LEASES}
 
 
 def _begin(record: LeaseRecord) -> int:

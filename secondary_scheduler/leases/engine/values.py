@@ -90,7 +90,8 @@ class LeaseServer:
 class LeaseHost:
     """A host on which leases may run.
 
-    :param total: amounts that the host has for secondaries.
+    :param total: amounts that the host has for running secondaries; those
+        that are suspended need none.
     :param lendable: amounts that its agent lets secondaries use now,
         including those on the host already.
     """

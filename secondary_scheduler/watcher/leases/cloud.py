@@ -2,12 +2,12 @@
 
 """The cloud on which leases run, through Nova, Placement and Watcher."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 from watcher.common import exception as watcher_exception
 
 from secondary_scheduler.leases.engine.values import (
+    Amounts,
     CloudDown,
     CloudState,
     LeaseHost,
@@ -20,7 +20,6 @@ from secondary_scheduler.watcher.cloud import look_up_servers
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     NOTICE,
-    ComputeHost,
     NovaServer,
     node_of,
 )
@@ -88,9 +87,8 @@ class OpenStackLeaseCloud:
         inside: frozenset[str] = frozenset().union(*(
             one.hosts for one in resolved))
         return {
-            name: LeaseHost(name, _amounts(host, host.total), _amounts(host, {
-                of: total - host.reserved.get(of, 0)
-                for of, total in host.total.items()}))
+            name: LeaseHost(name, _amounts(host.most_runnable),
+                            _amounts(host.runnable))
             for name, host in self._seen.snapshot.hosts.items()
             if name in inside and host.up and host.total
             and not (host.disabled or host.switched_off)}
@@ -110,10 +108,9 @@ class OpenStackLeaseCloud:
             raise CloudDown(str(exc)) from exc
 
 
-def _amounts(host: ComputeHost, of: Any
-             ) -> tuple[int, int, int, int]:
+def _amounts(amount_of: Callable[[str], int]) -> Amounts:
     return tuple(       # type: ignore[return-value]
-        int(of.get(name, 0)) for name in vocabulary.RESOURCE_CLASSES)
+        amount_of(name) for name in vocabulary.RESOURCE_CLASSES)
 
 
 def _server(one: NovaServer, resolved: Sequence[ResolvedScope]

@@ -81,7 +81,9 @@ class LeaseRunner:
         cloud.switches = switches
         engine.run_pass()
         self._seen.note_schedule(LeaseFacts(
-            holds=engine.holds, guaranteed=engine.guaranteed_leases()))
+            expected_claims={host: one.claims for host, one
+                             in engine.expected.items()},
+            guaranteed=engine.guaranteed_leases()))
         self._send_holds(engine.holds)
 
     def _send_holds(self, hosts: dict[str, holds.Hold]) -> None:

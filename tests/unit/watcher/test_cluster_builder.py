@@ -18,7 +18,6 @@ from secondary_scheduler.model import (
     reports,
     vocabulary,
 )
-from secondary_scheduler.model.holds import Hold
 from secondary_scheduler.watcher import (
     cloud_snapshot,
     cluster_builder,
@@ -275,6 +274,7 @@ class BuildTest(TestCase):
             vocabulary.VCPU: 2.0, vocabulary.MEMORY_MB: 1.5}, used={
                 vocabulary.VCPU: 3})
         found = self.build([fakes.server(1)], [host]).hosts['h1']
+        self.assertEqual(8 * 2, found.total[vocabulary.VCPU])
         room = {name: found.total[name] - found.reserved[name]
                 for name in found.total}
         # Two of the three VCPUs are claimed by others.
@@ -282,15 +282,37 @@ class BuildTest(TestCase):
         self.assertEqual(8192 * 3 // 2, room[vocabulary.MEMORY_MB])
         self.assertEqual(100, room[vocabulary.DISK_GB])
 
-    def test_room_for_servers_of_leases_is_held(self):
-        hold = Hold({vocabulary.VCPU: 5, vocabulary.MEMORY_MB: 8192}, ())
+    def test_claims_of_expected_servers_are_held_at_any_ratio(self):
+        # Beside the running server, two of four vCPUs are expected.
+        expected = {vocabulary.VCPU: 1 + 2, vocabulary.MEMORY_MB: 512 + 2048,
+                    vocabulary.DISK_GB: 1 + 20, vocabulary.SLOT: 1}
+        for ratio, room in ((1.0, (8 - 2 - 2, 8192 - 512 - 512 - 2048,
+                                   100 - 1 - 1 - 20)),
+                            (2.0, (12, 13312, 178)),
+                            (16.0, (124, 128000, 1578)),
+                            (0.5, (0, 1024, 28))):
+            found = self.build(
+                [fakes.server(1), fakes.server(2, status='SUSPENDED')],
+                [fakes.host('h1', ratios=dict.fromkeys(fakes.TOTAL, ratio)),
+                 fakes.host('h2')],
+                facts=LeaseFacts(expected_claims={'h1': expected}))
+            host = found.hosts['h1']
+            self.assertEqual((2, 2048, 20, 0), tuple(
+                host.held[name] for name in vocabulary.RESOURCE_CLASSES))
+            claimed = {vocabulary.VCPU: 2, vocabulary.MEMORY_MB: 1024,
+                       vocabulary.DISK_GB: 2}
+            self.assertEqual(room, tuple(
+                host.total[name] - host.reserved[name] - host.held[name]
+                - claimed[name] for name in claimed))
+            self.assertEqual({}, found.hosts['h2'].held)
+
+    def test_servers_that_exceed_expected_claims_leave_nothing_held(self):
         found = self.build(
-            [fakes.server(1), fakes.server(2, status='SUSPENDED')],
-            [fakes.host('h1'), fakes.host('h2')],
-            facts=LeaseFacts(holds={'h1': hold}))
-        self.assertEqual(2, found.hosts['h1'].held[vocabulary.VCPU])
-        self.assertEqual(0, found.hosts['h1'].held[vocabulary.MEMORY_MB])
-        self.assertEqual({}, found.hosts['h2'].held)
+            [fakes.server(1, vcpus=4)],
+            [fakes.host('h1', total={vocabulary.VCPU: 8})],
+            facts=LeaseFacts(expected_claims={'h1': {
+                vocabulary.VCPU: 3, vocabulary.DISK_GB: 9}}))
+        self.assertEqual({vocabulary.VCPU: 0}, found.hosts['h1'].held)
 
     def test_leases_have_an_age_and_guaranteed_starts(self):
         now = datetime.datetime.now(datetime.UTC)

@@ -55,6 +55,10 @@ class HoldingTest(unittest.TestCase):
         self.world.until(28)
         self.assertEqual({'h1': (1, 896, 9, 3), 'h2': (0, 895, 8, 2),
                           'h3': (1, 896, 9, 3)}, self.held())
+        # More than the host's 4 vCPUs: no claim is left out.
+        self.assertEqual({'h1': 3, 'h2': 4 + 3, 'h3': 3}, {
+            host: one.claims[vocabulary.VCPU] for host, one
+            in self.world.engine.expected.items()})
 
     def test_hosts_are_held_for_a_resume(self):
         lease = self.world.ask(1, 'large', duration=600)

@@ -50,6 +50,21 @@ class LeaseCloudTest(base.LeaseTestCase):
         self.assertEqual((base.LEASE, 1, 'SUSPENDED', False),
                          (one.lease, one.node, one.status, one.busy))
 
+    def test_allocation_ratio_above_1_lets_no_more_servers_run(self):
+        for ratio, total, lendable in (
+                (1.0, (8, 8192, 100), (5, 7192, 93)),
+                (2.0, (8, 8192, 100), (5, 7192, 93)),
+                (16.0, (8, 8192, 100), (5, 7192, 93)),
+                (0.5, (4, 4096, 50), (2, 3596, 46))):
+            self.cloud.places['h1'] = fakes.host(
+                'h1', ratios=dict.fromkeys(fakes.TOTAL, ratio),
+                reserved={vocabulary.VCPU: 3, vocabulary.MEMORY_MB: 1000,
+                          vocabulary.DISK_GB: 7})
+            self.seen.refresh()
+            host = self.found.observe_state(()).hosts['h1']
+            self.assertEqual((total, lendable),
+                             (host.total[:3], host.lendable[:3]))
+
     def test_preempt_policy_and_scope_decide_what_is_suspendable(self):
         self.cloud.known |= {one.uuid: one for one in (
             fakes.server(2, mark=vocabulary.SecondaryMark(

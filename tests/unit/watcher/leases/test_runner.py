@@ -7,8 +7,9 @@ from unittest import mock
 
 from oslo_db import exception as db_exception
 
+from secondary_scheduler.leases.engine.holds import ExpectedClaims
 from secondary_scheduler.leases.engine.values import CloudDown
-from secondary_scheduler.model import holds
+from secondary_scheduler.model import holds, vocabulary
 from secondary_scheduler.watcher import settings
 from secondary_scheduler.watcher.leases import runner
 from tests.unit.watcher.leases import base
@@ -25,7 +26,8 @@ class LeaseRunnerTest(base.LeaseTestCase):
         self.runner = runner.LeaseRunner(
             settings.CONF, seen, self.coordination)
         self.seen = seen
-        self.engine, self.lease_cloud = mock.Mock(holds={}), mock.Mock()
+        self.engine, self.lease_cloud = mock.Mock(
+            holds={}, expected={}), mock.Mock()
         self.patch(self.runner, '_sender', mock.Mock())
         self.patch(self.runner, '_build',
                    lambda: (self.engine, self.lease_cloud))
@@ -48,17 +50,17 @@ class LeaseRunnerTest(base.LeaseTestCase):
                          [one.hosts for one in said])
         self.assertEqual([1, 2, 3], [one.seq for one in said])
 
-    def test_decisions_know_holds_and_guaranteed_leases(self):
-        hold = holds.Hold({}, ())
-        self.engine.holds = {'h1': hold}
+    def test_decisions_know_expected_claims_and_guaranteed_leases(self):
+        self.engine.expected = {'h1': ExpectedClaims(
+            {vocabulary.VCPU: 3}, frozenset())}
         self.engine.guaranteed_leases.return_value = frozenset({'p:l'})
         self.runner.tick()
         self.coordination.am_i_leader.return_value = False
         self.runner.tick()
         first, second = [call.args[0] for call
                          in self.seen.note_schedule.call_args_list]
-        self.assertEqual(({'h1': hold}, {'p:l'}),
-                         (first.holds, first.guaranteed))
+        self.assertEqual(({'h1': {vocabulary.VCPU: 3}}, {'p:l'}),
+                         (first.expected_claims, first.guaranteed))
         self.assertIsNone(second)   # the schedule is another engine's now
 
     def test_other_engines_run_no_leases(self):
