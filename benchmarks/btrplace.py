@@ -192,9 +192,10 @@ class _Reader:
     def build(self) -> Cluster:
         """Return the cluster."""
         instances = {vm: Instance(
-            vm, f'lease-{vm}', host, state, self.demand[CPU][vm],
-            self.demand[MEMORY][vm], 0, wanted_cpu=float(self.demand[CPU][vm]))
-            for vm, (state, host) in self.states.items()}
+            vm, f'lease-{vm}', host, state, cores, self.demand[MEMORY][vm], 0,
+            cpu=float(cores), wanted_cpu=float(cores))
+            for vm, (state, host) in self.states.items()
+            for cores in (self.demand[CPU][vm],)}
         used: dict[str, Counter[str]] = defaultdict(Counter)
         for one in instances.values():
             if one.host is not None and one.state is InstanceState.ACTIVE:

@@ -38,6 +38,7 @@ class FreeRoom:
         self._size = 1 << max(len(self._hosts) - 1, 0).bit_length()
         self._best: list[list[int]] = []
         self._stale: set[str] = set()
+        self._ordered: dict[frozenset[str], list[str]] = {}
 
     @classmethod
     def of(cls, configuration: Configuration,
@@ -76,12 +77,17 @@ class FreeRoom:
         return True
 
     def find_first(self, need: Amounts,
-                   accepts: Callable[[str], bool] | None = None
-                   ) -> str | None:
+                   accepts: Callable[[str], bool] | None = None,
+                   within: frozenset[str] | None = None) -> str | None:
         """Return the first open host with room, None without one.
 
         :param accepts: tells whether a host with room may be returned
+        :param within: the only hosts that may be returned; None for any
         """
+        if within is not None:
+            return next((host for host in self._in_order(within)
+                         if self.fits(host, need)
+                         and (accepts is None or accepts(host))), None)
         self._refresh()
         wanted = [(best, amount) for best, amount
                   in zip(self._best, need, strict=False) if amount > 0]
@@ -99,6 +105,13 @@ class FreeRoom:
                     if accepts is None or accepts(host):
                         return host
         return None
+
+    def _in_order(self, hosts: frozenset[str]) -> list[str]:
+        """Return open hosts in the order of the search."""
+        if hosts not in self._ordered:
+            self._ordered[hosts] = sorted(
+                self._leaf.keys() & hosts, key=self._leaf.__getitem__)
+        return self._ordered[hosts]
 
     def _refresh(self) -> None:
         """Bring the index up to date."""

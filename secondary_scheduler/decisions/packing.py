@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 
 from secondary_scheduler.decisions.free_room import FreeRoom
+from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.model.configuration import (
     Configuration,
     Member,
@@ -27,26 +28,97 @@ class PackingError(ValueError):
 
 
 def first_fit(configuration: Configuration, members: Iterable[Member],
-              free: FreeRoom, near: bool = False) -> dict[str, str] | None:
+              free: FreeRoom, rules: SampleRules, near: bool = False
+              ) -> dict[str, str] | None:
     """Place members by first fit decreasing, the largest memory first.
 
-    A member that may not move stays on its host.
+    A member that may not move stays on its host.  A host that a constraint
+    forbids has no room.  If members do not fit only because of their peers,
+    these constraints do not count, since the peers may move.
 
     :param free: room without these members; it loses what they take, and is
+        unchanged if they do not fit
+    :param rules: constraints; its members are on the new hosts, and are
         unchanged if they do not fit
     :param near: each member tries its own host first
     :returns: the host of each member; None if one of them does not fit
     """
-    placed: list[tuple[Member, str]] = []
-    for member in sorted(members, key=_by_memory):
-        host = _find_host(configuration, member, free, near)
-        if host is None:
-            for one, place in placed:
-                free.give(place, one.demand)
+    packer = _Packer(configuration, sorted(members, key=_by_memory), free,
+                     rules, near)
+    while (misfit := packer.place()) is not None:
+        group = rules.find_group(misfit) if packer.peers else None
+        packer.undo()
+        if group is not None and group != rules.find_group(misfit):
+            # The hosts of this group have no room for all members.
+            packer.avoided |= group
+        elif packer.peers and rules.depend(packer.members):
+            packer.peers = False
+        else:
             return None
-        free.take(host, member.demand)
-        placed.append((member, host))
-    return {member.name: host for member, host in placed}
+    return packer.hosts
+
+
+class _Packer:
+    """One attempt to place members.
+
+    :ivar hosts: hosts of the members placed so far
+    :ivar avoided: hosts that are not tried
+    :ivar peers: whether constraints count that depend on peers
+    """
+
+    def __init__(self, configuration: Configuration, members: list[Member],
+                 free: FreeRoom, rules: SampleRules, near: bool) -> None:
+        self.configuration = configuration
+        self.members = members
+        self.free = free
+        self.rules = rules
+        self.near = near
+        self.hosts: dict[str, str] = {}
+        self.avoided: frozenset[str] = frozenset()
+        self.peers = True
+
+    def place(self) -> Member | None:
+        """Place all members; return the first one that does not fit."""
+        for member in self.members:
+            host = self._find_host(member)
+            if host is None:
+                return member
+            self.free.take(host, member.demand)
+            self.rules.enter(member, host)
+            self.hosts[member.name] = host
+        return None
+
+    def undo(self) -> None:
+        """Take all members from their hosts again."""
+        for member in self.members:
+            if member.name in self.hosts:
+                self.free.give(self.hosts.pop(member.name), member.demand)
+                self.rules.restore(member)
+
+    def _find_host(self, member: Member) -> str | None:
+        """Return a host with room for a member, None without one."""
+        here, need = member.host, member.demand
+        if not can_start(self.configuration, member):
+            return None
+        bound = is_bound(self.configuration, member)
+        if here is not None and (bound or self.near) and (
+                self.free.fits(here, need)) and (
+                member.state is MemberState.RUNNING
+                or here not in self.configuration.closed):
+            return here
+        if bound:
+            return None
+        if not self.rules.concern(member):
+            return self.free.find_first(need)
+        admits = self.rules.admit(member, self.peers)
+        within = self.rules.confine(member, self.peers)
+        if not self.peers:
+            return self.free.find_first(need, admits, within)
+        together = self.rules.find_gathering(member, self.members)
+        return self.free.find_first(
+            tuple(map(sum, zip(*(one.demand for one in together),
+                               strict=True))),
+            lambda host: host not in self.avoided and admits(host), within)
 
 
 def first_fit_target(current: Configuration,
@@ -64,9 +136,10 @@ def first_fit_target(current: Configuration,
     together = [[one for lease in leases for one in lease]]
     for several, near in ((leases, False), (together, False), (leases, True)):
         free = FreeRoom.of(current, held)
+        rules = SampleRules(current.with_members(held))
         hosts: dict[str, str] = {}
         for members in several:
-            found = first_fit(current, members, free, near)
+            found = first_fit(current, members, free, rules, near)
             if found is None:
                 break
             hosts |= found
@@ -98,7 +171,8 @@ def sticky_target(current: Configuration,
             free.take(here, one.demand)
             hosts[one.name] = here
     found = first_fit(current, [
-        one for one in members if one.name not in hosts], free, near=True)
+        one for one in members if one.name not in hosts], free,
+        SampleRules(current.with_members(held)), near=True)
     if found is None:
         return first_fit_target(current, states)
     return _with_hosts(current, held, leases, hosts | found)
@@ -142,23 +216,6 @@ def can_start(configuration: Configuration, member: Member) -> bool:
                 and member.state is MemberState.SUSPENDED
                 and (member.host in configuration.closed
                      or member.host not in configuration.capacity))
-
-
-def _find_host(configuration: Configuration, member: Member, free: FreeRoom,
-               near: bool) -> str | None:
-    """Return a host with room for a member, None without one.
-
-    :param near: try its own host first
-    """
-    here, need = member.host, member.demand
-    if not can_start(configuration, member):
-        return None
-    bound = is_bound(configuration, member)
-    if here is not None and (bound or near) and free.fits(here, need) and (
-            member.state is MemberState.RUNNING
-            or here not in configuration.closed):
-        return here
-    return None if bound else free.find_first(need)
 
 
 def _by_memory(member: Member) -> tuple[object, ...]:

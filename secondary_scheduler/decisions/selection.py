@@ -31,6 +31,7 @@ from secondary_scheduler.decisions.packing import (
     is_placed,
 )
 from secondary_scheduler.decisions.queue_pass import serve_queue
+from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.model.configuration import (
     Amounts,
     Configuration,
@@ -137,6 +138,7 @@ class _Selector:
             in_state(one, MemberState.SUSPENDED) if one.lease in places
             else one for one in current.members.values()]
         self.free = FreeRoom.of(current, self.idle)
+        self.rules = SampleRules(current)
         self.near = False
         self.selected: list[str] = []
         self.hosts: dict[str, str] = {}
@@ -177,12 +179,17 @@ class _Selector:
             self.free.give(self.hosts[one.name], one.demand)
         members = self._members(lease)
         _change_claims(members, self.free.give)
-        found = first_fit(self.current, members, self.free, near=self.near)
+        for one in later:
+            self.rules.restore(one)
+        found = first_fit(self.current, members, self.free, self.rules,
+                          near=self.near)
         for name, host in (found or {}).items():
             self.free.give(host, self.current.members[name].demand)
+            self.rules.restore(self.current.members[name])
         _change_claims(members, self.free.take)
         for one in later:
             self.free.take(self.hosts[one.name], one.demand)
+            self.rules.enter(one, self.hosts[one.name])
         return found is not None
 
     def _members(self, lease: str) -> list[Member]:
@@ -199,7 +206,7 @@ class _Selector:
     def _place(self, lease: str) -> bool:
         members = self._members(lease)
         _change_claims(members, self.free.give)
-        found = first_fit(self.current, members, self.free,
+        found = first_fit(self.current, members, self.free, self.rules,
                           near=self.near)
         if found is None:
             _change_claims(members, self.free.take)
@@ -212,13 +219,14 @@ class _Selector:
         if (self.near or not _is_running(self.current, lease)
                 or not self._has_total(lease)):
             return False
-        before = self.free, self.hosts
+        before = self.free, self.rules, self.hosts
         self.free, self.hosts = FreeRoom.of(self.current, self.idle), {}
+        self.rules = SampleRules(self.current)
         self.near = True
         for one in [*self.selected, lease]:
             if not self._place(one):
                 # Members with their own hosts first do not fit either.
-                self.free, self.hosts = before
+                self.free, self.rules, self.hosts = before
                 self.near = False
                 return False
         return True

@@ -25,6 +25,7 @@ from secondary_scheduler.decisions.packing import (
     is_placed,
 )
 from secondary_scheduler.decisions.queue_pass import serve_queue
+from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.decisions.selection import (
     QueuedLease,
     Selection,
@@ -197,6 +198,7 @@ class _SteadySelector:
         self.order = order
         self.least = FreeRoom(current.capacity, current.closed)
         self.unused = FreeRoom.of(current)
+        self.rules = SampleRules(current)
         self.states: dict[str, MemberState] = {}
         self.changed: list[Member] = []
         queued = set(order)
@@ -261,7 +263,7 @@ class _SteadySelector:
                 ) -> dict[str, str] | None:
         """Place members in a room, the present host first."""
         self._change(room.give, members, held)
-        found = first_fit(self.current, members, room, near=True)
+        found = first_fit(self.current, members, room, self.rules, near=True)
         if found is None:
             self._change(room.take, members, held)
         return found

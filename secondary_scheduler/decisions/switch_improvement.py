@@ -7,6 +7,7 @@ import dataclasses
 
 from secondary_scheduler.decisions.free_room import FreeRoom
 from secondary_scheduler.decisions.packing import first_fit
+from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.decisions.switch_model import SwitchModel
 from secondary_scheduler.model.configuration import (
     Configuration,
@@ -47,7 +48,8 @@ def read_sample(model: SwitchModel, plan: Plan) -> Configuration:
     anywhere = [one for one in changed.values()
                 if one.state is MemberState.RUNNING and one.host is None]
     hosts = first_fit(sample, anywhere, FreeRoom.of(sample, [
-        one for one in sample.members.values() if one.host is not None]))
+        one for one in sample.members.values() if one.host is not None]),
+        SampleRules(sample))
     if hosts is None:
         raise UnsuitablePlan('no host has room for instances to unshelve')
     return sample.with_members(

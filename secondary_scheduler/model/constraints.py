@@ -90,6 +90,16 @@ class Constraint(abc.ABC):
         """
         return True
 
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return hosts without which a member may arrive nowhere else.
+
+        :param source: host that it is on, None if it is on none
+        :returns: the only hosts that are admitted, or some more; None if it
+            is no short list
+        """
+        return None
+
     def __str__(self) -> str:
         names = sorted(self.named)
         text = ', '.join(names[:3]) + (', ...' if len(names) > 3 else '')
@@ -153,10 +163,18 @@ class Gather(_OfMembers):
         """
         if member not in self.members:
             return True
-        used = _NOWHERE.union(*(placed.hosts[one] for one in self.members
-                                if one != member))
+        used = self._used(member, placed)
         return used <= {target} or (
             target in used and bool(self.broken(placed.hosts)))
+
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the hosts of the other members."""
+        return self._used(member, placed) or None
+
+    def _used(self, member: str, placed: Occupancy) -> frozenset[str]:
+        return _NOWHERE.union(*(placed.hosts[one] for one in self.members
+                                if one != member))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +211,11 @@ class Fence(_OfMembers):
         """Return whether the host is one of those of the fence."""
         return member not in self.members or target in self.hosts
 
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the hosts of the fence."""
+        return self.hosts
+
 
 @dataclasses.dataclass(frozen=True)
 class Among(_OfMembers):
@@ -225,10 +248,20 @@ class Among(_OfMembers):
         """Return whether the host's group is in use, or none is."""
         if member not in self.members:
             return True
-        used = {self.group_of(host) for one in self.members
-                for host in placed.hosts[one]} - {None}
+        used = self._used(placed)
         group = self.group_of(target)
         return group is not None and (not used or group in used)
+
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the hosts of the group in use, if there is one."""
+        used = self._used(placed)
+        return self.groups[used.pop()] if len(used) == 1 else None
+
+    def _used(self, placed: Occupancy) -> set[int]:
+        groups = {self.group_of(host) for one in self.members
+                  for host in placed.hosts[one]}
+        return {one for one in groups if one is not None}
 
 
 class Lonely(_OfMembers):
@@ -303,6 +336,11 @@ class Root(_OfMembers):
         return (member not in self.members or source is None
                 or target is None or source == target)
 
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the host of the member."""
+        return None if source is None else frozenset({source})
+
 
 @dataclasses.dataclass(frozen=True)
 class Quarantine(Constraint):
@@ -325,6 +363,11 @@ class Quarantine(Constraint):
         return target in (None, source) or self.hosts.isdisjoint(
             {source, target})
 
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the host of a member that is there."""
+        return frozenset({source}) if source in self.hosts else None
+
     def __str__(self) -> str:
         return f'{self.kind} of hosts ' + ', '.join(sorted(self.hosts)[:3])
 
@@ -340,9 +383,12 @@ class PlacementRules:
         self.constraints = tuple(constraints)
         self._naming: dict[str, list[Constraint]] = defaultdict(list)
         self._at: dict[str, list[Constraint]] = defaultdict(list)
+        self._lonely: dict[str, list[Constraint]] = defaultdict(list)
         for one in self.constraints:
             for member in one.named:
                 self._naming[member].append(one)
+                if isinstance(one, Lonely):
+                    self._lonely[member].append(one)
             if isinstance(one, Quarantine):
                 for host in one.hosts:
                     self._at[host].append(one)
@@ -362,6 +408,21 @@ class PlacementRules:
         return next(self._blocking(member, source, target, placed),
                     None) is None
 
+    def confine(self, member: str, source: str | None, placed: Occupancy
+                ) -> frozenset[str] | None:
+        """Return the only hosts that a member may be on, None for any.
+
+        They include all hosts that ``admits`` admits, and so its own.
+        """
+        found: frozenset[str] | None = None
+        for one in (*self._naming.get(member, ()),
+                    *self._at.get(source or '', ())):
+            hosts = one.confine(member, source, placed)
+            if hosts is not None:
+                found = hosts if found is None else found & hosts
+        return (found if found is None or source is None or source in found
+                else found | {source})
+
     def blocking(self, member: str, source: str | None, target: str,
                  placed: Occupancy) -> tuple[Constraint, ...]:
         """Return the constraints that forbid it, see ``admits``."""
@@ -378,10 +439,9 @@ class PlacementRules:
             if not (one.permits(member, source, target)
                     and one.admits(member, target, placed)):
                 yield one
-        for other in placed.members[target]:
-            for one in self._naming.get(other, ()):
-                if (isinstance(one, Lonely)
-                        and not one.admits(member, target, placed)):
+        for other in placed.members[target] if self._lonely else ():
+            for one in self._lonely.get(other, ()):
+                if not one.admits(member, target, placed):
                     yield one
 
 

@@ -67,27 +67,40 @@ class HomeChoices:
     hosts: tuple[HomeChoice, ...]
     bound: int
 
+    @functools.cached_property
+    def settled(self) -> tuple[bool, ...]:
+        """Whether all runners of a host run there and stay.
+
+        That choice is the cheapest at every price.
+        """
+        return tuple(all(
+            option.at_home and one.state is MemberState.RUNNING
+            for one, option, _count in choice.chosen)
+            for choice in self.hosts)
+
 
 def memory_choices(problem: SwitchProblem) -> HomeChoices:
     """Return the choices that move the least memory."""
     return _choose(problem, 0, -1, memory_options, problem.start_free)
 
 
-def cost_choices(problem: SwitchProblem) -> list[HomeChoices]:
+def cost_choices(problem: SwitchProblem, memory: HomeChoices
+                 ) -> list[HomeChoices]:
     """Return the cheapest choices for each price, those of least bound first.
 
     The least of their bounds is a bound of the plan cost.
+
+    :param memory: the choices that move the least memory
     """
     start = early_room(problem)
-    least = memory_choices(problem).bound
     late = count_late(problem, start)
     found = []
     for price, most in _prices(problem):
         choices = _choose(problem, price, most, functools.partial(
             cost_options, price=price, most=most,
-            in_place=problem.current.resumes_in_place), start)
+            in_place=problem.current.resumes_in_place), start, memory)
         found.append(dataclasses.replace(choices, bound=max(
-            choices.bound, least + price * late)))
+            choices.bound, memory.bound + price * late)))
     return sorted(found, key=lambda one: one.bound)
 
 
@@ -199,21 +212,35 @@ def _certain_moves(problem: SwitchProblem) -> Iterable[Move]:
 
 def _choose(problem: SwitchProblem, price: int, most: int,
             options_of: Callable[[RunnerClass], tuple[Option, ...]],
-            start: Sequence[Sequence[int]]) -> HomeChoices:
+            start: Sequence[Sequence[int]],
+            known: HomeChoices | None = None) -> HomeChoices:
     """Return the cheapest choices of all hosts.
 
     Resumed runners without a home that they may run on are away.
+
+    :param options_of: returns the options of runners by all that they depend
+        on: state, memory, and whether they have a home or may leave it
+    :param known: choices at another price
     """
-    options = {one: options_of(one) for one in problem.class_counts
-               if one.state is not MemberState.WAITING}
+    of_kind: dict[object, tuple[Option, ...]] = {}
+    options = {}
+    for one in problem.class_counts:
+        if one.state is not MemberState.WAITING:
+            kind = (one.state, one.memory_mb, one.home is None, one.movable)
+            if kind not in of_kind:
+                of_kind[kind] = options_of(one)
+            options[one] = of_kind[kind]
     bound = problem.fixed_mb + sum(
         count * options[one][0].cost
         for one, count in problem.class_counts.items()
         if one.home is None and options.get(one))
     found = []
     for number, classes in enumerate(problem.at_home):
-        choice = choose_homes(classes, options, problem.final_free[number],
-                              start[number])
+        choice = (known.hosts[number]
+                  if known is not None and known.settled[number]
+                  else choose_homes(classes, options,
+                                    problem.final_free[number],
+                                    start[number]))
         bound += choice.bound
         found.append(choice)
     return HomeChoices(price, most, tuple(found), bound)

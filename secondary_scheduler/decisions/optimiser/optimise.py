@@ -182,7 +182,7 @@ def _choices(problem: SwitchProblem, objective: str
     memory = bounds.memory_choices(problem)
     if objective == 'memory':
         return [memory]
-    by_price = bounds.cost_choices(problem)
+    by_price = bounds.cost_choices(problem, memory)
     if objective == 'cost':
         return [*by_price, memory]
     return [bounds.span_choices(problem), *by_price, memory]

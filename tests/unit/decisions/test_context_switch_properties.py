@@ -67,6 +67,9 @@ def batch_cluster(seed):
 CLUSTERS = st.one_of(
     worlds.clusters(failed=0.1),
     st.builds(batch_cluster, st.integers(0, 2**32)))
+CONSTRAINED = st.builds(
+    lambda seed: worlds.constrain(batch_cluster(seed), seed),
+    st.integers(0, 2**32))
 
 
 def decide(cluster, kind='select', limits=None, options=None,
@@ -91,6 +94,11 @@ class TestPlans(unittest.TestCase):
                                        objective):
         plan = decide(cluster, kind, LoadLimits(lanes=lanes), SwitchOptions(
             objective, most_operations=most), ConcurrentDurations())
+        self.assertEqual([], checker.check(cluster, plan, lanes))
+
+    @given(CONSTRAINED, KINDS, st.integers(1, 3))
+    def test_constraints_hold_at_every_instant(self, cluster, kind, lanes):
+        plan = decide(cluster, kind, LoadLimits(lanes=lanes))
         self.assertEqual([], checker.check(cluster, plan, lanes))
 
     @given(CLUSTERS, KINDS)

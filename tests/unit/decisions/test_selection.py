@@ -15,6 +15,7 @@ from secondary_scheduler.decisions.packing import (
     first_fit_target,
     sticky_target,
 )
+from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.decisions.selection import (
     QueuedLease,
     SelectionOptions,
@@ -105,7 +106,8 @@ class TestPacking(unittest.TestCase):
     def test_failed_packing_leaves_the_room_unchanged(self):
         room = FreeRoom({'N1': (8, 1024)})
         self.assertIsNone(first_fit(
-            self.current, self.current.leases['j1'], room))
+            self.current, self.current.leases['j1'], room,
+            SampleRules(self.current)))
         self.assertEqual({'N1': [8, 1024]}, room.free)
 
     def test_member_that_cannot_migrate_stays_on_its_host(self):
