@@ -23,25 +23,23 @@ _Lease = typing.TypeVar('_Lease')
 
 
 def serve_queue(queue: Iterable[_Lease], place: Callable[[_Lease], bool], *,
-                runs: Callable[[_Lease], bool] = lambda lease: False,
                 keeps_room: Callable[[_Lease], bool] = lambda lease: False,
-                ) -> frozenset[_Lease]:
+                runs: Callable[[_Lease], bool] | None = None,
+                ) -> _Lease | None:
     """Place the leases of a queue one after another.
 
     :param queue: leases in their order; it may depend on what was placed
     :param place: places a lease as a whole; or takes nothing for it, and
         returns False
-    :param runs: tells whether a lease runs already
     :param keeps_room: tells whether room is kept for a lease that does not
-        run and does not fit.  No lease after it starts then
-    :returns: the leases that are not placed for that reason
+        fit.  Then only leases that run already are placed after it
+    :param runs: tells whether a lease runs already; by default none does
+    :returns: the lease for which room is kept, None if there is none
     """
-    held_back: set[_Lease] = set()
-    kept = False
-    for lease in queue:
-        starts = not runs(lease)
-        if starts and kept:
-            held_back.add(lease)
-        elif not place(lease):
-            kept = kept or starts and keeps_room(lease)
-    return frozenset(held_back)
+    rest = iter(queue)
+    kept_for = next((lease for lease in rest
+                     if not place(lease) and keeps_room(lease)), None)
+    if runs is not None:
+        for lease in filter(runs, rest):
+            place(lease)
+    return kept_for

@@ -145,10 +145,10 @@ class _Selector:
 
     def select(self, order: Sequence[str]) -> Selection:
         """Select leases in the order in which they are given."""
-        held_back = serve_queue(
-            order, self._select,
-            runs=lambda lease: _is_running(self.current, lease),
-            keeps_room=self._waits_for_young)
+        kept_for = serve_queue(
+            order, self._select, keeps_room=self._waits_for_young,
+            runs=lambda lease: _is_running(self.current, lease))
+        behind = () if kept_for is None else order[order.index(kept_for) + 1:]
         selected = set(self.selected)
         return Selection(
             {lease: MemberState.RUNNING if lease in selected
@@ -157,7 +157,8 @@ class _Selector:
                 dataclasses.replace(one, state=MemberState.RUNNING,
                                     host=self.hosts[one.name])
                 if one.name in self.hosts else one for one in self.idle),
-            held_back)
+            frozenset(lease for lease in behind
+                      if not _is_running(self.current, lease)))
 
     def _select(self, lease: str) -> bool:
         """Select a lease if it fits."""
@@ -167,7 +168,9 @@ class _Selector:
         return fits
 
     def _waits_for_young(self, lease: str) -> bool:
-        """Return whether a lease fits without young ones after it."""
+        """Return whether a lease could start without young ones after it."""
+        if _is_running(self.current, lease):
+            return False
         later = [one for name in self.selected
                  if name in self.young
                  and self.places[name] > self.places[lease]

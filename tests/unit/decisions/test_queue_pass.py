@@ -46,23 +46,18 @@ class ServeQueueTest(unittest.TestCase):
         return placed, serve_queue(queue, place, **options)
 
     def test_lease_that_does_not_fit_does_not_block_the_next(self):
-        self.assertEqual(([3, 1], frozenset()), self.serve([3, 2, 1], 4))
+        self.assertEqual(([3, 1], None), self.serve([3, 2, 1], 4))
 
     def test_no_lease_starts_while_room_is_kept(self):
-        self.assertEqual(([3], {1, 0}), self.serve(
-            [3, 2, 1, 0], 4, keeps_room=lambda amount: True))
+        self.assertEqual(([3, 1], 5), self.serve(
+            [3, 2, 1, 5, 0], 4, keeps_room=lambda amount: amount > 3))
 
     def test_leases_that_run_are_placed_while_room_is_kept(self):
-        for running in ([1], [1, 7]):   # the last of them does not fit
+        for running in ([1], [1, 7], [7, 1]):   # 7 does not fit
             with self.subTest(running):
-                self.assertEqual(([3, 1], {0}), self.serve(
-                    [3, 2, *running, 0], 4, keeps_room=lambda amount: True,
+                self.assertEqual(([3, 1], 2), self.serve(
+                    [3, 2, 0, *running, 0], 4, keeps_room=lambda amount: True,
                     runs=running.__contains__))
-
-    def test_no_room_is_kept_for_a_lease_that_runs(self):
-        self.assertEqual(([3, 1], frozenset()), self.serve(
-            [3, 2, 1], 4, keeps_room=lambda amount: True,
-            runs=(2).__eq__))
 
     def test_queue_may_depend_on_what_was_placed(self):
         placed = []
