@@ -43,7 +43,9 @@ class CommandsTest(AgentTestCase):
                          self.call('floor'))
         self.assertEqual('1000 100000', self.host.quota(0))
         self.assertEqual('10000 100000', self.host.quota(0, 'emulator'))
-        self.assertEqual(0, self.call('release')[0])
+        with mock.patch.object(wiring, 'libvirt_opener',
+                               return_value=self.host.libvirt.connect):
+            self.assertEqual(0, self.call('release')[0])
         self.assertEqual(before, self.host.fingerprint())
 
     def test_release_empties_balloons_if_the_agent_fills_them(self):
