@@ -2,8 +2,10 @@
 
 """Module paths of the release before, which deployed files may name."""
 
+import ast
 import importlib
 import importlib.util
+import pathlib
 import subprocess
 import sys
 import unittest
@@ -29,6 +31,11 @@ RENAMED = {
     'cmd.manage.Manager': 'cmd.hosts.HostCommands',
     'cmd.manage.flavor_faults': 'cmd.flavors.flavor_faults',
     'lease_client.gantt.draw': 'leases.client.gantt.draw_chart'}
+#: New attribute by old one, in Watcher.
+RENAMED_IN_WATCHER = {
+    f'watcher.snapshot.{old}': f'watcher.cloud_snapshot.{new}'
+    for old, new in (('Server', 'NovaServer'), ('Snapshot', 'CloudSnapshot'),
+                     ('ComputeHost', 'ComputeHost'))}
 #: Paths in nova.conf, which have not changed.
 NOVA_PATHS = ('secondary_scheduler.nova.filters:all_filters',
               'secondary_scheduler.nova.filters:SecondaryPolicyFilter',
@@ -42,7 +49,25 @@ def import_anew(name):
     return importlib.import_module(name)
 
 
+def renamed_attributes():
+    """Return the paths of all attributes that ``find_renamed`` finds."""
+    root = pathlib.Path(importlib.import_module(PACKAGE).__path__[0])
+    found = set()
+    for path in root.rglob('*.py'):
+        module = '.'.join(path.relative_to(root).with_suffix('').parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (isinstance(node, ast.Call)
+                    and ast.unparse(node.func) == 'deprecated.find_renamed'):
+                found |= {f'{module.removesuffix(".__init__")}.{one.value}'
+                          for one in node.args[1].keys}
+    return found
+
+
 class DeprecatedPathsTest(unittest.TestCase):
+
+    def test_all_renamed_attributes_are_tested(self):
+        self.assertEqual(renamed_attributes(),
+                         RENAMED.keys() | RENAMED_IN_WATCHER.keys())
 
     def test_wsgi_module_is_found_with_a_warning(self):
         name = 'secondary_scheduler.lease_api.wsgi'
@@ -67,7 +92,10 @@ class DeprecatedPathsTest(unittest.TestCase):
             self.assertIs(getattr(client, name), getattr(old, name))
 
     def test_renamed_attributes_are_found_with_a_warning(self):
-        for path, new in RENAMED.items():
+        self.check_renamed(RENAMED)
+
+    def check_renamed(self, renamed):
+        for path, new in renamed.items():
             module, _, name = path.rpartition('.')
             place, _, attribute = new.rpartition('.')
             with self.subTest(path):
@@ -82,14 +110,7 @@ class DeprecatedPathsTest(unittest.TestCase):
     def test_renamed_attributes_of_watcher_are_found_with_a_warning(self):
         if importlib.util.find_spec('watcher') is None:
             self.skipTest('Watcher is not installed')
-        from secondary_scheduler.watcher import cloud_snapshot, snapshot
-        for name, new in (('Server', 'NovaServer'),
-                          ('Snapshot', 'CloudSnapshot'),
-                          ('ComputeHost', 'ComputeHost')):
-            with self.subTest(name), self.assertWarnsRegex(
-                    DeprecationWarning, new):
-                self.assertIs(getattr(cloud_snapshot, new),
-                              getattr(snapshot, name))
+        self.check_renamed(RENAMED_IN_WATCHER)
 
     def test_paths_in_nova_conf_are_found(self):
         if importlib.util.find_spec('nova') is None:

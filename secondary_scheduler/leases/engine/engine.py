@@ -9,15 +9,10 @@ the same after a start, and when it takes over from another engine.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import socket
-import time
 
-from oslo_config import cfg
 from oslo_db import exception as db_exception
 from oslo_log import log as logging
 
-from secondary_scheduler.leases import settings
-from secondary_scheduler.leases.api import events as notifications
 from secondary_scheduler.leases.api.db import models, schedules
 from secondary_scheduler.leases.api.db.quotes import Quotes
 from secondary_scheduler.leases.api.db.session import Database
@@ -269,18 +264,3 @@ class Engine:
         ledger.withhold_capacity(
             cloud_state, self._lendable, self._recovery.avoided_hosts(now),
             int(now))
-
-
-def build_engine(conf: cfg.ConfigOpts, cloud: LeaseCloud) -> Engine:
-    """Return an engine for the leases of the configured database."""
-    options = conf.secondary_leases
-    database = Database(conf)
-    announce = notifications.announcer(
-        conf, f'secondary-lease-engine.{socket.gethostname()}')
-    return Engine(
-        database, LeaseStore(database, announce), cloud, EngineOptions(
-            settings.from_options(options), boot_s=options.boot_time,
-            lead=options.action_plan_lead_time, notice=options.notice,
-            window=options.capacity_window, risk=options.capacity_risk,
-            fetch_s=options.image_fetch_time, give_up=options.give_up_after),
-        time.time)

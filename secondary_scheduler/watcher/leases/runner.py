@@ -95,9 +95,5 @@ class LeaseRunner:
         self._held = bool(hosts)
 
     def _build(self) -> tuple[Any, Any]:
-        from secondary_scheduler.leases.engine.engine import build_engine
-        from secondary_scheduler.watcher.leases import action_plans
-        from secondary_scheduler.watcher.leases import cloud as lease_cloud
-        cloud = lease_cloud.OpenStackLeaseCloud(
-            self._seen, action_plans.LeaseActionPlans(self._seen.history))
-        return build_engine(self._conf, cloud), cloud
+        from secondary_scheduler.watcher.leases import wiring
+        return wiring.build_engine(self._conf, self._seen)
