@@ -8,6 +8,8 @@ import typing
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.optimiser.problem import SwitchProblem
 from secondary_scheduler.decisions.sequencing import sequence
+from secondary_scheduler.decisions.tasks import apply_moves
+from secondary_scheduler.estimation.switch_costs import local_cost
 from secondary_scheduler.model.configuration import (
     Configuration,
     Pool,
@@ -71,7 +73,7 @@ class Evaluator:
 
         The first target is sequenced with any budget.
 
-        :param late: members to move after all others
+        :param late: members that do not move in stage one
         """
         key = (*(target.members[name].host for name in self._problem.runners),
                *sorted(late))
@@ -99,15 +101,10 @@ class Evaluator:
                  late: Collection[str] = ()) -> Evaluated:
         """Return the switch to a target and its value.
 
-        :param late: members to move after all others
+        :param late: members that do not move in stage one
         """
-        current = self._problem.current
-        switch = sequence(current, target.with_members(
-            current.members[name] for name in late))
-        if late:
-            after = sequence(switch.reached, target)
-            switch = Switch(switch.pools + after.pools, after.reached,
-                            after.kept)
+        switch = (self._sequence_stages(target, late) if late
+                  else sequence(self._problem.current, target))
         reached = switch.reached
         members = self._problem.sample.members
         left = {one.lease for name, one in reached.members.items()
@@ -118,6 +115,25 @@ class Evaluator:
         return Evaluated(reached if equivalent else target, switch,
                          self._measure(switch.pools), equivalent,
                          tuple(sorted(left, key=natural_key)), len(broken))
+
+    def _sequence_stages(self, target: Configuration, late: Collection[str]
+                         ) -> Switch:
+        """Return a switch in two parts, the first without some members.
+
+        The first part ends with the first pool that copies memory.
+        """
+        current = self._problem.current
+        members = dict(current.members)
+        pools: list[Pool] = []
+        for pool in sequence(current, target.with_members(
+                current.members[name] for name in late)).pools:
+            pools.append(pool)
+            members |= {one.name: one for one in apply_moves(members, pool)}
+            if any(map(local_cost, pool)):
+                break
+        after = sequence(current.with_members(
+            members[move.member] for pool in pools for move in pool), target)
+        return Switch((*pools, *after.pools), after.reached, after.kept)
 
     def _list_broken(self, configuration: Configuration) -> set[str]:
         """Return descriptions of all broken constraints."""

@@ -17,6 +17,7 @@ from secondary_scheduler.decisions.optimiser.solver import (
     count_variables,
     solve,
 )
+from secondary_scheduler.estimation.switch_costs import local_cost
 
 #: Deterministic seconds of the solver for a work unit.
 SECONDS_PER_UNIT = 1e-4
@@ -36,7 +37,8 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
     start = early_room(problem)
     size = _price_model(problem)
     lowest = float('inf')
-    for one in choices:
+    is_first = True
+    for one in _promising_first(choices, evaluator):
         best = evaluator.best
         value = (best.value if best is not None and best.is_equivalent
                  else None)
@@ -47,9 +49,10 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
             budget.truncated = True
             lowest = min(lowest, one.bound)
             continue
+        # A hint of the best switch only delays the search for a better one.
         solved = solve(problem, start, one.price, one.most, limit, below=value,
-                       hint=None if best is None
-                       else problem.assignment(best.target))
+                       from_below=is_first)
+        is_first = False
         _pay(budget, size, solved)
         if solved.bound is not None:
             lowest = min(lowest, max(one.bound, solved.bound))
@@ -70,6 +73,16 @@ def refine(problem: SwitchProblem, choices: Sequence[HomeChoices],
                 _try_answer(problem, evaluator, budget, solved)
     best = evaluator.best
     return lowest if best is None else min(lowest, best.value)
+
+
+def _promising_first(choices: Sequence[HomeChoices], evaluator: Evaluator
+                     ) -> list[HomeChoices]:
+    """Return the choices, first those at the price of the best switch."""
+    best = evaluator.best
+    costs = (max(map(local_cost, pool), default=0)
+             for pool in (best.switch.pools if best is not None else ()))
+    price = next(filter(None, costs), 0)
+    return sorted(choices, key=lambda one: not one.price <= price <= one.most)
 
 
 def refine_span(problem: SwitchProblem, choices: HomeChoices,
@@ -116,8 +129,7 @@ def _try_answer(problem: SwitchProblem, evaluator: Evaluator, budget: Budget,
     not.
     """
     assert solved.assignment is not None
-    late = ([] if problem.current.resumes_in_place
-            else [problem.runners[number] for number in solved.late])
+    late = [problem.runners[number] for number in solved.late]
     spread = spread_boots(problem, solved.assignment, budget)
     for assignment in (spread, solved.assignment):
         if assignment is None:

@@ -66,7 +66,8 @@ class RunnerGroup:
 
 def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
           most: int, limit: float, hint: Assignment | None = None,
-          below: float | None = None, two_stages: bool = False) -> Solved:
+          below: float | None = None, two_stages: bool = False,
+          from_below: bool = False) -> Solved:
     """Return the cheapest configuration at a price of the first pool.
 
     :param start: room of stage one on each host
@@ -79,6 +80,8 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
     :param two_stages: all of stage two begins at the same time, so that it
         finds no room that only stage two frees.  Each solution then costs what
         the model says, and the bound is none for other switches
+    :param from_below: raise the bound before a better value is looked for,
+        which finds the best value sooner where it is far from a known one
     :raises SolverMissingError: OR-Tools is not installed
     """
     try:
@@ -96,6 +99,8 @@ def solve(problem: SwitchProblem, start: Sequence[Sequence[int]], price: int,
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.use_objective_lb_search = from_below
         solver.parameters.max_deterministic_time = limit
         status = solver.solve(model.model)
     except MemoryError:

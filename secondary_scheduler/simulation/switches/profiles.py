@@ -62,7 +62,7 @@ class SwitchProfile:
     collect_s: float = 10.0
     stop_s: float = 1.0
     objective: str = 'cost'
-    budget: int = 100_000
+    budget: int = 150_000
     fluid: bool = False
 
     def change(self, changes: Mapping[str, str]) -> 'SwitchProfile':

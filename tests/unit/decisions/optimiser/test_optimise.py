@@ -9,6 +9,8 @@ from unittest import mock
 
 from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.optimiser import optimise, refinement
+from secondary_scheduler.decisions.optimiser.evaluation import Evaluator
+from secondary_scheduler.decisions.optimiser.problem import build_problem
 from secondary_scheduler.decisions.optimiser.solver import Solved
 from secondary_scheduler.decisions.packing import (
     first_fit_target,
@@ -17,6 +19,7 @@ from secondary_scheduler.decisions.packing import (
 from secondary_scheduler.decisions.selection import QueuedLease, select
 from secondary_scheduler.decisions.sequencing import sequence
 from secondary_scheduler.estimation.switch_costs import (
+    local_cost,
     memory_moved,
     plan_cost,
 )
@@ -273,6 +276,38 @@ class TestSolver(unittest.TestCase):
                              'cost', Budget())
         self.assertEqual('optimal', found.status)
         solve.assert_not_called()
+
+    def test_late_members_move_with_what_follows_stage_one(self):
+        current = cluster(
+            {'h1': (2, 2048), 'h2': (2, 1024), 'h3': (2, 512)},
+            member('a-1', SUSPENDED, 'h1', 1024),
+            member('b-1', RUNNING, 'h1', 512), resumes_in_place=True)
+        target = current.with_members([
+            member('a-1', RUNNING, 'h2', 1024),
+            member('b-1', RUNNING, 'h3', 512)])
+        evaluator = Evaluator(build_problem(current, target), plan_cost,
+                              Budget())
+        for late, pools in (((), ['ab', 'a']), (('b-1',), ['a', 'ab'])):
+            found = evaluator.evaluate(target, late)
+            self.assertTrue(found.is_equivalent)
+            self.assertEqual(pools, [
+                ''.join(sorted(move.lease for move in pool))
+                for pool in found.switch.pools])
+
+    def test_price_of_the_best_switch_is_examined_first(self):
+        current, sample = tight(12)
+        prices = []
+
+        def note(problem, start, price, *args, **kwargs):
+            prices.append(price)
+            return Solved(None, None, 0.0)
+
+        with mock.patch.object(refinement, 'solve', note):
+            found = optimise(current, sample, 'cost', Budget())
+        first = next(filter(None, (
+            max(map(local_cost, pool)) for pool in found.switch.pools)))
+        self.assertEqual(2048, first)
+        self.assertEqual([2048, 4096], prices)
 
     def test_answer_that_replay_refuses_is_dropped(self):
         current, sample = tight()
