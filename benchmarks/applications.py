@@ -22,6 +22,8 @@ import operator
 import random
 import typing
 
+from secondary_scheduler.reading.values import InputError
+
 FAMILIES = ('li', 'nr')
 KINDS = ('spread', 'among')
 
@@ -60,6 +62,7 @@ def make_document(family: str, ratio: int, hosts: int, kinds: Collection[str],
     :param ratio: VMs for each node
     :param hosts: number of nodes
     :param kinds: constraints of each application, of ``KINDS``
+    :raises InputError: the nodes are too few for these VMs
     """
     rng = random.Random(seed)
     racks = [list(range(first, min(first + RACK, hosts)))
@@ -128,7 +131,8 @@ def _place(rng: random.Random, applications: list[list[list[_Vm]]],
                         and memory[node] + vm.memory <= NODE_MEMORY):
                     break
             else:
-                raise ValueError('the nodes are too few for these VMs')
+                raise InputError('no node for a VM: expected more hosts, or a '
+                                 'smaller ratio')
             vm.node = node
             cpu[node] += vm.cpu
             memory[node] += vm.memory

@@ -146,13 +146,14 @@ def assign_runners(problem: SwitchProblem, choices: HomeChoices,
         for early in (True, False):
             numbers = _place_equal(problem, rooms, rules, numbers, early,
                                    assignment, budget)
-        if numbers and (rules is not None or not _displace(
-                problem, rooms, numbers, assignment, budget)):
+        if numbers and not _displace(problem, rooms, rules, numbers,
+                                     assignment, budget):
             return None
     return assignment
 
 
-def _displace(problem: SwitchProblem, rooms: RunnerRooms, numbers: list[int],
+def _displace(problem: SwitchProblem, rooms: RunnerRooms,
+              rules: TargetRules | None, numbers: list[int],
               assignment: Assignment, budget: Budget) -> bool:
     """Place runners where another one can go to a third host.
 
@@ -164,35 +165,51 @@ def _displace(problem: SwitchProblem, rooms: RunnerRooms, numbers: list[int],
             there[host].append(number)
     for several in there.values():
         several.sort(key=lambda one: problem.classes[one].memory_mb)
-    return all(_displace_one(problem, rooms, number, there, assignment,
-                             budget) for number in numbers)
+    return all(_displace_one(problem, rooms, rules, number, there,
+                             assignment, budget) for number in numbers)
 
 
-def _displace_one(problem: SwitchProblem, rooms: RunnerRooms, number: int,
+def _displace_one(problem: SwitchProblem, rooms: RunnerRooms,
+                  rules: TargetRules | None, number: int,
                   there: dict[int, list[int]], assignment: Assignment,
                   budget: Budget) -> bool:
     demand = problem.classes[number].demand
-    for host in sorted(rooms.open, key=lambda one: -rooms.sizes[one]):
+    only = None if rules is None else rules.confine(number)
+    for host in sorted(rooms.open if only is None else only,
+                       key=lambda one: -rooms.sizes[one]):
+        if rules is not None and not rules.admits(number, host):
+            continue
         for other in there[host]:
             less = problem.classes[other].demand
             if not budget.spend():
                 return False
             rooms.take(host, less, None, -1)
-            places = ([one for one in rooms.find_hosts(less, None)
-                       if one != host]
-                      if rooms.fits(host, demand, None) else [])
-            if not places:
+            place = (_find_third(rooms, rules, other, host, less)
+                     if rooms.fits(host, demand, None) else None)
+            if place is None:
                 rooms.take(host, less, None)
                 continue
-            place = min(places, key=rooms.sizes.__getitem__)
             rooms.take(place, less, None)
             rooms.take(host, demand, None)
+            if rules is not None:
+                rules.leave(other, host)
+                rules.enter(other, place)
+                rules.enter(number, host)
             assignment[other], assignment[number] = place, host
             there[host].remove(other)
             there[host].append(number)
             there[place].append(other)
             return True
     return False
+
+
+def _find_third(rooms: RunnerRooms, rules: TargetRules | None, number: int,
+                host: int, demand: Amounts) -> int | None:
+    """Return another host for a runner, the one with the least room."""
+    places = [one for one in rooms.find_hosts(demand, None) if one != host]
+    if rules is not None:
+        places = [one for one in places if rules.admits(number, one)]
+    return min(places, key=rooms.sizes.__getitem__, default=None)
 
 
 def spread_boots(problem: SwitchProblem, assignment: Assignment,
@@ -323,10 +340,14 @@ def _place_one(rooms: RunnerRooms, rules: TargetRules, number: int,
     """
     while hosts and not rooms.fits(hosts[-1], demand, arrival):
         hosts.pop()
-    for host in reversed(hosts):
+    only = rules.confine(number)
+    for host in (reversed(hosts) if only is None
+                 else sorted(only, key=rooms.sizes.__getitem__)):
+        if not rooms.fits(host, demand, arrival):
+            continue
         if not budget.spend():
             return False
-        if rooms.fits(host, demand, arrival) and rules.admits(number, host):
+        if rules.admits(number, host, early=arrival is not None):
             assignment[number] = host
             rooms.take(host, demand, arrival)
             rules.enter(number, host)

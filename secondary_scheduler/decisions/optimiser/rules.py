@@ -21,19 +21,53 @@ class TargetRules:
     def __init__(self, problem: SwitchProblem) -> None:
         self._problem = problem
         self._rules = PlacementRules(problem.current.constraints)
+        self._number_of = {host: number
+                           for number, host in enumerate(problem.hosts)
+                           if problem.is_open[number]}
+        self._numbers: dict[frozenset[str], list[int]] = {}
         runners = frozenset(problem.runners)
         self._placed = Occupancy({
             name: (one.host,) for name, one in problem.sample.members.items()
             if name not in runners and one.host is not None
             and one.held is not None})
+        #: Hosts now, and those that runners are to arrive on.
+        self._early = Occupancy({
+            name: (one.host,)
+            for name, one in problem.current.members.items()
+            if one.host is not None})
 
     def enter(self, number: int, host: int) -> None:
         """Note the host of a runner."""
-        self._placed.enter(self._problem.runners[number],
+        name, target = self._problem.runners[number], self._problem.hosts[host]
+        self._placed.enter(name, target)
+        self._early.enter(name, target)
+
+    def leave(self, number: int, host: int) -> None:
+        """Undo ``enter``."""
+        self._placed.leave(self._problem.runners[number],
                            self._problem.hosts[host])
 
-    def admits(self, number: int, host: int) -> bool:
-        """Return whether a runner may be on a host."""
+    def confine(self, number: int) -> list[int] | None:
+        """Return the only open hosts that a runner may be on, None for any.
+
+        Some of them may still be forbidden.
+        """
+        name = self._problem.runners[number]
+        hosts = self._rules.confine(
+            name, self._problem.current.members[name].host, self._placed)
+        if hosts is None:
+            return None
+        if hosts not in self._numbers:
+            self._numbers[hosts] = sorted(
+                self._number_of[host]
+                for host in hosts & self._number_of.keys())
+        return self._numbers[hosts]
+
+    def admits(self, number: int, host: int, early: bool = False) -> bool:
+        """Return whether a runner may be on a host.
+
+        :param early: it has to wait for no peer that leaves the host
+        """
         name = self._problem.runners[number]
         member = self._problem.current.members[name]
         target = self._problem.hosts[host]
@@ -41,7 +75,9 @@ class TargetRules:
         left = (member.state is MemberState.RUNNING
                 and member.host == target)
         return self._rules.admits(
-            name, None if left else member.host, target, self._placed)
+            name, None if left else member.host, target, self._placed) and (
+                not early or self._rules.admits(
+                    name, member.host, target, self._early))
 
     def find_offenders(self, assignment: Assignment) -> Iterator[int]:
         """Yield runners at home whose departure repairs a constraint.

@@ -2,11 +2,14 @@
 
 """Placement constraints while leases are selected and packed."""
 
+import dataclasses
 import unittest
 
 from hypothesis import given
 
+from secondary_scheduler.decisions.base import Budget
 from secondary_scheduler.decisions.free_room import FreeRoom
+from secondary_scheduler.decisions.optimiser import optimise
 from secondary_scheduler.decisions.packing import (
     first_fit,
     first_fit_target,
@@ -139,6 +142,21 @@ class TestFirstFit(unittest.TestCase):
             target = pack(current, {'a': RUNNING})
             self.assertEqual({'y', 'z'}, {
                 target.members[name].host for name in ('a1', 'a2')})
+
+
+class TestOptimiser(unittest.TestCase):
+
+    def test_peer_of_another_lease_makes_room_for_a_confined_member(self):
+        current = cluster(
+            member('a1', None, 3), member('b1', 'x', 2), member('c1', 'y', 2),
+            constraints=[Fence(named('a1'), named('x')),
+                         Spread(named('b1', 'c1'))])
+        found = optimise(current, current.with_members([dataclasses.replace(
+            current.members['a1'], state=RUNNING, host='x')]),
+            'cost', Budget(10_000))
+        self.assertEqual(((), {'a1': 'x', 'b1': 'z', 'c1': 'y'}), (
+            found.left, {name: one.host
+                         for name, one in found.target.members.items()}))
 
 
 def selections(current):
