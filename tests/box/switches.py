@@ -29,8 +29,7 @@ _LINE_S = 2.5
 _ROUNDS_S = 22
 #: Seconds for a plan.
 _PLAN_S = 240
-#: A guest that prints a count each second and uses little of a CPU; between
-#: two times of its clock (s) it is busy.
+#: A guest that is busy for some seconds, and then prints a count each second.
 _COMMAND = (
     'console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check '
     'tsc=reliable mitigations=off nokaslr cryptomgr.notests '
@@ -39,21 +38,24 @@ _COMMAND = (
     'exec </dev/ttyS0 >/dev/ttyS0 2>&1; '
     'b=$($B cat /proc/sys/kernel/random/boot_id); u=0; '
     'while :; do u=$((u+1)); echo UNITS $b $u $b $u; '
-    'read t r </proc/uptime; t=${{t%.*}}; '
-    'if [ $t -gt {begin} ] && [ $t -lt {end} ]; then i=0; '
+    'read t r </proc/uptime; '
+    'if [ ${{t%.*}} -lt {busy_s} ]; then i=0; '
     'while [ $i -lt 3000 ]; do i=$((i+1)); done; '
     'else $B sleep 1; fi; done"')
 
 
-def image(cloud: Any, name: str, begin: int = 0, end: int = 0) -> str:
-    """Make an image of guests that are busy for a while; return its id."""
+def image(cloud: Any, name: str, busy_s: int) -> str:
+    """Make an image of guests that are busy at first; return its id.
+
+    :param busy_s: seconds from their boot on
+    """
     like = cloud.image.find_image('worker-idle', ignore_missing=False)
     return str(cloud.create_image(
         name, filename=str(layout.GUEST / 'disk.raw'), disk_format='raw',
         container_format='bare', visibility='public', wait=True,
         allow_duplicates=True, kernel_id=like.kernel_id,
         ramdisk_id=like.ramdisk_id,
-        os_command_line=_COMMAND.format(begin=begin, end=end)).id)
+        os_command_line=_COMMAND.format(busy_s=busy_s)).id)
 
 
 class Guests:

@@ -33,10 +33,12 @@ SWITCHES, SEPARATE = 20, 3
 WHOLE_S = 240
 #: Seconds for a decision of the CONTINUOUS audit, and its operations.
 ROUND_S = 180
-#: Seconds of a guest's clock between which it is busy.
-BUSY_S = (60, 240)
+#: Seconds for which a guest is busy from its boot on.
+BUSY_S = 180
 #: Seconds until a reservation begins, and most by which it may be late.
 AHEAD_S, OFF_S = 75, 3.0
+#: Seconds of three rounds in which nothing is to be done.
+RESTS_S = 35
 
 
 @pytest.fixture
@@ -228,13 +230,11 @@ def seen(cloud):
 
 
 @pytest.fixture
-def images(cloud):
-    """Images of guests that are idle, and busy for a while."""
-    found = [switches.image(cloud, 'test-quiet'),
-             switches.image(cloud, 'test-busy-later', *BUSY_S)]
+def busy_first(cloud):
+    """Image of a guest that is busy at first."""
+    found = switches.image(cloud, 'test-busy-first', BUSY_S)
     yield found
-    for one in found:
-        cloud.image.delete_image(one)
+    cloud.image.delete_image(found)
 
 
 def reserve(other, start):
@@ -245,13 +245,20 @@ def reserve(other, start):
             start, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ'))['id']
 
 
+def action_uuids(cloud):
+    """Return the actions of all plans so far."""
+    return {one['uuid'] for one in seed.listed(
+        seed.watcher(cloud), 'actions')}
+
+
 @pytest.mark.soak
 def test_busy_lease_displaces_the_lowest_one_for_a_while(
-        cloud, guests, leases_run, quick_control_plane, images, seen):
+        cloud, guests, leases_run, quick_control_plane, busy_first,
+        seen):
     """By the CONTINUOUS audit, beside a reservation."""
-    quiet, busy_later = images
-    low = guests.boot(*((f'test-low-{number}', 'secondary.low', 'box1', 'low')
-                        for number in (1, 2)), image_id=quiet)
+    # One busy guest takes all that a host has for secondaries.
+    low = guests.boot(*((f'test-low-{number}', 'secondary.low',
+                         f'box{number}', 'low') for number in (1, 2)))
     units = seen.units = switches.units_of(low)
     wait_until(lambda: all(units.count.values()), 120,
                lambda: f'both work: {units.count}')
@@ -267,13 +274,11 @@ def test_busy_lease_displaces_the_lowest_one_for_a_while(
         came = next(when for when, one, state, _ in seen.story
                     if one not in guests.names and state == 'ACTIVE')
         print(f'\nreserved server ran {came - start:+.1f} s from its start')
-        # One busy guest takes all that a host has for secondaries.
-        guests.boot(('test-mid-2', 'secondary', 'box2', None),
-                    ('test-mid-3', 'secondary', 'box3', None))
+        guests.boot(('test-mid', 'secondary', 'box3', None))
         high, = guests.boot(('test-high', 'secondary.high', 'box1', None),
-                            image_id=busy_later)
+                            image_id=busy_first)
         began = time.time()
-        guests.wait_states(low, 'SUSPENDED', BUSY_S[0] + ROUND_S)
+        guests.wait_states(low, 'SUSPENDED', BUSY_S)
         print(f'suspended after {time.time() - began:.0f} s')
         suspend = next(
             one for one in seed.listed(seed.watcher(cloud), 'actions')
@@ -281,11 +286,14 @@ def test_busy_lease_displaces_the_lowest_one_for_a_while(
         assert {one['resource_id'] for one in suspend['input_parameters'][
             'members']} == set(low)
         assert guests.states([high]) == ['ACTIVE']
-        guests.wait_states(low, 'ACTIVE', BUSY_S[1] + ROUND_S)
+        guests.wait_states(low, 'ACTIVE', BUSY_S + ROUND_S)
         print(f'running again after {time.time() - began:.0f} s')
         before = dict(units.count)
         wait_until(lambda: all(units.count[one] > before[one] for one in low),
                    60, lambda: f'both go on: {before}, {units.count}')
+        done = action_uuids(cloud)
+        time.sleep(RESTS_S)
+        assert action_uuids(cloud) == done
     print(f'units {units.count}, lost {units.lost}')
     assert abs(came - start) <= OFF_S, other.events(lease)
     assert units.lost == 0
