@@ -29,7 +29,7 @@ _LINE_S = 2.5
 _ROUNDS_S = 22
 #: Seconds for a plan.
 _PLAN_S = 240
-#: A guest that is busy for some seconds, and then prints a count each second.
+#: A guest that is busy for some seconds, and idle afterwards.
 _COMMAND = (
     'console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check '
     'tsc=reliable mitigations=off nokaslr cryptomgr.notests '
@@ -41,7 +41,7 @@ _COMMAND = (
     'read t r </proc/uptime; '
     'if [ ${{t%.*}} -lt {busy_s} ]; then i=0; '
     'while [ $i -lt 3000 ]; do i=$((i+1)); done; '
-    'else $B sleep 1; fi; done"')
+    'else $B sleep 5; fi; done"')
 
 
 def image(cloud: Any, name: str, busy_s: int) -> str:
