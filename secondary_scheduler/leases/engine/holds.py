@@ -79,7 +79,11 @@ def _missing(
     hosts: Sequence[str],
     soon: float,
 ) -> Iterable[tuple[str, tuple[int, ...]]]:
-    """Yield host and amounts of each server that is to run and does not."""
+    """Yield host and amounts of each server that is to run and does not.
+
+    The strategy decides on the return of a preempted server, which keeps its
+    claim.  A hold for it would close its own host to it.
+    """
     lease, booking = record.lease, record.lease.booking
     if booking is None or booking.begin > soon or not (
             lease.ahead or lease.state in lease_states.HOLDING):
@@ -89,5 +93,6 @@ def _missing(
         node = record.nodes[number]
         server = cloud_state.servers.get(node.server or '')
         if not node.gone and (server is None or (
-                server.status in OFF and not server.busy)):
+                server.status in OFF
+                and not (server.busy or server.preempted))):
             yield places[number], lease.terms.nodes[index].need

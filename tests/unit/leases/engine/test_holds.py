@@ -72,6 +72,18 @@ class HoldingTest(unittest.TestCase):
         self.assertEqual([(lease,)], [
             tuple(one.leases) for one in self.world.engine.holds.values()])
 
+    def test_no_host_is_held_for_a_preempted_server(self):
+        lease = self.world.ask(1, 'large', duration=600)
+        self.world.until(20)
+        server, = self.world.nova.servers
+        self.world.nova.change(self.world.clock.now, server,
+                               status='SUSPENDED', preempted=True)
+        self.world.until(24)
+        self.assertEqual({}, self.held())
+        self.world.nova.change(self.world.clock.now, server, preempted=False)
+        self.world.until(28)
+        self.assertEqual(1, len(self.held()))
+
     def test_earliest_leases_are_held_if_there_are_too_many_hosts(
             self):
         most, holds.MOST_HOSTS = holds.MOST_HOSTS, 2
