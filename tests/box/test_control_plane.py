@@ -63,6 +63,7 @@ def test_every_worker_obeys_a_changed_policy(cloud, owner, calm_fleet):
     boots.wait_for_room(cloud, owner, 'after')
 
 
+@pytest.mark.soak
 def test_no_more_run_together_than_a_policy_allows(cloud, owner, calm_fleet,
                                                    hosts):
     boots.wait_for_room(cloud, owner, 'before')
