@@ -18,10 +18,11 @@ from oslo_upgradecheck import upgradecheck
 
 from secondary_scheduler import conf as project_options
 from secondary_scheduler.cmd import console, flavors, providers
-from secondary_scheduler.conf import policy
+from secondary_scheduler.conf import policy, watcher
 from secondary_scheduler.policies import language
 from secondary_scheduler.reading.options import load_options, read_settings
 from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.watcher.constraint_file import read_constraint_file
 
 FILTER = 'SecondaryPolicyFilter'
 FILTERS = 'secondary_scheduler.nova.filters.all_filters'
@@ -80,6 +81,16 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'[secondary_scheduler] policy, e.g. '
                 f'{language.EXAMPLES[language.CPU]}, in the same way for '
                 'nova-scheduler, agents and Watcher.'))
+        return _Result(_Code.SUCCESS)
+
+    def constraints(self) -> _Result:
+        """Check that the operator's placement constraints can be read."""
+        path = self._conf.secondary_watcher.constraints_file
+        try:
+            if path:
+                read_constraint_file(path)
+        except InputError as exc:
+            return _Result(_Code.FAILURE, str(exc))
         return _Result(_Code.SUCCESS)
 
     def filters(self) -> _Result:
@@ -180,6 +191,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ('Policies', policies),
+        ('Placement constraints', constraints),
         ('Filter', filters),
         ('Weighers', weighers),
         ('Option names', option_names),
@@ -195,6 +207,10 @@ def main(arguments: list[str] | None = None,
     """Run the checks; return 0 (success), 1 (warning) or 2 (failure)."""
     conf = cfg.ConfigOpts()
     policy.register_opts(conf)
+    # Defaults of others in this group refer to options of Watcher.
+    conf.register_opts(
+        [one for one in watcher.OPTS if one.name == 'constraints_file'],
+        group=watcher.GROUP.name)   # the object holds all its options
     conf.register_opts(_SCHEDULER_OPTS, group='filter_scheduler')
     upgradecheck.register_cli_options(conf, Checks(conf, connect))
     try:

@@ -29,6 +29,22 @@ soon as the leader dies. Engines on several machines need a service that all of
 them reach, e.g. ``mysql://user:password@host/watcher`` (Watcher's own
 database) or ``etcd3+http://host:2379``.
 """),
+    cfg.StrOpt(
+        'constraints_file',
+        default='',
+        mutable=True,
+        help="""
+YAML file with the operator's placement constraints, a list of entries such as
+``- spread: {leases: [PROJECT:LEASE]}``, ``- ban: {instances: [UUID], hosts:
+[node1]}`` or ``- quarantine: {hosts: [node1]}``. The kinds are spread, gather,
+ban, fence, among, lonely, split, root and quarantine: see the documentation of
+placement constraints. Each decision of Watcher reads the file again if it has
+changed. If it cannot be read, an error is logged and the last valid
+constraints stay in force; if there are none since the service started, no
+instance is moved to another host. Several decision engines need the same file.
+By default there is no file. Constraints by server groups, availability zones
+and aggregates need none: they are taken from Nova.
+"""),
     cfg.FloatOpt(
         'collect_window',
         default=2.0,

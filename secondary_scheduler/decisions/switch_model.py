@@ -9,7 +9,7 @@ and all instances there are fixed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import dataclasses
 
 from secondary_scheduler.decisions.draft import Draft
@@ -31,6 +31,7 @@ from secondary_scheduler.model.configuration import (
     Move,
     natural_key,
 )
+from secondary_scheduler.model.constraints import Spread
 from secondary_scheduler.model.lease_order import QueueOrder
 from secondary_scheduler.model.lease_states import QUEUED
 from secondary_scheduler.model.operation_kinds import OperationKind
@@ -118,7 +119,7 @@ class SwitchModelBuilder:
             {name: tuple(amounts) for name, amounts in capacity.items()
              if name not in closed or name in used},
             members, frozenset(closed & used), resumes_in_place=True,
-            constraints=cluster.constraints)
+            constraints=(*cluster.constraints, *self._groups()))
         if drained:
             configuration = _without_running(configuration, drained)
         return SwitchModel(configuration, self._queue(
@@ -264,9 +265,17 @@ class SwitchModelBuilder:
         demand = held if runs else self._ledgers.demand(one) or claim
         return Member(
             one.uuid, one.lease, state, one.host, demand, claim,
-            one.memory_mb, fixed, migratable=not one.migration_failed
-            and one.anti_affinity is None,
+            one.memory_mb, fixed, migratable=not one.migration_failed,
             floor=self._ledgers.floor(demand))
+
+    def _groups(self) -> Iterator[Spread]:
+        """Yield the hard anti-affinity groups as constraints."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for uuid, one in self._cluster.instances.items():
+            if one.anti_affinity is not None:
+                found[one.anti_affinity].add(uuid)
+        return (Spread(frozenset(members)) for members in found.values()
+                if len(members) > 1)
 
     def _growth(self) -> dict[str, int]:
         """Return by how much demand can still grow, by instance."""

@@ -11,13 +11,18 @@ import contextlib
 import time
 from typing import Any
 
-from openstack import connection
+from openstack import connection, utils
 from openstack import exceptions as sdk_exceptions
+from openstack.compute.v2 import server as sdk_server
 
 from secondary_scheduler.leases.api import server_properties
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud_errors, cloud_snapshot
-from secondary_scheduler.watcher.cloud_snapshot import ComputeHost, NovaServer
+from secondary_scheduler.watcher.cloud_snapshot import (
+    ComputeHost,
+    NovaServer,
+    ServerGroup,
+)
 from secondary_scheduler.watcher.scope import HostPlace
 
 #: Prefix of the aggregates that hold one host, for pre-caching images.
@@ -26,6 +31,9 @@ _ABORTABLE = ('queued', 'preparing', 'running')
 #: Seconds for which the list of secondary flavors is cached; a server of a
 #: newer flavor is found through its agent's report.
 _FLAVORS_S = 60.0
+#: Microversion that tells the availability zone a server asked for.
+_REQUESTED_ZONE = '2.96'
+_APART = 'anti-affinity'
 #: Faults of instances for which Nova's scheduler or all hosts had no room.
 _NO_ROOM = ('no valid host', 'exceeded maximum number of retries',
             'insufficient compute resources', 'not enough')
@@ -80,10 +88,10 @@ class Cloud:
             return self._list(compute_host=host)
 
     def _list(self, **query: str) -> dict[str, NovaServer]:
-        listed = map(
-            NovaServer.from_sdk,
-            self._compute.servers(details=True, all_projects=True, **query),
-        )
+        tells_zone = self._tells_zone
+        listed = (NovaServer.from_sdk(server, tells_zone) for server in
+                  self._compute.servers(
+                      details=True, all_projects=True, **query))
         return {server.uuid: server for server in listed
                 if server is not None}
 
@@ -124,7 +132,24 @@ class Cloud:
         """
         with cloud_errors.translated_errors():
             return NovaServer.from_sdk(
-                self._compute.get_server(uuid))
+                self._compute.get_server(uuid), self._tells_zone)
+
+    @property
+    def _tells_zone(self) -> bool:
+        """Whether Nova tells the availability zone that servers asked for."""
+        return bool(utils.supports_microversion(
+            self._compute, _REQUESTED_ZONE)) and hasattr(
+                sdk_server.Server, 'pinned_availability_zone')
+
+    def primary_hosts(self, uuids: Collection[str]) -> dict[str, str | None]:
+        """Return the hosts of servers that exist, one request for each."""
+        found = {}
+        for uuid in uuids:
+            with (contextlib.suppress(cloud_errors.NotFound),
+                  cloud_errors.translated_errors()):
+                found[uuid] = self._compute.get_server(
+                    uuid).compute_host or None
+        return found
 
     def hosts(self) -> dict[str, ComputeHost]:
         """Return compute hosts with inventory and usage of their children."""
@@ -168,19 +193,24 @@ class Cloud:
                     used=used,
                     ratios={k: float(v.get('allocation_ratio', 1.0))
                             for k, v in inventory.items()},
+                    metadata=_metadata(inside.get(name, ())),
                     switched_off=child in off,
                     disabled=child in disabled)
             return found
 
-    def anti_affinity(self) -> dict[str, str]:
-        """Return the hard anti-affinity group of each member server."""
+    def server_groups(self) -> tuple[ServerGroup, ...]:
+        """Return the server groups with members and a hard policy.
+
+        A soft policy is a wish: Nova may place members against it.
+        """
         with cloud_errors.translated_errors():
-            return {
-                member: group.id
+            return tuple(
+                ServerGroup(
+                    group.id, policy == _APART, frozenset(group.member_ids),
+                    int((group.rules or {}).get('max_server_per_host', 1)))
                 for group in self._compute.server_groups(all_projects=True)
-                if 'anti-affinity' in (group.policy,
-                                       *(group.policies or ()))
-                for member in group.member_ids or ()}
+                for policy in (group.policy, *(group.policies or ()))
+                if policy in (_APART, 'affinity') and group.member_ids)
 
     # Servers of leases
 
@@ -355,6 +385,19 @@ class Cloud:
             self._put(f'/traits/{vocabulary.SWITCHED_OFF_TRAIT}')
         body['traits'] = sorted(traits ^ {vocabulary.SWITCHED_OFF_TRAIT})
         self._put(url, body)
+
+
+def _metadata(aggregates: Collection[Any]) -> dict[str, frozenset[str]]:
+    """Return the metadata of a host's aggregates, as Nova's filters do.
+
+    A value may be a list with commas.
+    """
+    found: dict[str, set[str]] = {}
+    for aggregate in aggregates:
+        for key, value in (aggregate.metadata or {}).items():
+            found.setdefault(key, set()).update(
+                one.strip() for one in str(value).split(','))
+    return {key: frozenset(values) for key, values in found.items()}
 
 
 def look_up_servers(cloud: Cloud, uuids: Collection[str],

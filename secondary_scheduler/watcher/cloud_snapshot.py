@@ -2,6 +2,7 @@
 
 """Servers and hosts as Nova and Placement report them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 import dataclasses
 import datetime
@@ -11,6 +12,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.plans.constraint_rules import KnownNames
 from secondary_scheduler.watcher.scope import HostPlace
 
 #: Server metadata of a preempted instance: ``<reason>@<UTC time>``.
@@ -23,6 +25,9 @@ NODE = 'secondary:node'
 WANTED_CPU = 'secondary:wanted_cpu'
 #: Server metadata: the time (UTC) of an announced preemption.
 NOTICE = 'secondary:preempt_at'
+
+#: Scope of extra specs about the metadata of aggregates.
+_AGGREGATE = 'aggregate_instance_extra_specs:'
 
 _STATES = {
     'ACTIVE': cluster.InstanceState.ACTIVE,
@@ -58,7 +63,12 @@ def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
 
 @dataclasses.dataclass(frozen=True)
 class NovaServer:
-    """A secondary as Nova reports it; ``status`` in the API's capitals."""
+    """A secondary as Nova reports it; ``status`` in the API's capitals.
+
+    * ``zone``: the availability zone that it must not leave, '' if it may.
+    * ``aggregate_specs``: extra specs of its flavor about aggregates, by the
+      key in their metadata.
+    """
 
     uuid: str
     project: str
@@ -78,16 +88,25 @@ class NovaServer:
     user: str = ''
     flavor: str = ''
     fault: str = ''
+    zone: str = ''
+    aggregate_specs: Mapping[str, str] = dataclasses.field(
+        default_factory=dict)
 
     @classmethod
-    def from_sdk(cls, server: Any) -> 'NovaServer | None':
+    def from_sdk(cls, server: Any, tells_zone: bool = True
+                 ) -> 'NovaServer | None':
         """Read an openstacksdk server; None if it is not a secondary.
 
         The flavor embedded in the server counts (microversion 2.47 and
         later), since the flavor of that name may have changed.
+
+        :param tells_zone: the API tells the requested availability zone
+            (microversion 2.96 and later).  Otherwise it may be any, so the
+            server must not leave the zone that it is in.
         """
         flavor = server.flavor
-        mark = vocabulary.read_mark((flavor and flavor.extra_specs) or {})
+        specs = (flavor and flavor.extra_specs) or {}
+        mark = vocabulary.read_mark(specs)
         if mark is None:
             return None
         return cls(
@@ -104,7 +123,13 @@ class NovaServer:
             launched=_time(server.launched_at),
             name=server.name or '', user=server.user_id or '',
             flavor=flavor.original_name or '',
-            fault=str((server.fault or {}).get('message') or ''))
+            fault=str((server.fault or {}).get('message') or ''),
+            zone=(server.pinned_availability_zone if tells_zone
+                  else server.availability_zone) or '',
+            aggregate_specs={
+                key.removeprefix(_AGGREGATE): str(value)
+                for key, value in specs.items()
+                if key.startswith(_AGGREGATE)})
 
     def _label(self, metadata_key: str, hint: str) -> str | None:
         value = self.metadata.get(metadata_key) or self.hints.get(hint)
@@ -194,6 +219,7 @@ class ComputeHost:
     * ``total``: inventory; empty if the host has no child provider of ours.
     * ``ratios``: allocation ratios; 1 where one is missing.
     * ``used``: usage by all consumers, known to us or not.
+    * ``metadata``: metadata of its aggregates, all values of each key.
     * ``switched_off``: closed by us, because its scope is switched off.
     * ``disabled``: closed by an operator.
 
@@ -208,6 +234,8 @@ class ComputeHost:
     reserved: Mapping[str, int] = dataclasses.field(default_factory=dict)
     used: Mapping[str, int] = dataclasses.field(default_factory=dict)
     ratios: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, frozenset[str]] = dataclasses.field(
+        default_factory=dict)
     switched_off: bool = False
     disabled: bool = False
 
@@ -242,17 +270,51 @@ class ComputeHost:
 
 
 @dataclasses.dataclass(frozen=True)
-class CloudSnapshot:
-    """Hosts, servers and anti-affinity groups at some moments.
+class ServerGroup:
+    """A server group of Nova with a hard policy.
 
+    :param apart: the policy is anti-affinity; otherwise it is affinity
+    :param members: UUIDs of servers, secondary or not
+    :param most_on_host: largest number of members on one host, if ``apart``
+    """
+
+    id: str
+    apart: bool
+    members: frozenset[str]
+    most_on_host: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class CloudSnapshot:
+    """Hosts, servers and server groups at some moments.
+
+    ``primary_hosts`` are the hosts of members of ``groups`` that are not
+    secondary; the host of a member that is missing there is unknown.
     ``hosts_time`` and ``servers_time`` are seconds of a monotonic clock.
     """
 
     hosts: Mapping[str, ComputeHost] = dataclasses.field(default_factory=dict)
     servers: Mapping[str, NovaServer] = dataclasses.field(default_factory=dict)
-    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    groups: tuple[ServerGroup, ...] = ()
+    primary_hosts: Mapping[str, str | None] = dataclasses.field(
+        default_factory=dict)
     hosts_time: float | None = None
     servers_time: float | None = None
+
+    @property
+    def names(self) -> KnownNames:
+        """Names of hosts, instances and leases."""
+        leases = defaultdict(list)
+        for server in self.servers.values():
+            leases[server.lease].append(server.uuid)
+        return KnownNames(self.servers.keys(), leases, self.hosts.keys())
+
+    @property
+    def anti_affinity(self) -> dict[str, str]:
+        """The group of each member that admits one member on a host."""
+        return {member: group.id for group in self.groups
+                if group.apart and group.most_on_host == 1
+                for member in group.members}
 
     @property
     def places(self) -> dict[str, HostPlace]:

@@ -166,6 +166,7 @@ def build_cluster(
             for name, report in fresh.items() for i in report.instances}
     held: dict[str, Counter[str]] = defaultdict(Counter)
     running: dict[str, Counter[str]] = defaultdict(Counter)
+    apart = snapshot.anti_affinity
     left_alone = locks.busy_instances | locks.just_failed_instances
     instances = {}
     for uuid, server in snapshot.servers.items():
@@ -190,7 +191,7 @@ def build_cluster(
             return_failed=_has_failed_to_return(server, locks),
             preempt_failed=(state is cluster.InstanceState.ACTIVE
                             and uuid in locks.preempt_failed_instances),
-            anti_affinity=snapshot.groups.get(uuid),
+            anti_affinity=apart.get(uuid),
             wanted_cpu=_wanted_cpu(server, reported, report, facts),
             running_s=_running_s(server, facts.returned.get(uuid)),
             origin=(origin if origin in snapshot.hosts

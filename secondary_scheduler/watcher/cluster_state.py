@@ -26,8 +26,10 @@ from secondary_scheduler.watcher.cloud_snapshot import (
     node_of,
 )
 from secondary_scheduler.watcher.cluster_builder import build_cluster
+from secondary_scheduler.watcher.constraint_file import ConstraintFile
 from secondary_scheduler.watcher.history import AuditHistory, Switch
 from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
+from secondary_scheduler.watcher.nova_constraints import find_nova_constraints
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 from secondary_scheduler.watcher.unlimited_use import UnlimitedUse
 
@@ -77,6 +79,8 @@ class ClusterState:
         self._logged: frozenset[str] = frozenset()
         #: Hosts that stand for such a policy; see ``note_totals``.
         self._delegates: frozenset[str] = frozenset()
+        self._constraint_file = ConstraintFile(
+            lambda: conf.secondary_watcher.constraints_file)
         self.durations = learning.LearnedDurations()
         self._learned: tuple[list[learning.Observed], float | None] = (
             [], None)
@@ -189,13 +193,21 @@ class ClusterState:
         :raises CloudError: if they do not answer; the old facts stay.
         """
         cloud = self.connect()
-        hosts, groups = cloud.hosts(), cloud.anti_affinity()
+        hosts, groups = cloud.hosts(), cloud.server_groups()
         with self._lock:
             self.snapshot = dataclasses.replace(
                 self.snapshot, hosts=hosts, groups=groups,
                 hosts_time=self.clock())
             self._strangers.clear()
         self.refresh_servers()
+        # A group has few primaries beside secondaries, if any.
+        primaries = {uuid for group in groups
+                     if not group.members.isdisjoint(self.snapshot.servers)
+                     for uuid in group.members - self.snapshot.servers.keys()}
+        found = cloud.primary_hosts(sorted(primaries)[:_LOOK_UPS])
+        with self._lock:
+            self.snapshot = dataclasses.replace(
+                self.snapshot, primary_hosts=found)
 
     def refresh_hosts(self, names: Collection[str]) -> None:
         """Refresh the servers on the hosts of a decision.
@@ -386,7 +398,12 @@ class ClusterState:
             share=self._conf.secondary_scheduler.useful_share, facts=facts)
         return dataclasses.replace(found, items=aggregate_policies.items(
             policies or (), found, snapshot.places, scope.hosts,
-            self._exceeded()))
+            self._exceeded()), constraints=(
+                *find_nova_constraints(snapshot, [
+                    name for name, host in found.hosts.items()
+                    if host.usable]),
+                *self._constraint_file.find_constraints(
+                    lambda: snapshot.names)))
 
 
 def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:

@@ -55,10 +55,22 @@ class StatusTest(unittest.TestCase):
         self.assertGreaterEqual(worst, int(code))
         self.assertIn(words, results[check][1])
 
+    def test_unreadable_placement_constraints_are_a_failure(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            option = f'[secondary_watcher]\nconstraints_file = {file.name}\n'
+            for text, code in (('- root: {leases: [a]}', 0), ('- sp: {}', 2)):
+                file.seek(0)
+                file.truncate()
+                file.write(text)
+                file.flush()
+                self.found('Placement constraints', upgradecheck.Code(code),
+                           'entry 1.sp: is not known' if code else '',
+                           GOOD + option)
+
     def test_all_checks_succeed(self):
         code, results = self.check()
         self.assertEqual(0, code, results)
-        self.assertEqual(7, len(results))
+        self.assertEqual(8, len(results))
 
     def test_faulty_or_missing_policies_are_reported(self):
         self.found('Policies', upgradecheck.Code.FAILURE, 'column 8',

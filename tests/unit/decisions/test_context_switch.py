@@ -23,7 +23,7 @@ from secondary_scheduler.model.cluster import (
     InstanceState,
     LeaseMembers,
 )
-from secondary_scheduler.model.constraints import Spread
+from secondary_scheduler.model.constraints import Fence, Root, Spread
 from secondary_scheduler.model.lease_order import Aged, FirstCome
 from secondary_scheduler.model.vocabulary import PreemptPolicy
 from secondary_scheduler.plans import checker
@@ -320,6 +320,24 @@ class TestExcluded(Case):
         one, = self.decide(world).operations
         self.assertEqual(('migrate', 'node2'), (str(one.kind), one.target))
         self.assertFalse(self.decide(worlds.apply(world, Plan((one,)))))
+
+    def test_broken_anti_affinity_group_is_repaired(self):
+        self.assertEqual({'b': ('migrate', 'n2')}, self.kinds(
+            host('n1'), host('n2'),
+            busy('a', 'n1', 'a', wanted_cpu=0.1, anti_affinity='g'),
+            busy('b', 'n1', 'b', wanted_cpu=0.1, anti_affinity='g',
+                 memory_mb=128)))
+
+    def test_constraint_beyond_repair_blocks_nothing_else(self):
+        world = worlds.cluster(
+            host('n1'), host('n2'), *(
+                busy(one, 'n1', one, wanted_cpu=0.1) for one in 'ab'),
+            down('c', 'n2', 'c'), down('d', 'n2', 'd', wanted_cpu=5.0))
+        world = dataclasses.replace(world, constraints=(
+            Spread(frozenset('ab')), Root(frozenset('ab')),
+            Fence(frozenset('d'), frozenset({'n1'}))))
+        one, = self.decide(world).operations
+        self.assertEqual(('resume', 'c'), (str(one.kind), one.instance))
 
     def test_unknown_objective_lists_the_known_ones(self):
         with self.assertRaisesRegex(ValueError, 'cost, span, memory, time'):

@@ -88,6 +88,8 @@ class FakeCloud:
         self.calls = []
         self.during = {}
         self.down = False
+        self.groups = []
+        self.primaries = {}
 
     def change(self, number_or_uuid, **changes):
         key = (uid(number_or_uuid) if isinstance(number_or_uuid, int)
@@ -119,8 +121,12 @@ class FakeCloud:
         self._check()
         return dict(self.places)
 
-    def anti_affinity(self):
-        return {}
+    def server_groups(self):
+        return tuple(self.groups)
+
+    def primary_hosts(self, uuids):
+        return {one: self.primaries[one] for one in uuids
+                if one in self.primaries}
 
     def set_metadata(self, key, items):
         self.calls += [('set', key, name, value)
@@ -246,7 +252,8 @@ def sdk_server(number, extra_specs=None, **changes):
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
         'scheduler_hints': None, 'updated_at': None, 'name': 'x',
         'user_id': 'alice', 'fault': None, 'created_at': None,
-        'launched_at': None,
+        'launched_at': None, 'availability_zone': 'nova',
+        'pinned_availability_zone': None,
         'flavor': types.SimpleNamespace(
             original_name='secondary', vcpus=2, ram=512, disk=1, ephemeral=1,
             swap=0, extra_specs={vocabulary.MARKER: 'true'}

@@ -3,6 +3,7 @@
 """Requests to Nova, Glance and Placement."""
 
 import copy
+import dataclasses
 import types
 from unittest import mock
 
@@ -65,6 +66,7 @@ class CloudTest(fakes.TestCase):
     def setUp(self):
         self.conn = mock.Mock()
         self.compute = self.conn.compute
+        self.compute.get_endpoint_data.return_value = None
         self.placement = self.conn.placement
         self.cloud = cloud.Cloud(self.conn)
 
@@ -95,6 +97,7 @@ class CloudTest(fakes.TestCase):
                     'flavor': {'vcpus': 1, 'extra_specs': extra_specs}}
 
         compute = _proxy.Proxy(mock.Mock(), default_microversion='2.100')
+        compute.get_endpoint_data = lambda: None
         listed = {'servers': [answer(1, **{vocabulary.MARKER: 'true'}),
                               answer(2)]}
         with mock.patch.object(compute, 'get') as get:
@@ -166,8 +169,11 @@ class CloudTest(fakes.TestCase):
             thing(id=root, service_details={'host': 'h1'}),
             thing(id=fakes.uid(101), service_details=None)]
         self.compute.aggregates.return_value = [
-            thing(id=7, name='agg', hosts=['h1']),
-            thing(id=8, name='empty', hosts=None)]
+            thing(id=7, name='agg', hosts=['h1'],
+                  metadata={'ssd': 'true, nvme', 'filter_tenant_id': 'p1'}),
+            thing(id=9, name='more', hosts=['h1', 'h2'],
+                  metadata={'filter_tenant_id': 'p2'}),
+            thing(id=8, name='empty', hosts=None, metadata={})]
         self.compute.services.return_value = [
             thing(host='h1', status='enabled', state='up',
                   is_forced_down=False, availability_zone='nova'),
@@ -184,12 +190,15 @@ class CloudTest(fakes.TestCase):
         found = self.cloud.hosts()
         self.assertEqual((root, True, {vocabulary.SLOT: 4},
                           {vocabulary.SLOT: 1}, {vocabulary.SLOT: 2},
-                          {'agg'}, 'nova'),
+                          {'agg', 'more'}, 'nova'),
                          (found['h1'].root, found['h1'].up,
                           found['h1'].total, found['h1'].reserved,
                           found['h1'].used,
                           found['h1'].place.aggregates,
                           found['h1'].place.zone))
+        self.assertEqual({'ssd': {'true', 'nvme'},
+                          'filter_tenant_id': {'p1', 'p2'}},
+                         found['h1'].metadata)
         self.assertEqual((None, False, {}), (
             found['h2'].root, found['h2'].up, found['h2'].total))
         self.assertEqual(4, found['h1'].claimable(vocabulary.SLOT))
@@ -219,16 +228,46 @@ class CloudTest(fakes.TestCase):
         self.assertTrue(found['h1'].closed)
         self.assertTrue(found['h1'].disabled)
 
-    def test_only_hard_anti_affinity_groups_count(self):
+    def test_only_server_groups_with_a_hard_policy_count(self):
+        def group(name, policy, *members, policies=None, rules=None):
+            return thing(id=name, policy=policy, policies=policies,
+                         rules=rules, member_ids=list(members))
+
         self.compute.server_groups.return_value = [
-            thing(id='g1', policy='anti-affinity', policies=None,
-                  member_ids=['a', 'b']),
-            thing(id='g2', policy='soft-anti-affinity', policies=None,
-                  member_ids=['c']),
-            thing(id='g3', policy=None, policies=['anti-affinity'],
-                  member_ids=['d'])]
-        self.assertEqual({'a': 'g1', 'b': 'g1', 'd': 'g3'},
-                         self.cloud.anti_affinity())
+            group('g1', 'anti-affinity', 'a', 'b', rules={}),
+            group('g2', 'soft-anti-affinity', 'c'),
+            group('g3', None, 'd', policies=['anti-affinity']),
+            group('g4', 'anti-affinity', 'e', rules={
+                'max_server_per_host': '3'}),
+            group('g5', 'affinity', 'f'), group('g6', 'affinity'),
+            group('g7', 'soft-affinity', 'g')]
+        self.assertEqual(
+            [('g1', True, {'a', 'b'}, 1), ('g3', True, {'d'}, 1),
+             ('g4', True, {'e'}, 3), ('g5', False, {'f'}, 1)],
+            [dataclasses.astuple(one) for one in self.cloud.server_groups()])
+
+    def test_requested_zone_is_known_from_microversion_2_96(self):
+        self.compute.flavors.return_value = [
+            thing(id='f1', extra_specs={vocabulary.MARKER: 'true'})]
+        self.compute.default_microversion = None
+        for newest, pinned, zone in (
+                ('2.96', None, ''), ('2.100', 'az2', 'az2'),
+                ('2.95', None, 'nova')):
+            self.compute.get_endpoint_data.return_value = thing(
+                min_microversion=(2, 1), max_microversion=tuple(
+                    map(int, newest.split('.'))))
+            self.compute.servers.return_value = [fakes.sdk_server(
+                1, pinned_availability_zone=pinned)]
+            with self.subTest(newest, pinned=pinned):
+                self.assertEqual(
+                    zone, self.cloud.servers()[fakes.uid(1)].zone)
+
+    def test_hosts_of_primaries_that_exist_are_found(self):
+        self.compute.get_server.side_effect = [
+            thing(compute_host='h1'), sdk_exceptions.NotFoundException(),
+            thing(compute_host=None)]
+        self.assertEqual({'a': 'h1', 'c': None},
+                         self.cloud.primary_hosts(['a', 'b', 'c']))
 
     def test_metadata_and_operations_are_passed_to_the_sdk(self):
         self.cloud.set_metadata('u', {'k:1': 'v'})

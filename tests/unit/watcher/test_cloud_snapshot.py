@@ -45,6 +45,12 @@ class ServerTest(TestCase):
         self.assertEqual(5, self.read(
             metadata={vocabulary.PRIORITY_METADATA: '9'}).priority)
 
+    def test_aggregate_specs_are_those_of_their_scope(self):
+        self.assertEqual({'ssd': '<or> true <or> yes'}, self.read(
+            extra_specs={vocabulary.MARKER: 'true', 'ssd': 'no',
+                         'aggregate_instance_extra_specs:ssd':
+                         '<or> true <or> yes'}).aggregate_specs)
+
     def test_unchanged_time_is_since_the_last_update(self):
         now = datetime.datetime.now(datetime.UTC)
         for said, seconds in ((None, 0), ('2000-01-01T00:00:00Z', (

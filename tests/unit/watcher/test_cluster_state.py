@@ -2,13 +2,18 @@
 
 """State of the cluster, from reports and refreshes."""
 
+import json
+import tempfile
 from unittest import mock
 
+from secondary_scheduler.model.constraints import Fence, Gather, Root
+from secondary_scheduler.plans import model_documents
 from secondary_scheduler.watcher import (
     cloud_errors,
     scope,
     settings,
 )
+from secondary_scheduler.watcher.cloud_snapshot import ServerGroup
 from tests.unit.watcher import fakes
 from tests.unit.watcher.report_case import ReportCase
 
@@ -57,6 +62,33 @@ class ClusterStateTest(ReportCase):
             found = self.seen.cluster(scope.ResolvedScope(frozenset({'h1'})),
                                       self.history.locks())
             self.assertFalse(found.hosts['h1'].usable)
+
+    def test_cluster_has_the_constraints_of_the_cloud(self):
+        one, other = map(fakes.uid, (1, 2))
+        self.cloud.groups = [
+            ServerGroup('g', False, frozenset({one, other, 'vm'})),
+            ServerGroup('of primaries', True, frozenset({'vm', 'more'}))]
+        self.cloud.primaries = {'vm': 'h2', 'more': 'h1'}
+        with mock.patch.object(self.cloud, 'primary_hosts',
+                               wraps=self.cloud.primary_hosts) as asked:
+            self.seen.refresh()
+        # Primaries are looked up only beside secondaries.
+        asked.assert_called_once_with(['vm'])
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            settings.CONF.set_override('constraints_file', file.name,
+                                       'secondary_watcher')
+            file.write(f'- root: {{instances: [{one}]}}')
+            file.flush()
+            self.report('h1')
+            found = self.seen.cluster(scope.ResolvedScope(frozenset({'h1'})),
+                                      self.history.locks())
+        both = frozenset({one, other})
+        self.assertEqual(
+            (Gather(both), Fence(both, frozenset({'h2'})),
+             Root(frozenset({one}))), found.constraints)
+        # An operator can repeat the decision with this document.
+        self.assertEqual(found.constraints, model_documents.read_model(
+            json.dumps(model_documents.write_model(found))).constraints)
 
     def test_reported_servers_of_deleted_flavors_are_looked_up(self):
         self.seen.refresh()

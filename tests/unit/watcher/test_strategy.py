@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import tempfile
 from unittest import mock
 import uuid
 
@@ -99,6 +100,41 @@ class StrategyTest(fakes.WatcherTestCase):
         first = solution.actions[0]['input_parameters']
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
+
+    def relieve(self):
+        """Return the operations that relieve h1, if it has its agents."""
+        self.now += 10.0    # no batch delays the refresh
+        self.seen.refresh()
+        self.report('h1', 95.0, violated=True)
+        self.report('h2', 75.0)
+        self.asked += 1
+        return [kind for kind, _target in self.kinds(self.run_audit(
+            self.audit(self.asked, audit_type='ONESHOT'), request='preempt',
+            hosts=['h1']))]
+
+    def test_migrations_respect_placement_constraints(self):
+        self.asked = 1
+        self.audit(1)
+        suspended = ['suspend'] * 3
+        self.assertIn('migrate', self.relieve())
+        group = cloud_snapshot.ServerGroup('g', True, frozenset(
+            {'vm', *map(fakes.uid, (1, 2, 3))}))
+        self.cloud.groups = [group]
+        self.cloud.primaries = {'vm': 'h2'}
+        self.assertEqual(suspended, self.relieve())
+        self.cloud.primaries = {'vm': 'h1'}
+        self.assertIn('migrate', self.relieve())
+        self.cloud.groups = []
+        self.cloud.places['h2'] = fakes.host('h2', metadata={
+            'filter_tenant_id': frozenset({'p2'})})
+        self.assertEqual(suspended, self.relieve())
+        self.cloud.places['h2'] = fakes.host('h2')
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            settings.CONF.set_override('constraints_file', file.name,
+                                       'secondary_watcher')
+            file.write('- quarantine: {hosts: [h2]}\n')
+            file.flush()
+            self.assertEqual(suspended, self.relieve())
 
     def test_exceeded_aggregate_policy_preempts_the_lowest_priority(self):
         settings.CONF.set_override('policy', [
