@@ -13,7 +13,7 @@ import enum
 from secondary_scheduler.leases.engine import assignment, events
 from secondary_scheduler.leases.engine.records import LeaseRecord, Node
 from secondary_scheduler.leases.engine.values import (
-    RUNNING,
+    OFF,
     SAVED,
     CloudState,
     Failure,
@@ -240,7 +240,9 @@ def _missing_operation(goal: Goal, node: Node, server: LeaseServer | None
                 node.lived):
             return LeaseOperation.BOOT    # which replaces the server
     elif server is not None:
-        if goal is Goal.BE_SAVED and server.status == RUNNING:
+        # Nova refuses it in other states, such as PAUSED by the owner.  Its
+        # words reach the owner, and the lease does not wait for ever.
+        if goal is Goal.BE_SAVED and server.status not in OFF:
             return LeaseOperation.SUSPEND
         if goal is Goal.BE_GONE:
             return LeaseOperation.DELETE

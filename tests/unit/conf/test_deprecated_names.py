@@ -4,8 +4,10 @@
 
 import tempfile
 import unittest
+from unittest import mock
 
 from oslo_config import cfg
+from oslo_log import versionutils
 
 from secondary_scheduler import conf as options
 from secondary_scheduler.cmd import status
@@ -26,6 +28,8 @@ OLD = {
 
 class DeprecatedNamesTest(unittest.TestCase):
 
+    # A warning is logged once in a process.
+    @mock.patch.dict(versionutils._deprecated_messages_sent, clear=True)
     def test_old_names_set_the_new_options_with_a_warning(self):
         renamed = status.deprecated_names()
         self.assertEqual(renamed.keys(), OLD.keys())

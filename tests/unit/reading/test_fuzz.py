@@ -175,6 +175,7 @@ class ReadersTest(FileCase):
     @FEWER
     @given(fuzzing.spoilt('mysql+pymysql://user:secret@host:3306/name?a=b',
                           ('sqlite:///', '@', ':', '%', 'postgresql')))
+    @example('$mysql+pymysql://user:secret@host:3306/name')
     def test_database_url(self, text):
         conf = cfg.ConfigOpts()
         lease_api.register_opts(conf)

@@ -32,6 +32,11 @@ def check_url(conf: cfg.ConfigOpts) -> None:
     try:
         url = sa.make_url(conf.secondary_lease_api.database_url)
         dialect = url.get_dialect()
+    except cfg.Error:
+        raise InputError(
+            f'{OPTION}: a "$" stands for the value of another option, which '
+            f'is not known: write "$$" for the character: expected {_EXPECTED}'
+            ) from None
     except (sa_exc.ArgumentError, ValueError) as exc:
         problem = (str(exc) if isinstance(exc, sa_exc.NoSuchModuleError)
                    else 'it is not a URL of a database')

@@ -52,6 +52,18 @@ class BootTest(base.EngineTestCase):
         self.world.until(base.GIVE_UP + 30)
         self.assert_failed(lease, 'given up after', 'Neutron is away')
 
+    def test_paused_server_cannot_keep_its_lease_suspending(self):
+        lease = self.world.ask(1, duration=600)
+        self.world.until(20)
+        server, = self.nova.servers
+        self.nova.change(self.world.clock.now, server, status='PAUSED')
+        self.world.store.change(lease, 'paused', {'hold': True})
+        self.world.until(40)
+        self.assertEqual('suspending', self.world.state(lease))
+        self.assertIn('suspend of server 0', self.lease(lease).reason)
+        self.world.until(base.GIVE_UP + 90)
+        self.assert_failed(lease, 'given up after', 'suspend of server 0')
+
     def test_retries_become_rare(self):
         self.world.options = dataclasses.replace(base.OPTIONS, give_up=3600.0)
         self.world.restart()

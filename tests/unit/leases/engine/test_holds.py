@@ -73,7 +73,7 @@ class HoldingTest(unittest.TestCase):
             tuple(one.leases) for one in self.world.engine.holds.values()])
 
     def test_no_host_is_held_for_a_preempted_server(self):
-        lease = self.world.ask(1, 'large', duration=600)
+        self.world.ask(1, 'large', duration=600)
         self.world.until(20)
         server, = self.world.nova.servers
         self.world.nova.change(self.world.clock.now, server,

@@ -125,6 +125,9 @@ class PropertiesTest(unittest.TestCase):
 def _make_test():
     @hypothesis.settings(max_examples=EXAMPLES // PARTS, deadline=None)
     @hypothesis.given(leases=LEASES, history=HISTORIES)
+    # Nova cannot suspend a server that its owner has paused.
+    @hypothesis.example(leases=[(1, 5, None)], history=[
+        (1, ('hold', True, None)), (5, ('server', 0, {'status': 'PAUSED'}))])
     def check(leases, history):
         case = unittest.TestCase()
         try:
