@@ -41,7 +41,7 @@ class ReadTest(unittest.TestCase):
     def test_error_names_entry_and_field_and_what_is_expected(self):
         for entry, text in (
                 ({}, 'entry 2: expected one of spread, gather, ban'),
-                ({'spred': {}}, 'entry 2.spred: is not known; expected only'),
+                ({'spreads': {}}, 'entry 2.spreads: is not known; expected'),
                 ({'root': LEASE, 'ban': {}}, 'entry 2.'),
                 ({'spread': {}}, 'entry 2.spread.instances: expected a list'),
                 ({'root': {'leases': 'p'}}, 'root.leases: expected a list'),
