@@ -25,21 +25,21 @@ class IsolationTest(unittest.TestCase):
         self.api = services.Api(self.service)
         self.lease = self.api.create(name='very-private',
                                      client_token='token')
-        self.id = self.lease['id']
+        self.lease_id = self.lease['id']
         self.server = services.request(9).uuid
-        self.service.store.change(self.id, 'notice', {}, text='hush',
+        self.service.store.change(self.lease_id, 'notice', {}, text='hush',
                                   servers=[self.server])
         plans.write_plan(self.service.database, {
-            self.id: [stretch(0, 60, secret_host=2)]})
+            self.lease_id: [stretch(0, 60, secret_host=2)]})
         self.quote = self.api.good('POST', '/quotes', QUOTE)['quote']['id']
-        self.ids = {'leases': self.id, 'quotes': self.quote}
+        self.ids = {'leases': self.lease_id, 'quotes': self.quote}
         self.before = self.seen()
 
     def seen(self):
         """Return all data of the lease that its owner sees."""
         return [self.api.good('GET', path) for path in (
             f'/quotes/{self.quote}', *(
-                f'/leases/{self.id}{more}'
+                f'/leases/{self.lease_id}{more}'
                 for more in ('', '/events', '/timeline')))]
 
     def ask(self, route, uuid, **more):
@@ -91,7 +91,7 @@ class IsolationTest(unittest.TestCase):
 
     def test_marker_of_other_project_looks_like_a_missing_one(self):
         answers = []
-        for uuid in (self.id, NOBODY):
+        for uuid in (self.lease_id, NOBODY):
             error = self.api.bad(400, 'GET', f'/leases?marker={uuid}',
                                  project='p2')
             answers.append(error['detail'].replace(uuid, ''))
@@ -99,7 +99,7 @@ class IsolationTest(unittest.TestCase):
 
     def test_client_token_of_other_project_has_no_effect(self):
         made = self.api.create(project='p2', client_token='token')
-        self.assertNotEqual(self.id, made['id'])
+        self.assertNotEqual(self.lease_id, made['id'])
         self.assertEqual('p2', made['project_id'])
         self.api.create(project='p3', client_token='token', duration=7)
 
