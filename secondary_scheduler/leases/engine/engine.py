@@ -52,7 +52,7 @@ _HEARTBEAT_S = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class EngineOptions:
-    """EngineOptions of the engine; times in seconds.
+    """Options of the engine; times in seconds.
 
     :param settings: settings of the scheduler.
     :param boot_s: time for which hosts are booked for the boot of servers.
@@ -98,8 +98,10 @@ class Engine:
         self._waiting: list[models.LeaseRow] = []
         self._ledger: ScheduleLedger | None = None
         self._trouble, self._last_heartbeat = '', 0.0
-        #: Holds for servers of leases, by host, as of the last pass.
+        #: Claims with the leases that start soon, by host of such a lease, as
+        #: of the last pass.
         self.expected: dict[str, holds.ExpectedClaims] = {}
+        #: Holds for these leases, by host.
         self.holds: dict[str, Hold] = {}
 
     @property
