@@ -92,11 +92,11 @@ class Constraint(abc.ABC):
 
     def confine(self, member: str, source: str | None, placed: Occupancy
                 ) -> frozenset[str] | None:
-        """Return hosts without which a member may arrive nowhere else.
+        """Return the hosts to which a member is confined, None for any host.
+
+        All hosts that ``admits`` admits are among them.
 
         :param source: host that it is on, None if it is on none
-        :returns: the only hosts that are admitted, or some more; None if it
-            is no short list
         """
         return None
 
