@@ -92,6 +92,7 @@ class Suspend(_Preemption):
     """Suspend a secondary instance; its memory goes to the host's disk."""
 
     KIND = Kind.SUSPEND
+    BEFORE = ('ACTIVE', 'PAUSED')
     AFTER = ('SUSPENDED',)
     #: Memory (MiB) of members of its lease that are saved on the same disk at
     #: the same time.
@@ -108,6 +109,16 @@ class Suspend(_Preemption):
             self._fail(f'{needed_mb} MiB do not fit on the disk of '
                        f'{self.source}, where {self.save_free_mb} are free')
         super().prepare(cloud)
+
+    def call(self, cloud: Cloud) -> None:
+        """Suspend it, after unpausing it if its owner has paused it.
+
+        Nova suspends ACTIVE servers only.  So it runs when it is resumed.
+        """
+        if self.status == 'PAUSED':
+            cloud.act(self.uuid, 'unpause')
+            self._wait_for_task()
+        super().call(cloud)
 
 
 class Resume(_Return):

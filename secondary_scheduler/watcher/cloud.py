@@ -303,7 +303,7 @@ class Cloud:
     def act(self, uuid: str, verb: str) -> None:
         """Ask Nova to suspend, resume, stop, start, shelve or unshelve.
 
-        ``verb`` is the operation's kind, or ``shelve_offload``.
+        ``verb`` is the operation's kind, ``unpause`` or ``shelve_offload``.
         """
         with cloud_errors.translated_errors():
             getattr(self._compute, f'{verb}_server')(uuid)

@@ -97,8 +97,9 @@ class SecondaryAction(base.BaseAction):
     dirty: Sequence[float] | None = None
     #: Free disk of the host for saved guests (MiB), if known.
     save_free_mb: int | None = None
-    #: Memory of the instance (MiB).
+    #: Memory of the instance (MiB), and its state when it was checked.
     memory_mb = 0
+    status = ''
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -192,7 +193,7 @@ class SecondaryAction(base.BaseAction):
         if self.source is not None and server.host not in (self.source,
                                                            None):
             self._skip(f'the instance is on {server.host} now')
-        self.memory_mb = server.memory_mb
+        self.memory_mb, self.status = server.memory_mb, server.status
 
     def _await_turn(self) -> None:
         """Wait until ``not_before``; skip the action after ``not_after``."""

@@ -310,3 +310,19 @@ def test_answers_tell_that_no_engine_looks_at_leases(cloud, tenant):
         seed.run_leases(cloud, True)
     tenant.wait(lease, ('active',), 120)
     assert not tenant.leases.engine['stale']
+
+
+@pytest.mark.soak
+def test_server_that_its_owner_paused_is_suspended_with_its_lease(tenant):
+    lease = tenant.ask()
+    tenant.wait(lease, ('active',))
+    server, = tenant.servers(lease)
+    tenant.own.compute.pause_server(server)
+    wait_until(lambda: tenant.servers(lease)[0].status == 'PAUSED', 60,
+               lambda: str(tenant.servers(lease)))
+    tenant.leases.act(lease, 'pause')
+    tenant.wait(lease, ('suspended-pending', 'suspended-queued'))
+    assert [one.status for one in tenant.servers(lease)] == ['SUSPENDED']
+    tenant.leases.act(lease, 'unpause')
+    tenant.wait(lease, ('active',))
+    assert [one.id for one in tenant.servers(lease)] == [server.id]

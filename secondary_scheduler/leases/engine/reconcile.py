@@ -240,8 +240,8 @@ def _missing_operation(goal: Goal, node: Node, server: LeaseServer | None
                 node.lived):
             return LeaseOperation.BOOT    # which replaces the server
     elif server is not None:
-        # Nova suspends ACTIVE servers only.  Its refusal, for instance of a
-        # server that the owner has paused, counts as a failed suspend.
+        # Nova cannot suspend every server, for instance none in rescue mode.
+        # What it answers counts as a failed suspend.
         if goal is Goal.BE_SAVED and server.status not in OFF:
             return LeaseOperation.SUSPEND
         if goal is Goal.BE_GONE:

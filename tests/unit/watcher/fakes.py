@@ -79,7 +79,8 @@ class FakeCloud:
     """
 
     GOALS = {'suspend': 'SUSPENDED', 'resume': 'ACTIVE', 'stop': 'SHUTOFF',
-             'start': 'ACTIVE', 'shelve': 'SHELVED_OFFLOADED',
+             'start': 'ACTIVE', 'unpause': 'ACTIVE',
+             'shelve': 'SHELVED_OFFLOADED',
              'shelve_offload': 'SHELVED_OFFLOADED', 'unshelve': 'ACTIVE'}
 
     def __init__(self, servers=(), hosts=()):

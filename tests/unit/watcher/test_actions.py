@@ -27,6 +27,12 @@ class OperationsTest(ActionCase):
         self.agents.hand_over.assert_called_once_with('h1', ONE, 1.0,
                                                       migrates=False)
 
+    def test_paused_instance_is_unpaused_and_suspended(self):
+        self.cloud.change(1, status='PAUSED')
+        self.assertEqual('SUSPENDED', self.run_action(actions.Suspend).status)
+        self.assertEqual(['set', 'unpause', 'suspend'],
+                         [call[0] for call in self.cloud.calls])
+
     def test_suspend_fails_if_the_disk_is_full(self):
         for free, fits in ((512, False), (563, False), (564, True),
                            (None, True), ('nonsense', True)):

@@ -158,7 +158,7 @@ class PreconditionTest(LeaseActionCase):
         self.assertEqual([THREE], self.verbs('suspend'))
 
     def test_member_in_another_state_skips_the_lease(self):
-        for changes, text in (({'status': 'PAUSED'}, 'PAUSED'),
+        for changes, text in (({'status': 'RESCUE'}, 'RESCUE'),
                               ({'task_state': 'rebooting'}, 'rebooting'),
                               ({'host': 'h3'}, 'on h3 now')):
             self.cloud.known[THREE] = fakes.server(3, 'h1')

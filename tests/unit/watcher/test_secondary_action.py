@@ -149,8 +149,8 @@ class PreconditionTest(ActionCase):
         self.assert_skipped(actions.Suspend, 'on h1 now', source='h2')
         self.assert_skipped(actions.Migrate, 'on h1 now', source='h2',
                             target='h3')
-        self.cloud.change(1, status='PAUSED')
-        self.assert_skipped(actions.Suspend, 'PAUSED')
+        self.cloud.change(1, status='RESCUE')
+        self.assert_skipped(actions.Suspend, 'RESCUE')
         self.cloud.change(1, status='ACTIVE', task_state='rebooting')
         self.assert_skipped(actions.Suspend, 'rebooting')
 
@@ -172,7 +172,7 @@ class PreconditionTest(ActionCase):
         for message, runs in (
                 (automatic + 'not needed: it is SUSPENDED already', True),
                 ('Action skipped by user. Reason: repaired by hand', True),
-                (automatic + 'the instance is PAUSED', False)):
+                (automatic + 'the instance is RESCUE', False)):
             parent = self.action(plan, state='SKIPPED')
             parent.status_message = message
             parent.save()

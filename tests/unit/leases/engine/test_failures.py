@@ -52,11 +52,11 @@ class BootTest(base.EngineTestCase):
         self.world.until(base.GIVE_UP + 30)
         self.assert_failed(lease, 'given up after', 'Neutron is away')
 
-    def test_paused_server_cannot_keep_its_lease_suspending(self):
+    def test_server_in_rescue_mode_cannot_keep_its_lease_suspending(self):
         lease = self.world.ask(1, duration=600)
         self.world.until(20)
         server, = self.nova.servers
-        self.nova.change(self.world.clock.now, server, status='PAUSED')
+        self.nova.change(self.world.clock.now, server, status='RESCUE')
         self.world.store.change(lease, 'paused', {'hold': True})
         self.world.until(40)
         self.assertEqual('suspending', self.world.state(lease))

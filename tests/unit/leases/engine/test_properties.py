@@ -30,7 +30,7 @@ KINDS = st.sampled_from([LeaseOperation.BOOT, LeaseOperation.SUSPEND,
 CHANGES = st.sampled_from([
     {'status': 'SHUTOFF'}, {'status': 'ERROR', 'fault': 'broken'},
     {'status': 'SUSPENDED', 'preempted': True}, {'status': 'SUSPENDED'},
-    {'status': 'ACTIVE', 'preempted': False}, {'status': 'PAUSED'}, None])
+    {'status': 'ACTIVE', 'preempted': False}, {'status': 'RESCUE'}, None])
 EVENTS = st.one_of(
     st.tuples(st.just('answer'), KINDS, ANSWERS),
     st.tuples(st.just('server'), st.integers(0, 5), CHANGES),
@@ -125,9 +125,9 @@ class PropertiesTest(unittest.TestCase):
 def _make_test():
     @hypothesis.settings(max_examples=EXAMPLES // PARTS, deadline=None)
     @hypothesis.given(leases=LEASES, history=HISTORIES)
-    # Nova cannot suspend a server that its owner has paused.
+    # Nova cannot suspend a server in rescue mode.
     @hypothesis.example(leases=[(1, 5, None)], history=[
-        (1, ('hold', True, None)), (5, ('server', 0, {'status': 'PAUSED'}))])
+        (1, ('hold', True, None)), (5, ('server', 0, {'status': 'RESCUE'}))])
     def check(leases, history):
         case = unittest.TestCase()
         try:
