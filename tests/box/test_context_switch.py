@@ -35,8 +35,8 @@ WHOLE_S = 240
 ROUND_S = 180
 #: Seconds for which a guest is busy from its boot on.
 BUSY_S = 180
-#: Seconds until a reservation begins, and most by which it may be late.
-AHEAD_S, OFF_S = 75, 3.0
+#: Seconds until a reservation begins, and by how many it may run early or late.
+AHEAD_S, EARLY_S, OFF_S = 75, 20.0, 3.0
 #: Seconds of three rounds in which nothing is to be done.
 RESTS_S = 35
 
@@ -285,7 +285,8 @@ def test_busy_lease_displaces_the_lowest_one_for_a_while(
             if one['action_type'] == 'secondary_suspend_lease')
         assert {one['resource_id'] for one in suspend['input_parameters'][
             'members']} == set(low)
-        assert guests.states([high]) == ['ACTIVE']
+        # The switch may move it to a host that has become free.
+        guests.wait_states([high], 'ACTIVE', 60)
         guests.wait_states(low, 'ACTIVE', BUSY_S + ROUND_S)
         print(f'running again after {time.time() - began:.0f} s')
         before = dict(units.count)
@@ -295,5 +296,6 @@ def test_busy_lease_displaces_the_lowest_one_for_a_while(
         time.sleep(RESTS_S)
         assert action_uuids(cloud) == done
     print(f'units {units.count}, lost {units.lost}')
-    assert abs(came - start) <= OFF_S, other.events(lease)
+    # It boots as early as boots of this cloud have needed before.
+    assert -EARLY_S <= came - start <= OFF_S, other.events(lease)
     assert units.lost == 0
