@@ -8,7 +8,7 @@ import re
 import sys
 
 PREFIXES = ('agent', 'leases', 'nova', 'watcher', 'decisions', 'plans',
-            'simulator', 'box', 'docs', 'tests', 'build')
+            'simulator', 'box', 'devstack', 'docs', 'tests', 'build')
 LONGEST = 72
 #: Imperatives that look like other forms.
 IMPERATIVES = frozenset({'bring', 'embed', 'exceed', 'feed', 'need', 'proceed',

@@ -237,8 +237,10 @@ class BoxTest(unittest.TestCase):
         there = {path.stem: {symbol.get_name() for symbol in symtable.symtable(
             path.read_text(), str(path), 'exec').get_symbols()
             if symbol.is_assigned() or symbol.is_imported()}
-            for path in (ROOT / 'tools/box').glob('*.py')}
-        for place in ('tools/box', 'benchmarks', 'tests/box'):
+            for place in ('tools/box', 'tools/devstack')
+            for path in (ROOT / place).glob('*.py')}
+        for place in ('tools/box', 'tools/devstack', 'benchmarks',
+                      'tests/box'):
             for path in sorted((ROOT / place).glob('*.py')):
                 for module, name in sorted(taken(path, set(there))):
                     with self.subTest(f'{path.name}: {module}.{name}'):
@@ -248,7 +250,9 @@ class BoxTest(unittest.TestCase):
 class ShellTest(unittest.TestCase):
 
     def test_scripts_parse(self) -> None:
-        for name in ('devstack/plugin.sh', 'devstack/settings', '.ci/run'):
+        for name in ('devstack/plugin.sh', 'devstack/settings',
+                     '.ci/run',
+                     'tools/devstack/container-init.sh'):
             with self.subTest(name):
                 done = subprocess.run(['bash', '-n', ROOT / name],
                                       capture_output=True, text=True)

@@ -76,7 +76,8 @@ def _tops(proc: str = '/proc/self') -> dict[str, pathlib.Path]:
     return {name: tops[name] for name in layout.CONTROLLERS if name in tops}
 
 
-def _is_v2(group: pathlib.Path) -> bool:
+def is_v2(group: pathlib.Path) -> bool:
+    """Return whether a group is of version 2."""
     return (group / 'cgroup.controllers').exists()
 
 
@@ -114,7 +115,7 @@ def make(group: str) -> None:
         for part in ('', *pathlib.PurePath(group).parts):
             directory = directory / part
             directory.mkdir(exist_ok=True)
-            if top == _tops()['cpuset'] and not _is_v2(top):
+            if top == _tops()['cpuset'] and not is_v2(top):
                 for name in ('cpuset.cpus', 'cpuset.mems'):
                     if not (directory / name).read_text().strip():
                         inherited = (directory.parent / name).read_text()
@@ -123,7 +124,7 @@ def make(group: str) -> None:
 
 def _delegate(group: pathlib.Path) -> None:
     """Let the groups below one of version 2 have all its controllers."""
-    if not _is_v2(group):
+    if not is_v2(group):
         return
     names = set((group / 'cgroup.controllers').read_text().split())
     try:
@@ -138,7 +139,7 @@ def _delegate(group: pathlib.Path) -> None:
 
 def share(group: pathlib.Path, shares: int) -> None:
     """Set a group's weight, in shares: 1024 is what a new group has."""
-    if _is_v2(group):
+    if is_v2(group):
         (group / 'cpu.weight').write_text(str(min(shares * 100 // 1024,
                                                   10_000)))
     else:
@@ -148,7 +149,7 @@ def share(group: pathlib.Path, shares: int) -> None:
 def limit(group: pathlib.Path, quota: int | None,
           period: int = layout.HOST_PERIOD_US, burst: int = 0) -> None:
     """Limit a group's CPU time, all in microseconds; None: no limit."""
-    if _is_v2(group):
+    if is_v2(group):
         bursts = 'cpu.max.burst'
         steps = [('cpu.max', f'{quota or "max"} {period}')]
     else:
@@ -163,7 +164,7 @@ def limit(group: pathlib.Path, quota: int | None,
 
 def limit_of(group: pathlib.Path) -> Limit:
     """Return a group's quota (None: no limit) and period, in microseconds."""
-    if _is_v2(group):
+    if is_v2(group):
         quota, period = (group / 'cpu.max').read_text().split()
     else:
         quota, period = ((group / f'cpu.cfs_{name}_us').read_text().strip()
@@ -173,13 +174,13 @@ def limit_of(group: pathlib.Path) -> Limit:
 
 def has_threads(group: pathlib.Path) -> bool:
     """Return whether a group that may hold single threads has any."""
-    return bool((group / ('cgroup.threads' if _is_v2(group) else 'tasks')
+    return bool((group / ('cgroup.threads' if is_v2(group) else 'tasks')
                  ).read_text())
 
 
 def usage_ns(group: pathlib.Path) -> int:
     """Return the CPU time that a group of cpuacct has used."""
-    if _is_v2(group):
+    if is_v2(group):
         stat = dict(line.split() for line in
                     (group / 'cpu.stat').read_text().splitlines())
         return int(stat['usage_usec']) * 1000
@@ -193,8 +194,8 @@ def throttled(group: pathlib.Path) -> int:
     return int(stat['nr_throttled'])
 
 
-def make_all() -> None:
-    """Make the groups but the hosts', and set their weights."""
+def make_tree() -> None:
+    """Make the groups but the hosts'; below them hosts can be made."""
     make('')
     for top in groups(''):
         _delegate(top.parent)
@@ -203,6 +204,11 @@ def make_all() -> None:
         make(group)
     for hosts in (*groups('hosts'), *groups('hosts/neighbours')):
         _delegate(hosts)
+
+
+def make_all() -> None:
+    """Make the groups but the hosts', and set their weights."""
+    make_tree()
     (path('cpu', NEIGHBOURS) / 'cpu.idle').write_text('1')
     share(path('cpu'), BOX_SHARES)
     for group, shares in SHARES.items():
