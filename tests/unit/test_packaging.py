@@ -62,6 +62,9 @@ def needs(target: str) -> str | None:
     for name in ('nova', 'watcher'):
         if target.startswith(f'secondary_scheduler.{name}.'):
             return name
+    # Its options need oslo.config only.
+    if target.startswith('secondary_tempest_plugin.plugin:'):
+        return 'tempest'
     return None
 
 
@@ -153,6 +156,14 @@ class EntryPointTest(unittest.TestCase):
             for name, target in points[namespace].items():
                 with self.subTest(f'{namespace}: {name}'):
                     self.assertEqual(name, found[target][1])
+
+    @unittest.skipUnless(installed('tempest'), 'tempest is not installed')
+    def test_entry_points_in_tempest_resolve(self) -> None:
+        found = load_apart('tempest')
+        self.assertTrue(found)
+        for target, (outcome, _) in found.items():
+            with self.subTest(target):
+                self.assertEqual('loaded', outcome)
 
     def test_each_operation_has_an_action(self) -> None:
         operations = importlib.import_module(

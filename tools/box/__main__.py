@@ -315,6 +315,18 @@ def soak(arguments) -> None:
     sys.exit(runner.run_tests(arguments, up, soak=True))
 
 
+def tempest(arguments) -> None:
+    """Run Tempest's tests of this project against the box, which must be up.
+
+    They run one after the other:
+
+      python3 tools/box tempest
+      python3 tools/box tempest secondary_tempest_plugin.tests.api
+    """
+    import tempest_runner
+    sys.exit(tempest_runner.run_tempest(arguments.regex))
+
+
 def _sizes(text: str) -> list[float]:
     sizes = [float(one) for one in text.split(',')]
     # Below, a quota of the kernel's least is too coarse; above, is no limit.
@@ -409,6 +421,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument('--quick', action='store_true',
                      help='shorter phases and no A/A repetition: for trying '
                           'things out, not for figures')
+    sub = command(tempest, 'run Tempest with the plug-in of this project')
+    sub.add_argument('regex', nargs='?', default='secondary_tempest_plugin',
+                     metavar='REGEX',
+                     help='the tests to run (default: secondary_tempest_plugin'
+                          ', all of the plug-in)')
     for function, summary in ((test, 'run the tests'),
                               (soak, 'run the long tests')):
         sub = command(function, summary)

@@ -66,6 +66,8 @@ def body(environ: Mapping[str, typing.Any], status: int, code: str,
 
 #: Remedies for errors of the middleware, by status.
 _ADVICE = {
+    400: 'Check the headers of the request: OpenStack-API-Version is, for '
+         'example, "secondary-lease 1.0".',
     401: 'Request a token ("openstack token issue") and send it in '
          'X-Auth-Token.',
     406: 'Request a version that GET / lists, or leave out '
@@ -77,8 +79,9 @@ _ADVICE = {
 class JsonErrors:
     """Middleware that turns errors of inner middleware into JSON.
 
-    Other middleware answers in plain text or HTML. The text of an uncaught
-    exception is only logged.
+    Other middleware answers in plain text, in HTML, or, as the client accepts
+    it, in JSON of another form. The text of an uncaught exception is only
+    logged.
     """
 
     def __init__(self, application: Callable[..., typing.Any]) -> None:
@@ -86,6 +89,9 @@ class JsonErrors:
 
     @webob.dec.wsgify
     def __call__(self, request: webob.Request) -> webob.Response:
+        # All answers are JSON; without the header errors of other middleware
+        # are never JSON.
+        request.headers.pop('Accept', None)
         try:
             answer = request.get_response(self._application)
         except Exception:

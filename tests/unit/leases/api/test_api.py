@@ -375,8 +375,9 @@ class AccessTest(ApiCase):
     def test_unknown_versions_are_refused(self):
         for version, status in (('secondary-lease 9.9', 406),
                                 ('secondary-lease x', 400)):
-            self.api.bad(status, 'GET', '/leases', headers={
-                'OpenStack-API-Version': version})
+            for accepted in ({}, {'Accept': 'application/json'}):
+                self.api.bad(status, 'GET', '/leases', headers={
+                    'OpenStack-API-Version': version, **accepted})
         self.api.good('GET', '/leases', headers={
             'OpenStack-API-Version': 'compute 2.99, secondary-lease latest'})
 

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Scenarios: servers run, and load acts on their hosts."""
