@@ -247,14 +247,9 @@ def _with_conflict(plan: Plan, left: Collection[str]) -> Plan:
 
 def _states_after(draft: Draft) -> dict[str, ClaimedState]:
     """Return the states of the changed instances after a draft."""
-    found = {}
-    for step in draft.steps:
-        new = draft.instances[step.old.uuid]
-        unshelved = (step.kind is OperationKind.UNSHELVE
-                     and new is step.new)   # Nova chooses the host
-        found[new.uuid] = ClaimedState(
-            new.state, None if unshelved else new.host)
-    return found
+    last = {step.old.uuid: step.new for step in draft.steps}
+    return {uuid: ClaimedState(new.state, new.host)
+            for uuid, new in last.items()}
 
 
 def _bypassed(moves: Iterable[Move]) -> tuple[str, ...]:

@@ -34,19 +34,14 @@ _STATE_AFTER = {
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation without its times: the instance before and after it.
-
-    ``target`` is that of the operation.  An unshelve leaves it to Nova's
-    scheduler, although the draft reserves room on ``new.host``.
-    """
+    """One operation without its times: the instance before and after it."""
 
     kind: OperationKind
     old: Instance
     new: Instance
-    target: str | None
 
     @property
-    def destination(self) -> str | None:
+    def target(self) -> str | None:
         """Host on which the instance runs afterwards, None if it does not."""
         return (self.new.host if self.new.state is InstanceState.ACTIVE
                 else None)
@@ -54,7 +49,7 @@ class Step:
     @property
     def job(self) -> DurationInput:
         """Input of the duration model."""
-        return DurationInput(self.kind, self.old.host, self.destination,
+        return DurationInput(self.kind, self.old.host, self.target,
                              self.old.memory_mb, self.old.dirty)
 
 
@@ -147,7 +142,7 @@ class Draft:
     def migrate(self, instance: Instance, target: str) -> None:
         """Migrate a running instance and note its origin."""
         origin = instance.origin or instance.host
-        self._add(OperationKind.MIGRATE, instance, target, host=target,
+        self._add(OperationKind.MIGRATE, instance, host=target,
                   origin=None if target == origin else origin)
 
     def preempt(self, instance: Instance,
@@ -155,7 +150,7 @@ class Draft:
         """Preempt an instance, by default as its flavor says."""
         kind = kind or PREEMPT_KIND[instance.preempt_policy]
         host = None if kind is OperationKind.SHELVE else instance.host
-        self._add(kind, instance, None, host=host, state=_STATE_AFTER[kind],
+        self._add(kind, instance, host=host, state=_STATE_AFTER[kind],
                   preempted=True)
 
     def activate(self, instance: Instance, host: str) -> None:
@@ -165,16 +160,15 @@ class Draft:
             InstanceState.STOPPED: OperationKind.START,
             InstanceState.SHELVED: OperationKind.UNSHELVE,
         }[instance.state]
-        target = None if kind is OperationKind.UNSHELVE else host
-        self._add(kind, instance, target, host=host,
-                  state=InstanceState.ACTIVE, preempted=False)
+        self._add(kind, instance, host=host, state=InstanceState.ACTIVE,
+                  preempted=False)
 
-    def _add(self, kind: OperationKind, old: Instance, target: str | None,
+    def _add(self, kind: OperationKind, old: Instance,
              **changes: object) -> None:
         new = dataclasses.replace(
             old, **changes)  # type: ignore[arg-type]
         self._replace(old, new)
-        self.steps.append(Step(kind, old, new, target))
+        self.steps.append(Step(kind, old, new))
 
     def attempt(self, add_steps: Callable[[], bool]) -> bool:
         """Add steps; undo them if the function that adds them returns False.

@@ -48,7 +48,7 @@ class RoomWaits:
 
     def waits(self, step: Step) -> set[int]:
         """Return the operations that an arrival has to wait for."""
-        if step.target is None:     # down, or the scheduler will choose
+        if step.target is None:
             return set()
         found: set[int] = set()
         for place in self.cluster.places(step.target):

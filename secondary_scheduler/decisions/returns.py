@@ -78,7 +78,7 @@ def _return_instance(draft: Draft, instance: Instance,
                      budget: Budget) -> bool:
     home = instance.host
     closed = set(draft.hosts) - set(scope)
-    if home is None:    # shelved: Nova's scheduler chooses a host
+    if home is None:    # shelved and offloaded: it may go to any host
         if not roaming or instance.state is not InstanceState.SHELVED:
             return False
         target = draft.find_target(instance, budget, closed, calm=True)

@@ -253,7 +253,7 @@ class Search:
     def _verdict(self, begun: int, members: set[str]) -> BranchVerdict:
         works = self.preview.works(self.draft.steps)
         touched = {host for step in self.draft.steps[begun:]
-                   for host in (step.old.host, step.destination)}
+                   for host in (step.old.host, step.target)}
         if any(self.preview.spoils(host, works)
                for host in sorted(touched - {None}, key=str) if host):
             return BranchVerdict.RESOURCE

@@ -5,9 +5,6 @@
 from collections.abc import Callable
 import dataclasses
 
-from secondary_scheduler.decisions.free_room import FreeRoom
-from secondary_scheduler.decisions.packing import first_fit
-from secondary_scheduler.decisions.sample_rules import SampleRules
 from secondary_scheduler.decisions.switch_model import SwitchModel
 from secondary_scheduler.model.configuration import (
     Configuration,
@@ -31,8 +28,6 @@ class UnsuitablePlan(ValueError):
 def read_sample(model: SwitchModel, plan: Plan) -> Configuration:
     """Return the configuration that a valid plan leads to.
 
-    Instances that Nova unshelves anywhere are placed by first fit.
-
     :raises UnsuitablePlan: an operation loses work, or changes an instance
         that a switch leaves alone
     """
@@ -44,16 +39,7 @@ def read_sample(model: SwitchModel, plan: Plan) -> Configuration:
             raise UnsuitablePlan(f'operation {operation.id}: a switch leaves '
                                  f'instance {name} alone')
         changed[name] = _apply(member, operation)
-    sample = model.configuration.with_members(changed.values())
-    anywhere = [one for one in changed.values()
-                if one.state is MemberState.RUNNING and one.host is None]
-    hosts = first_fit(sample, anywhere, FreeRoom.of(sample, [
-        one for one in sample.members.values() if one.host is not None]),
-        SampleRules(sample))
-    if hosts is None:
-        raise UnsuitablePlan('no host has room for instances to unshelve')
-    return sample.with_members(
-        dataclasses.replace(one, host=hosts[one.name]) for one in anywhere)
+    return model.configuration.with_members(changed.values())
 
 
 def _apply(member: Member, operation: Operation) -> Member:

@@ -24,7 +24,7 @@ def choose_leases(queue: Iterable[str],
     arriving: set[str] = set()
     for step in steps:
         sizes[step.old.lease] += 1
-        if step.destination is not None:
+        if step.target is not None:
             arriving.add(step.old.lease)
     kept: set[str] = set()
     for lease in sorted(filter(sizes.__contains__, queue),

@@ -174,10 +174,9 @@ def _link(cluster: Cluster, units: list[_Unit], limits: LoadLimits,
     ends: dict[int, float] = {}
     for number, unit in enumerate(units):
         for step in unit.steps:
-            arrival = dataclasses.replace(step, target=step.destination)
-            unit.after |= {unit_of[one] for one in room.waits(arrival)}
-            unit.after |= apart.waits(arrival)
-            room.note(len(unit_of), arrival)
+            unit.after |= {unit_of[one] for one in room.waits(step)}
+            unit.after |= apart.waits(step)
+            room.note(len(unit_of), step)
             apart.note(number, step)
             unit_of.append(number)
             uuid, group = step.old.uuid, step.old.anti_affinity

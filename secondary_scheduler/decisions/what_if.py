@@ -341,7 +341,7 @@ Schedule = Callable[[WhatIf, Sequence[Step]], list[TimedOperation]]
 
 def _work(step: Step, start_s: float, end_s: float) -> TimedOperation:
     return TimedOperation(step.kind, step.old.uuid, step.old.host,
-                          step.destination, start_s, end_s)
+                          step.target, start_s, end_s)
 
 
 def at_once(preview: WhatIf, steps: Sequence[Step]) -> list[TimedOperation]:

@@ -24,7 +24,7 @@ from secondary_scheduler.model.constraints import (
     Split,
     Spread,
 )
-from secondary_scheduler.plans.operations import Operation, OperationKind
+from secondary_scheduler.plans.operations import Operation
 from secondary_scheduler.plans.presences import MOVES, Presence, Presences
 
 
@@ -60,9 +60,8 @@ class ConstraintChecks:
             return
         uuid, source, target = (
             operation.instance, operation.source, operation.target)
-        if (operation.kind not in MOVES and source is not None) or (
-                operation.kind is OperationKind.UNSHELVE and target is None):
-            return      # it stays, or Nova chooses its host
+        if operation.kind not in MOVES and source is not None:
+            return      # it stays
         for one in (*self._naming.get(uuid, ()), *self._quarantines):
             if _is_forbidden(one, source, target):
                 yield f'forbidden by {one}'

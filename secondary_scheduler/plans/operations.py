@@ -53,8 +53,7 @@ class Operation:
 class ClaimedState(typing.NamedTuple):
     """State of an instance after a plan.
 
-    :param host: host that it is on; None if it is shelved, or if Nova chooses
-        the host
+    :param host: host that it is on; None if it is shelved and offloaded
     """
 
     state: InstanceState

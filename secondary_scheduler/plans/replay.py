@@ -230,9 +230,9 @@ class Replay:
         source, target = operation.source, operation.target
         if operation.kind in DOWN and target is not None:
             yield 'an instance that goes down has no target'
-        if operation.kind in IN_PLACE and target is None:
+        if operation.kind in UP and target is None:
             yield 'it needs a host to come up on'
-        elif operation.kind in IN_PLACE and source not in (None, target):
+        elif operation.kind in UP and source not in (None, target):
             yield 'it can come up on its own host only'
         if operation.kind is OperationKind.MIGRATE and (
                 target is None or target == source):

@@ -123,8 +123,6 @@ def check_end(cluster: Cluster, plan: Plan, claim: SwitchClaim,
             claim.bound is None or claim.bound < claim.value - TOLERANCE_S):
         yield (f'claimed {claim.objective} {claim.value:g} is not optimal: '
                f'its bound is {claim.bound}')
-    unshelved = {one.instance for one in plan.operations
-                 if one.kind is OperationKind.UNSHELVE}
     for uuid in sorted({one.instance for one in plan.operations}
                        - claim.states.keys()):
         yield f'the claimed end omits instance {uuid}'
@@ -134,8 +132,6 @@ def check_end(cluster: Cluster, plan: Plan, claim: SwitchClaim,
             yield f'the claimed end has instance {uuid}, which is unknown'
             continue
         found = states.get(uuid, ClaimedState(instance.state, instance.host))
-        chosen_by_nova = claimed.host is None and uuid in unshelved
-        if (found.state is not claimed.state
-                or (found.host != claimed.host and not chosen_by_nova)):
+        if found != claimed:
             yield (f'instance {uuid} ends {found.state} on host {found.host}, '
                    f'not {claimed.state} on host {claimed.host} as claimed')

@@ -159,10 +159,15 @@ class Shelve(_Preemption):
 
 
 class Unshelve(_Return):
-    """Unshelve a secondary instance on a host of the scheduler's choice."""
+    """Unshelve a secondary instance on a given host, if Nova admits it."""
 
     KIND = Kind.UNSHELVE
     BEFORE = ('SHELVED', *Shelve.AFTER)
+
+    def call(self, cloud: Cloud) -> None:
+        """Unshelve it; Nova accepts a host only once it is offloaded."""
+        cloud.unshelve(
+            self.uuid, self.target if self.status in Shelve.AFTER else None)
 
 
 class Migrate(ServerOperation):

@@ -301,12 +301,21 @@ class Cloud:
             self._compute.delete_server_metadata(uuid, [key])
 
     def act(self, uuid: str, verb: str) -> None:
-        """Ask Nova to suspend, resume, stop, start, shelve or unshelve.
+        """Ask Nova to suspend, resume, stop, start or shelve a server.
 
         ``verb`` is the operation's kind, ``unpause`` or ``shelve_offload``.
         """
         with cloud_errors.translated_errors():
             getattr(self._compute, f'{verb}_server')(uuid)
+
+    def unshelve(self, uuid: str, host: str | None) -> None:
+        """Ask Nova to unshelve a server.
+
+        :param host: host that it requests, which Nova checks; None for a
+            server that is not offloaded, since it still has a host
+        """
+        with cloud_errors.translated_errors():
+            self._compute.unshelve_server(uuid, host=host)
 
     def live_migrate(self, uuid: str, host: str) -> None:
         """Ask Nova to live-migrate a server to a host, which Nova checks."""

@@ -83,7 +83,7 @@ class TestSelect(Case):
             down('vm5', None, 'j3', SHELVED, priority=7)))
         self.assertEqual(
             {'vm3': ('suspend', None), 'vm4': ('suspend', None),
-             'vm5': ('unshelve', None)}, worlds.kinds(plan))
+             'vm5': ('unshelve', 'n3')}, worlds.kinds(plan))
         claim = plan.switch
         self.assertEqual(('cost', 768, 768, 'optimal', 2, 0), (
             claim.objective, claim.value, claim.bound, claim.status,

@@ -114,9 +114,8 @@ class TestPlans(unittest.TestCase):
         cluster = long_ago(cluster)
         for _round in range(4):
             plan = decide(cluster, kind)
-            if not plan or any(one.kind is OperationKind.UNSHELVE
-                               for one in plan.operations):
-                return      # Nova may unshelve on a host with less room
+            if not plan:
+                return
             cluster = worlds.apply(cluster, plan)
         self.fail(f'operations never end: {plan}')
 

@@ -285,7 +285,7 @@ class TestReturn(Case):
             self.down('c', None, InstanceState.SHELVED))
         self.assertEqual(
             {'a': ('resume', 'h'), 'b': ('start', 'h'),
-             'c': ('unshelve', None)}, kinds(self.decide(world, 'return')))
+             'c': ('unshelve', 'h')}, kinds(self.decide(world, 'return')))
 
     def test_highest_priority_returns_first(self):
         world = cluster(host('h', 70.0), self.down('a', priority=2),

@@ -123,7 +123,7 @@ class TestProvisioning(Case):
             vm('d', None, InstanceState.SUSPENDED, **down))
         self.assertEqual(
             {'a': ('resume', 'i'), 'b': ('start', 'i'),
-             'c': ('unshelve', None), 'd': ('resume', 'h')},
+             'c': ('unshelve', 'h'), 'd': ('resume', 'h')},
             kinds(self.decide(world)))
 
     def test_instance_with_a_host_starts_there_only(self):
@@ -213,11 +213,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(plan, driver.decide(world, DecisionRequest('return'),
                                              Budget()))
         after = worlds.apply(world, plan)
-        # Nova may unshelve an instance on a host with other starts.
-        chosen = {after.instances[one.instance].host
-                  for one in plan.operations if one.target is None}
-        for name in {one.target for one in plan.operations
-                     if one.target is not None} - chosen:
+        for name in {one.target for one in plan.operations}:
             values = world.hosts[name]
             running = len(worlds.on(after, name, *COUNTING))
             least = {'slots': running,

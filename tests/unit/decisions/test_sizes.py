@@ -161,7 +161,7 @@ class TestSizes(unittest.TestCase):
         )
         for driver in (*DRIVERS, ProvisioningDecision()):
             for cpus, expected in ((4.0, {}),
-                                   (64.0, {'v': ('unshelve', None)})):
+                                   (64.0, {'v': ('unshelve', 'other')})):
                 self.assertEqual(expected, self.decide(
                     driver, *things, host('other', 10.0, cpus=cpus),
                     request='return'))

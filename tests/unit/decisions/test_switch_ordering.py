@@ -95,7 +95,7 @@ class ArrangeTest(Case):
         draft.migrate(draft.instances['a'], 'i')
         draft.activate(draft.instances['b'], 'h')
         first, second = self.arrange(draft)
-        self.assertEqual((None, (first.id,)), (second.target, second.after))
+        self.assertEqual(('h', (first.id,)), (second.target, second.after))
 
     def test_return_of_a_bypass_takes_its_room_again(self):
         draft = self.draft(

@@ -7,9 +7,6 @@ import random
 
 from hypothesis import strategies as st
 
-from secondary_scheduler.decisions.base import Budget
-from secondary_scheduler.decisions.draft import Draft
-from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import units, vocabulary
 from secondary_scheduler.model.cluster import (
     Cluster,
@@ -76,10 +73,7 @@ def cluster(*things):
 
 
 def apply(before, plan):
-    """Return the cluster after a plan, by Nova's facts.
-
-    An unshelved instance goes to the host that filter and weigher choose.
-    """
+    """Return the cluster after a plan, by Nova's facts."""
     instances = dict(before.instances)
     for operation in plan.operations:
         old = instances[operation.instance]
@@ -105,10 +99,6 @@ def apply(before, plan):
                 changes['host'] = None
         else:
             changes['preempted'] = False
-            if operation.kind is OperationKind.UNSHELVE:
-                now = dataclasses.replace(before, instances=instances)
-                changes['host'] = Draft(now, LoadLimits()).find_target(
-                    old, Budget(), calm=True)
         instances[old.uuid] = dataclasses.replace(
             old, return_failed=False, preempt_failed=False, **changes)
     return dataclasses.replace(before, instances=instances)

@@ -141,7 +141,8 @@ class TestOperations(Case):
             }.get(kind, InstanceState.ACTIVE)
             source = None if kind is OperationKind.UNSHELVE else 'h'
             target = {OperationKind.MIGRATE: 'x', OperationKind.RESUME: 'h',
-                      OperationKind.START: 'h'}.get(kind)
+                      OperationKind.START: 'h',
+                      OperationKind.UNSHELVE: 'h'}.get(kind)
             for state in InstanceState:
                 world = cluster(host('h'), host('x'), vm('a', source, state))
                 one = op(1, kind, 'a', source, target)
@@ -306,7 +307,7 @@ class TestRoom(Case):
         self.bad('no room', world, op(
             1, OperationKind.SUSPEND, 'b', 'x'), into)
 
-    def test_unshelve_may_have_a_target(self):
+    def test_unshelve_needs_a_target_with_room(self):
         world = cluster(
             host('x', total=SMALL),
             vm('a', None, InstanceState.SHELVED),
@@ -314,7 +315,8 @@ class TestRoom(Case):
         )
         first = op(1, OperationKind.UNSHELVE, 'a', None, 'x')
         self.good(world, first)
-        self.good(world, op(1, OperationKind.UNSHELVE, 'a', None))
+        self.bad('it needs a host to come up on', world, op(
+            1, OperationKind.UNSHELVE, 'a', None))
         self.bad('no room', world, first,
                  op(2, OperationKind.UNSHELVE, 'b', None, 'x', 20.0))
 

@@ -235,16 +235,17 @@ class TestEnd(Case):
         self.bad('the claimed end omits instance a', self.world, Plan(
             (self.move,), switch=SwitchClaim('cost', 1, 1, '', {})))
 
-    def test_nova_chooses_the_host_of_an_unshelved_instance(self):
+    def test_claim_names_the_host_of_an_unshelved_instance(self):
         self.bad('instance a ends active on host x', self.world, switch(
             self.move, a=ClaimedState(InstanceState.ACTIVE, None)))
         world = cluster(host('h'), vm('a', None, InstanceState.SHELVED))
-        up = op(1, OperationKind.UNSHELVE, 'a', None)
+        up = op(1, OperationKind.UNSHELVE, 'a', None, 'h')
         self.good(world, switch(up, a=ClaimedState(
-            InstanceState.ACTIVE, None)))
-        self.bad('instance a ends active on host h', world, switch(
-            dataclasses.replace(up, target='h'),
-            a=ClaimedState(InstanceState.SHELVED, None)))
+            InstanceState.ACTIVE, 'h')))
+        for claimed in (ClaimedState(InstanceState.ACTIVE, None),
+                        ClaimedState(InstanceState.SHELVED, None)):
+            self.bad('instance a ends active on host h', world,
+                     switch(up, a=claimed))
 
     def test_cost_is_at_least_its_bound(self):
         for value, bound, words in (

@@ -81,7 +81,7 @@ class FakeCloud:
     GOALS = {'suspend': 'SUSPENDED', 'resume': 'ACTIVE', 'stop': 'SHUTOFF',
              'start': 'ACTIVE', 'unpause': 'ACTIVE',
              'shelve': 'SHELVED_OFFLOADED',
-             'shelve_offload': 'SHELVED_OFFLOADED', 'unshelve': 'ACTIVE'}
+             'shelve_offload': 'SHELVED_OFFLOADED'}
 
     def __init__(self, servers=(), hosts=()):
         self.known = {s.uuid: s for s in servers}
@@ -147,6 +147,10 @@ class FakeCloud:
             self.during[verb]()
             return
         self.change(key, status=self.GOALS[verb])
+
+    def unshelve(self, key, host):
+        self.calls.append(('unshelve', key, host))
+        self.change(key, status='ACTIVE', host=host or self.known[key].host)
 
     def live_migrate(self, key, target):
         self.calls.append(('migrate', key, target))

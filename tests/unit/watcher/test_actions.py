@@ -76,12 +76,21 @@ class OperationsTest(ActionCase):
         server = self.run_action(actions.Migrate, source='h3', target='h1')
         self.assertEqual({}, server.metadata)
 
-    def test_stop_start_shelve_unshelve(self):
+    def test_stop_start_shelve(self):
         for cls, status in ((actions.Stop, 'SHUTOFF'),
                             (actions.Start, 'ACTIVE'),
-                            (actions.Shelve, 'SHELVED_OFFLOADED'),
-                            (actions.Unshelve, 'ACTIVE')):
+                            (actions.Shelve, 'SHELVED_OFFLOADED')):
             self.assertEqual(status, self.run_action(cls).status)
+
+    def test_unshelve_requests_the_host_of_an_offloaded_instance_only(self):
+        for status, host, target, requested in (
+                ('SHELVED_OFFLOADED', None, 'h2', 'h2'),
+                ('SHELVED', 'h1', 'h1', None)):
+            self.cloud.change(1, status=status, host=host)
+            self.cloud.calls.clear()
+            server = self.run_action(actions.Unshelve, target=target)
+            self.assertEqual(('ACTIVE', target), (server.status, server.host))
+            self.assertIn(('unshelve', ONE, requested), self.cloud.calls)
 
     def test_shelve_offloads_where_nova_does_not(self):
         self.cloud.during['shelve'] = lambda: self.cloud.change(

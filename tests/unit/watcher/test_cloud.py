@@ -278,6 +278,8 @@ class CloudTest(fakes.TestCase):
         self.cloud.delete_metadata('u', 'k')
         self.cloud.act('u', 'shelve_offload')
         self.compute.shelve_offload_server.assert_called_once_with('u')
+        self.cloud.unshelve('u', 'h2')
+        self.compute.unshelve_server.assert_called_once_with('u', host='h2')
         self.cloud.live_migrate('u', 'h2')
         self.compute.live_migrate_server.assert_called_once_with(
             'u', host='h2', force=False, block_migration='auto')
