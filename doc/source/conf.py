@@ -38,3 +38,19 @@ openstackdocs_auto_version = False
 openstackdocs_bug_project = ''
 
 autoprogram_cliff_application = 'openstack'
+
+#: Page, name of the man page, its line in "apropos", authors, section.
+man_pages = [
+    ('cli/openstack', 'openstack-secondary-lease',
+     'leases of secondary capacity', [author], 1),
+    ('cli/secondary-agent', 'secondary-agent',
+     'keep the secondaries of a compute host within the policies',
+     [author], 1),
+    ('cli/secondary-lease-api', 'secondary-lease-api',
+     'lease service, for development', [author], 1),
+    ('cli/secondary-scheduler', 'secondary-scheduler',
+     'prepare hosts and flavors for secondaries, try plans, simulate',
+     [author], 1),
+    ('cli/secondary-scheduler-status', 'secondary-scheduler-status',
+     'check a cloud before an upgrade', [author], 1),
+]

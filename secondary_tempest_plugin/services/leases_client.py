@@ -10,13 +10,13 @@ import json
 import typing
 import urllib.parse
 
-import jsonschema
 from tempest.lib.common import rest_client
 
-Json = dict[str, typing.Any]
+from secondary_tempest_plugin import answers
+
+Json = answers.Json
 
 VERSION_HEADER = 'OpenStack-API-Version'
-_JSON = 'application/json'
 
 
 class LeasesClient(rest_client.RestClient):
@@ -123,25 +123,6 @@ class LeasesClient(rest_client.RestClient):
         answer, text = self.request(
             method, url, headers=self.get_headers(),
             body=None if body is None else json.dumps(body))
-        return validate_answer(self.describe_service(), method, path,
-                               answer.status, json.loads(text or 'null'))
-
-
-def validate_answer(description: Json, method: str, path: str, status: int,
-                    body: typing.Any) -> typing.Any:
-    """Return the body of an answer if the description allows it.
-
-    :param description: the OpenAPI description of the service.
-    :param path: path of the operation there, such as ``/leases/{id}``.
-    :raises ValidationError: if the body does not fit its schema.
-    :raises KeyError: if the description has no such answer.
-    """
-    answers = description['paths'][path][method.lower()]['responses']
-    if str(status) not in answers:
-        raise KeyError(f'{method} {path} is answered with {status}; '
-                       f'the description has {", ".join(answers)}')
-    content = answers[str(status)].get('content')
-    schema = content[_JSON]['schema'] if content else {'type': 'null'}
-    jsonschema.Draft202012Validator(
-        {**schema, 'components': description['components']}).validate(body)
-    return body
+        return answers.validate_answer(
+            self.describe_service(), method, path, answer.status,
+            json.loads(text or 'null'))

@@ -11,7 +11,7 @@ import unittest
 from tests.unit import prose
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / 'secondary_scheduler'
+PACKAGES = ('secondary_scheduler', 'secondary_tempest_plugin')
 #: Class names that several modules may have, each with one meaning.
 SHARED_CLASSES = 12
 
@@ -30,7 +30,7 @@ def pages() -> list[pathlib.Path]:
 class DocstringTest(unittest.TestCase):
     def setUp(self) -> None:
         """Read all docstrings of the package."""
-        self.texts = [text for path in modules('secondary_scheduler')
+        self.texts = [text for path in modules(*PACKAGES)
                       for text in prose.read_docstrings(path)]
 
     def test_no_docstring_opens_with_an_interrogative(self) -> None:
@@ -60,7 +60,7 @@ class PageTest(unittest.TestCase):
 class CitationTest(unittest.TestCase):
     def test_docstrings_and_comments_cite_the_repository_only(self) -> None:
         texts = [text for path in modules(
-                     'secondary_scheduler', 'tools', 'benchmarks', 'tests')
+                     *PACKAGES, 'tools', 'benchmarks', 'tests')
                  if path != pathlib.Path(__file__).resolve()
                  for read in (prose.read_docstrings, prose.read_comments)
                  for text in read(path)]
@@ -87,7 +87,7 @@ class StructureTest(unittest.TestCase):
     def test_modules_are_short(self) -> None:
         lines = {str(path.relative_to(ROOT)): len(
             path.read_text().splitlines())
-            for path in modules('secondary_scheduler')}
+            for path in modules(*PACKAGES)}
         self.assertEqual({}, {path: count for path, count in lines.items()
                               if count > 520})
         long = {path: count for path, count in lines.items() if count > 400}
