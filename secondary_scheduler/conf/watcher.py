@@ -176,6 +176,17 @@ lease run only where all of its instances could use all of their vCPUs.
 Seconds over which the circuit breaker counts preemptions.
 """),
     cfg.IntOpt(
+        'record_days',
+        default=30,
+        min=1,
+        mutable=True,
+        help="""
+Days for which records of action plans and their operations are kept in the
+database of leases, for GET /operations of the lease service. They are written
+while an audit has the parameter leases=true, whether or not Watcher purges its
+own.
+"""),
+    cfg.IntOpt(
         'decision_budget',
         default=100000,
         min=1,

@@ -108,6 +108,15 @@ class HostBook:
                 return None
             return entry.report
 
+    def last_received(self, host: str) -> float | None:
+        """Return the time of a host's last report, however old it is.
+
+        :returns: seconds since the epoch by our clock; None if there is none.
+        """
+        with self._lock:
+            entry = self._entries.get(host)
+            return None if entry is None else entry.received
+
     def hosts(self) -> dict[str, HostReport]:
         """Return the fresh reports by host."""
         now = self._clock()

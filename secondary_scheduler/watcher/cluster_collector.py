@@ -21,7 +21,7 @@ from secondary_scheduler.watcher import (
 )
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.history import AuditHistory
-from secondary_scheduler.watcher.leases import runner
+from secondary_scheduler.watcher.leases import recorder, runner
 from secondary_scheduler.watcher.scope import SecondaryScope
 from secondary_scheduler.watcher.settings import CONF
 
@@ -93,3 +93,4 @@ seconds ago and its agent reports the same ones as running.
         policy_watch.PolicyWatch(
             CONF, self.cluster_state, leader.shared()).start()
         runner.LeaseRunner(CONF, self.cluster_state, leader.shared()).start()
+        recorder.Recorder(CONF, self.cluster_state, leader.shared()).start()

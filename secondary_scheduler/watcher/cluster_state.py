@@ -340,6 +340,16 @@ class ClusterState:
             self._texts = texts
         return self._parsed
 
+    @property
+    def policies_hash(self) -> str | None:
+        """Fingerprint of the configured policies that agents should follow.
+
+        "unreadable" if one cannot be parsed; None if there are none.
+        """
+        policies = self._policies()
+        return (language.fingerprint(policies) if policies
+                else 'unreadable' if policies is None else None)
+
     def note_schedule(self, facts: LeaseFacts | None) -> None:
         """Take in the facts of a pass of the lease engine.
 
@@ -385,9 +395,7 @@ class ClusterState:
                 or self.clock() - snapshot.hosts_time > limit):
             raise CloudError('The facts about hosts are too old')
         fresh = self.book.hosts()
-        policies = self._policies()
-        expected = (language.fingerprint(policies) if policies
-                    else 'unreadable' if policies is None else None)
+        policies, expected = self._policies(), self.policies_hash
         for name, report in fresh.items():
             if expected not in (None, report.policies_hash):
                 LOG.warning('The agent on %s follows other policies than '

@@ -38,7 +38,9 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
                    for one in group.members]
         parameters = {
             'operation_id': group.id, 'after': list(group.after),
-            'lease': first.lease, 'request': kind, 'batch': batch}
+            'lease': first.lease, 'request': kind, 'batch': batch,
+            'expected': round(max(
+                one.duration_s for one in group.members), 2)}
         if len(members) > 1:
             parameters['members'] = members
         else:

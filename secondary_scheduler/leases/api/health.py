@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exception
 from oslo_middleware.healthcheck import pluginbase
 
-from secondary_scheduler.leases.api import schemas
+from secondary_scheduler.leases.api import routing, schemas
 from secondary_scheduler.leases.api.db import schedules
 from secondary_scheduler.leases.api.db.session import Database
 
@@ -43,6 +43,11 @@ def engine(database: Database, conf: cfg.ConfigOpts, now: float
     else:
         message = ''
     return {'last_pass': last, 'stale': bool(message), 'message': message}
+
+
+def show_engine(service: 'routing.Service') -> dict[str, typing.Any]:
+    """Return the state of the engines, for a response of a service."""
+    return engine(service.database, service.conf, service.store.now)
 
 
 class LeaseEngine(pluginbase.HealthcheckBaseExtension):

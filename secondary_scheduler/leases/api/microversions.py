@@ -25,8 +25,12 @@ SERVERS = Version(1, 3)
 #: ``served`` and ``charge`` of a lease, and the engine's last pass.
 SERVED = Version(1, 4)
 
+#: Records for operators, accounting, and the order of lists of leases.
+RECORDS = Version(1, 5)
+
 #: From the oldest to the newest; see doc/source/user/lease-api.rst.
-VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS, SERVED)]
+VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS, SERVED,
+                                 RECORDS)]
 
 
 def parse(text: str) -> Version:

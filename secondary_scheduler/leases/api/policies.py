@@ -29,6 +29,9 @@ EVENTS = f'{PREFIX}:events'
 QUOTA = f'{PREFIX}:quota'
 CREATE_QUOTE = f'{PREFIX}:create_quote'
 SHOW_QUOTE = f'{PREFIX}:show_quote'
+CAPACITY = f'{PREFIX}:capacity'
+OPERATIONS = f'{PREFIX}:operations'
+ACCOUNTING = f'{PREFIX}:accounting'
 ALL_PROJECTS = f'{PREFIX}:all_projects'
 
 
@@ -60,11 +63,22 @@ RULES = [
         'Request a quote: price and start of a possible lease.'),
         'POST /quotes'),
     _rule(SHOW_QUOTE, _READER, 'Show a quote.', 'GET /quotes/{id}'),
+    _rule(CAPACITY, _ADMIN, (
+        'Show the hosts that take secondaries, their policies and the '
+        'secondaries of all projects there.'), 'GET /capacity'),
+    _rule(OPERATIONS, _ADMIN, (
+        'List the action plans of Watcher for secondaries of all projects.'),
+        'GET /operations'),
+    _rule(ACCOUNTING, _READER, (
+        'Show served time and charge of the leases of the project.'),
+        'GET /accounting'),
     _rule(ALL_PROJECTS, _ADMIN, (
-        'See the leases of all projects, and the names of hosts in the '
-        'timeline. Users with this permission can also use the ids of other '
-        'projects\' leases in all other requests that their rules allow.'),
-        'GET /leases?all_projects=true', 'GET /timeline?all_projects=true'),
+        'See the leases and accounts of all projects, and the names of hosts '
+        'in the timeline. Users with this permission can also use the ids of '
+        'other projects\' leases in all other requests that their rules '
+        'allow.'),
+        'GET /leases?all_projects=true', 'GET /timeline?all_projects=true',
+        'GET /accounting?all_projects=true'),
 ]
 
 

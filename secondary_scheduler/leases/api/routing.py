@@ -135,11 +135,8 @@ class Route:
     check_query: typing.Any = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        make = jsonschema.Draft202012Validator
-        object.__setattr__(self, 'check_query', make(self.query))
-        object.__setattr__(self, 'check', self.body and {
-            version: make(schemas.at(self.body, microversions.parse(version)))
-            for version in microversions.VERSIONS})
+        object.__setattr__(self, 'check_query', _validators(self.query))
+        object.__setattr__(self, 'check', self.body and _validators(self.body))
 
     @property
     def name(self) -> str:
@@ -150,6 +147,13 @@ class Route:
     def collection(self) -> str:
         """First part of the path."""
         return self.path.split('/')[1]
+
+
+def _validators(schema: schemas.Schema) -> dict[str, typing.Any]:
+    """Return the validator of a schema in each version."""
+    return {version: jsonschema.Draft202012Validator(
+        schemas.at(schema, microversions.parse(version)))
+        for version in microversions.VERSIONS}
 
 
 class Application:
@@ -198,7 +202,7 @@ class Application:
             raise errors.not_found(route.collection, path['id'][:255])
         return route.answer_by(Call(
             self._service, request, context, version, path,
-            _query(request, route), _body(request, route, version)))
+            _query(request, route, version), _body(request, route, version)))
 
     def _route(self, request: webob.Request) -> tuple[Route, dict[str, str]]:
         try:
@@ -238,8 +242,9 @@ class Application:
                 'administrator of the project for a role that does.'))
 
 
-def _query(request: webob.Request, route: Route) -> dict[str, typing.Any]:
-    """Return the query with the types of its schema."""
+def _query(request: webob.Request, route: Route,
+           version: microversions.Version) -> dict[str, typing.Any]:
+    """Return the query with the types of its schema in a version."""
     try:
         given = request.GET.mixed()
     except UnicodeDecodeError as exc:
@@ -247,7 +252,7 @@ def _query(request: webob.Request, route: Route) -> dict[str, typing.Any]:
     known = route.query['properties']
     read = {name: _typed(value, known.get(name, {}))
             for name, value in given.items()}
-    _check(route.check_query, read, 'the query')
+    _check(route.check_query[str(version)], read, 'the query')
     return read
 
 

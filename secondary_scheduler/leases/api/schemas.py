@@ -9,46 +9,28 @@ import datetime
 import re
 import typing
 
-from secondary_scheduler.leases.api import errors, microversions, node_sets
+from secondary_scheduler.leases.api import (
+    errors,
+    microversions,
+    node_sets,
+    record_schemas,
+)
+from secondary_scheduler.leases.api.db import store
 from secondary_scheduler.leases.api.db.plans import SlotPurpose
 from secondary_scheduler.leases.api.node_sets import line, nullable
+from secondary_scheduler.leases.api.schema_parts import MOMENT, UUID_PATTERN
+from secondary_scheduler.leases.api.schema_parts import UUID as UUID
+from secondary_scheduler.leases.api.schema_parts import Schema as Schema
+from secondary_scheduler.leases.api.schema_parts import make_answer as _answer
+from secondary_scheduler.leases.api.schema_parts import make_list as _list
+from secondary_scheduler.leases.api.schema_parts import make_object as _object
+from secondary_scheduler.leases.api.schema_parts import ref as ref
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.model.lease_states import LeaseState
 
-Schema = dict[str, typing.Any]
-
-_UUID = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
-_MOMENT = (r'^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}'
-           r'(Z|[+-][0-9]{2}:[0-9]{2})$')
 #: Ten years, in seconds.
 LONGEST = 315_360_000
 
-
-def _object(properties: Schema, required: typing.Iterable[str] = (),
-            **more: typing.Any) -> Schema:
-    return {'type': 'object', 'properties': properties,
-            'required': list(required), 'additionalProperties': False,
-            **more}
-
-
-def _answer(properties: Schema) -> Schema:
-    return _object(properties, properties)
-
-
-def _list(items: Schema, **more: typing.Any) -> Schema:
-    return {'type': 'array', 'items': items, **more}
-
-
-def ref(name: str) -> Schema:
-    """Return a reference to one of ``COMPONENTS``."""
-    return {'$ref': f'#/components/schemas/{name}'}
-
-
-UUID: Schema = {'type': 'string', 'pattern': _UUID, 'format': 'uuid'}
-MOMENT: Schema = {
-    'type': 'string', 'pattern': _MOMENT, 'format': 'date-time',
-    'description': 'A time in whole seconds with its zone, like '
-                   '2027-01-31T08:00:00Z.'}
 STATE: Schema = {'type': 'string', 'enum': [str(one) for one in LeaseState]}
 
 _NAME = line('Name of the lease; need not be unique.')
@@ -112,7 +94,18 @@ LIST_QUERY = _object({
     'name': line('Only leases of exactly this name.'),
     'limit': LIMIT,
     'marker': {**UUID, 'description': 'Begin after this lease.'},
-    'all_projects': ALL_PROJECTS})
+    'all_projects': ALL_PROJECTS,
+    **{name: {**schema, 'x-openstack': {
+        'min-ver': str(microversions.RECORDS)}} for name, schema in {
+            'sort_key': {
+                'type': 'string', 'enum': list(store.SORT_KEYS),
+                'default': 'created_at', 'description': 'Key of the order.'},
+            'sort_dir': {
+                'type': 'string', 'enum': ['asc', 'desc'], 'default': 'asc',
+                'description': 'Direction of the order.'},
+            'project_id': line(
+                'Only leases of this project; of another one than the '
+                'user\'s only with all_projects.', 1, 64)}.items()}})
 EVENTS_QUERY = _object({'limit': LIMIT})
 _WINDOW = {
     'begin': {**MOMENT, 'description': 'Leave out slots that end by then.'},
@@ -248,11 +241,12 @@ COMPONENTS: dict[str, Schema] = {
         'id': {'type': 'string'}, 'status': {'type': 'string'},
         'min_version': {'type': 'string'},
         'max_version': {'type': 'string'}, 'links': _list(_LINK)}))}),
+    **record_schemas.COMPONENTS,
     'Description': {'type': 'object', 'required': ['openapi', 'paths']},
     'Errors': _answer({'errors': _list(_ERROR, minItems=1)}),
 }
 
-is_uuid = re.compile(_UUID).match
+is_uuid = re.compile(UUID_PATTERN).match
 
 
 def at(schema: typing.Any, version: microversions.Version) -> typing.Any:

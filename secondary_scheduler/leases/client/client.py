@@ -10,7 +10,8 @@
     print(leases.get(lease['id'])['state'])
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
 import typing
 import urllib.parse
 import uuid
@@ -24,7 +25,7 @@ from secondary_scheduler.reading.values import InputError
 
 SERVICE_TYPE = 'secondary-lease'
 #: Microversion of all requests.
-VERSION = '1.4'
+VERSION = '1.5'
 
 Json = dict[str, typing.Any]
 
@@ -35,6 +36,18 @@ class LeaseError(exceptions.HttpException):
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(message=detail, http_status=status)
         self.code = code
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page of a list; ``more`` if there is a next one.
+
+    The marker of the next page is the id of the last item (of a host its
+    name).
+    """
+
+    items: Sequence[Json]
+    more: bool
 
 
 class Client:
@@ -88,16 +101,18 @@ class Client:
         """Yield leases, the oldest first; read page by page.
 
         :param filters: ``state`` (one or several), ``name``, ``marker``,
-            ``all_projects``, and ``limit``, the length of a page.
+            ``all_projects``, ``project_id``, and ``limit``, the length of a
+            page; ``sort_key`` (created_at, name, state or project_id) and
+            ``sort_dir`` (asc or desc).
         """
-        query: Json | None = _query(filters)
-        while query is not None:
-            answer = self._request('GET', '/leases', params=query)
-            yield from answer['leases']
-            more = any(one['rel'] == 'next'
-                       for one in answer['leases_links'])
-            query = {**query, 'marker': answer['leases'][-1]['id']} if (
-                more) else None
+        return _all_items(self.leases_page, 'id', filters)
+
+    def leases_page(self, **filters: typing.Any) -> Page:
+        """Return one page of leases.
+
+        :param filters: as of ``leases``.
+        """
+        return self._page('leases', 'leases', filters)
 
     def get(self, lease: str) -> Json:
         """Return a lease by its id."""
@@ -186,6 +201,59 @@ class Client:
         """Return limits and usage of the project."""
         return typing.cast(Json, self._request('GET', '/quota')['quota'])
 
+    # -- for operators
+
+    def capacity(self, **filters: typing.Any) -> Iterator[Json]:
+        """Yield the hosts that take secondaries, by name; page by page.
+
+        :param filters: ``host``, ``marker`` (the name of a host), and
+            ``limit``, the length of a page.
+        """
+        return _all_items(self.capacity_page, 'host', filters)
+
+    def capacity_page(self, **filters: typing.Any) -> Page:
+        """Return one page of hosts.
+
+        :param filters: as of ``capacity``.
+        """
+        return self._page('capacity', 'hosts', filters)
+
+    def operations(self, **filters: typing.Any) -> Iterator[Json]:
+        """Yield action plans with operations, the newest first.
+
+        :param filters: ``host``, ``server`` (its id), ``request``, ``state``
+            (one or several), ``since`` and ``until`` (times like
+            2027-01-31T08:00:00Z), ``marker`` and ``limit``.
+        """
+        return _all_items(self.operations_page, 'id', filters)
+
+    def operations_page(self, **filters: typing.Any) -> Page:
+        """Return one page of action plans.
+
+        :param filters: as of ``operations``.
+        """
+        return self._page('operations', 'plans', filters)
+
+    def accounting(self, begin: str | None = None, end: str | None = None,
+                   all_projects: bool | None = None) -> Json:
+        """Return served time and charge by project.
+
+        :param begin: first day (UTC), like 2027-01-31; by default the first
+            one of the present month.
+        :param end: day after the last one; by default tomorrow.
+        :returns: ``begin``, ``end``, ``since`` (first day with an account)
+            and ``projects``, each with ``project_id``, ``leases``, ``served``
+            and ``node_seconds`` (s) and ``charge``.
+        """
+        return self._request('GET', '/accounting', params=_query({
+            'begin': begin, 'end': end, 'all_projects': all_projects}))
+
+    def _page(self, path: str, key: str, filters: Mapping[str, typing.Any]
+              ) -> Page:
+        answer = self._request('GET', f'/{path}', params=_query(filters))
+        return Page(answer[key], any(
+            one['rel'] == 'next' for one in answer[f'{key}_links']))
+
     def _request(self, method: str, path: str, **more: typing.Any
                  ) -> Json:
         answer = self._via.request(
@@ -204,6 +272,17 @@ class Client:
                 f'{method} {path}: {exc}')) from None
         self.engine = found.get('engine', self.engine)
         return found
+
+
+def _all_items(read_page: Callable[..., Page], key: str,
+               filters: Mapping[str, typing.Any]) -> Iterator[Json]:
+    """Yield the items of all pages; ``key`` is the field of their marker."""
+    page = read_page(**filters)
+    while True:
+        yield from page.items
+        if not page.more:
+            return
+        page = read_page(**{**filters, 'marker': page.items[-1][key]})
 
 
 def _path(lease: str) -> str:

@@ -18,7 +18,8 @@ from tests.unit.watcher import fakes
 class CollectorTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
-        for name in ('report_messages', 'policy_watch', 'leader', 'runner'):
+        for name in ('report_messages', 'policy_watch', 'leader', 'recorder',
+                     'runner'):
             patcher = mock.patch.object(cluster_collector, name)
             setattr(self, name, patcher.start())
             self.addCleanup(patcher.stop)
@@ -36,7 +37,8 @@ class CollectorTest(fakes.WatcherTestCase):
             self.collector.synchronize()
         self.report_messages.ReportListener.assert_called_once()
         for started in (self.policy_watch.PolicyWatch,
-                        self.runner.LeaseRunner):
+                        self.runner.LeaseRunner,
+                        self.recorder.Recorder):
             started.return_value.start.assert_called_once_with()
         server = self.report_messages.ReportListener.call_args[0][2]
         self.assertIn(str(os.getpid()), server)

@@ -15,6 +15,10 @@ class UnknownQuote(StoreError):
     """The quote does not exist, has expired or belongs to another project."""
 
 
+class UnknownPlan(StoreError):
+    """The action plan is not recorded."""
+
+
 class Stale(StoreError):
     """The lease has changed since it was read."""
 

@@ -15,6 +15,7 @@ import typing
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from secondary_scheduler.leases.api.db import accounting
 from secondary_scheduler.leases.api.db.models import (
     EngineRow,
     Event,
@@ -180,6 +181,9 @@ def _apply(session: orm.Session, change: Change, now: int
         LeaseRow.uuid == change.uuid))
     if lease is None:       # over, and deleted by its owner
         return []
+    accounting.add_served(
+        session, lease, change.served - (lease.served or 0),
+        (change.charge or 0.0) - (lease.charge or 0.0), now)
     lease.served, lease.charge = change.served, change.charge
     if change.values or change.servers is not None:
         for name, value in change.values.items():

@@ -24,6 +24,9 @@ from secondary_scheduler.model.lease_states import LeaseState
 #: States in which a lease is not over.
 OPEN = frozenset(LeaseState) - lease_states.FINAL
 
+#: Columns by which lists of leases can be sorted.
+SORT_KEYS = ('created_at', 'name', 'state', 'project_id')
+
 #: Called with a lease and an event of it, after the transaction.
 Announce = Callable[[LeaseRow, Event], object]
 
@@ -141,15 +144,22 @@ class LeaseStore:
     @retried
     def leases(self, project: str | None = None,
                among: Collection[str] | None = None, name: str | None = None,
-               marker: str | None = None, limit: int | None = None
+               marker: str | None = None, limit: int | None = None,
+               sort_key: str = 'created_at', descending: bool = False
                ) -> list[LeaseRow]:
-        """Return leases, the oldest first.
+        """Return leases, the oldest first unless another order is given.
 
         :param among: states of the leases; None is any.
         :param marker: UUID of the lease after which to begin.
+        :param sort_key: one of ``SORT_KEYS``; among equals the lease that is
+            older comes first, or last if ``descending``.
         :raises UnknownLease: if there is no such marker.
         """
-        query = sa.select(LeaseRow).order_by(LeaseRow.id).limit(limit)
+        # Rows are numbered in the order of their creation.
+        keys = [LeaseRow.id] if sort_key == 'created_at' else [
+            getattr(LeaseRow, sort_key), LeaseRow.id]
+        query = sa.select(LeaseRow).order_by(*(
+            key.desc() if descending else key for key in keys)).limit(limit)
         if project is not None:
             query = query.where(LeaseRow.project_id == project)
         if among is not None:
@@ -161,8 +171,10 @@ class LeaseStore:
                 sa.func.char_length(LeaseRow.name) == len(name))
         with self._database.reader() as session:
             if marker is not None:
-                query = query.where(
-                    LeaseRow.id > _find(session, marker, project).id)
+                last = _find(session, marker, project)
+                query = query.where(_follow(
+                    keys, [getattr(last, key.key) for key in keys],
+                    descending))
             return list(session.scalars(query))
 
     def change(self, uuid: str, kind: str, values: Mapping[str, typing.Any],
@@ -276,6 +288,18 @@ def _repeated(session: orm.Session, request: LeaseRequest) -> LeaseRow | None:
 def _which(uuid: str, project: str | None) -> list[sa.ColumnElement[bool]]:
     return [LeaseRow.uuid == uuid] + (
         [] if project is None else [LeaseRow.project_id == project])
+
+
+def _follow(keys: Sequence[orm.InstrumentedAttribute[typing.Any]],
+            values: Sequence[typing.Any], descending: bool
+            ) -> sa.ColumnElement[bool]:
+    """Return the condition that a row comes after one with these values."""
+    key, value = keys[0], values[0]
+    after = key < value if descending else key > value
+    if len(keys) == 1:
+        return after
+    return sa.or_(after, sa.and_(
+        key == value, _follow(keys[1:], values[1:], descending)))
 
 
 def _find(session: orm.Session, uuid: str, project: str | None) -> LeaseRow:

@@ -3,10 +3,13 @@
 """Handlers of the service, one module per resource; all routes."""
 
 from secondary_scheduler.leases.api.resources import (
+    accounting,
     actions,
+    capacity,
     description,
     events,
     leases,
+    operations,
     quota,
     quotes,
     timeline,
@@ -15,4 +18,5 @@ from secondary_scheduler.leases.api.resources import (
 
 TABLE = (*versions.ROUTES, *description.ROUTES, *leases.ROUTES,
          *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES,
-         *quotes.ROUTES)
+         *quotes.ROUTES, *capacity.ROUTES, *operations.ROUTES,
+         *accounting.ROUTES)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 import contextlib
 import dataclasses
 import typing
-import urllib.parse
 
 from oslo_utils import uuidutils
 
@@ -22,6 +21,7 @@ from secondary_scheduler.leases.api import (
 from secondary_scheduler.leases.api.db import errors as db_errors
 from secondary_scheduler.leases.api.db import models, quotas
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
+from secondary_scheduler.leases.api.resources import paging
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 from secondary_scheduler.model.lease_states import LeaseState
 
@@ -92,9 +92,7 @@ def _engine(call: Call) -> dict[str, typing.Any]:
     """Return the state of the engines, for a response."""
     if call.version < microversions.SERVED:
         return {}
-    service = call.service
-    return {'engine': health.engine(service.database, service.conf,
-                                    service.store.now)}
+    return {'engine': health.show_engine(call.service)}
 
 
 def _repeated(call: Call, wanted: LeaseRequest) -> models.LeaseRow | None:
@@ -168,23 +166,27 @@ def parse_request(call: Call) -> LeaseRequest:
 def list_leases(call: Call) -> Reply:
     """List leases, the oldest first, a page at a time."""
     project = scope(call)
-    limit = min(call.query.get('limit', 2 ** 31),
-                call.service.conf.secondary_lease_api.max_limit)
+    limit = paging.page_length(call)
+    only = call.query.get('project_id')
+    if only is not None and project not in (None, only):
+        raise errors.invalid(
+            f'project_id: leases of {only} are listed only with '
+            'all_projects=true, which needs the permission of an operator.')
     try:
         found = call.service.store.leases(
-            project, among=call.query.get('state'),
+            only or project, among=call.query.get('state'),
             name=call.query.get('name'), marker=call.query.get('marker'),
-            limit=limit + 1)
+            limit=limit + 1,
+            sort_key=call.query.get('sort_key', 'created_at'),
+            descending=call.query.get('sort_dir') == 'desc')
     except db_errors.UnknownLease as exc:
         raise errors.invalid(
             f'marker: {exc} in your project. Begin without a marker.'
         ) from exc
-    links = []
-    if len(found) > limit:
-        links.append({'rel': 'next', 'href': _next(call, limit,
-                                                   found[limit - 1].uuid)})
-    return Reply(200, {'leases': [_show(call, one) for one in found[:limit]],
-                       'leases_links': links, **_engine(call)})
+    return Reply(200, {
+        'leases': [_show(call, one) for one in found[:limit]],
+        'leases_links': paging.next_links(call, '/leases', found, limit,
+                                          'uuid'), **_engine(call)})
 
 
 def scope(call: Call) -> str | None:
@@ -291,13 +293,6 @@ def _check_terms(call: Call, terms: Mapping[str, typing.Any], immediate: bool
             f'{schemas.moment(deadline)}, there are {deadline - first} s: '
             f'the duration of {duration} s does not fit. Choose a later '
             'deadline or a shorter duration.')
-
-
-def _next(call: Call, limit: int, marker: str) -> str:
-    query = [(name, value) for name, value in call.request.GET.items()
-             if name not in ('marker', 'limit')]
-    return call.link('/leases?' + urllib.parse.urlencode(
-        [*query, ('limit', limit), ('marker', marker)]))
 
 
 _ID = '/leases/{id}'

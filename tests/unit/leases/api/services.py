@@ -18,7 +18,7 @@ import webob
 
 from secondary_scheduler.conf import lease_api as options
 from secondary_scheduler.leases.api import app, openapi, resources, schemas
-from secondary_scheduler.leases.api.db import migration, models
+from secondary_scheduler.leases.api.db import migration, record_models
 from secondary_scheduler.leases.api.db.models import Nodes
 from secondary_scheduler.leases.api.db.plans import PlannedSlot, SlotPurpose
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
@@ -48,7 +48,7 @@ def differences(engine):
         context = alembic_migration.MigrationContext.configure(
             connection, opts={'compare_type': True})
         return list(autogenerate.compare_metadata(
-            context, models.Base.metadata))
+            context, record_models.Base.metadata))
 
 
 def _empty(engine):
@@ -59,7 +59,7 @@ def _empty(engine):
     current = not differences(engine)
     with engine.begin() as connection:
         if current:
-            for table in reversed(models.Base.metadata.sorted_tables):
+            for table in reversed(record_models.Base.metadata.sorted_tables):
                 connection.execute(table.delete())
         else:
             found = sa.MetaData()

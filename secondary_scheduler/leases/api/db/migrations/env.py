@@ -4,10 +4,10 @@
 
 from alembic import context
 
-from secondary_scheduler.leases.api.db import models
+from secondary_scheduler.leases.api.db import record_models
 
 context.configure(connection=context.config.attributes['connection'],
-                  target_metadata=models.Base.metadata,
+                  target_metadata=record_models.Base.metadata,
                   render_as_batch=True)
 with context.begin_transaction():
     context.run_migrations()

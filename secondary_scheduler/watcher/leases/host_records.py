@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""States of hosts for operators, from reports, Placement and Nova.
+
+The fields are those of ``leases.api.record_schemas.CAPACITY``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from secondary_scheduler.leases.api.db.host_states import ObservedHost
+from secondary_scheduler.model import resources, vocabulary
+from secondary_scheduler.model.cluster import InstanceState
+from secondary_scheduler.model.reports import HostReport, InstanceReport
+from secondary_scheduler.policies import language
+from secondary_scheduler.watcher.cloud_snapshot import ComputeHost, NovaServer
+from secondary_scheduler.watcher.cluster_state import ClusterState
+
+_UNITS = {vocabulary.VCPU: 'vCPU', vocabulary.MEMORY_MB: 'MiB',
+          vocabulary.DISK_GB: 'GiB', vocabulary.SLOT: 'slots'}
+_PERCENT = '%'
+
+
+def describe_hosts(state: ClusterState) -> dict[str, ObservedHost]:
+    """Return the present state of each host that takes secondaries."""
+    fresh, snapshot = state.book.hosts(), state.snapshot
+    expected = state.policies_hash
+    found = {}
+    for name, host in snapshot.hosts.items():
+        if not host.total:
+            continue
+        last = state.book.last_received(name)
+        running = [one for one in snapshot.servers.values()
+                   if one.host == name and one.state is InstanceState.ACTIVE]
+        found[name] = ObservedHost(
+            _describe_host(host, fresh.get(name), expected, running,
+                           snapshot.servers),
+            None if last is None else int(last))
+    return found
+
+
+def find_closing_reason(host: ComputeHost, report: HostReport | None,
+                        policies_hash: str | None) -> str:
+    """Return the reason for which a host takes no further secondary, or ''.
+
+    :param report: a fresh report of its agent; None if there is none.
+    :param policies_hash: expected policies; None if they are not compared.
+    """
+    reasons = (
+        (host.disabled, 'closed by an operator: '
+         f'"secondary-scheduler host enable {host.name}" opens it'),
+        (host.switched_off, 'switched off: the CONTINUOUS audit on its scope '
+         'was cancelled or has ended'),
+        (not host.up, 'nova-compute is down or disabled'),
+        (report is None, 'no fresh report of its agent: see the state of '
+         'secondary-agent on the host'),
+        (report is not None
+         and policies_hash not in (None, report.policies_hash),
+         'its agent follows other policies than the decision engine'),
+        (report is not None and not report.admission,
+         report.reason if report else ''),
+        (host.closed, 'Placement has not been told of room for another'))
+    return next((text for bad, text in reasons if bad), '')
+
+
+def _describe_host(
+    host: ComputeHost,
+    report: HostReport | None,
+    policies_hash: str | None,
+    running: Iterable[NovaServer],
+    servers: dict[str, NovaServer] | Any,
+) -> dict[str, Any]:
+    reason = find_closing_reason(host, report, policies_hash)
+    ordered = host.disabled or host.switched_off or not host.up
+    found: dict[str, Any] = {
+        'aggregates': sorted(host.place.aggregates),
+        'availability_zone': host.place.zone,
+        'known': report is not None,
+        'admission': ('open' if not reason else
+                      'unknown' if report is None and not ordered
+                      else 'closed'),
+        'reason': reason,
+        'inventory': [
+            {'resource_class': name, 'unit': _UNITS[name],
+             'used': int(host.used.get(name, 0)),
+             'allowed': host.runnable(name), 'total': host.most_runnable(name)}
+            for name in vocabulary.RESOURCE_CLASSES if name in host.total]}
+    if report is None:
+        return found | {
+            'cpus': None, 'memory_mb': None, 'use': [], 'policies': [],
+            'at_floor': None, 'secondaries': [
+                _describe_secondary(one.uuid, one.priority, one, None)
+                for one in running]}
+    return found | {
+        'cpus': report.cpus, 'memory_mb': report.memory_mb,
+        'use': _describe_use(report),
+        'policies': [
+            {'policy': one.policy, 'resource': one.resource,
+             'unit': _unit(one.resource), 'usage': one.usage,
+             'threshold': one.threshold, 'time_limit': one.timelimit,
+             'failed_checks': one.failed, 'state': str(one.state)}
+            for one in report.policies],
+        'at_floor': sum(one.floored for one in report.instances),
+        'secondaries': [
+            _describe_secondary(one.uuid, one.priority, servers.get(one.uuid),
+                                one) for one in report.instances]}
+
+
+def _unit(resource: str) -> str:
+    """Return the unit in which policies on a resource are; '' for probes."""
+    if language.kind_of(resource) == language.PROBE:
+        return ''
+    if resource in resources.STATIC:
+        return resources.BY_NAME[resource].unit or ''
+    return _PERCENT
+
+
+def _describe_use(report: HostReport) -> list[dict[str, Any]]:
+    """Return the use of cpu and of each measured resource with a policy."""
+    names = dict.fromkeys([language.CPU, *(
+        one.resource for one in report.policies
+        if language.kind_of(one.resource) in language.USED
+        and one.resource not in resources.STATIC)])
+    return [{'resource': name, 'unit': _PERCENT,
+             'primary': (report.cpu_primary if name == language.CPU
+                         else report.usage.get(name)),
+             'secondary': _sum_use(name, report.instances),
+             'limit': min((one.threshold for one in report.policies
+                           if one.resource == name), default=None)}
+            for name in names]
+
+
+def _sum_use(resource: str, instances: Iterable[InstanceReport]
+             ) -> float | None:
+    """Return the use by all secondaries; None if that of one is unknown."""
+    uses = [one.cpu if resource == language.CPU else one.usage.get(resource)
+            for one in instances]
+    known = [one for one in uses if one is not None]
+    return round(sum(known), 2) if len(known) == len(uses) else None
+
+
+def _describe_secondary(
+    uuid: str,
+    priority: int,
+    server: NovaServer | None,
+    report: InstanceReport | None,
+) -> dict[str, Any]:
+    return {
+        'server_id': uuid, 'priority': priority,
+        'name': server and server.name, 'project_id': server
+        and server.project,
+        'lease_id': server and (server.lease.partition(':')[2] or None),
+        'cpu': report and report.cpu, 'limit': report and report.cap,
+        'at_floor': report and report.floored,
+        'paused': report and report.paused,
+        'problem': report.problem if report else ''}
