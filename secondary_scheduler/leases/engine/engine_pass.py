@@ -104,12 +104,14 @@ class EnginePass:
         )
         if why is not None and not (why.brief and record.cause):
             record.cause = why.text
-        if not active or record.adopted or booking is None or (
-                booking.down <= now + self._lead):
+        if not active or record.adopted or booking is None:
             return
-        late = (lease.served + now - booking.up - record.boot_s
-                - served.seconds - served.excused)
-        if late >= _LATE_S:
+        late = (lease.served + min(now, booking.down) - booking.up
+                - record.boot_s - served.seconds - served.excused)
+        if booking.down <= now:
+            # They ran on while no engine was there to end them.
+            self._scheduler.credit(lease, max(0, -int(late)))
+        elif booking.down > now + self._lead and late >= _LATE_S:
             idle = now - max(served.until, booking.begin)
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)

@@ -244,6 +244,16 @@ class Scheduler:
         if longer and not (booking.saves or booking.loses):
             self._replanner.extend_run(lease, seconds)
 
+    @staticmethod
+    def credit(lease: Lease, seconds: int) -> None:
+        """Count seconds in which VMs ran after the end of their booking.
+
+        Those of a lease that will be suspended or requeued are not counted.
+        """
+        booking = lease.booking
+        if booking is not None and not (booking.saves or booking.loses):
+            lease.served += seconds
+
     def end_suspension(self, lease: Lease, now: int) -> None:
         """End the suspension of a lease before its planned end."""
         self._state.advance_clock(now)

@@ -128,6 +128,13 @@ def _make_test():
     # Nova cannot suspend a server in rescue mode.
     @hypothesis.example(leases=[(1, 5, None)], history=[
         (1, ('hold', True, None)), (5, ('server', 0, {'status': 'RESCUE'}))])
+    # The engine is away at the end of a lease that lacks running time.
+    @hypothesis.example(
+        leases=[(2, 36, None), (3, 35, None), (1, 24, 27)], history=[
+            (5, ('server', 1, {'status': 'SHUTOFF'})),
+            (17, ('away', 11, None)), (39, ('hold', False, None)),
+            (54, ('server', 1, {'status': 'ACTIVE', 'preempted': False})),
+            (73, ('away', 5, None)), (80, ('away', 11, None))])
     def check(leases, history):
         case = unittest.TestCase()
         try:
