@@ -9,8 +9,9 @@ The endpoint is read-only, and control does not wait for it.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import typing
 
-import prometheus_client
-from prometheus_client import core, registry
+from prometheus_client import core
+
+from secondary_scheduler import exposition
 
 PREFIX = 'secondary_agent_'
 
@@ -149,27 +150,11 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-class Collector(registry.Collector):
-    """Reads the status at each request of Prometheus."""
-
-    def __init__(self, status: Callable[[], Status]) -> None:
-        self._status = status
-
-    def describe(self) -> list[core.Metric]:
-        """Return no metrics, because the status may not be known yet."""
-        return []
-
-    def collect(self) -> Iterator[core.Metric]:
-        """Yield the current metrics."""
-        yield from metric_families(self._status())
-
-
 def serve_metrics(address: str, port: int, status: Callable[[], Status]
                   ) -> None:
     """Serve Prometheus on a thread of its own.
 
     :raises OSError: if the address or the port is not available.
     """
-    metrics = prometheus_client.CollectorRegistry(auto_describe=False)
-    metrics.register(Collector(status))
-    prometheus_client.start_http_server(port, address, metrics)
+    exposition.serve_metrics(address, port,
+                             lambda: metric_families(status()))

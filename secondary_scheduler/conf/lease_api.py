@@ -195,6 +195,24 @@ every ten seconds.
 Largest number of leases or events in one response, even for a larger
 ``limit``. A list of leases ends with a link to its next page.
 """),
+    cfg.PortOpt(
+        'metrics_port',
+        default=0,
+        help="""
+TCP port on which the service serves metrics for Prometheus, for
+instance 9930; 0 opens none. Each process of the service takes the first free
+port from this one on, with its first request, up to 31 ports above: a scrape
+of all of them has all requests. It needs ``prometheus_client`` (extra
+``metrics``).
+"""),
+    cfg.HostAddressOpt(
+        'metrics_address',
+        default='127.0.0.1',
+        help="""
+Address of ``metrics_port``. Only the host itself can reach the default.
+Metrics are neither encrypted nor protected, so use an address of the
+management network.
+"""),
 ]
 
 

@@ -253,6 +253,23 @@ polled. One thread in each applier polls for all actions, and polls long
 operations less often: the end of an operation is noticed late by at most 5 %
 of its duration.
 """),
+    cfg.PortOpt(
+        'metrics_port',
+        default=0,
+        help="""
+TCP port on which the decision engine serves metrics for Prometheus, for
+instance 9920; 0 opens none. Of several decision engines on one machine each
+takes the first free port from this one on, up to 7 ports above. It needs
+``prometheus_client`` (extra ``metrics``).
+"""),
+    cfg.HostAddressOpt(
+        'metrics_address',
+        default='127.0.0.1',
+        help="""
+Address of ``metrics_port``. Only the host itself can reach the default.
+Metrics are neither encrypted nor protected, so use an address of the
+management network.
+"""),
 ]
 
 

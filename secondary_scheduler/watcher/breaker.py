@@ -11,6 +11,7 @@ from oslo_log import log
 
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.plans import operations
+from secondary_scheduler.watcher import decision_measures
 from secondary_scheduler.watcher.history import SELECT_REQUEST, AuditHistory
 from secondary_scheduler.watcher.scope import ResolvedScope
 from secondary_scheduler.watcher.settings import CONF
@@ -101,6 +102,7 @@ def apply_breaker(history: AuditHistory, cluster: Cluster,
     kept = within_breaker(plan, max(0, limit - lately))
     if kept is not plan:
         left = set(plan.operations) - set(kept.operations)
+        decision_measures.shared().note_breaker(len(left))
         sources = {o.source for o in left} & cluster.hosts.keys()
         violated = {place for host in sources
                     for place in cluster.places(host)

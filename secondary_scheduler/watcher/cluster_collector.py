@@ -16,7 +16,9 @@ from secondary_scheduler.reports import report_messages
 from secondary_scheduler.watcher import (
     cloud_connections,
     cluster_state,
+    decision_measures,
     leader,
+    metrics,
     policy_watch,
 )
 from secondary_scheduler.watcher.cloud_errors import CloudError
@@ -94,3 +96,5 @@ seconds ago and its agent reports the same ones as running.
             CONF, self.cluster_state, leader.shared()).start()
         runner.LeaseRunner(CONF, self.cluster_state, leader.shared()).start()
         recorder.Recorder(CONF, self.cluster_state, leader.shared()).start()
+        metrics.start_metrics(CONF, self.cluster_state,
+                              decision_measures.shared(), leader.shared())

@@ -22,7 +22,12 @@ from secondary_scheduler.leases import drivers
 from secondary_scheduler.model import cluster as model
 from secondary_scheduler.model import lease_order, vocabulary
 from secondary_scheduler.plans import checker, operations
-from secondary_scheduler.watcher import cluster_collector, goal, stages
+from secondary_scheduler.watcher import (
+    cluster_collector,
+    decision_measures,
+    goal,
+    stages,
+)
 from secondary_scheduler.watcher.audit_parameters import (
     DECISION,
     KINDS,
@@ -202,7 +207,12 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             LOG.info('No context switch: %s.', why)
             # Preempted leases return all the same, where all is known.
             kinds = KINDS['auto'] if request == 'auto' else ()
+        began = time.monotonic()
         kind, plan = self._decide(cluster, kinds, asked)
+        decision_measures.shared().note_decision(
+            kind if plan else 'none', time.monotonic() - began,
+            [one.kind.value for one in plan.operations],
+            len(plan.unresolved))
         stages.mark(batch, stages.DECIDED)
         # An operator asks for a drain; a return only preempts what is half up.
         if kind in ('preempt', SELECT_REQUEST):

@@ -240,6 +240,8 @@ give_up_after = 25
 # Tests make one burst after the other on a dozen instances; the default of 5
 # preemptions in 5 minutes would end them.
 breaker_minimum = 50
+metrics_port = 9920
+metrics_address = {control}
 {token}
 '''
 
@@ -249,6 +251,8 @@ log_file = {log}/secondary-lease-api.log
 [secondary_lease_api]
 database_url = {lease_db}
 trustee_user_id = {trustee}
+metrics_port = 9930
+metrics_address = {control}
 {token}
 '''
 
@@ -274,6 +278,8 @@ host = {host}
 state_path = {hosts}/{host}/agent
 # The default of 10 s suits clouds whose guests boot less often.
 admission_delay = 3
+metrics_port = 9911
+metrics_address = {address}
 [placement]
 {auth}
 '''
@@ -331,7 +337,8 @@ def configure(settings: dict) -> None:
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
         _write(agent, AGENT.format(**values(
-            'secondary-agent', host=host, account=account_url(host))))
+            'secondary-agent', host=host, account=account_url(host),
+            address=layout.host_address(host))))
         agent.chmod(0o600)
         own = layout.HOSTS / host / 'etc/secondary_scheduler'
         _link(own / 'secondary_scheduler.conf', policies)

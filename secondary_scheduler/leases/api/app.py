@@ -17,6 +17,7 @@ from secondary_scheduler.leases.api import (
     errors,
     events,
     health,
+    metrics,
     microversions,
     policies,
     resources,
@@ -66,7 +67,8 @@ def application(found: routing.Service) -> auth.Wsgi:
 
     The middleware is built from the inside out. A request passes it in
     reverse order: the client's address behind proxies, the request id, errors
-    as JSON, the size limit, the token, the microversion.
+    as JSON, the size limit, the token, the microversion. Requests are counted
+    before all of that.
     """
     conf = found.conf
     inner: auth.Wsgi = microversion.MicroversionMiddleware(
@@ -77,13 +79,16 @@ def application(found: routing.Service) -> auth.Wsgi:
     inner = errors.JsonErrors(inner)
     inner = oslo_middleware.RequestId(inner, conf)
     inner = oslo_middleware.HTTPProxyToWSGI(inner, conf)
+    measured = metrics.MeasuredRequests(inner)
+    metrics.start_metrics(found, measured)
     conf.register_opts(checks.HEALTHCHECK_OPTS, group='healthcheck')
     conf.set_default('backends', [health.BACKEND], group='healthcheck')
     health_check = oslo_middleware.Healthcheck(None, conf)
 
     def outer(environ: dict[str, typing.Any], start_response: auth.Wsgi
               ) -> typing.Any:
-        chosen = health_check if environ.get('PATH_INFO') == HEALTH else inner
+        chosen = (health_check if environ.get('PATH_INFO') == HEALTH
+                  else measured)
         return chosen(environ, start_response)
 
     return outer

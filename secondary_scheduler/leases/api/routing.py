@@ -37,6 +37,9 @@ from secondary_scheduler.leases.api.verification import Verifier
 
 LOG = logging.getLogger(__name__)
 
+#: Key of the operation's name in the WSGI environment.
+OPERATION = 'secondary-lease.operation'
+
 
 @dataclasses.dataclass(frozen=True)
 class Service:
@@ -186,6 +189,7 @@ class Application:
 
     def _reply(self, request: webob.Request) -> Reply:
         route, path = self._route(request)
+        request.environ[OPERATION] = route.name
         version = request.environ[microversions.ENVIRON]
         if version < route.since:
             raise errors.ApiError(404, 'no-such-path', (

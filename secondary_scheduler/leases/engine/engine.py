@@ -7,6 +7,7 @@ error the engine drops its state and restores it from the database.  It does
 the same after a start, and when it takes over from another engine.
 """
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 
@@ -108,6 +109,11 @@ class Engine:
     def records(self) -> Mapping[str, LeaseRecord]:
         """The leases that are not over, by UUID."""
         return {} if self._ledger is None else self._ledger.records
+
+    def count_leases(self) -> dict[str, int]:
+        """Return the number of leases that are not over, by state."""
+        return collections.Counter(
+            str(one.lease.state) for one in self.records.values())
 
     def guaranteed_leases(self) -> frozenset[str]:
         """Return the leases with a guaranteed start, as project:UUID."""

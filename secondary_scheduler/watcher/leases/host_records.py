@@ -5,7 +5,7 @@
 The fields are those of ``leases.api.record_schemas.CAPACITY``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from secondary_scheduler.leases.api.db.host_states import ObservedHost
@@ -13,6 +13,7 @@ from secondary_scheduler.model import resources, vocabulary
 from secondary_scheduler.model.cluster import InstanceState
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
+from secondary_scheduler.watcher import admission
 from secondary_scheduler.watcher.cloud_snapshot import ComputeHost, NovaServer
 from secondary_scheduler.watcher.cluster_state import ClusterState
 
@@ -39,47 +40,19 @@ def describe_hosts(state: ClusterState) -> dict[str, ObservedHost]:
     return found
 
 
-def find_closing_reason(host: ComputeHost, report: HostReport | None,
-                        policies_hash: str | None) -> str:
-    """Return the reason for which a host takes no further secondary, or ''.
-
-    :param report: a fresh report of its agent; None if there is none.
-    :param policies_hash: expected policies; None if they are not compared.
-    """
-    reasons = (
-        (host.disabled, 'closed by an operator: '
-         f'"secondary-scheduler host enable {host.name}" opens it'),
-        (host.switched_off, 'switched off: the CONTINUOUS audit on its scope '
-         'was cancelled or has ended'),
-        (not host.up, 'nova-compute is down or disabled'),
-        (report is None, 'no fresh report of its agent: see the state of '
-         'secondary-agent on the host'),
-        (report is not None
-         and policies_hash not in (None, report.policies_hash),
-         'its agent follows other policies than the decision engine'),
-        (report is not None and not report.admission,
-         report.reason if report else ''),
-        (host.closed, 'Placement has not been told of room for another'))
-    return next((text for bad, text in reasons if bad), '')
-
-
 def _describe_host(
     host: ComputeHost,
     report: HostReport | None,
     policies_hash: str | None,
     running: Iterable[NovaServer],
-    servers: dict[str, NovaServer] | Any,
+    servers: Mapping[str, NovaServer],
 ) -> dict[str, Any]:
-    reason = find_closing_reason(host, report, policies_hash)
-    ordered = host.disabled or host.switched_off or not host.up
+    admitted, reason = admission.find_admission(host, report, policies_hash)
     found: dict[str, Any] = {
         'aggregates': sorted(host.place.aggregates),
         'availability_zone': host.place.zone,
         'known': report is not None,
-        'admission': ('open' if not reason else
-                      'unknown' if report is None and not ordered
-                      else 'closed'),
-        'reason': reason,
+        'admission': admitted, 'reason': reason,
         'inventory': [
             {'resource_class': name, 'unit': _UNITS[name],
              'used': int(host.used.get(name, 0)),

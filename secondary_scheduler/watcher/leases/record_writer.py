@@ -6,6 +6,7 @@ It imports SQLAlchemy, of which the requirement comes with the extra
 ``lease-engine``.
 """
 
+from collections.abc import Mapping
 import datetime
 import time
 from typing import Any
@@ -14,8 +15,12 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from secondary_scheduler.leases.api.db import host_states, recorded_plans
-from secondary_scheduler.leases.api.db.recorded_plans import PlanRecord
+from secondary_scheduler.leases.api.db.recorded_plans import (
+    OperationRecord,
+    PlanRecord,
+)
 from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.watcher import decision_measures
 from secondary_scheduler.watcher.cluster_state import ClusterState
 from secondary_scheduler.watcher.leases import host_records, plan_records
 
@@ -34,7 +39,7 @@ class RecordWriter:
         self._conf: Any = conf
         self._state = state
         self._database = Database(conf)
-        self._written: dict[str, PlanRecord] = {}
+        self._written: dict[str, PlanRecord] | None = None
         self._purge_due = 0.0
 
     def write(self) -> None:
@@ -59,7 +64,28 @@ class RecordWriter:
         found = {one.uuid: one for one in plan_records.find_changed_plans(
             timeutils.utcnow() - datetime.timedelta(seconds=now - since),
             self._state.snapshot.servers)}
+        if self._written is not None:
+            self._count_ended(found, self._written)
         recorded_plans.write_plans(self._database, [
             one for uuid, one in found.items()
-            if one != self._written.get(uuid)])
+            if one != (self._written or {}).get(uuid)])
         self._written = found
+
+    @staticmethod
+    def _count_ended(found: Mapping[str, PlanRecord],
+                     before: Mapping[str, PlanRecord]) -> None:
+        """Count the operations that have ended since the last record."""
+        for uuid, plan in found.items():
+            ended = {_key(one) for one in (
+                before[uuid].operations if uuid in before else ())
+                if one.ended_at is not None}
+            for one in plan.operations:
+                if one.ended_at is not None and _key(one) not in ended:
+                    decision_measures.shared().note_operation(
+                        one.document['kind'], one.document['state'].lower(),
+                        one.document['seconds'])
+
+
+def _key(one: OperationRecord) -> tuple[str, str | None]:
+    """Return the key of an operation: an action may have several."""
+    return one.id, one.server_id

@@ -14,7 +14,11 @@ from oslo_utils import uuidutils
 from secondary_scheduler.leases.engine.values import Postponed
 from secondary_scheduler.model import holds
 from secondary_scheduler.reports import hold_messages
-from secondary_scheduler.watcher import cluster_state, leader
+from secondary_scheduler.watcher import (
+    cluster_state,
+    decision_measures,
+    leader,
+)
 from secondary_scheduler.watcher.history import Switch
 from secondary_scheduler.watcher.lease_facts import LeaseFacts
 
@@ -39,6 +43,7 @@ class LeaseRunner:
         self._incarnation = uuidutils.generate_uuid()
         self._seq = 0
         self._held = False
+        self._measures = decision_measures.shared()
 
     def start(self) -> None:
         """Start the thread; it runs as long as the process."""
@@ -64,6 +69,7 @@ class LeaseRunner:
                 # Another engine changes leases from now on.
                 self._parts[0].drop_state()
                 self._seen.note_schedule(None)
+                self._measures.forget_leases()
             self._trouble = ''
         except (Postponed, db_exception.DBConnectionError) as exc:
             # Lines after the first one tell where to read about the error.
@@ -79,7 +85,15 @@ class LeaseRunner:
             self._parts = self._build()
         engine, cloud = self._parts
         cloud.switches = switches
-        engine.run_pass()
+        began = time.monotonic()
+        done = False
+        try:
+            engine.run_pass()
+            done = True
+        finally:
+            self._measures.note_pass(
+                time.monotonic() - began,
+                engine.count_leases() if done else None)
         self._seen.note_schedule(LeaseFacts(
             expected_claims={host: one.claims for host, one
                              in engine.expected.items()},

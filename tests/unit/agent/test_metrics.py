@@ -7,6 +7,7 @@ import urllib.request
 import prometheus_client
 from prometheus_client import parser
 
+from secondary_scheduler import exposition
 from secondary_scheduler.agent import metrics
 
 UUID = '00000000-0000-4000-8000-000000000001'
@@ -43,7 +44,8 @@ class MetricsTest(unittest.TestCase):
 
     def test_known_values_become_metrics(self):
         registry = prometheus_client.CollectorRegistry(auto_describe=False)
-        registry.register(metrics.Collector(lambda: STATUS))
+        registry.register(exposition.FunctionCollector(
+            lambda: metrics.metric_families(STATUS)))
         text = prometheus_client.generate_latest(registry).decode()
         found = self.samples(text)
         cpu, mem = (one['policy'] for one in STATUS['policies'])

@@ -5,7 +5,6 @@
 import dataclasses
 import datetime
 import time
-import unittest
 from unittest import mock
 
 import jsonschema
@@ -22,7 +21,6 @@ from secondary_scheduler.model import reports, vocabulary
 from secondary_scheduler.watcher import settings
 from secondary_scheduler.watcher.duration_record import DurationRecord
 from secondary_scheduler.watcher.leases import (
-    host_records,
     plan_records,
     record_writer,
     recorder,
@@ -30,31 +28,6 @@ from secondary_scheduler.watcher.leases import (
 from tests.unit.watcher import fakes, report_case
 
 LEASE = fakes.uid(700)
-
-
-def closing_reason(report=None, expected=None, **changes):
-    return host_records.find_closing_reason(
-        fakes.host('h1', **changes), report, expected)
-
-
-class ClosingReasonTest(unittest.TestCase):
-
-    def test_open_host_has_no_reason(self):
-        self.assertEqual('', closing_reason(fakes.report('h1')))
-
-    def test_first_reason_is_the_one_to_act_on(self):
-        report = fakes.report('h1', admission=False, reason='full')
-        for says, found in (
-                ('host enable h1', closing_reason(report, disabled=True)),
-                ('CONTINUOUS', closing_reason(report, switched_off=True)),
-                ('nova-compute', closing_reason(report, up=False)),
-                ('no fresh report', closing_reason(None)),
-                ('other policies', closing_reason(report, 'y')),
-                ('full', closing_reason(report, 'x')),
-                ('Placement', closing_reason(
-                    fakes.report('h1'), reserved=fakes.TOTAL))):
-            with self.subTest(says):
-                self.assertIn(says, found)
 
 
 class RecorderCase(report_case.ReportCase):
