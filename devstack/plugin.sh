@@ -7,7 +7,8 @@
 #                      the database of leases
 #   stack extra        the agent and the lease service are started
 #   stack test-config  hosts enabled, a flavor, the switch
-#   unstack            both are stopped, limits are lifted
+#   unstack            both are stopped, limits are lifted, what we made in
+#                      the cloud is deleted
 #   clean              files and state are removed
 #
 # Contract: https://docs.openstack.org/devstack/latest/plugins.html
@@ -44,6 +45,24 @@ function install_secondary_scheduler {
         for command in "${SECONDARY_COMMANDS[@]}"; do
             sudo ln -sf "$(_secondary_bin)/$command" /usr/local/bin
         done
+    fi
+}
+
+# check_secondary_settings - Stop before anything is changed if a setting or
+# a service is wrong
+function check_secondary_settings {
+    "$(_secondary_bin)/python3" -c '
+import sys
+from secondary_scheduler.policies import language
+try:
+    language.parse(sys.argv[1])
+except language.PolicyError as problem:
+    sys.exit(f"SECONDARY_POLICY in local.conf: {problem}")
+' "$SECONDARY_POLICY" || die $LINENO "SECONDARY_POLICY cannot be read"
+    if is_service_enabled n-sch &&
+            ! is_service_enabled watcher-decision-engine; then
+        die $LINENO "secondary_scheduler needs Watcher: enable_plugin" \
+            "watcher before enable_plugin secondary_scheduler in local.conf"
     fi
 }
 
@@ -218,25 +237,15 @@ function stop_secondary_scheduler {
 # init_secondary_cloud - Enable this cloud's hosts and make flavor and switch
 function init_secondary_cloud {
     local bin
-    local host
-    local claims=1
     local leases=()
 
     if is_service_enabled secondary-lease-api; then
-        # A server that is suspended keeps its claims.
-        claims=2
         leases=(-p leases=true)
     fi
     bin=$(_secondary_bin)
     export OS_CLOUD=${OS_CLOUD:-devstack-admin}
-    openstack aggregate show "$SECONDARY_AGGREGATE" >/dev/null 2>&1 ||
-        openstack aggregate create "$SECONDARY_AGGREGATE"
-    for host in $(openstack compute service list --service nova-compute \
-            -f value -c Host); do
-        openstack aggregate add host "$SECONDARY_AGGREGATE" "$host" \
-            >/dev/null 2>&1 || true
-        "$bin/secondary-scheduler" host enable "$host" --claims "$claims"
-    done
+    SECONDARY_AGGREGATE=$SECONDARY_AGGREGATE PATH=$PATH:$bin \
+        "$SECONDARY_DIR/devstack/enable_hosts.sh"
     openstack flavor show "$SECONDARY_FLAVOR" >/dev/null 2>&1 ||
         "$bin/secondary-scheduler" flavor create "$SECONDARY_FLAVOR" \
             --vcpus "$SECONDARY_FLAVOR_VCPUS" \
@@ -252,10 +261,68 @@ function init_secondary_cloud {
     fi
 }
 
+# _secondary_delete COMMAND... - Delete something of the cloud; say so if that
+# fails, which must not keep unstack.sh from going on
+function _secondary_delete {
+    "$@" || echo "secondary_scheduler: not deleted: $*"
+}
+
+# remove_secondary_host HOST - Take a host out of the aggregate, and its
+# provider out of Placement
+function remove_secondary_host {
+    if openstack aggregate show "$SECONDARY_AGGREGATE" -f json -c hosts |
+            grep -q "\"$1\""; then
+        _secondary_delete openstack aggregate remove host \
+            "$SECONDARY_AGGREGATE" "$1" -f value -c name
+    fi
+    _secondary_delete "$(_secondary_bin)/secondary-scheduler" \
+        host disable "$1" --delete
+}
+
+# remove_secondary_cloud - Delete what we have made in the cloud: this node's
+# host, and with Nova's API all hosts, flavor, aggregate, accounts, endpoints.
+#
+# The APIs still run in this phase, but for Watcher's: its plug-in comes
+# first. Its database, with the switch, is made anew by the next stack.sh.
+# A provider stays while a server is on it.
+#
+# In a subshell: openrc has set variables of the user demo, which would count
+# more than OS_CLOUD.
+function remove_secondary_cloud (
+    local host
+
+    # shellcheck disable=SC2046  # several names
+    unset $(compgen -v OS_)
+    export OS_CLOUD=devstack-admin
+    if ! timeout 60 openstack token issue -f value -c expires; then
+        echo "secondary_scheduler: no Keystone, so nothing of the cloud is" \
+            "deleted"
+        exit
+    fi
+    if ! is_service_enabled n-api; then
+        remove_secondary_host "$(hostname)"
+        exit
+    fi
+    for host in $(openstack compute service list --service nova-compute \
+            -f value -c Host); do
+        remove_secondary_host "$host"
+    done
+    _secondary_delete openstack aggregate delete "$SECONDARY_AGGREGATE"
+    _secondary_delete openstack flavor delete "$SECONDARY_FLAVOR"
+    # Its endpoints go with it.
+    _secondary_delete openstack service delete secondary-lease
+    _secondary_delete openstack user delete --domain "$SERVICE_DOMAIN_NAME" \
+        secondary-agent secondary-lease
+    _secondary_delete openstack role delete secondary_agent
+)
+
 # cleanup_secondary_scheduler - Remove what we wrote outside other services'
 # files, which DevStack writes anew
 function cleanup_secondary_scheduler {
     local command
+    local directory
+    local directories=("$NOVA_CONF_DIR/nova-scheduler.conf.d"
+        "${WATCHER_CONF_DIR:-/etc/watcher}/watcher.conf.d")
 
     for command in "${SECONDARY_COMMANDS[@]}"; do
         if [[ -L "/usr/local/bin/$command" ]]; then
@@ -264,17 +331,24 @@ function cleanup_secondary_scheduler {
     done
     if is_service_enabled secondary-lease-api; then
         remove_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" secondary-lease-api
+        sudo rm -f "$(apache_site_config_for secondary-lease-api)"
+        sudo rm -f /var/run/uwsgi/secondary-lease-api.socket
     fi
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
-    sudo rm -f \
-        "$NOVA_CONF_DIR/nova-scheduler.conf.d/secondary_scheduler.conf" \
-        "${WATCHER_CONF_DIR:-/etc/watcher}/watcher.conf.d/secondary_scheduler.conf"
+    for directory in "${directories[@]}"; do
+        sudo rm -f "$directory/secondary_scheduler.conf"
+        if [[ -d "$directory" ]]; then
+            # Another plug-in may have files there.
+            sudo rmdir --ignore-fail-on-non-empty "$directory"
+        fi
+    done
 }
 
 if is_service_enabled secondary_scheduler; then
     if [[ "$1" == "stack" && "$2" == "install" ]]; then
         echo_summary "Installing secondary_scheduler"
         install_secondary_scheduler
+        check_secondary_settings
 
     elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
         echo_summary "Configuring secondary_scheduler"
@@ -310,6 +384,7 @@ if is_service_enabled secondary_scheduler; then
 
     elif [[ "$1" == "unstack" ]]; then
         stop_secondary_scheduler
+        remove_secondary_cloud
 
     elif [[ "$1" == "clean" ]]; then
         cleanup_secondary_scheduler

@@ -27,10 +27,11 @@ from unittest import mock
 from oslo_config import cfg
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BOX = ROOT / 'tools/box'
+#: Programs that are directories; the second has modules of the first.
+TOOLS = (ROOT / 'tools/box', ROOT / 'tools/devstack')
 #: Where users read commands; of programs, what they say of themselves.
 DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'benchmarks/README.md',
-             'doc/source/**/*.rst', 'benchmarks/*.py', 'tools/box/*.py',
+             'doc/source/**/*.rst', 'benchmarks/*.py', 'tools/*/*.py',
              'secondary_scheduler/cmd/*.py',
              'secondary_scheduler/leases/client/**/*.py')
 
@@ -142,8 +143,9 @@ def _options_in_full() -> Iterator[None]:
         yield
 
 
-def _box(words: list[str]) -> None:
-    spec = importlib.util.spec_from_file_location('box', BOX / '__main__.py')
+def _tool(program: str, *words: str) -> None:
+    spec = importlib.util.spec_from_file_location(
+        program.replace('/', '_'), ROOT / program / '__main__.py')
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -237,8 +239,8 @@ def _parse(words: list[str]) -> None:
     """Read a command line; programs of others are left alone."""
     program, *rest = words
     if program in ('python', 'python3') and rest:
-        if rest[0] == 'tools/box':
-            _box(rest[1:])
+        if rest[0] in ('tools/box', 'tools/devstack'):
+            _tool(*rest)
         elif rest[0].startswith('benchmarks/'):
             _script(rest)
     elif program in _PARSERS and rest:
@@ -275,7 +277,7 @@ def faults(lines: list[Quoted]) -> list[str]:
     They are read in a process of its own, in a directory that has the files
     that they name.
     """
-    sys.path[:0] = [str(ROOT), str(BOX)]
+    sys.path[:0] = [str(ROOT), *map(str, TOOLS)]
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(directory)
         return [f'{one.place}: {one.text}: {why}' for one in lines

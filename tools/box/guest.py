@@ -26,6 +26,11 @@ COMMAND_LINE = ('console=ttyS0 quiet panic=-1 random.trust_cpu=on '
                 'no_timer_check tsc=reliable work={work} '
                 'mitigations=off nokaslr cryptomgr.notests')
 
+#: A guest's boot and its finished units of work, as it prints them. Whole
+#: lines only: the last one may be half written, and a character may have got
+#: lost when the guest was moved or saved.
+UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
+
 
 def console(uuid: str) -> pathlib.Path:
     """Return the console log of a server, wherever it runs."""

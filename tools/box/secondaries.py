@@ -18,10 +18,6 @@ import layout
 import seed
 from shell import BoxError
 
-#: Whole lines only: the last one may be half written, and a character may
-#: have got lost when the guest was moved or saved.
-UNITS = re.compile(rb'UNITS (\S+) (\d+) \1 \2\r?\n')
-
 #: Time that two looks for changes have in common.
 OVERLAP = datetime.timedelta(seconds=5)
 
@@ -54,7 +50,7 @@ class Units:
                 with open(guest.console(server), 'rb') as log:
                     log.seek(0, 2)
                     log.seek(max(0, log.tell() - 400))
-                    found = UNITS.findall(log.read())
+                    found = guest.UNITS.findall(log.read())
             except FileNotFoundError:
                 continue
             if not found:
