@@ -62,6 +62,14 @@ Without it all tests that need a decision about a lease are skipped.
         help="""
 Seconds in which the engine decides about a lease or answers a quote.
 """),
+    cfg.IntOpt(
+        'room_timeout',
+        default=600,
+        min=1,
+        help="""
+Seconds in which the cloud has room for a lease of two, for instance after its
+services were started.
+"""),
     cfg.StrOpt(
         'flavor',
         default='secondary',

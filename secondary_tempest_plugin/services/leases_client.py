@@ -108,6 +108,15 @@ class LeasesClient(rest_client.RestClient):
         """Return a page of the capacity of hosts; for administrators."""
         return self._ask('GET', '/capacity', query=query)
 
+    def list_operations(self, **query: typing.Any) -> Json:
+        """Return a page of plans with their operations; for administrators.
+        """
+        return self._ask('GET', '/operations', query=query)
+
+    def show_accounting(self, **query: typing.Any) -> Json:
+        """Return the accounts of the project, or of all projects."""
+        return self._ask('GET', '/accounting', query=query)
+
     def _ask(self, method: str, path: str, body: Json | None = None, *,
              of: str | None = None, query: Json | None = None) -> Json:
         """Send a request; return the body of the answer, validated.

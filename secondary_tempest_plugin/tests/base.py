@@ -102,6 +102,26 @@ class LeaseTestCase(api_version_utils.BaseMicroversionTest,
         return str(CONF.secondary_lease.network or made.get('id')
                    or CONF.compute.fixed_network_name or 'auto')
 
+    def wait_for_room(self, number: int = 1) -> None:
+        """Wait until an engine would accept a lease with some nodes.
+
+        An engine that has just been started, or hosts that were busy a moment
+        ago, leave no room for any lease.
+        """
+        terms = {'nodes': [self.node_set(number)], 'duration': 60,
+                 'start': moment(86400)}
+        offers = []
+
+        def accepted() -> bool:
+            quote = self.client.create_quote(**terms)
+            offers.append(wait_until(
+                lambda: self.client.show_quote(quote['id'])['offer'],
+                CONF.secondary_lease.decision_timeout,
+                lambda: 'no engine has answered a quote'))
+            return bool(offers[-1]['accepted'])
+        wait_until(accepted, CONF.secondary_lease.room_timeout, lambda: (
+            f'there is no room for a lease of {number}: {offers[-1]}'))
+
     def create_lease(self, client: LeasesClient | None = None,
                      **terms: typing.Any) -> Json:
         """Request a lease, and remove it at the end of the test."""

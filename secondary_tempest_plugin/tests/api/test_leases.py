@@ -143,7 +143,13 @@ class LeasesTest(base.LeaseTestCase):
 class DecisionsTest(base.LeaseTestCase):
     """Decisions of the engine about leases far ahead."""
 
+    min_microversion = '1.1'
     needs_engine = True
+
+    def setUp(self) -> None:
+        """Wait until leases can be accepted."""
+        super().setUp()
+        self.wait_for_room()
 
     @decorators.idempotent_id('0b3e8101-d6b5-463d-8918-4b72d6cd1880')
     def test_reservation_is_planned(self) -> None:

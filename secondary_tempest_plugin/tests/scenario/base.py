@@ -23,12 +23,24 @@ COMPUTE_VERSION = '2.74'
 #: States in which a secondary takes no CPU of a host.
 PREEMPTED = frozenset(
     {'SUSPENDED', 'SHELVED', 'SHELVED_OFFLOADED', 'SHUTOFF'})
+#: Suffix of the names of child providers with the capacity for secondaries.
+_CHILD = '_secondary'
 
 
 class ScenarioTestCase(base.LeaseTestCase):
     """Base class of scenarios; an administrator puts load on hosts."""
 
     credentials = ['primary', 'admin']
+
+    #: Whether the tests put load on hosts.
+    needs_load = False
+
+    @classmethod
+    def skip_checks(cls) -> None:
+        """Skip the tests where no load is wanted."""
+        super().skip_checks()
+        if cls.needs_load and not CONF.secondary_scenario.load:
+            raise cls.skipException('[secondary_scenario] load is false')
 
     def setUp(self) -> None:
         """Choose the version of Nova's API."""
@@ -66,6 +78,14 @@ class ScenarioTestCase(base.LeaseTestCase):
             lambda: f'no secondary could be booted: {refusals[-1:]}')
         self.wait_for_work(server)
         return str(server)
+
+    def hosts(self) -> list[str]:
+        """Return the hosts that may run secondaries, from Placement."""
+        found = self.os_admin.placement.ResourceProvidersClient(
+            ).list_resource_providers()['resource_providers']
+        roots = {one['name'].removesuffix(_CHILD) for one in found
+                 if one['name'].endswith(_CHILD)}
+        return [one['name'] for one in found if one['uuid'] in roots]
 
     def load_host(self, host: str) -> list[str]:
         """Boot busy primaries on a host; return their ids when they work."""
@@ -128,7 +148,7 @@ class ScenarioTestCase(base.LeaseTestCase):
 
     def host_of(self, server: str) -> str:
         """Return the host of a server."""
-        return str(self.show_server(server)['OS-EXT-SRV-ATTR:host'])
+        return self.place_of(server)[0]
 
     def wait_for_server(self, server: str, reached: typing.Callable[
             [Json], bool], seconds: float) -> Json:
@@ -138,6 +158,18 @@ class ScenarioTestCase(base.LeaseTestCase):
             return one if reached(one) else None
         return typing.cast(Json, base.wait_until(
             found, seconds, lambda: describe(self.show_server(server))))
+
+    def place_of(self, server: str) -> tuple[str, str]:
+        """Return host and status of a server."""
+        found = self.show_server(server)
+        return found['OS-EXT-SRV-ATTR:host'], found['status']
+
+    def wait_until_left(self, server: str, host: str) -> None:
+        """Wait until a server is on another host or preempted."""
+        self.wait_for_server(
+            server, lambda one: one['status'] in PREEMPTED
+            or one['OS-EXT-SRV-ATTR:host'] != host,
+            CONF.secondary_scenario.preemption_timeout)
 
     def wait_until_running(self, server: str) -> None:
         """Wait until a server runs, and nothing is done with it."""

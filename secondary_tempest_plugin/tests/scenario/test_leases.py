@@ -24,6 +24,11 @@ class LeaseScenarioTest(base.ScenarioTestCase):
     min_microversion = '1.3'
     needs_engine = True
 
+    def setUp(self) -> None:
+        """Wait until leases can be accepted."""
+        super().setUp()
+        self.wait_for_room(2)
+
     @decorators.attr(type='slow')
     @decorators.idempotent_id('e8a8586e-6210-4cb0-8da9-1c7133fa919a')
     def test_reservation_starts_in_time_and_ends(self) -> None:

@@ -2,34 +2,21 @@
 
 """Secondaries on hosts whose primaries get busy."""
 
+import typing
+
 from tempest import config
 from tempest.lib import decorators
 
+from secondary_tempest_plugin.tests import base as lease_base
 from secondary_tempest_plugin.tests.scenario import base
 
 CONF = config.CONF
-
-#: Suffix of the names of child providers with the capacity for secondaries.
-_CHILD = '_secondary'
 
 
 class LoadTest(base.ScenarioTestCase):
     """A secondary leaves a busy host and continues its work."""
 
-    @classmethod
-    def skip_checks(cls) -> None:
-        """Skip the scenarios where no load is wanted."""
-        super().skip_checks()
-        if not CONF.secondary_scenario.load:
-            raise cls.skipException('[secondary_scenario] load is false')
-
-    def hosts(self) -> list[str]:
-        """Return the hosts that may run secondaries, from Placement."""
-        found = self.os_admin.placement.ResourceProvidersClient(
-            ).list_resource_providers()['resource_providers']
-        roots = {one['name'].removesuffix(_CHILD) for one in found
-                 if one['name'].endswith(_CHILD)}
-        return [one['name'] for one in found if one['uuid'] in roots]
+    needs_load = True
 
     @decorators.attr(type='slow')
     @decorators.idempotent_id('379ee698-755e-4f1e-87e6-90c0057aca22')
@@ -38,10 +25,7 @@ class LoadTest(base.ScenarioTestCase):
         host = self.host_of(secondary)
         before = self.wait_for_work(secondary)
         load = self.load_host(host)
-        self.wait_for_server(
-            secondary, lambda one: one['status'] in base.PREEMPTED
-            or one['OS-EXT-SRV-ATTR:host'] != host,
-            CONF.secondary_scenario.preemption_timeout)
+        self.wait_until_left(secondary, host)
         for primary in load:
             self.assertEqual((host, 'ACTIVE'), self.place_of(primary))
             self.delete_server(primary)
@@ -68,7 +52,58 @@ class LoadTest(base.ScenarioTestCase):
         self.wait_until_running(secondary)
         self.wait_for_work(secondary, before)
 
-    def place_of(self, server: str) -> tuple[str, str]:
-        """Return host and status of a server."""
-        found = self.show_server(server)
-        return found['OS-EXT-SRV-ATTR:host'], found['status']
+
+class ReportTest(base.ScenarioTestCase):
+    """The lease service reports throttles, violations and operations."""
+
+    min_microversion = '1.5'
+    needs_engine = True
+    needs_load = True
+
+    @classmethod
+    def setup_clients(cls) -> None:
+        """Make the client of an administrator."""
+        super().setup_clients()
+        cls.admin = cls.client_of(cls.os_admin)
+
+    def report_of(self, server: str, host: str) -> dict[str, typing.Any]:
+        """Return a server as its host reports it, empty if it does not."""
+        found, = self.admin.show_capacity(host=host)['hosts']
+        return next((one for one in found['secondaries']
+                     if one['server_id'] == server), {})
+
+    @decorators.attr(type='slow')
+    @decorators.idempotent_id('e126e126-f82c-447e-a0e6-a008f50931fb')
+    def test_throttle_and_operation_are_reported(self) -> None:
+        options = CONF.secondary_scenario
+        secondary = self.boot_secondary()
+        host = self.host_of(secondary)
+        free = lease_base.wait_until(
+            lambda: self.report_of(secondary, host).get('cpu'),
+            options.boot_timeout,
+            lambda: f'{host} does not report {secondary}')
+        load = self.load_host(host)
+        seen: list[dict[str, typing.Any]] = []
+
+        def throttled() -> bool:
+            seen.append(self.report_of(secondary, host))
+            limit = seen[-1].get('limit')
+            return limit is not None and limit < free
+        lease_base.wait_until(
+            throttled, options.preemption_timeout,
+            lambda: f'{secondary} used {free} %, and is not limited to '
+            f'less: {seen[-5:]}')
+        self.wait_until_left(secondary, host)
+        for primary in load:
+            self.delete_server(primary)
+        self.wait_until_running(secondary)
+
+        def kinds() -> list[str]:
+            return [one['kind'] for plan in self.admin.list_operations(
+                server=secondary)['plans'] for one in plan['operations']
+                if (one['server_id'], one['state'], one['source'])
+                == (secondary, 'SUCCEEDED', host)]
+        lease_base.wait_until(
+            kinds, options.preemption_timeout,
+            lambda: f'no operation is reported by which {secondary} left '
+            f'{host}')
