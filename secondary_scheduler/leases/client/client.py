@@ -178,24 +178,39 @@ class Client:
             ``reason`` if it would not be accepted.
         :raises LeaseError: "no-answer" if there is no answer in time.
         """
-        body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
-                **terms}
-        made = self._request('POST', '/quotes', json=body, log=False)['quote']
+        made = self.request_quote(nodes, duration, **terms)
         attempts = tenacity.Retrying(
             wait=tenacity.wait_exponential(min=0.2, max=2),
             stop=tenacity.stop_after_delay(patience),
             retry=tenacity.retry_if_result(
                 lambda quote: quote['offer'] is None))
-        path = f'/quotes/{made["id"]}'
         try:
-            return typing.cast(Json, attempts(
-                lambda: self._request('GET', path)['quote']))
+            return typing.cast(Json, attempts(self.get_quote, made['id']))
         except tenacity.RetryError as exc:
             raise LeaseError(504, 'no-answer', (
                 f'The scheduler of leases has not answered within '
                 f'{patience:g} s. Try again with a longer --timeout; if that '
                 'fails too, it may not be running: inform the operator.')
                              ) from exc
+
+    def request_quote(self, nodes: Sequence[Mapping[str, typing.Any]],
+                      duration: int, **terms: typing.Any) -> Json:
+        """Request a quote, and return it without waiting for its offer.
+
+        :param terms: as of ``create``, without a name.
+        """
+        body = {'nodes': [dict(one) for one in nodes], 'duration': duration,
+                **terms}
+        return typing.cast(Json, self._request(
+            'POST', '/quotes', json=body, log=False)['quote'])
+
+    def get_quote(self, quote: str) -> Json:
+        """Return a quote by its id.
+
+        Its ``offer`` is None until the scheduler has answered.
+        """
+        return typing.cast(Json, self._request(
+            'GET', f'/quotes/{urllib.parse.quote(quote, safe="")}')['quote'])
 
     def quota(self) -> Json:
         """Return limits and usage of the project."""
