@@ -11,7 +11,8 @@ import unittest
 from tests.unit import prose
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ('secondary_scheduler', 'secondary_tempest_plugin')
+PACKAGES = ('secondary_dashboard', 'secondary_scheduler',
+            'secondary_tempest_plugin')
 #: Class names that several modules may have, each with one meaning.
 SHARED_CLASSES = 12
 

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Panels of the lease service for the OpenStack dashboard, Horizon."""

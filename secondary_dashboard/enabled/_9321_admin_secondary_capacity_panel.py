@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+
+PANEL = 'secondary_capacity'
+PANEL_GROUP = 'secondary'
+PANEL_DASHBOARD = 'admin'
+
+ADD_PANEL = 'secondary_dashboard.content.capacity.panel.Capacity'
