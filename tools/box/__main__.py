@@ -17,6 +17,7 @@ import time
 
 import cgroups
 import control
+import dashboard
 import guest
 import hosts
 import install
@@ -73,6 +74,7 @@ def up(arguments) -> None:
     if settings['fake_hosts']:
         _start_fake_hosts(settings['fake_hosts'])
     control.seed('leases')
+    dashboard.up(settings)
     say(f'up: {len(names)} compute hosts; "python3 tools/box --help" tells '
         'the first steps')
 
@@ -177,7 +179,7 @@ def status(arguments) -> None:
     """Say which services run."""
     settings = layout.load_settings()
     names = layout.host_names(settings)
-    expected = control.services(settings) + [
+    expected = control.services(settings) + dashboard.services(settings) + [
         f'{kind}-{host}' for host in names
         for kind in ('host', 'nova-compute', 'secondary-agent',
                      'postgresql')]
@@ -367,6 +369,10 @@ def parser() -> argparse.ArgumentParser:
                               'for tests of scale (default 0)')
         sub.add_argument('--engines', type=int, metavar='N', choices=(1, 2),
                          help='Watcher decision engines (default 1)')
+        sub.add_argument('--horizon', type=int, metavar='PORT', nargs='?',
+                         const=8080,
+                         help='the dashboard too, at this port of 127.0.0.1 '
+                              '(default 8080; 0: no dashboard)')
         return sub
 
     def inside(sub, host=False):

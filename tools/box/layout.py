@@ -100,7 +100,7 @@ def database(name: str) -> str:
 def load_settings() -> dict:
     """Return the settings of the last ``up``, or the defaults."""
     settings = {'hosts': 3, 'sizes': [HOST_CPUS], 'fake_hosts': 0,
-                'engines': 1}
+                'engines': 1, 'horizon': 0}
     try:
         settings.update(json.loads(SETTINGS.read_text()))
     except (OSError, ValueError):
