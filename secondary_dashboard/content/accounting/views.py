@@ -72,7 +72,7 @@ class AccountingView(views.HorizonTemplateView):
                                          one['project_id']),
                 'served_text': formats.format_duration(one['served']),
                 'node_hours': formats.format_number(
-                    one['node_seconds'] / 3600),
+                    one['node_seconds'] / 3600, 3),
                 'charge_text': formats.format_number(one['charge'])}
                 for one in found['projects']]}
         return context

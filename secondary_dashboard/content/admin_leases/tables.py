@@ -23,25 +23,23 @@ class AllLeasesTable(tables.DataTable):
 
     project = tables.Column(
         lambda lease: lease.get('project_name') or lease['project_id'],
-        verbose_name=_('Project'))
+        verbose_name=_('Project'), classes=('secondary-narrow',))
     name = tables.Column(lambda lease: lease.name, verbose_name=_('Name'),
+                         classes=('secondary-narrow',),
                          link='horizon:admin:secondary_leases:detail')
     state = tables.Column(formats.format_state, verbose_name=_('State'))
     reason = tables.Column(
         lambda lease: lease['reason'] or formats.UNKNOWN,
-        verbose_name=_('Reason'))
+        verbose_name=_('Reason'), classes=('secondary-wide',))
     nodes = tables.Column(
         lambda lease: formats.format_nodes(lease['nodes']),
         verbose_name=_('Nodes'))
     duration = tables.Column(
         lambda lease: formats.format_duration(lease['duration']),
         verbose_name=_('Duration'))
-    charge = tables.Column(
-        lambda lease: formats.format_number(lease['charge']),
-        verbose_name=_('Charge'))
     created = tables.Column(
         lambda lease: formats.format_moment(lease['created_at']),
-        verbose_name=_('Created'), classes=('secondary-moment',))
+        verbose_name=_('Created'))
 
     class Meta:
         """Options of the table."""

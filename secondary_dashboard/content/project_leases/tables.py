@@ -201,13 +201,14 @@ class LeasesTable(tables.DataTable):
     """Leases of the project."""
 
     name = tables.Column(lambda lease: lease.name, verbose_name=_('Name'),
+                         classes=('secondary-narrow',),
                          link='horizon:project:secondary_leases:detail')
     state = tables.Column(
         formats.state_key, verbose_name=_('State'), status=True,
         status_choices=_STABLE, display_choices=formats.STATE_TEXTS)
     reason = tables.Column(
         lambda lease: lease['reason'] or formats.UNKNOWN,
-        verbose_name=_('Reason'))
+        verbose_name=_('Reason'), classes=('secondary-wide',))
     nodes = tables.Column(
         lambda lease: formats.format_nodes(lease['nodes']),
         verbose_name=_('Nodes'))
@@ -219,7 +220,7 @@ class LeasesTable(tables.DataTable):
         verbose_name=_('Duration'))
     created = tables.Column(
         lambda lease: formats.format_moment(lease['created_at']),
-        verbose_name=_('Created'), classes=('secondary-moment',))
+        verbose_name=_('Created'))
 
     class Meta:
         """Options of the table."""
