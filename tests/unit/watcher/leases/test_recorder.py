@@ -18,7 +18,7 @@ from secondary_scheduler.leases.api.db import (
     recorded_plans,
 )
 from secondary_scheduler.model import reports, vocabulary
-from secondary_scheduler.watcher import settings
+from secondary_scheduler.watcher import decision_measures, settings
 from secondary_scheduler.watcher.duration_record import DurationRecord
 from secondary_scheduler.watcher.leases import (
     plan_records,
@@ -278,3 +278,20 @@ class PlanRecordTest(RecorderCase):
         with mock.patch.object(recorded_plans, 'write_plans') as write:
             self.recorder.tick()
         self.assertEqual([], write.call_args[0][1])
+
+    def test_operations_that_end_are_counted_once(self):
+        measures = decision_measures.DecisionMeasures()
+        with mock.patch.object(decision_measures, 'shared',
+                               return_value=measures):
+            plan = self.plan(self.switch)
+            first, second = self.action(plan), self.action(plan, instance=2)
+            self.end(self.action(plan, instance=3))    # before the start
+            self.recorder.tick()
+            self.end(first, message=DurationRecord(3.5, 1801382400.0
+                                                   ).to_message())
+            self.end(second, 'FAILED', 'failed (transient): away')
+            for _ in range(2):
+                self.recorder.tick()
+        self.assertEqual({('suspend', 'succeeded'): 1,
+                          ('suspend', 'failed'): 1}, dict(measures.ended))
+        self.assertEqual(3.5, measures.operation_seconds['suspend',].total)
