@@ -41,6 +41,12 @@ class LeasePages(tables.PagedTableMixin, tables.DataTableView):
         leases = [LeaseRecord(one) for one in found.items]
         return leases[::-1] if backwards else leases
 
+    def post(self, request, *args, **kwargs):
+        """Run an action; an error about its lease is a message."""
+        return read_or_redirect(
+            request, lambda: super(LeasePages, self).post(
+                request, *args, **kwargs), request.path)
+
     def table_filters(self):
         """Return the filter that the user has chosen in the table."""
         return {name: value for name, value in self.get_filters().items()

@@ -157,6 +157,22 @@ class LeaseActionTest(helpers.LeaseTestCase):
                 self.order(action)
                 self.assertEqual({'action': action}, self.sent())
 
+    def test_lease_of_another_page_can_be_paused_from_its_details(self):
+        self.list_leases([helpers.lease(id=f'{2:036}')], more=True)
+        self.answer('GET', f'/leases/{helpers.LEASE_ID}', {
+            'lease': helpers.lease(), 'engine': helpers.ENGINE})
+        self.answer('POST', f'/leases/{helpers.LEASE_ID}/action',
+                    {'lease': helpers.lease()}, 202)
+        self.order('pause')
+        self.assertEqual({'action': 'pause'}, self.sent())
+
+    def test_action_on_a_missing_lease_is_a_message(self):
+        self.list_leases([])
+        self.refuse('GET', f'/leases/{helpers.LEASE_ID}', 404, 'not-found',
+                    'There is no such lease.')
+        page = self.order('pause')
+        self.assertEqual(['There is no such lease.'], self.texts(page))
+
     def test_lease_that_is_over_can_be_deleted(self):
         self.list_leases([helpers.lease(state='done')])
         self.answer('DELETE', f'/leases/{helpers.LEASE_ID}', status=204)

@@ -18,7 +18,7 @@ class AllLeasesFilter(tables.FilterAction):
                       ('state', _('State ='), True))
 
 
-class AllLeasesTable(tables.DataTable):
+class AllLeasesTable(leases.LeasePageTable):
     """Leases of all projects."""
 
     project = tables.Column(

@@ -197,7 +197,20 @@ _STABLE = tuple((str(state), True) for state in (
     LeaseState.SUSPENDED_QUEUED, LeaseState.SUSPENDED_SCHEDULED))
 
 
-class LeasesTable(tables.DataTable):
+class LeasePageTable(tables.DataTable):
+    """A table that has one page of the leases."""
+
+    def get_object_by_id(self, lookup):
+        """Return a lease; one of another page is read from the service.
+
+        The details of a lease have its actions too.
+        """
+        found = [one for one in self.data if one.id == lookup]
+        return found[0] if found else LeaseRecord(
+            api.lease_get(self.request, lookup))
+
+
+class LeasesTable(LeasePageTable):
     """Leases of the project."""
 
     name = tables.Column(lambda lease: lease.name, verbose_name=_('Name'),
