@@ -340,6 +340,16 @@ def _sizes(text: str) -> list[float]:
 _sizes.__name__ = 'CPUs from 0.1 to those of this machine, by commas'
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError
+    return port
+
+
+_port.__name__ = 'port from 1 to 65535, or 0'
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     top = argparse.ArgumentParser(
@@ -369,7 +379,7 @@ def parser() -> argparse.ArgumentParser:
                               'for tests of scale (default 0)')
         sub.add_argument('--engines', type=int, metavar='N', choices=(1, 2),
                          help='Watcher decision engines (default 1)')
-        sub.add_argument('--horizon', type=int, metavar='PORT', nargs='?',
+        sub.add_argument('--horizon', type=_port, metavar='PORT', nargs='?',
                          const=8080,
                          help='the dashboard too, at this port of 127.0.0.1 '
                               '(default 8080; 0: no dashboard)')

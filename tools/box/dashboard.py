@@ -10,6 +10,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import urllib.request
 
 import cgroups
 import layout
@@ -76,8 +77,22 @@ def up(settings: dict) -> None:
         str(settings['horizon']), SOCKET]))
     shell.wait_for('Horizon', lambda: shell.port_open(PORT), timeout=120,
                    service='horizon')
+    shell.wait_for(
+        f'port {settings["horizon"]} of 127.0.0.1 (in use? "up --horizon '
+        'PORT" takes another)', lambda: _answers(settings['horizon']),
+        timeout=30, service=NAMES[1])
     shell.say(f'dashboard: http://127.0.0.1:{settings["horizon"]}/, as '
               f'admin or demo with the password "{layout.SECRET}"')
+
+
+def _answers(port: int) -> bool:
+    """Return whether Horizon answers at a port of the machine."""
+    try:
+        with urllib.request.urlopen(
+                f'http://127.0.0.1:{port}/auth/login/', timeout=30) as page:
+            return b'horizon' in page.read()
+    except OSError:
+        return False
 
 
 def _key(*paths: pathlib.Path) -> str:
