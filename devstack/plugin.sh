@@ -270,11 +270,8 @@ function _secondary_delete {
 # remove_secondary_host HOST - Take a host out of the aggregate, and its
 # provider out of Placement
 function remove_secondary_host {
-    if openstack aggregate show "$SECONDARY_AGGREGATE" -f json -c hosts |
-            grep -q "\"$1\""; then
-        _secondary_delete openstack aggregate remove host \
-            "$SECONDARY_AGGREGATE" "$1" -f value -c name
-    fi
+    _secondary_delete openstack aggregate remove host "$SECONDARY_AGGREGATE" \
+        "$1" -f value -c name
     _secondary_delete "$(_secondary_bin)/secondary-scheduler" \
         host disable "$1" --delete
 }
@@ -299,14 +296,16 @@ function remove_secondary_cloud (
             "deleted"
         exit
     fi
+    # A compute node that ran unstack.sh before is no member any more.
+    for host in $(openstack aggregate show "$SECONDARY_AGGREGATE" -f value \
+            -c hosts | tr -d "[],'"); do
+        if is_service_enabled n-api || [[ "$host" == "$(hostname)" ]]; then
+            remove_secondary_host "$host"
+        fi
+    done
     if ! is_service_enabled n-api; then
-        remove_secondary_host "$(hostname)"
         exit
     fi
-    for host in $(openstack compute service list --service nova-compute \
-            -f value -c Host); do
-        remove_secondary_host "$host"
-    done
     _secondary_delete openstack aggregate delete "$SECONDARY_AGGREGATE"
     _secondary_delete openstack flavor delete "$SECONDARY_FLAVOR"
     # Its endpoints go with it.
