@@ -100,6 +100,11 @@ class Secrets(unittest.TestCase):
 
     def test_no_port_is_open_by_default(self):
         options = self.options()
-        self.assertEqual(0, options['secondary_agent.metrics_port'].default)
-        self.assertEqual('127.0.0.1', options[
-            'secondary_agent.metrics_address'].default)
+        ports = {name for name in options if name.endswith('_port')}
+        self.assertEqual({
+            f'secondary_{part}.metrics_port'
+            for part in ('agent', 'watcher', 'lease_api')}, ports)
+        for name in ports:
+            self.assertEqual(0, options[name].default)
+            self.assertEqual('127.0.0.1', options[
+                name.replace('_port', '_address')].default)
