@@ -45,6 +45,18 @@ instance is moved to another host. Several decision engines need the same file.
 By default there is no file. Constraints by server groups, availability zones
 and aggregates need none: they are taken from Nova.
 """),
+    cfg.StrOpt(
+        'model_directory',
+        default='',
+        mutable=True,
+        help="""
+Directory into which each decision of a CONTINUOUS audit writes the model that
+it was made for, as a file AUDIT-UUID.json for ``secondary-scheduler plan
+decide`` and ``plan optimise``. The file replaces that of the audit's last
+decision, and only the user of Watcher's service may read it: it names hosts,
+instances, leases and projects, and contains their use of resources. It has no
+passwords, tokens or user data. By default no file is written.
+"""),
     cfg.FloatOpt(
         'collect_window',
         default=2.0,

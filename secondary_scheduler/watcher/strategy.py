@@ -42,6 +42,7 @@ from secondary_scheduler.watcher.cluster_state import ClusterState
 from secondary_scheduler.watcher.history import SELECT_REQUEST
 from secondary_scheduler.watcher.lease_facts import NO_FACTS
 from secondary_scheduler.watcher.locks import Locks
+from secondary_scheduler.watcher.model_files import write_model_file
 from secondary_scheduler.watcher.plan_actions import add_actions
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 from secondary_scheduler.watcher.settings import CONF
@@ -214,6 +215,9 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
             [one.kind.value for one in plan.operations],
             len(plan.unresolved))
         stages.mark(batch, stages.DECIDED)
+        if audit.audit_type == 'CONTINUOUS':    # others must not be delayed
+            write_model_file(CONF.secondary_watcher.model_directory,
+                             audit.uuid, cluster)
         # An operator asks for a drain; a return only preempts what is half up.
         if kind in ('preempt', SELECT_REQUEST):
             plan = apply_breaker(history, cluster, scope, plan, kind)

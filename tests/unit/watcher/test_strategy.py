@@ -6,7 +6,10 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import io
 import json
+import os
+import pathlib
 import tempfile
 from unittest import mock
 import uuid
@@ -14,13 +17,14 @@ import uuid
 from oslo_utils import timeutils
 from stevedore.driver import DriverManager
 
+from secondary_scheduler.cmd import plan
 from secondary_scheduler.decisions import base as decisions
 from secondary_scheduler.decisions.context_switch import (
     ContextSwitchDecision,
 )
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import cluster, vocabulary
-from secondary_scheduler.plans import operations
+from secondary_scheduler.plans import model_documents, operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
     breaker,
@@ -28,6 +32,7 @@ from secondary_scheduler.watcher import (
     cloud_snapshot,
     cluster_state,
     goal,
+    model_files,
     settings,
     strategy,
 )
@@ -135,6 +140,37 @@ class StrategyTest(fakes.WatcherTestCase):
             file.write('- quarantine: {hosts: [h2]}\n')
             file.flush()
             self.assertEqual(suspended, self.relieve())
+
+    def test_continuous_audit_writes_its_model(self):
+        """The file is a model for the commands, and for its owner only."""
+        audit = self.audit(1, parameters={'decision': 'context-switch'})
+        self.report('h1', 10.0)
+        self.report('h2', 20.0)
+        with tempfile.TemporaryDirectory() as directory:
+            settings.CONF.set_override('model_directory', directory,
+                                       'secondary_watcher')
+            self.oneshot(hosts=['h1'])
+            self.assertEqual([], os.listdir(directory))
+            self.now += 10.0    # no batch delays the audit
+            for _round in range(2):
+                self.run_audit(audit, decision='context-switch')
+            path, = pathlib.Path(directory).iterdir()
+            self.assertEqual((f'{audit.uuid}.json', 0o600), (
+                path.name, path.stat().st_mode & 0o777))
+            found = model_documents.read_model(path.read_text())
+            self.assertEqual({one.uuid for one in self.servers},
+                             found.instances.keys())
+            self.assertEqual([10.0, 20.0], [
+                found.hosts[name].cpu_primary for name in ('h1', 'h2')])
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                self.assertEqual(0, plan.run('plan_optimise', {
+                    'model': str(path), 'request': 'select', 'plan': None,
+                    'objective': 'cost', 'budget': 1000}))
+            self.assertEqual(1, json.loads(out.getvalue())['schema'])
+        with self.assertLogs(model_files.LOG.logger, 'WARNING') as logged:
+            self.run_audit(audit, decision='context-switch')
+        self.assertIn(f'{directory}', logged.output[0])
 
     def test_exceeded_aggregate_policy_preempts_the_lowest_priority(self):
         settings.CONF.set_override('policy', [
