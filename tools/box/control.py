@@ -242,6 +242,8 @@ give_up_after = 25
 breaker_minimum = 50
 metrics_port = 9920
 metrics_address = {control}
+constraints_file = {etc}/secondary_scheduler/constraints.yaml
+model_directory = {state}/watcher/models
 {token}
 '''
 
@@ -334,6 +336,10 @@ def configure(settings: dict) -> None:
     # What a user has changed stays until the box itself has other policies.
     once('policies', _write, policies, POLICIES, key=POLICIES)
     _link(etc / 'secondary_scheduler/secondary_scheduler.conf', policies)
+    once('constraints', _write,
+         etc / 'secondary_scheduler/constraints.yaml', '[]\n', key='')
+    (layout.SERVICE_STATE / 'watcher/models').mkdir(
+        parents=True, exist_ok=True)
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
         _write(agent, AGENT.format(**values(
