@@ -110,6 +110,15 @@ class Cloud:
                 for flavor in self._secondary_flavors()
                 for key in (flavor.id, flavor.name)}
 
+    def flavor_specs(self) -> dict[str, dict[str, str]]:
+        """Return the extra specs of secondary flavors, by name and by id.
+
+        Up to a minute old.
+        """
+        return {key: dict(flavor.extra_specs)
+                for flavor in self._secondary_flavors()
+                for key in (flavor.id, flavor.name)}
+
     def _secondary_flavors(self) -> tuple[Any, ...]:
         now = time.monotonic()
         if now >= self._flavors_until:

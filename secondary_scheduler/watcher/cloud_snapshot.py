@@ -53,6 +53,13 @@ def _age_s(moment: datetime.datetime | None) -> float | None:
         moment, timeutils.utcnow(with_timezone=True)))
 
 
+def _aggregate_specs(specs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the extra specs about aggregates, by the key in their metadata.
+    """
+    return {key.removeprefix(_AGGREGATE): str(value)
+            for key, value in specs.items() if key.startswith(_AGGREGATE)}
+
+
 def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the lease (UUID) and node number in a server's metadata."""
     lease, node = metadata.get(vocabulary.LEASE_METADATA), metadata.get(NODE)
@@ -126,10 +133,25 @@ class NovaServer:
             fault=str((server.fault or {}).get('message') or ''),
             zone=(server.pinned_availability_zone if tells_zone
                   else server.availability_zone) or '',
-            aggregate_specs={
-                key.removeprefix(_AGGREGATE): str(value)
-                for key, value in specs.items()
-                if key.startswith(_AGGREGATE)})
+            aggregate_specs=_aggregate_specs(specs))
+
+    @classmethod
+    def planned(cls, name: str, project: str, lease: str,
+                specs: Mapping[str, str]) -> 'NovaServer | None':
+        """Return a server of a lease that does not exist yet.
+
+        None unless its flavor is one of secondaries.
+
+        :param name: name in the place of its UUID
+        :param lease: UUID of the lease
+        :param specs: extra specs of its flavor
+        """
+        mark = vocabulary.read_mark(specs)
+        return None if mark is None else cls(
+            uuid=name, project=project, host=None, status='BUILD',
+            task_state=None, vcpus=0, memory_mb=0, disk_gb=0, mark=mark,
+            metadata={vocabulary.LEASE_METADATA: lease},
+            aggregate_specs=_aggregate_specs(specs))
 
     def _label(self, metadata_key: str, hint: str) -> str | None:
         value = self.metadata.get(metadata_key) or self.hints.get(hint)

@@ -15,6 +15,7 @@ from oslo_log import log
 
 from secondary_scheduler.estimation import learning
 from secondary_scheduler.model import cluster, reports, resources
+from secondary_scheduler.model.constraints import Constraint
 from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
 from secondary_scheduler.watcher import aggregate_policies, locks, violations
@@ -406,12 +407,18 @@ class ClusterState:
             share=self._conf.secondary_scheduler.useful_share, facts=facts)
         return dataclasses.replace(found, items=aggregate_policies.items(
             policies or (), found, snapshot.places, scope.hosts,
-            self._exceeded()), constraints=(
-                *find_nova_constraints(snapshot, [
-                    name for name, host in found.hosts.items()
-                    if host.usable]),
+            self._exceeded()), constraints=self.find_constraints(snapshot, [
+                name for name, host in found.hosts.items() if host.usable]))
+
+    def find_constraints(self, snapshot: CloudSnapshot,
+                         usable: Collection[str]) -> tuple[Constraint, ...]:
+        """Return the placement constraints of Nova and of the operator.
+
+        :param usable: hosts that a decision may bring an instance to
+        """
+        return (*find_nova_constraints(snapshot, usable),
                 *self._constraint_file.find_constraints(
-                    lambda: snapshot.names)))
+                    lambda: snapshot.names))
 
 
 def _left_to_the_agent(report: reports.HostReport) -> reports.HostReport:

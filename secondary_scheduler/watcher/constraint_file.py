@@ -5,6 +5,7 @@
 from collections.abc import Callable
 import os
 import textwrap
+import threading
 from typing import Any
 
 from oslo_log import log
@@ -50,7 +51,10 @@ class ConstraintFile:
         self._path = path
         self._version: object = None
         self._rules: tuple[ConstraintRule, ...] | None = None
-        self._told: tuple[str, ...] = ()
+        #: Problems of the present rules that are logged.
+        self._told: set[str] = set()
+        #: Decisions and the lease engine run in threads of their own.
+        self._lock = threading.Lock()
 
     def find_constraints(self, known: Callable[[], KnownNames]
                          ) -> tuple[Constraint, ...]:
@@ -61,6 +65,11 @@ class ConstraintFile:
 
         :param known: returns the names that are known now
         """
+        with self._lock:
+            return self._find_constraints(known)
+
+    def _find_constraints(self, known: Callable[[], KnownNames]
+                          ) -> tuple[Constraint, ...]:
         self._refresh()
         if self._rules is None:
             return (Quarantine(frozenset(known().hosts)),)
@@ -68,12 +77,14 @@ class ConstraintFile:
             return ()
         resolver = RuleResolver(known())
         found = resolver.resolve(self._rules)
-        problems = tuple(resolver.problems)
-        if problems and problems != self._told:
+        problems = [one for one in dict.fromkeys(resolver.problems)
+                    if one not in self._told]
+        if problems:
             LOG.warning('Placement constraints in %(path)s: %(problems)s.', {
                 'path': self._path(),
                 'problems': textwrap.shorten('; '.join(problems), 1000)})
-        self._told = problems
+        # Not all callers know the same names.
+        self._told.update(problems)
         return found
 
     def _refresh(self) -> None:
@@ -84,6 +95,7 @@ class ConstraintFile:
         if isinstance(self._version, tuple) and path != self._version[0]:
             self._rules = None      # rules of another file say nothing
         self._version = version
+        self._told.clear()
         try:
             self._rules = read_constraint_file(path) if path else ()
         except InputError as exc:

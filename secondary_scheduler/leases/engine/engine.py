@@ -21,8 +21,10 @@ from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.engine import (
     adoption,
     capacity,
+    constrained_bookings,
     failures,
     holds,
+    host_rules,
     image_cache,
     quotes,
 )
@@ -184,6 +186,11 @@ class Engine:
                 self._database, self._options.settings, cloud_state, estimates,
                 passes, int(now))
             ledger.restore_leases(rows)
+        new = self._read_new(ledger, cloud_state, [
+            row for row, text in rows if text is None])
+        ledger.host_rules = host_rules.HostRules.of_cloud(
+            self._cloud, [*ledger.records.values(), *new], cloud_state,
+            ledger.hosts)
         self._lendable.add_samples(cloud_state.hosts, now)
         self._withhold(ledger, cloud_state, now)
         one = EnginePass(self._options.lead, self._options.notice,
@@ -193,12 +200,15 @@ class Engine:
         self._adopt(ledger, cloud_state, now)
         if self._recovery.handle_failures(ledger, cloud_state, now):
             self._withhold(ledger, cloud_state, now)
+        constrained_bookings.apply_constraints(ledger, now)
         copies = image_cache.ImageCopies(
             ledger.records.values(), cloud_state, now, self._options.fetch_s)
         ledger.scheduler.image_distance = copies.distances(ledger.hosts)
-        self._take_new(ledger, cloud_state, now, [
-            row for row, text in rows if text is None])
+        for record in new:
+            ledger.submit_lease(record, int(now))
         ledger.scheduler.fill()
+        for record in ledger.records.values():
+            ledger.host_rules.note_booking(record)
         quotes.answer_quotes(self._quotes, ledger.scheduler,
                              cloud_state.flavors, self._options.boot_s)
         orders = one.due_operations(copies)
@@ -230,20 +240,20 @@ class Engine:
         if found:
             self._withhold(ledger, cloud_state, now)
 
-    def _take_new(
+    def _read_new(
         self,
         ledger: ScheduleLedger,
         cloud_state: CloudState,
-        now: float,
         pending: Sequence[models.LeaseRow],
-    ) -> None:
-        """Submit new leases to the scheduler, or reject them.
+    ) -> list[LeaseRecord]:
+        """Return new leases, and reject those with invalid terms.
 
         A lease of an unknown flavor waits for one pass, since the flavor may
         be new.
 
         :param pending: leases taken before that have no document yet.
         """
+        found = []
         waiting, self._waiting = self._waiting, []
         again = {row.uuid for row in waiting}
         for row in [*pending, *waiting, *self._store.take_new()]:
@@ -260,11 +270,11 @@ class Engine:
             except TermsError as exc:
                 ledger.reject_lease(row, str(exc))
                 continue
-            ledger.submit_lease(LeaseRecord(
+            found.append(LeaseRecord(
                 row, Lease(row.uuid, asked, row.created_at),
                 self._options.boot_s,
-                [Node() for one in row.nodes for _ in range(one.number)]),
-                int(now))
+                [Node() for one in row.nodes for _ in range(one.number)]))
+        return found
 
     def _withhold(self, ledger: ScheduleLedger,
                   cloud_state: CloudState, now: float) -> None:

@@ -204,7 +204,9 @@ class EnginePass:
         ordered = sorted(
             (one for one in found
              if copies.permits(one)
-             and (one.at > now or self._has_room(one))),
+             and (one.at > now or self._has_room(one))
+             and self._ledger.host_rules.permit(
+                 self._ledger.records[one.place[0]], one)),
             key=lambda one: (one.at, one.kind in _ARRIVALS))
         for one in ordered:
             lease, number = one.place

@@ -22,6 +22,7 @@ from secondary_scheduler.leases.engine import (
     timeline,
 )
 from secondary_scheduler.leases.engine.estimates import Estimates
+from secondary_scheduler.leases.engine.host_rules import HostRules
 from secondary_scheduler.leases.engine.pricing_store import PricingStore
 from secondary_scheduler.leases.engine.records import (
     LeaseRecord,
@@ -78,6 +79,8 @@ class ScheduleLedger:
         self._servers: dict[str, list[str]] = {}
         self._reasons: dict[str, str] = {}
         self._plans: dict[str, list[PlannedSlot]] = {}
+        #: Placement constraints of this pass.
+        self.host_rules = HostRules((), cloud_state, ())
 
     # -- construction
 
@@ -159,7 +162,9 @@ class ScheduleLedger:
         """Submit a new lease to the scheduler."""
         self.records[record.uuid] = record
         lease = record.lease
+        self.choose_hosts(record)
         self.scheduler.submit(lease)
+        self.host_rules.note_booking(record)
         if lease.state is LeaseState.REJECTED:
             record.next_start = quotes.next_possible_start(
                 self.scheduler, lease.terms, record.boot_s)
@@ -243,7 +248,8 @@ class ScheduleLedger:
             return True
         set_ = record.set_of(number)
         room = self.scheduler.table.free_vms(
-            record.lease.terms.nodes[set_].need, int(now), booking.end)
+            record.lease.terms.nodes[set_].need, int(now), booking.end
+        ) * self.host_rules.usable_hosts(record, number)
         room[self._index[host]] = 0
         if not room.any():
             return False
@@ -251,7 +257,14 @@ class ScheduleLedger:
         vms[set_][self._index[host]] -= 1
         vms[set_][int(room.argmax())] += 1
         self.scheduler.record_move(record.lease, tuple(vms), int(now))
+        self.host_rules.note_booking(record)
         return True
+
+    def choose_hosts(self, record: LeaseRecord) -> None:
+        """Set the hosts on which a lease may begin, by constraints."""
+        record.lease.choice = (
+            self.host_rules.choose(record)
+            if record.lease.home is None else None)
 
     def withhold_capacity(
         self,

@@ -11,6 +11,7 @@ import enum
 import typing
 
 from secondary_scheduler.estimation.learning import Point
+from secondary_scheduler.model.constraints import Constraint
 
 #: Resources of servers and hosts, in the order of ``Amounts``.
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb', 'slots')
@@ -191,6 +192,21 @@ class OperationRequest:
     text: str = ''
 
 
+@dataclasses.dataclass(frozen=True)
+class PlannedServer:
+    """A server of a lease that does not exist yet.
+
+    :param name: name of it in constraints.
+    :param lease: UUID of the lease.
+    :param flavor: name or id of the flavor.
+    """
+
+    name: str
+    project: str
+    lease: str
+    flavor: str
+
+
 class LeaseCloud(typing.Protocol):
     """A cloud on which leases run."""
 
@@ -200,6 +216,13 @@ class LeaseCloud(typing.Protocol):
         :param known: UUIDs of servers to look up if a list of all servers
             does not show them.
         :raises CloudDown: if the cloud does not answer.
+        """
+
+    def find_constraints(self, planned: Sequence[PlannedServer]
+                         ) -> tuple[Constraint, ...]:
+        """Return the placement constraints as of the last observation.
+
+        :param planned: servers that they may name beside those that exist.
         """
 
     def forget_flavors(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from secondary_scheduler.leases.scheduling import kinds
 from secondary_scheduler.leases.scheduling.disks import DiskOperation
+from secondary_scheduler.leases.scheduling.host_choice import HostChoice
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.table import CapacityEntry
 from secondary_scheduler.leases.scheduling.types import Ints
@@ -138,7 +139,8 @@ class RemainingWork:
     ``lease`` is the lease's number.  ``remaining`` is the time left to run;
     ``load_s`` and ``save_s`` are the least times to load and save its memory
     (seconds).  ``home`` is the placement of the saved memory, from ``since``
-    on; None if there is none.
+    on; None if there is none.  Without it, the lease begins on hosts of
+    ``choice`` (None: any).
     """
 
     lease: int
@@ -148,6 +150,7 @@ class RemainingWork:
     save_s: int
     home: tuple[Ints, ...] | None = None
     since: int = 0
+    choice: HostChoice | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -157,7 +160,7 @@ class Lease:
     ``served`` is the time its VMs have run, without lost work.  ``booking``
     is its present or next booking, ``later`` the one after it.  Saved memory
     is on disks at ``home``, since ``saved_at``.  A ``paused`` lease does not
-    start.
+    start.  ``choice`` is set by the caller (None: it may begin anywhere).
     """
 
     id: str
@@ -183,6 +186,7 @@ class Lease:
     paused: bool = False
     reason: str = ''
     price: float = 0.0
+    choice: HostChoice | None = None
 
     @property
     def ahead(self) -> bool:
@@ -199,6 +203,7 @@ class Lease:
             0 if self.home is None else self.load_s,
             self.save_s,
             self.home,
+            choice=self.choice,
         )
 
     def work_after(self, booking: Booking) -> RemainingWork:
@@ -212,6 +217,7 @@ class Lease:
                 self.save_s,
                 None,
                 booking.end,
+                self.choice,
             )
         return RemainingWork(
             self.number,

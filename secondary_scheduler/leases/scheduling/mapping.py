@@ -16,7 +16,7 @@ from secondary_scheduler.leases.scheduling.table import (
     CapacityEntry,
     SlotTable,
 )
-from secondary_scheduler.leases.scheduling.types import Bools, Ints
+from secondary_scheduler.leases.scheduling.types import NEVER, Bools, Ints
 
 #: Returns some hosts, by index, in the order in which they are filled.  The
 #: other arguments are, for all hosts: the number of leases, free capacity,
@@ -67,7 +67,7 @@ def capacity_entry(site: Site, table: SlotTable, nodes: Sequence[NodeSet],
 
 def place_vms(site: Site, table: SlotTable, terms: Terms, start: int,
               duration: int, least: int, usable: Sequence[Bools | None],
-              order: HostOrder) -> Placement | None:
+              order: HostOrder, most: int = NEVER) -> Placement | None:
     """Place all VMs of a lease from ``start`` on; None if they do not fit.
 
     Each host is filled before the next (Sotomayor 2010, algorithm 1; see
@@ -76,6 +76,7 @@ def place_vms(site: Site, table: SlotTable, terms: Terms, start: int,
     :param duration: seconds; ``order`` ignores changes after it
     :param least: seconds for which the VMs must fit
     :param usable: usable hosts of each node set (None: all)
+    :param most: most VMs of the lease on one host
     """
     state: tuple[Ints, Ints, Ints] | None = None
     placed: dict[int, Ints] = {}
@@ -91,6 +92,8 @@ def place_vms(site: Site, table: SlotTable, terms: Terms, start: int,
             mask = usable[index]
             if mask is not None:
                 room = room * mask
+            if most < NEVER:
+                room = np.minimum(room, most - sum(placed.values()))
             if int(room.sum()) < one.number:
                 return None
             if state is None:

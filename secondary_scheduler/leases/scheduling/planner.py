@@ -7,6 +7,7 @@ may begin although it cannot end before other bookings of its hosts begin; it
 is suspended before them and resumes later.
 """
 
+from collections.abc import Iterable
 import dataclasses
 
 import numpy as np
@@ -138,7 +139,7 @@ class Planner:
         first = work.terms.nodes[0]
         shape = LeaseShape(first.need, () if self._needed_images(work)
                            is not None else self.start_delays(work))
-        return QueuedLease(lease, work, self.minimum_time(work),
+        return QueuedLease(lease, self.minimum_time(work),
                            self.rank_of(lease), shape, first.number)
 
     def rank_of(self, lease: Lease) -> tuple[float, float, int]:
@@ -199,10 +200,16 @@ class Planner:
         if work.home is not None and self._cannot_move(work):
             return mapping.place_unmoved(site, table, work.terms, time, least,
                                          work.home)
-        return mapping.place_vms(
-            site, table, work.terms, time, self.total_time(work), least,
-            self._usable_hosts(work, time),
-            self._host_order(self._image_distance(work, time)))
+        usable = self._usable_hosts(work, time)
+        order = self._host_order(self._image_distance(work, time))
+        choice = work.choice if work.home is None else None
+        tried: Iterable[list[Bools | None]] = [usable] if choice is None else (
+            choice.masks(usable, group) for group in choice.groups)
+        return next(filter(None, (
+            mapping.place_vms(
+                site, table, work.terms, time, self.total_time(work), least,
+                masks, order, NEVER if choice is None else choice.most)
+            for masks in tried)), None)
 
     def capacity_entry(self, terms: Terms, vms: tuple[Ints, ...], start: int,
                        end: int) -> CapacityEntry:
@@ -304,6 +311,10 @@ class Planner:
         images = self._needed_images(work)
         first = self._zero_distance() if images is None else images.ready(work)
         masks = [self._site.usable_hosts(one) for one in work.terms.nodes]
+        if work.choice is not None and work.home is None:
+            # An upper bound: all groups count at once.
+            masks = work.choice.masks(
+                masks, np.any(work.choice.groups, axis=0))
         ready = [first if mask is None else np.where(mask, first, NEVER)
                  for mask in masks]
         time = after

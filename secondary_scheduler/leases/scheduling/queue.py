@@ -30,7 +30,7 @@ class LeaseShape(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QueuedLease:
-    """A lease in the queue, and its remaining work.
+    """A lease in the queue.
 
     Hosts must be free for ``minimum_s`` seconds, or the lease does not start.
     The lowest ``rank`` is served first.  ``shape`` and ``number`` describe
@@ -38,11 +38,15 @@ class QueuedLease:
     """
 
     lease: Lease
-    work: RemainingWork
     minimum_s: int
     rank: tuple[float, float, int]
     shape: LeaseShape
     number: int
+
+    @property
+    def work(self) -> RemainingWork:
+        """The remaining work of the lease."""
+        return self.lease.work
 
 
 _rank = operator.attrgetter('rank')

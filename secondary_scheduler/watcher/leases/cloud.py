@@ -3,6 +3,7 @@
 """The cloud on which leases run, through Nova, Placement and Watcher."""
 
 from collections.abc import Callable, Collection, Sequence
+import dataclasses
 
 from watcher.common import exception as watcher_exception
 
@@ -14,8 +15,10 @@ from secondary_scheduler.leases.engine.values import (
     LeaseNode,
     LeaseServer,
     OperationRequest,
+    PlannedServer,
 )
 from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.model.constraints import Constraint
 from secondary_scheduler.watcher.cloud import look_up_servers
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
@@ -44,6 +47,7 @@ class OpenStackLeaseCloud:
         self._plans = plans
         self.switches: list[Switch] = []
         self._pending: frozenset[LeaseNode] = frozenset()
+        self._usable: Collection[str] = ()
 
     def observe_state(self, known: Collection[str]) -> CloudState:
         """Return the present state.
@@ -73,6 +77,7 @@ class OpenStackLeaseCloud:
         hosts = self._hosts(resolved)
         if not hosts:
             raise CloudDown('no host on which leases may run is up')
+        self._usable = hosts.keys()
         return CloudState(
             {uuid: _server(one, resolved) for uuid, one in servers.items()
              if one.status not in _GONE},
@@ -92,6 +97,25 @@ class OpenStackLeaseCloud:
             for name, host in self._seen.snapshot.hosts.items()
             if name in inside and host.up and host.total
             and not (host.disabled or host.switched_off)}
+
+    def find_constraints(self, planned: Sequence[PlannedServer]
+                         ) -> tuple[Constraint, ...]:
+        """Return the placement constraints as of the last observation.
+
+        :raises CloudDown: if Nova does not answer.
+        """
+        try:
+            specs = self._seen.connect().flavor_specs() if planned else {}
+        except CloudError as exc:
+            raise CloudDown(str(exc)) from exc
+        servers = [NovaServer.planned(one.name, one.project, one.lease,
+                                      specs.get(one.flavor, {}))
+                   for one in planned]
+        snapshot = self._seen.snapshot
+        return self._seen.find_constraints(dataclasses.replace(
+            snapshot, servers={**snapshot.servers, **{
+                one.uuid: one for one in servers if one is not None}}),
+            self._usable)
 
     def forget_flavors(self) -> None:
         """Read all secondary flavors again with the next observation."""

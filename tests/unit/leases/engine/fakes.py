@@ -63,6 +63,8 @@ class Nova:
         self.refuses = set()    # hosts on which nothing boots
         #: Returns (nature, reason) if it refuses an operation.
         self.refusal = lambda order: None
+        #: Returns the placement constraints.
+        self.constrain = lambda planned: ()
         self.fetch = 0
         self.keeps_images = True
         self.asked, self.used, self.verified = {}, set(), set()
@@ -92,6 +94,9 @@ class Nova:
             frozenset(self.used),
             frozenset(self.verified),
         )
+
+    def find_constraints(self, planned):
+        return self.constrain(planned)
 
     def forget_flavors(self):
         pass

@@ -86,6 +86,11 @@ class LeaseNova(fakes.FakeCloud):
     def sizes(self):
         return {'secondary': (1, 512, 1)}
 
+    def flavor_specs(self):
+        return {'secondary': {
+            vocabulary.MARKER: 'true',
+            'aggregate_instance_extra_specs:ssd': 'true'}}
+
 
 class LeaseTestCase(fakes.WatcherTestCase):
 

@@ -3,13 +3,16 @@
 """Observed state of the cloud."""
 
 import dataclasses
+import tempfile
 import unittest
 
 from secondary_scheduler.leases.engine.values import (
     CloudDown,
     LeaseOperation,
+    PlannedServer,
 )
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.constraints import Fence, Spread
 from secondary_scheduler.watcher import (
     cloud_snapshot,
     cluster_state,
@@ -85,6 +88,33 @@ class LeaseCloudTest(base.LeaseTestCase):
         self.seen.refresh()
         self.assertEqual({fakes.uid(1)},
                          self.found.observe_state(()).servers.keys())
+
+    def test_planned_servers_have_the_constraints_of_others(self):
+        """Those of their project, of their flavor and of the file."""
+        self.cloud.places = {
+            'h1': fakes.host('h1'),
+            'h2': fakes.host('h2', metadata={'ssd': frozenset({'true'})}),
+            'h3': fakes.host('h3', metadata={
+                'ssd': frozenset({'true'}),
+                'filter_tenant_id': frozenset({'p2'})})}
+        planned = [PlannedServer(f'{base.LEASE}:0', 'p1', base.LEASE,
+                                 'secondary'),
+                   PlannedServer('other:0', 'p2', 'other', 'secondary'),
+                   PlannedServer('third:0', 'p1', 'third', 'gone')]
+        self.seen.refresh()
+        self.found.observe_state(())
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            settings.CONF.set_override('constraints_file', file.name,
+                                       'secondary_watcher')
+            file.write(f'- spread: {{leases: ["p1:{base.LEASE}"]}}\n')
+            file.flush()
+            found = self.found.find_constraints(planned)
+        self.assertEqual({
+            Fence(frozenset({planned[0].name}), frozenset({'h2'})),
+            Fence(frozenset({planned[1].name}), frozenset({'h2', 'h3'})),
+            Spread(frozenset({planned[0].name}))},
+            {one for one in found
+             if not one.named.isdisjoint({p.name for p in planned})})
 
     def test_cloud_is_down_without_nova(self):
         self.seen.refresh()
