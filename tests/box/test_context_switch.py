@@ -35,7 +35,7 @@ WHOLE_S = 240
 ROUND_S = 180
 #: Seconds for which a guest is busy from its boot on.
 BUSY_S = 180
-#: Seconds until a reservation begins, and by how many it may run early or late.
+#: Seconds until a reservation begins, and how early or late it may run.
 AHEAD_S, EARLY_S, OFF_S = 75, 20.0, 3.0
 #: Seconds of three rounds in which nothing is to be done.
 RESTS_S = 35
