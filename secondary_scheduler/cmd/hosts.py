@@ -4,6 +4,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+import json
 import typing
 
 from keystoneauth1 import adapter
@@ -143,8 +144,11 @@ class HostCommands:
             f'"secondary-scheduler host enable {host}" opens the host again.')
         return 0
 
-    def host_list(self) -> int:
-        """Print a table of the enabled hosts."""
+    def host_list(self, as_json: bool = False) -> int:
+        """Print the enabled hosts, as a table or as JSON."""
+        if as_json:
+            self._say(json.dumps(self._host_records(), indent=2))
+            return 0
         rows: list[tuple[str, ...]] = [
             ('HOST', 'STATE', 'VCPU', 'MEMORY_MB', 'DISK_GB', 'SLOT')]
         for child in self._providers.children():
@@ -173,6 +177,24 @@ class HostCommands:
                   'agent has stopped, nova-scheduler rejects even an "open" '
                   'host.')
         return 0
+
+    def _host_records(self) -> list[dict[str, typing.Any]]:
+        """Return the enabled hosts; amounts have the names of options."""
+        services = {one.name: (one.service_details or {}).get('host')
+                    for one in self._cloud.compute.hypervisors(details=True)}
+
+        def amounts(of: Mapping[str, int]) -> dict[str, int]:
+            return {option: of.get(name, 0) for option, name in _OPTIONS}
+
+        return [{
+            'host': services.get(child.host) or child.host,
+            'provider': child.host, 'closed': child.closed,
+            'switched_off': child.switched_off,
+            'claims': max((float(one['allocation_ratio']) for one
+                           in child.inventories.values()), default=1.0),
+            'used': amounts(child.used), 'allowed': amounts(child.allowed),
+            'total': amounts(child.total),
+        } for child in self._providers.children()]
 
     def host_audit(self, delete: bool) -> int:
         """List orphaned allocations; release them if asked."""
@@ -246,6 +268,11 @@ class HostCommands:
         return str(made['uuid'])
 
 
+#: Options of "host enable", and the resource classes that they set.
+_OPTIONS = (('vcpus', vocabulary.VCPU), ('memory_mb', vocabulary.MEMORY_MB),
+            ('disk_gb', vocabulary.DISK_GB), ('slots', vocabulary.SLOT))
+
+
 def _amounts(amounts: Mapping[str, int]) -> str:
     return ', '.join(
         f'{amounts.get(name, 0)} {unit}' for name, unit in
@@ -288,8 +315,11 @@ def add_parser(groups: Groups) -> None:
                              description=DRAIN, formatter_class=raw)
     drain.add_argument('host', metavar='HOST')
     drain.set_defaults(action='host_drain')
-    hosts.add_parser('list', help='show the capacity of the hosts'
-                     ).set_defaults(action='host_list')
+    listing = hosts.add_parser('list', help='show the capacity of the hosts')
+    listing.add_argument('--json', action='store_true', dest='as_json',
+                         help='for programs; amounts have the names of the '
+                              'options of "host enable"')
+    listing.set_defaults(action='host_list')
     audit = hosts.add_parser('audit', help='find orphaned allocations',
                              description=AUDIT, formatter_class=raw)
     audit.add_argument('--delete', action='store_true',

@@ -2,6 +2,7 @@
 
 """Tests of ``secondary-scheduler host``, on a cloud in memory."""
 
+import json
 import types
 from unittest import mock
 
@@ -209,6 +210,25 @@ class DisableTest(CommandCase):
         self.assertRegex(self.good('host', 'list'), 'shut by agent')
         del self.cloud.placement.providers[self.child]
         self.assertIn('host enable', self.good('host', 'list'))
+
+
+    def test_list_for_programs_has_states_and_amounts_by_option(self):
+        self.use(2)
+        self.good('host', 'enable', 'node1', '--claims', '2')
+        one, = json.loads(self.good('host', 'list', '--json'))
+        self.assertEqual(('node1', 'node1.example', 2.0, False, False), (
+            one['host'], one['provider'], one['claims'], one['closed'],
+            one['switched_off']))
+        self.assertEqual((2, 4, 8), (
+            one['used']['slots'], one['allowed']['slots'],
+            one['total']['slots']))
+        self.assertEqual({'vcpus', 'memory_mb', 'disk_gb', 'slots'},
+                         set(one['total']))
+        self.good('host', 'disable', 'node1')
+        one, = json.loads(self.good('host', 'list', '--json'))
+        self.assertTrue(one['closed'])
+        del self.cloud.placement.providers[self.child]
+        self.assertEqual([], json.loads(self.good('host', 'list', '--json')))
 
 
 class AuditTest(CommandCase):

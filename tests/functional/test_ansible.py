@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Ansible role where it needs no cloud: checks, and files for Kolla."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ANSIBLE = pathlib.Path(__file__).resolve().parents[2] / 'ansible'
+#: The filters of Nova, and ours at the end.
+FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
+           'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,'
+           'SecondaryPolicyFilter')
+POLICY = 'cpu <= 90% for 10s on aggregate:secondary'
+SECRETS = ('agent_password', 'broker_control_password', 'broker_agent_secret',
+           'lease_password', 'lease_database_password')
+#: All groups on this machine; the playbooks stop before they change it.
+INVENTORY = ''.join(
+    f'[{group}]\nlocalhost ansible_connection=local '
+    f'ansible_python_interpreter={sys.executable}\n' for group in (
+        'secondary-admin', 'secondary-agent', 'nova-api', 'nova-scheduler',
+        'placement-api', 'watcher-engine', 'watcher-applier', 'rabbitmq'))
+
+
+def read_ini(path):
+    """Return {section: {option: values}} of a file of oslo.config."""
+    found, section = {}, None
+    for line in path.read_text().splitlines():
+        if line.startswith('['):
+            section = found.setdefault(line.strip('[]'), {})
+        elif '=' in line:
+            name, _, value = line.partition('=')
+            section.setdefault(name.strip(), []).append(value.strip())
+    return found
+
+
+class PlaybookCase(unittest.TestCase):
+    """Runs playbooks with a directory as Kolla's configuration."""
+
+    def setUp(self):
+        self.program = shutil.which('ansible-playbook')
+        if self.program is None:
+            self.skipTest('ansible-playbook is not installed: '
+                          'tox -e ansible')
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.inventory = self.directory / 'inventory.ini'
+        self.inventory.write_text(INVENTORY)
+        self.kolla = self.directory / 'config'
+        self.variables = {
+            'secondary_scheduler_policies': [POLICY],
+            'secondary_scheduler_version': '0.1.0',
+            'secondary_scheduler_auth_url': 'https://cloud.example:5000/v3',
+            'secondary_scheduler_brokers': ['192.0.2.1:5672',
+                                            '192.0.2.2:5672'],
+            'secondary_scheduler_host': 'compute1',
+            'secondary_scheduler_venv': str(self.directory / 'venv'),
+            'node_custom_config': str(self.kolla),
+            **{f'secondary_scheduler_{name}': f'{name}/1'
+               for name in SECRETS}}
+
+    def play(self, playbook, *arguments, **changes):
+        """Run a playbook; return its exit code, its recap, its output."""
+        variables = {**self.variables, **changes}
+        done = subprocess.run(
+            [self.program, '-i', self.inventory, '-e', json.dumps(variables),
+             *arguments, f'playbooks/{playbook}.yml'],
+            cwd=ANSIBLE, capture_output=True, text=True,
+            env={**os.environ, 'ANSIBLE_NOCOLOR': '1',
+                 'ANSIBLE_STDOUT_CALLBACK': 'ansible.builtin.default',
+                 'ANSIBLE_LOCALHOST_WARNING': 'false'})
+        text = done.stdout + done.stderr
+        recap = dict(part.split('=') for part in text.rpartition(
+            'localhost')[2].split() if '=' in part)
+        return done.returncode, recap, text
+
+
+class CheckTest(PlaybookCase):
+
+    def refused(self, **changes):
+        code, recap, text = self.play('deploy', **changes)
+        self.assertEqual((2, '0', '1'),
+                         (code, recap['changed'], recap['failed']), text)
+        self.assertIn('Nothing was changed.', text)
+        return text
+
+    def test_missing_policy_stops_the_run_with_an_example(self):
+        self.assertIn('["cpu <= 90% for 10s on',
+                      self.refused(secondary_scheduler_policies=[]))
+
+    def test_policy_that_is_no_list_stops_the_run(self):
+        self.assertIn('is a list of policies',
+                      self.refused(secondary_scheduler_policies=POLICY))
+
+    def test_missing_secret_stops_the_run(self):
+        self.assertIn(
+            'Set secondary_scheduler_broker_agent_secret',
+            self.refused(secondary_scheduler_broker_agent_secret=''))
+
+    def test_missing_wheel_stops_the_run(self):
+        self.assertIn('python3 -m build --wheel', self.refused(
+            secondary_scheduler_wheel='/nowhere/a-1-py3-none-any.whl'))
+
+    def test_unknown_deployment_stops_the_run(self):
+        self.assertIn('"host" or "kolla"', self.refused(
+            secondary_scheduler_deployment='docker'))
+
+
+class KollaTest(PlaybookCase):
+
+    def test_options_are_those_of_the_documentation(self):
+        code, recap, text = self.play('kolla')
+        self.assertEqual(0, code, text)
+        url = ('rabbit://secondary-control:broker_control_password%2F1@'
+               '192.0.2.1:5672,secondary-control:broker_control_password%2F1@'
+               '192.0.2.2:5672/secondary')
+        shared = {'policy': [POLICY], 'transport_url': [url]}
+        self.assertEqual({
+            'secondary_scheduler': shared,
+            'filter_scheduler': {
+                'available_filters': [
+                    'nova.scheduler.filters.all_filters',
+                    'secondary_scheduler.nova.filters.all_filters'],
+                'enabled_filters': [FILTERS],
+                'weight_classes': [
+                    'secondary_scheduler.nova.weights.all_weighers']},
+        }, read_ini(self.kolla / 'nova/nova-scheduler.conf'))
+        for service in ('watcher-engine', 'watcher-applier'):
+            self.assertEqual({
+                'secondary_scheduler': shared,
+                'collector': {'collector_plugins': ['compute,secondary']},
+                'watcher_cluster_data_model_collectors.secondary': {
+                    'period': ['30']},
+                'watcher_applier': {'workers': ['4'],
+                                    'workflow_engine': ['secondary']},
+                'watcher_workflow_engines.secondary': {'max_workers': ['8']},
+                'watcher_decision_engine': {
+                    'continuous_audit_interval': ['5']},
+            }, read_ini(self.kolla / f'watcher/{service}.conf'))
+        self.assertIn('role:secondary_agent', (
+            self.kolla / 'placement/policy.yaml').read_text())
+
+    def test_check_mode_and_second_run_change_nothing(self):
+        self.play('kolla', '--check')
+        self.assertEqual({}, self.contents())
+        self.assertEqual(0, self.play('kolla')[0])
+        before = self.contents()
+        code, recap, text = self.play('kolla')
+        self.assertEqual((0, '0'), (code, recap['changed']), text)
+        self.assertEqual(before, self.contents())
+
+    def test_other_options_of_the_operator_stay(self):
+        path = self.kolla / 'nova/nova-scheduler.conf'
+        path.parent.mkdir(parents=True)
+        path.write_text('[DEFAULT]\ndebug = true\n[filter_scheduler]\n'
+                        'enabled_filters = ComputeFilter\n'
+                        'host_subset_size = 3\n')
+        code, _, text = self.play(
+            'kolla', secondary_scheduler_kolla_filters=['ComputeFilter'])
+        self.assertEqual(0, code, text)
+        found = read_ini(path)
+        self.assertEqual(['true'], found['DEFAULT']['debug'])
+        self.assertEqual(['3'], found['filter_scheduler']['host_subset_size'])
+        self.assertEqual(['ComputeFilter,SecondaryPolicyFilter'],
+                         found['filter_scheduler']['enabled_filters'])
+
+    def test_rule_of_the_operator_stops_the_run(self):
+        path = self.kolla / 'placement/policy.yaml'
+        path.parent.mkdir(parents=True)
+        path.write_text(
+            '"placement:resource_providers:list": "role:auditor"\n')
+        before = self.contents()
+        code, recap, text = self.play('kolla')
+        self.assertEqual((2, '0'), (code, recap['changed']), text)
+        self.assertIn('or role:secondary_agent', text)
+        self.assertEqual(before, self.contents())
+
+    def test_kolla_ansible_takes_passwords_and_options(self):
+        generate = shutil.which('kolla-genpwd')
+        if generate is None:
+            self.skipTest('kolla-genpwd (pip install kolla-ansible) is not '
+                          'installed')
+        share = pathlib.Path(generate).parents[1] / 'share/kolla-ansible'
+        passwords = self.directory / 'passwords.yml'
+        passwords.write_text((
+            share / 'etc_examples/kolla/passwords.yml').read_text()
+            + ''.join(f'\nsecondary_scheduler_{name}:' for name in SECRETS))
+        subprocess.run([generate, '-p', passwords], check=True)
+        self.inventory.write_text(
+            (share / 'ansible/inventory/all-in-one').read_text()
+            + '\n[secondary-admin]\nlocalhost\n'
+            '[secondary-agent:children]\ncompute\n')
+        for name in SECRETS:
+            del self.variables[f'secondary_scheduler_{name}']
+        code, _, text = self.play('kolla', '-e', f'@{passwords}')
+        self.assertEqual(0, code, text)
+        merged = self.directory / 'nova.conf'
+        playbook = self.directory / 'merge.yml'
+        playbook.write_text(json.dumps([{
+            'hosts': 'localhost', 'gather_facts': False, 'tasks': [{
+                'merge_configs': {
+                    'sources': [str(self.kolla / 'nova/nova-scheduler.conf')],
+                    'dest': str(merged)}}]}]))
+        subprocess.run(
+            [self.program, '-i', self.inventory, playbook], check=True,
+            stdout=subprocess.PIPE, env={
+                **os.environ,
+                'ANSIBLE_ACTION_PLUGINS': str(share
+                                              / 'ansible/action_plugins'),
+                'ANSIBLE_LIBRARY': str(share / 'ansible/library')})
+        self.assertEqual(
+            read_ini(self.kolla / 'nova/nova-scheduler.conf'),
+            read_ini(merged))
+        url, = read_ini(merged)['secondary_scheduler']['transport_url']
+        self.assertRegex(url, r'secondary-control:\w{20,}@192.0.2.1:5672,')
+
+    def contents(self):
+        """Return the digest of each file below Kolla's configuration."""
+        return {path: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in self.kolla.rglob('*') if path.is_file()}
