@@ -331,7 +331,9 @@ function cleanup_secondary_scheduler {
     if is_service_enabled secondary-lease-api; then
         remove_uwsgi_config "$SECONDARY_LEASE_UWSGI_CONF" secondary-lease-api
         sudo rm -f "$(apache_site_config_for secondary-lease-api)"
-        sudo rm -f /var/run/uwsgi/secondary-lease-api.socket
+        # The second is a note of Debian's a2dissite.
+        sudo rm -f /var/run/uwsgi/secondary-lease-api.socket \
+            /var/lib/apache2/site/disabled_by_admin/secondary-lease-api
     fi
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
     for directory in "${directories[@]}"; do
