@@ -38,8 +38,9 @@ def describe_shortfall(record: LeaseRecord) -> str:
     if duration is None or duration - ran <= max(
             SHORT_S, SHORT * duration):
         return ''
-    cause = record.cause or ('its servers have been deleted' if all(
-        node.gone for node in record.nodes) else '')
+    # A server that is being deleted has been "under way" before.
+    cause = ('its servers have been deleted' if all(
+        node.gone for node in record.nodes) else record.cause)
     return (f'all of its servers ran for {ran} of {duration} s'
             + (f': {cause}' if cause else ''))
 
