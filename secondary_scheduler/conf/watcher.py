@@ -55,7 +55,8 @@ it was made for, as a file AUDIT-UUID.json for ``secondary-scheduler plan
 decide`` and ``plan optimise``. The file replaces that of the audit's last
 decision, and only the user of Watcher's service may read it: it names hosts,
 instances, leases and projects, and contains their use of resources. It has no
-passwords, tokens or user data. By default no file is written.
+passwords, tokens or user data. Use a local directory, since the audit waits
+until the file is written. By default no file is written.
 """),
     cfg.FloatOpt(
         'collect_window',

@@ -37,7 +37,7 @@ def write_model_file(directory: str, audit: str, cluster: Cluster) -> None:
         except BaseException:
             os.unlink(scratch)
             raise
-    except OSError as exc:
+    except Exception as exc:
         LOG.warning('The model of audit %(audit)s cannot be written: '
                     '%(reason)s. See [secondary_watcher] model_directory.',
                     {'audit': audit, 'reason': exc})

@@ -168,6 +168,11 @@ class StrategyTest(fakes.WatcherTestCase):
                     'model': str(path), 'request': 'select', 'plan': None,
                     'objective': 'cost', 'budget': 1000}))
             self.assertEqual(1, json.loads(out.getvalue())['schema'])
+            with mock.patch.object(model_files, 'write_model',
+                                   side_effect=TypeError('no document')), (
+                    self.assertLogs(model_files.LOG.logger, 'WARNING')):
+                self.run_audit(audit, decision='context-switch')
+            self.assertEqual([path], list(pathlib.Path(directory).iterdir()))
         with self.assertLogs(model_files.LOG.logger, 'WARNING') as logged:
             self.run_audit(audit, decision='context-switch')
         self.assertIn(f'{directory}', logged.output[0])
