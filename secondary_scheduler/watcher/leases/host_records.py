@@ -5,6 +5,7 @@
 The fields are those of ``leases.api.record_schemas.CAPACITY``.
 """
 
+import collections
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,16 +27,18 @@ def describe_hosts(state: ClusterState) -> dict[str, ObservedHost]:
     """Return the present state of each host that takes secondaries."""
     fresh, snapshot = state.book.hosts(), state.snapshot
     expected = state.policies_hash
+    running = collections.defaultdict(list)
+    for one in snapshot.servers.values():
+        if one.host is not None and one.state is InstanceState.ACTIVE:
+            running[one.host].append(one)
     found = {}
     for name, host in snapshot.hosts.items():
         if not host.total:
             continue
         last = state.book.last_received(name)
-        running = [one for one in snapshot.servers.values()
-                   if one.host == name and one.state is InstanceState.ACTIVE]
         found[name] = ObservedHost(
-            _describe_host(host, fresh.get(name), expected, running,
-                           snapshot.servers),
+            _describe_host(host, fresh.get(name), expected,
+                           running[name], snapshot.servers),
             None if last is None else int(last))
     return found
 
