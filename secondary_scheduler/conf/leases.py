@@ -378,7 +378,19 @@ the owner has not caused extends the lease by the lost time.
         help="""
 Seconds for which the engine remembers the capacity that each host could lend
 to secondaries. The forecast for leases follows from it (``capacity_risk``). A
-restart discards it.
+restart discards it (``capacity_learning_time``).
+"""),
+    cfg.FloatOpt(
+        'capacity_learning_time',
+        default=300.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+Seconds after its start in which the engine rejects no lease for lack of room.
+Such a lease stays ``pending`` until there is room or the time is over. Hosts
+that an agent has just closed for some seconds would otherwise look full for
+days ahead. Leases that fit are accepted at once, and leases that no cloud of
+this size could hold are rejected at once.
 """),
     cfg.FloatOpt(
         'capacity_risk',

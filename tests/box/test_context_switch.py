@@ -299,3 +299,44 @@ def test_busy_lease_displaces_the_lowest_one_for_a_while(
     # It boots as early as boots of this cloud have needed before.
     assert -EARLY_S <= came - start <= OFF_S, other.events(lease)
     assert units.lost == 0
+
+
+def plan_of_switch(cloud, uuids):
+    """Return the plan of an action that suspends these guests, if any."""
+    return next((
+        one['action_plan_uuid'] for one in seed.listed(
+            seed.watcher(cloud), 'actions')
+        if one['action_type'] == 'secondary_suspend_lease' and {
+            member['resource_id'] for member in one['input_parameters'][
+                'members']} == set(uuids)), None)
+
+
+@pytest.mark.soak
+def test_engine_killed_during_a_switch_of_the_audit(
+        cloud, guests, busy_first):
+    """An engine completes what an audit of the killed one has begun."""
+    low = guests.boot(*((f'test-low-{number}', 'secondary.low',
+                         f'box{number}', 'low') for number in (1, 2)))
+    units = switches.units_of(low)
+    wait_until(lambda: units.update() or all(units.count.values()), 180,
+               lambda: f'both work: {units.count}')
+    with switches.parameters(cloud, decision='context-switch',
+                             minimum_run_time=20):
+        guests.boot(('test-mid', 'secondary', 'box3', None))
+        high, = guests.boot(('test-high', 'secondary.high', 'box1', None),
+                            image_id=busy_first)
+        began = time.time()
+        wait_until(lambda: any(one.task for one in guests.look(low)), BUSY_S,
+                   'the first member is suspended', period=0.1)
+        with services.without('watcher-engine-1'):
+            time.sleep(20)
+            plan = plan_of_switch(cloud, low)
+        guests.wait_states([high], 'ACTIVE', 60)
+        guests.wait_states(low, 'ACTIVE', BUSY_S + ROUND_S)
+        wait_until(lambda: not any(one.preempted for one in guests.look(low)),
+                   60, lambda: f'no mark is left: {guests.look(low)}')
+    print(f'\nwhole after {time.time() - began:.0f} s; '
+          f'plan {switches.plan_state(cloud, plan)}')
+    switches.check_dependencies(cloud, plan)
+    units.update()
+    assert units.lost == 0

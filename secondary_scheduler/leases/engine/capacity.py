@@ -60,14 +60,21 @@ class LendableCapacity:
         self._window = window
         self._risk = risk
         self._seen: dict[str, _Samples] = {}
+        self._since: float | None = None
 
     def add_samples(self, hosts: Mapping[str, LeaseHost], now: float) -> None:
         """Sample the given hosts; forget all others."""
+        if self._since is None:
+            self._since = now
         for name in [name for name in self._seen if name not in hosts]:
             del self._seen[name]
         for name, host in hosts.items():
             self._seen.setdefault(name, _Samples()).push(
                 now, host.lendable, self._window, self._risk)
+
+    def observed_s(self, now: float) -> float:
+        """Return the seconds since the first sample."""
+        return 0.0 if self._since is None else now - self._since
 
     def amounts_of(self, host: str) -> Amounts:
         """Return the amounts that a host can be counted on to lend."""

@@ -45,6 +45,7 @@ from secondary_scheduler.leases.engine.values import (
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.lease import Lease, TermsError
 from secondary_scheduler.leases.scheduling.planner import Settings
+from secondary_scheduler.leases.scheduling.policies import RefusedError
 from secondary_scheduler.model.holds import Hold
 
 LOG = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class EngineOptions:
     :param notice: time by which servers are notified of a preemption.
     :param window: as in ``capacity.LendableCapacity``.
     :param risk: as in ``capacity.LendableCapacity``.
+    :param learning: time after the first pass in which no lease is rejected
+        for lack of room.
     :param fetch_s: time in which a host fetches an image; 0: images are not
         fetched ahead.
     :param give_up: time for which operations of a lease may fail.
@@ -74,6 +77,7 @@ class EngineOptions:
     notice: float = 0.0
     window: float = 3600.0
     risk: float = 0.5
+    learning: float = 0.0
     fetch_s: int = 0
     give_up: float = 1800.0
 
@@ -204,13 +208,20 @@ class Engine:
         copies = image_cache.ImageCopies(
             ledger.records.values(), cloud_state, now, self._options.fetch_s)
         ledger.scheduler.image_distance = copies.distances(ledger.hosts)
+        learning = self._lendable.observed_s(now) < self._options.learning
         for record in new:
-            ledger.submit_lease(record, int(now))
+            request = requests.get(record.uuid)
+            if (learning and not (request and request.wanted_end)
+                    and self._lacks_room(ledger, record)):
+                self._waiting.append(record.row)
+            else:
+                ledger.submit_lease(record, int(now))
         ledger.scheduler.fill()
         for record in ledger.records.values():
             ledger.host_rules.note_booking(record)
         quotes.answer_quotes(self._quotes, ledger.scheduler,
-                             cloud_state.flavors, self._options.boot_s)
+                             cloud_state.flavors, self._options.boot_s,
+                             learning)
         orders = one.due_operations(copies)
         # Not earlier than the events that the store has written meanwhile.
         ledger.write_changes(max(int(now), self._store.now), self._store,
@@ -275,6 +286,14 @@ class Engine:
                 self._options.boot_s,
                 [Node() for one in row.nodes for _ in range(one.number)]))
         return found
+
+    @staticmethod
+    def _lacks_room(ledger: ScheduleLedger, record: LeaseRecord) -> bool:
+        """Return whether a lease would be rejected for lack of room alone."""
+        try:
+            return not ledger.scheduler.quote(record.lease.terms).accepted
+        except (TermsError, RefusedError):
+            return False
 
     def _withhold(self, ledger: ScheduleLedger,
                   cloud_state: CloudState, now: float) -> None:

@@ -125,7 +125,7 @@ class Recovery:
             count, last = record.ordered.get((number, kind), (0, 0.0))
             if failure is None and count > _WITHOUT_EFFECT:
                 failure = Failure(count, last, why=(
-                    'it is reported as done, and has no effect'))
+                    'it had no effect, and no error was reported'))
             if failure is not None:
                 yield FailedOperation(number, kind, failure)
 

@@ -14,22 +14,28 @@ from secondary_scheduler.leases.scheduling.scheduler import Scheduler
 
 
 def answer_quotes(quotes: Quotes, scheduler: Scheduler,
-                  flavors: Mapping[str, Amounts], boot_s: int) -> None:
-    """Answer all quotes that wait; nothing is booked."""
+                  flavors: Mapping[str, Amounts], boot_s: int,
+                  learning: bool) -> None:
+    """Answer all quotes that wait; nothing is booked.
+
+    :param learning: whether capacity is not known well enough for a rejection
+    """
     for quote in quotes.unanswered():
         try:
             found = _offer(quote, scheduler, to_terms(quote, flavors, boot_s),
-                           boot_s)
+                           boot_s, learning)
         except (TermsError, RefusedError) as exc:
             found = QuoteAnswer(False, reason=str(exc))
         quotes.answer(quote.uuid, found)
 
 
 def _offer(quote: models.Quote, scheduler: Scheduler, asked: Terms,
-           boot_s: int) -> QuoteAnswer:
+           boot_s: int, learning: bool) -> QuoteAnswer:
     found = scheduler.quote(asked)
-    reason = ('' if found.accepted
-              else 'there is no room for it at its time')
+    reason = '' if found.accepted else 'there is no room for it at its time'
+    if reason and learning:
+        reason += (', as far as is known: the engine has just started; a '
+                   'lease would wait for a while for room')
     if quote.max_rate is not None and found.rate > quote.max_rate:
         reason = (f'at {found.rate:g} for a node and a second it is more '
                   f'than {quote.max_rate:g}')

@@ -73,6 +73,46 @@ class BestEffortTest(unittest.TestCase):
         world.until(20)
         self.assertEqual(12, len(world.nova.servers))
 
+    def test_engine_that_has_just_started_rejects_no_lease_for_room(self):
+        world = fakes.World(self, dataclasses.replace(
+            fakes.OPTIONS, learning=60.0))
+        hosts = dict(world.nova.hosts)
+        for name, host in hosts.items():    # its agent has closed it
+            world.nova.hosts[name] = dataclasses.replace(
+                host, lendable=(0,) * 4)
+        lease = world.ask(1, duration=30, start=NOW + 3600)
+        never = world.ask(13, duration=30, start=NOW + 3600)
+        world.until(10)
+        self.assertEqual('pending', world.state(lease))
+        self.assertEqual('rejected', world.state(never))
+        world.nova.hosts.update(hosts)
+        world.until(30)
+        self.assertEqual('scheduled', world.state(lease))
+
+    def test_lease_is_rejected_when_the_engine_has_observed_long_enough(self):
+        world = fakes.World(self, dataclasses.replace(
+            fakes.OPTIONS, learning=60.0))
+        world.ask(12, duration=3600, start=NOW + 100)
+        lease = world.ask(1, duration=30, start=NOW + 3600)
+        world.until(50)
+        self.assertEqual('pending', world.state(lease))
+        quote = world.quote(1, duration=30, start=NOW + 3600)
+        world.until(54)
+        self.assertIn('has just started',
+                      world.service.quotes.get(quote).reason)
+        world.until(64)
+        self.assertEqual('rejected', world.state(lease))
+
+    def test_cancelled_lease_does_not_wait_for_room(self):
+        world = fakes.World(self, dataclasses.replace(
+            fakes.OPTIONS, learning=600.0))
+        world.ask(12, duration=3600, start=NOW + 100)
+        lease = world.ask(1, duration=30, start=NOW + 3600)
+        world.until(10)
+        world.store.change(lease, 'cancel-asked', {'wanted_end': True})
+        world.until(20)
+        self.assertEqual('rejected', world.state(lease))
+
     def test_rejected_lease_reports_next_possible_start(self):
         world = fakes.World(self)
         world.ask(12, duration=30)
