@@ -68,8 +68,10 @@ def format_moment(text: str | None) -> str:
 
 
 def format_nodes(nodes: Iterable[Mapping[str, typing.Any]]) -> str:
-    """Return the node sets of a lease, like "4 secondary.small"."""
-    return ', '.join(f'{one["number"]} × {one["flavor"]}' for one in nodes)
+    """Return the node sets of a lease, like "4 × secondary.small"."""
+    # Without a line break between number and flavor.
+    return ', '.join(f'{one["number"]}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}'
+                     f'{one["flavor"]}' for one in nodes)
 
 
 def state_key(lease: Mapping[str, typing.Any]) -> str:

@@ -20,6 +20,7 @@ class LeasePages(tables.PagedTableMixin, tables.DataTableView):
     """
 
     filters: dict[str, typing.Any] = {}
+    template_name = 'secondary_dashboard/leases.html'
 
     def get_data(self):
         """Return the leases of the page; none after an error."""

@@ -7,6 +7,7 @@ PANEL_GROUP_NAME = _('Secondary Capacity')
 PANEL_GROUP_DASHBOARD = 'project'
 
 ADD_INSTALLED_APPS = ['secondary_dashboard']
-ADD_JS_FILES = ['secondary_dashboard/quote.js',
+ADD_JS_FILES = ['secondary_dashboard/names.js',
+                'secondary_dashboard/quote.js',
                 'secondary_dashboard/updates.js']
 ADD_SCSS_FILES = ['secondary_dashboard/secondary.scss']

@@ -60,6 +60,15 @@ def changed(value, **changes):
     return {**copy.deepcopy(value), **changes}
 
 
+def projects(**ids):
+    """Let Keystone list projects, given as name=id."""
+    found = [mock.Mock(id=one) for one in ids.values()]
+    for project, name in zip(found, ids, strict=True):
+        project.name = name
+    return mock.patch.object(keystone, 'tenant_list',
+                             return_value=(found, False))
+
+
 class CapacityTest(helpers.OperatorTestCase):
 
     def show(self, *hosts, more=False):
@@ -74,7 +83,14 @@ class CapacityTest(helpers.OperatorTestCase):
         self.assertContains(page, 'Closed: no room for another secondary')
         self.assertContains(page, 'class="secondary-violated">Violated')
         self.assertContains(page, 'primary 70 %, secondaries 40 %')
-        self.assertContains(page, 'at the floor its floor is unknown')
+        self.assertContains(page, 'at the floor; its floor is unknown')
+
+    def test_use_above_the_threshold_without_secondaries_is_explained(self):
+        policy = changed(HOST['policies'][0], state='held', failed_checks=0)
+        page = self.show(changed(HOST, policies=[policy], secondaries=[]))
+        self.assertContains(page, 'Held: no secondaries run')
+        page = self.show(changed(HOST, policies=[policy]))
+        self.assertNotContains(page, 'no secondaries run')
 
     def test_bars_stay_within_the_host(self):
         page = self.show(HOST)
@@ -149,10 +165,7 @@ class AllLeasesTest(helpers.OperatorTestCase):
     def test_leases_of_all_projects_have_the_names_of_these(self):
         self.list_leases([helpers.lease(), helpers.lease(
             id='00000000-0000-0000-0000-000000000002', project_id='gone')])
-        project = mock.Mock(id='1')
-        project.name = 'research'
-        with mock.patch.object(keystone, 'tenant_list',
-                               return_value=([project], False)):
+        with projects(research='1'):
             page = self.client.get(LEASES)
         self.assertContains(page, 'research')
         self.assertContains(page, 'gone')
@@ -164,6 +177,41 @@ class AllLeasesTest(helpers.OperatorTestCase):
                                side_effect=requests.ConnectionError):
             page = self.client.get(LEASES)
         self.assertContains(page, 'some-project')
+
+
+    def test_row_that_changes_is_read_again_with_its_project(self):
+        self.list_leases([helpers.lease(state='preparing')])
+        self.answer('GET', f'/leases/{helpers.LEASE_ID}', {
+            'lease': helpers.lease(state='active'),
+            'engine': helpers.ENGINE})
+        with projects(research='1'):
+            page = self.client.get(LEASES)
+            self.assertContains(page, 'class="ajax-update warning"')
+            row = self.client.get(LEASES, {
+                'action': 'row_update', 'table': 'all_leases',
+                'obj_id': helpers.LEASE_ID},
+                HTTP_X_REQUESTED_WITH='XMLHttpRequest')
+        self.assertContains(row, 'Active')
+        self.assertContains(row, 'research')
+
+    def test_leases_are_filtered_by_project(self):
+        self.list_leases([])
+        self.client.post(LEASES, {
+            'all_leases__filter__q': 'some-project',
+            'all_leases__filter__q_field': 'project_id'}, follow=True)
+        self.assertEqual(['some-project'], self.query()['project_id'])
+
+    def test_timeline_has_the_slots_of_all_projects(self):
+        self.list_leases([helpers.lease()])
+        self.answer('GET', '/timeline', {'slots': [
+            {'lease_id': helpers.LEASE_ID, 'begin': '2027-01-31T08:00:00Z',
+             'end': None, 'what': 'run', 'nodes': 1, 'hosts': None}]})
+        with projects(research='1'):
+            page = self.client.get(f'{LEASES}timeline/')
+        self.assertContains(page, 'research: nightly</a>')
+        self.assertContains(page, f'{LEASES}{helpers.LEASE_ID}/')
+        for one in self.service.request_history:
+            self.assertEqual(['true'], one.qs['all_projects'])
 
 
 class AccountingTest(helpers.OperatorTestCase):

@@ -5,6 +5,7 @@
 import base64
 import contextlib
 from unittest import mock
+import uuid
 
 from django.urls import reverse
 from openstack_dashboard.api import glance, neutron, nova
@@ -25,6 +26,11 @@ FORM = {'name': 'nightly', 'flavor': 'secondary', 'number': '2',
         'preemptible': 'on', 'max_rate': '', 'user_data': ''}
 QUOTA = {'quota': {'leases': {'limit': 10, 'used': 1},
                    'nodes': {'limit': -1, 'used': 2}}}
+
+
+def uuid_of(number):
+    """Return an id of a lease."""
+    return str(uuid.UUID(int=number))
 
 
 def named(**values):
@@ -84,20 +90,20 @@ class LeaseListTest(helpers.LeaseTestCase):
         self.assertContains(page, CREATE)
 
     def test_lists_are_read_page_by_page_in_both_directions(self):
-        leases = [helpers.lease(id=f'{n:036}', name=f'lease-{n}')
+        leases = [helpers.lease(id=uuid_of(n), name=f'lease-{n}')
                   for n in range(3)]
         self.list_leases(leases, more=True)
         page = self.client.get(INDEX)
         self.assertEqual({'limit': ['20'], 'sort_key': ['created_at'],
                           'sort_dir': ['desc']}, self.query())
-        self.assertContains(page, f'marker={2:036}')
+        self.assertContains(page, f'marker={uuid_of(2)}')
         self.assertNotContains(page, 'prev_marker')
-        page = self.client.get(f'{INDEX}?prev_marker={2:036}')
+        page = self.client.get(f'{INDEX}?prev_marker={uuid_of(2)}')
         self.assertEqual('asc', self.query()['sort_dir'][0])
         self.assertEqual(['lease-2', 'lease-1', 'lease-0'], [
             one.name for one in page.context['table'].data])
-        self.assertContains(page, f'prev_marker={2:036}')
-        self.assertContains(page, f'marker={0:036}')
+        self.assertContains(page, f'prev_marker={uuid_of(2)}')
+        self.assertContains(page, f'marker={uuid_of(0)}')
 
     def test_filter_by_state_is_done_by_the_service(self):
         self.list_leases([])
@@ -112,6 +118,13 @@ class LeaseListTest(helpers.LeaseTestCase):
             'message': 'No engine has processed leases. Tell the operator.'})
         self.assertIn('No engine has processed leases. Tell the operator.',
                       self.texts(self.client.get(INDEX)))
+
+    def test_controls_of_the_list_have_names_and_use_the_keyboard(self):
+        self.list_leases([helpers.lease()])
+        page = self.client.get(INDEX)
+        self.assertNotContains(page, 'themable-select')
+        for name in ('Filter by', 'Value of the filter', 'Further actions'):
+            self.assertContains(page, f'aria-label="{name}"')
 
     def test_silent_service_is_a_message_and_no_traceback(self):
         self.service.register_uri(
@@ -158,7 +171,7 @@ class LeaseActionTest(helpers.LeaseTestCase):
                 self.assertEqual({'action': action}, self.sent())
 
     def test_lease_of_another_page_can_be_paused_from_its_details(self):
-        self.list_leases([helpers.lease(id=f'{2:036}')], more=True)
+        self.list_leases([helpers.lease(id=uuid_of(2))], more=True)
         self.answer('GET', f'/leases/{helpers.LEASE_ID}', {
             'lease': helpers.lease(), 'engine': helpers.ENGINE})
         self.answer('POST', f'/leases/{helpers.LEASE_ID}/action',
@@ -220,6 +233,13 @@ class CreateLeaseTest(helpers.LeaseTestCase):
         self.assertEqual(['', 'image-1'], choices['image'])
         self.assertEqual(['none', 'net-1', 'net-2'], choices['networks'])
         self.assertContains(page, '1 used, 10 allowed')
+
+    def test_lists_of_the_form_can_be_operated_with_the_keyboard(self):
+        with cloud():
+            page = self.client.get(CREATE)
+        for name in ('flavor', 'image', 'networks', 'key_name', 'begin'):
+            self.assertContains(page, f'<select name="{name}"')
+        self.assertNotContains(page, 'themable-select')
 
     def test_terms_are_sent_as_the_service_takes_them(self):
         page = self.create(user_data='#!/bin/sh\r\ndate\r\n')
@@ -305,6 +325,13 @@ class QuoteTest(helpers.LeaseTestCase):
         self.assertEqual({'offer': reverse(f'{PANEL}:offer',
                                            args=[self.ID])}, answer)
         self.assertNotIn('name', self.sent())
+
+    def test_expired_token_is_told_to_the_script_of_the_form(self):
+        self.refuse('POST', '/quotes', 401, 'unauthorized', 'Log in.')
+        with cloud():
+            answer = self.client.post(
+                QUOTE, FORM, HTTP_X_REQUESTED_WITH='XMLHttpRequest')
+        self.assertEqual(401, answer.status_code)
 
     def test_wrong_terms_are_named(self):
         with cloud():

@@ -35,3 +35,14 @@ class LeaseView(lease_views.DetailView):
     def get_list_url(self):
         """Return the URL of the list."""
         return reverse(self.index)
+
+
+class AllTimelinesView(lease_views.TimelineView):
+    """Planned slots of the leases of all projects."""
+
+    filters = {'all_projects': True}
+    url_names = 'horizon:admin:secondary_leases'
+
+    def read_projects(self, leases):
+        """Return the names of the projects of leases."""
+        return projects.read_names(self.request) if leases else {}

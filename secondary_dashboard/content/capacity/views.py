@@ -53,16 +53,37 @@ def show_host(host):
         'at_floor_text': formats.format_number(host['at_floor'], 0),
         'use': [_show_use(one) for one in host['use']],
         'policies': [{
-            **one, 'state_text': STATES.get(one['state'], one['state']),
+            **one, 'state_text': _state(one, host['secondaries']),
             'usage_text': formats.format_number(one['usage'], 1),
             'failed_text': formats.format_number(one['failed_checks'], 0)}
             for one in host['policies']],
         'inventory': [{**one, 'share': _share(one['used'], one['total'])}
                       for one in host['inventory']],
         'secondaries': [{
-            **one, 'cpu_text': formats.format_number(one['cpu'], 1),
+            **one, 'condition': _conditions(one),
+            'cpu_text': formats.format_number(one['cpu'], 1),
             'limit_text': formats.format_number(one['limit'], 1)}
             for one in host['secondaries']]}
+
+
+def _state(policy, secondaries):
+    """Return the text of a policy's state.
+
+    Use above the threshold violates a policy only if secondaries run.
+    """
+    text = STATES.get(policy['state'], policy['state'])
+    if (policy['state'] == 'held' and not secondaries
+            and (policy['usage'] or 0) > policy['threshold']):
+        return _('%s: no secondaries run') % text
+    return text
+
+
+def _conditions(secondary):
+    """Return the texts of conditions of a secondary other than running."""
+    return [text for text, holds in (
+        (_('paused'), secondary['paused']),
+        (_('at the floor'), secondary['at_floor']),
+        (secondary['problem'], secondary['problem'])) if holds]
 
 
 def _show_use(use):

@@ -38,6 +38,11 @@ class MomentField(django_forms.DateTimeField):
                 'attrs', {})}), required=False, **more)
 
 
+def _number_input(step: int | str) -> django_forms.TextInput:
+    """Return the browser's own widget; the limits are those of the field."""
+    return django_forms.TextInput(attrs={'type': 'number', 'step': step})
+
+
 def _switched(*starts: str) -> dict[str, str]:
     """Return the attributes that show a field for some kinds of start."""
     return {'class': 'switched', 'data-switch-on': 'begin', **{
@@ -45,32 +50,37 @@ def _switched(*starts: str) -> dict[str, str]:
 
 
 class CreateLeaseForm(forms.SelfHandlingForm):
-    """Terms of a lease, and the servers to boot."""
+    """Terms of a lease, and the servers to boot.
+
+    Lists and numbers are the browser's own: lists that Horizon draws cannot
+    be operated with the keyboard, and its buttons for numbers have no names.
+    """
 
     name = forms.CharField(label=_('Name'), max_length=255)
-    flavor = forms.ThemableChoiceField(
+    flavor = forms.ChoiceField(
         label=_('Flavor'),
         help_text=_('Flavors of secondary instances. They run on idle '
                     'capacity, and can be suspended.'))
     number = forms.IntegerField(label=_('Number of Servers'), initial=1,
-                                min_value=1, max_value=100_000)
-    image = forms.ThemableChoiceField(label=_('Image'), required=False)
+                                min_value=1, max_value=100_000,
+                                widget=_number_input(step=1))
+    image = forms.ChoiceField(label=_('Image'), required=False)
     networks = forms.MultipleChoiceField(
         label=_('Networks'), required=False,
         help_text=_('Without a choice Nova uses the only network of the '
                     'project.'))
-    key_name = forms.ThemableChoiceField(label=_('Key Pair'), required=False)
+    key_name = forms.ChoiceField(label=_('Key Pair'), required=False)
     duration = forms.CharField(
         label=_('Duration'), initial='1h', max_length=40,
         help_text=_('Running time of the servers: 90m, 2h, 1d12h, or '
                     'seconds.'))
-    begin = forms.ThemableChoiceField(
+    begin = forms.ChoiceField(
         label=_('Start'), choices=(
             ('room', _('As soon as there is room')),
             ('now', _('Now or not at all')),
             ('time', _('At a time')),
             ('deadline', _('So that it is done by a deadline'))),
-        widget=forms.ThemableSelectWidget(attrs={
+        widget=django_forms.Select(attrs={
             'class': 'switchable', 'data-slug': 'begin'}))
     start = MomentField(label=_('Start Time'),
                         attrs=_switched('time', 'deadline'),
@@ -82,6 +92,7 @@ class CreateLeaseForm(forms.SelfHandlingForm):
         required=False)
     max_rate = forms.FloatField(
         label=_('Highest Price'), required=False, min_value=0,
+        widget=_number_input(step='any'),
         help_text=_('Of a server and a second. Without one, any price.'))
     user_data = forms.CharField(
         label=_('User Data'), required=False, strip=False,

@@ -5,6 +5,7 @@
 import sys
 import typing
 
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 from horizon import exceptions, messages, tables
@@ -181,7 +182,15 @@ class LeaseFilter(tables.FilterAction):
                       ('state', _('State ='), True))
 
 
-class UpdateRow(tables.Row):
+class LeaseName(tables.Column):
+    """Name of a lease; leads to its details in the panel of the table."""
+
+    def get_link_url(self, datum):
+        """Return the URL of the details."""
+        return reverse(self.table.details, args=[datum.id])
+
+
+class LeaseRow(tables.Row):
     """A row that is read again while the lease changes by itself."""
 
     ajax = True
@@ -198,7 +207,45 @@ _STABLE = tuple((str(state), True) for state in (
 
 
 class LeasePageTable(tables.DataTable):
-    """A table that has one page of the leases."""
+    """One page of leases: columns and actions of all lists of leases.
+
+    ``details`` is the name of the URL of a lease's details.
+    """
+
+    details = ''
+
+    name = LeaseName(lambda lease: lease.name, verbose_name=_('Name'),
+                     classes=('secondary-narrow',), link='details')
+    state = tables.Column(
+        formats.state_key, verbose_name=_('State'), status=True,
+        status_choices=_STABLE, display_choices=formats.STATE_TEXTS)
+    reason = tables.Column(
+        lambda lease: lease['reason'] or formats.UNKNOWN,
+        verbose_name=_('Reason'), classes=('secondary-wide',))
+    nodes = tables.Column(
+        lambda lease: formats.format_nodes(lease['nodes']),
+        verbose_name=_('Nodes'))
+    kind = tables.Column(
+        lambda lease: formats.KINDS.get(lease['kind'], lease['kind']),
+        verbose_name=_('Start'), classes=('secondary-start',))
+    duration = tables.Column(
+        lambda lease: formats.format_duration(lease['duration']),
+        verbose_name=_('Duration'), classes=('secondary-nowrap',))
+    created = tables.Column(
+        lambda lease: formats.format_moment(lease['created_at']),
+        verbose_name=_('Created'), classes=('secondary-nowrap',))
+
+    class Meta:
+        """Options that all lists of leases have in common."""
+
+        verbose_name = _('Leases')
+        hidden_title = True
+        row_class = LeaseRow
+        status_columns = ('state',)
+        row_actions = (PauseLease, UnpauseLease, CancelLease, DeleteLease)
+        table_actions_template = 'secondary_dashboard/_table_actions.html'
+        row_actions_dropdown_template = (
+            'secondary_dashboard/_row_actions.html')
 
     def get_object_by_id(self, lookup):
         """Return a lease; one of another page is read from the service.
@@ -213,36 +260,11 @@ class LeasePageTable(tables.DataTable):
 class LeasesTable(LeasePageTable):
     """Leases of the project."""
 
-    name = tables.Column(lambda lease: lease.name, verbose_name=_('Name'),
-                         classes=('secondary-narrow',),
-                         link='horizon:project:secondary_leases:detail')
-    state = tables.Column(
-        formats.state_key, verbose_name=_('State'), status=True,
-        status_choices=_STABLE, display_choices=formats.STATE_TEXTS)
-    reason = tables.Column(
-        lambda lease: lease['reason'] or formats.UNKNOWN,
-        verbose_name=_('Reason'), classes=('secondary-wide',))
-    nodes = tables.Column(
-        lambda lease: formats.format_nodes(lease['nodes']),
-        verbose_name=_('Nodes'))
-    kind = tables.Column(
-        lambda lease: formats.KINDS.get(lease['kind'], lease['kind']),
-        verbose_name=_('Start'))
-    duration = tables.Column(
-        lambda lease: formats.format_duration(lease['duration']),
-        verbose_name=_('Duration'))
-    created = tables.Column(
-        lambda lease: formats.format_moment(lease['created_at']),
-        verbose_name=_('Created'))
+    details = 'horizon:project:secondary_leases:detail'
 
-    class Meta:
+    class Meta(LeasePageTable.Meta):
         """Options of the table."""
 
         name = 'leases'
-        verbose_name = _('Leases')
-        hidden_title = True
-        row_class = UpdateRow
-        status_columns = ('state',)
         table_actions = (LeaseFilter, ShowTimeline, CreateLease, CancelLease,
                          DeleteLease)
-        row_actions = (PauseLease, UnpauseLease, CancelLease, DeleteLease)

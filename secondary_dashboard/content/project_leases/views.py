@@ -4,6 +4,7 @@
 
 import datetime
 import time
+import typing
 
 from django import http
 from django.urls import reverse, reverse_lazy
@@ -20,7 +21,6 @@ from secondary_dashboard.content.project_leases import tabs as lease_tabs
 from secondary_scheduler.model.lease_states import FINAL, LeaseState
 
 INDEX = 'horizon:project:secondary_leases:index'
-DETAIL = 'horizon:project:secondary_leases:detail'
 #: Largest number of leases in a timeline.
 _MOST_ROWS = 100
 #: Intervals of the timeline by name, in seconds.
@@ -142,10 +142,20 @@ class DetailView(tabs.TabView):
 
 
 class TimelineView(views.HorizonTemplateView):
-    """Planned slots of all leases of the project."""
+    """Planned slots of all leases of the project.
+
+    ``filters`` are further filters of each request; ``url_names`` is the
+    namespace of the panel's URLs.
+    """
 
     template_name = 'secondary_dashboard/timeline.html'
     page_title = _('Timeline of Leases')
+    filters: dict[str, typing.Any] = {}
+    url_names = 'horizon:project:secondary_leases'
+
+    def read_projects(self, leases):
+        """Return the names of projects to show with leases, by id."""
+        return {}
 
     def get_context_data(self, **kwargs):
         """Add the chart, and the leases that hold no hosts."""
@@ -154,13 +164,14 @@ class TimelineView(views.HorizonTemplateView):
         chosen = self.request.GET.get('window', '')
         length = _WINDOWS.get(chosen)
         context.update(chosen=chosen if length else 'all',
-                       zone=timezone.get_current_timezone_name())
+                       zone=timezone.get_current_timezone_name(),
+                       here=reverse(f'{self.url_names}:timeline'))
         window = {} if length is None else {
             'begin': _moment(now), 'end': _moment(now + length)}
         try:
-            slots = api.timeline(self.request, **window)
+            slots = api.timeline(self.request, **window, **self.filters)
             listed = api.lease_list(
-                self.request, limit=_MOST_ROWS, state=[
+                self.request, limit=_MOST_ROWS, **self.filters, state=[
                     str(one) for one in LeaseState if one not in FINAL])
         except (api.LeaseServiceError, api.LeaseNotFound) as exc:
             messages.error(self.request, str(exc))
@@ -171,22 +182,32 @@ class TimelineView(views.HorizonTemplateView):
         for one in slots:
             held.setdefault(one['lease_id'], []).append(
                 charts.slot_span(one))
-        names = {one['id']: one['name'] or one['id']
-                 for one in listed.items}
+        projects = self.read_projects(listed.items)
+        names = {one['id']: _label(one, projects) for one in listed.items}
         shown = dict(list(held.items())[:_MOST_ROWS])
         context['chart'] = charts.draw_timeline(
-            [(names.get(lease, lease), reverse(DETAIL, args=[lease]), spans)
+            [(names.get(lease, lease), self.link(lease), spans)
              for lease, spans in shown.items()],
             now, timezone.get_current_timezone(), **(
                 {} if length is None else {'begin': now,
                                            'end': now + length}))
         context['hidden'] = len(held) - len(shown)
         context['waiting'] = [
-            {'name': one['name'] or one['id'],
-             'link': reverse(DETAIL, args=[one['id']]),
+            {'name': names[one['id']], 'link': self.link(one['id']),
              'state': formats.format_state(one)}
             for one in listed.items if one['id'] not in held]
         return context
+
+    def link(self, lease):
+        """Return the URL of a lease's details."""
+        return reverse(f'{self.url_names}:detail', args=[lease])
+
+
+def _label(lease, projects):
+    """Return the name of a lease, with that of its project if it is known."""
+    name = lease['name'] or lease['id']
+    project = projects.get(lease['project_id'])
+    return f'{project}: {name}' if project else name
 
 
 def _moment(seconds):

@@ -52,18 +52,19 @@
           setTimeout(function () { wait(form, url, mine, began); }, POLL_MS);
         }
       }
-    }).fail(function () { fail(form, mine); });
+    }).fail(function (response) { fail(form, mine, response); });
   }
 
-  function fail(form, mine) {
+  function fail(form, mine, response) {
     if (mine === current) {
-      show(form, paragraph(form.find('.secondary-quote').data('failed')));
+      show(form, paragraph(form.find('.secondary-quote').data(
+        response.status === 401 ? 'expired' : 'failed')));
     }
   }
 
   function label(form, name) {
     var found = form.find('[name="' + name + '"]').closest('.form-group')
-      .find('.field-label').first().text();
+      .find('label').first().text().trim();
     return found ? found + ': ' : '';
   }
 
@@ -86,7 +87,7 @@
           wait(form, answer.offer, mine, Date.now());
         }
       })
-      .fail(function () { fail(form, mine); });
+      .fail(function (response) { fail(form, mine, response); });
   }
 
   $(document)

@@ -6,6 +6,7 @@
   'use strict';
 
   var stopped = false;
+  var read = new Date();
 
   function busy(part) {
     return stopped || document.hidden ||
@@ -19,10 +20,25 @@
     }
     $.get(window.location.href).done(function (page) {
       var found = $('<div>').append($.parseHTML(page)).find('#' + part.id);
-      if (found.length && !busy(part)) {
+      if (!found.length) {
+        warn(true);
+      } else if (!busy(part)) {
         $(part).html(found.html());
+        warn(false);
       }
-    }).always(function () { again(part); });
+    }).fail(function () { warn(true); })
+      .always(function () { again(part); });
+  }
+
+  // A page that is not read any more must not look like the present.
+  function warn(old) {
+    var note = $('.secondary-old');
+    if (old && note.prop('hidden')) {
+      note.text(note.data('text') + ' ' + read.toLocaleTimeString());
+    } else if (!old) {
+      read = new Date();
+    }
+    note.prop('hidden', !old);
   }
 
   function again(part) {
