@@ -2,6 +2,7 @@
 
 """The dashboard in a real browser, on the box with ``up --horizon``."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -36,14 +37,25 @@ def browse(leases_run, tmp_path_factory):
     folder = pathlib.Path(os.environ.get('DASHBOARD_SCREENSHOTS')
                           or tmp_path_factory.mktemp('screenshots'))
 
-    def run(flow, argument=''):
-        done = subprocess.run(
-            [dashboard.VENV / 'bin/python', BROWSER, flow,
-             f'http://{layout.CONTROL}:{dashboard.PORT}', folder, argument],
-            capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, (
-            f'{done.stdout}\n{done.stderr[-1500:]}\nscreenshots: {folder}')
-        return done.stdout
+    def run(flow, argument='', *steps, user=''):
+        # A step is done while the flow waits for a line of input.
+        with (open(folder / f'{flow}.log', 'w+') as log, subprocess.Popen(
+                [dashboard.VENV / 'bin/python', BROWSER, flow,
+                 f'http://{layout.CONTROL}:{dashboard.PORT}', folder,
+                 argument, user], text=True, bufsize=1, stdin=subprocess.PIPE,
+                stdout=log, stderr=subprocess.STDOUT) as process):
+            for number, step in enumerate(steps, 1):
+                services.wait_until(
+                    lambda number=number: process.poll() is not None
+                    or pathlib.Path(log.name).read_text().count(
+                        'waiting\n') == number, 180, f'step {number}')
+                if process.poll() is None:
+                    step()
+                    process.stdin.write('\n')
+            process.communicate(timeout=900)
+            text = pathlib.Path(log.name).read_text()
+        assert process.returncode == 0, f'{text[-4000:]}\n{folder}'
+        return text
     return run
 
 
@@ -68,28 +80,74 @@ def test_tenant_sees_nothing_of_the_administrators_panels(browse):
 
 @pytest.fixture
 def many_leases(cloud):
-    """Many cancelled leases of the project "other"."""
+    """Many leases of the project "other" that are over."""
     project = cloud.identity.find_project('other', domain_id='default').id
     columns = control.sql(
         'SELECT column_name FROM information_schema.columns WHERE '
         f"table_schema = '{control.LEASES}' AND table_name = 'leases' "
         "AND column_name != 'id'").split()
     values = {'uuid': 'UUID()', 'token': 'NULL', 'trust_id': 'NULL',
-              'name': "CONCAT('many-', seq)", 'state': "'cancelled'",
+              'name': "CONCAT('many-', seq)",
+              'state': "ELT(1 + seq % 3, 'cancelled', 'done', 'failed')",
+              'reason': "IF(seq % 3 = 2, 'no host has room', '')",
+              'created_at': 'created_at - INTERVAL seq SECOND',
               'project_id': f"'{project}'"}
     names = ', '.join(f'`{one}`' for one in columns)
     copied = ', '.join(values.get(one, f'`{one}`') for one in columns)
     table = f'{control.LEASES}.leases'
     control.sql(
         f'INSERT INTO {table} ({names}) SELECT {copied} FROM (SELECT * FROM '
-        f'{table} LIMIT 1) AS one JOIN seq_1_to_{MANY}')
+        f'{table} LIMIT 1) AS one JOIN {control.LEASES}.seq_1_to_{MANY}')
+    these = f"WHERE project_id = '{project}' AND name LIKE 'many-%'"
+    control.sql(
+        f'INSERT INTO {control.LEASES}.node_sets (lease_id, number, flavor) '
+        f"SELECT id, 2, 'secondary' FROM {table} {these}")
     yield
-    control.sql(f"DELETE FROM {table} WHERE project_id = '{project}' "
-                "AND name LIKE 'many-%'")
+    control.sql(f'DELETE FROM {table} {these}')
 
 
-def test_list_of_many_leases_opens_in_two_seconds(browse, many_leases):
-    print(browse('list-many', str(MANY)))
+def test_lists_of_many_leases_open_in_two_seconds(browse, many_leases):
+    print(browse('list-many', '/project/secondary_leases/'))
+    print(browse('list-all', '/admin/secondary_leases/'))
+
+
+def test_form_and_list_are_operated_with_the_keyboard(browse):
+    browse('use-keyboard')
+
+
+def test_form_keeps_its_values_while_the_service_is_away(browse, no_fleet):
+    browse('lose-service', f'away-{uuid.uuid4().hex[:6]}',
+           lambda: services.kill('secondary-lease-api'),
+           lambda: services.start('secondary-lease-api'))
+
+
+@pytest.fixture
+def stranger(cloud):
+    """A new user with a new project, which has no lease."""
+    name = f'stranger-{uuid.uuid4().hex[:6]}'
+    project = cloud.identity.create_project(name=name, domain_id='default')
+    user = cloud.identity.create_user(
+        name=name, password=layout.SECRET, domain_id='default',
+        default_project_id=project.id)
+    cloud.identity.assign_project_role_to_user(
+        project, user, cloud.identity.find_role('member'))
+    yield user
+    cloud.identity.delete_user(user)
+    cloud.identity.delete_project(project)
+
+
+def test_stranger_sees_no_lease_and_a_lost_session_is_named(
+        browse, cloud, stranger):
+    project = cloud.identity.find_project('demo', domain_id='default').id
+    lease = control.sql(
+        f'SELECT uuid FROM {control.LEASES}.leases WHERE project_id = '
+        f"'{project}' LIMIT 1").split()[-1]
+
+    def revoke_tokens():
+        for enabled in (False, True):
+            cloud.identity.update_user(stranger, is_enabled=enabled)
+
+    browse('lose-right', lease, revoke_tokens, user=stranger.name)
 
 
 def test_violation_and_the_operation_after_it_are_seen(
@@ -102,7 +160,8 @@ def test_violation_and_the_operation_after_it_are_seen(
             lambda: cloud.compute.get_server(server).status == 'ACTIVE', 120,
             'the secondary runs')
         host = cloud.compute.get_server(server).compute_host
-        with load.burner(host, 90):
-            browse('watch-violation', host)
+        with contextlib.ExitStack() as stack:
+            browse('watch-violation', host, lambda: stack.enter_context(
+                load.burner(host, 90)))
     finally:
         fleets.remove_leftovers(cloud)
