@@ -60,7 +60,8 @@ class KollaTest(unittest.TestCase):
                 steps = self.steps(image)
                 begin = steps.index('ADD plugins-archive /')
                 self.assertEqual(
-                    f'    && {PIP}"/secondary-scheduler[lease-engine]"',
+                    f'    && {PIP}"/secondary-scheduler'
+                    '[lease-engine,metrics]"',
                     steps[begin + 2])
                 self.assertEqual('USER watcher', steps[-1])
 
@@ -83,7 +84,7 @@ class KollaTest(unittest.TestCase):
 
     def test_image_of_the_lease_service_runs_as_its_own_user(self):
         steps = self.steps('secondary-lease-api')
-        self.assertIn(f'    && {PIP}"/secondary-scheduler[lease-api]" '
+        self.assertIn(f'    && {PIP}"/secondary-scheduler[lease-api,metrics]" '
                       'gunicorn \\', steps)
         self.assertEqual('USER secondary-lease', steps[-2])
         self.assertIn('secondary_scheduler.leases.api.wsgi:application',

@@ -21,7 +21,7 @@ PACKAGES = [
     'libvirt-daemon', 'libvirt-daemon-driver-qemu', 'libvirt-clients',
     'libvirt-dev', 'pkg-config', 'gcc', 'python3-dev', 'python3-venv',
     'busybox-static', 'cpio', 'iproute2', 'util-linux', 'git', 'bindfs',
-    'openssh-server', 'openssh-client']
+    'openssh-server', 'openssh-client', 'prometheus']
 
 CONSTRAINTS = layout.HERE / 'constraints.txt'
 REQUIREMENTS = layout.HERE / 'requirements.txt'
