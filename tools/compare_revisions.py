@@ -26,8 +26,8 @@ import typing
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Public traces that some experiments read, beside the repository.
 DATA = ROOT.parent / 'shared/data'
-#: Keys of measured times and sizes, and of the commit.
-MEASURED = frozenset({'cpu_s', 'cpu_ratio', 'check_cpu_s', 'convert_cpu_s',
+#: Keys of measured times and sizes, and of the commit, beside ``cpu_*``.
+MEASURED = frozenset({'check_cpu_s', 'convert_cpu_s',
                       'rss_mib', 'git', 'seconds', 'wall_s'})
 TRACE = ''.join(f'{number} {number * 30} 0 {60 + number % 7 * 40} '
                 f'{1 + number % 4} -1 -1 {1 + number % 4} 600 -1 1 1 1 1 1 '
@@ -86,7 +86,7 @@ def strip(value: typing.Any) -> typing.Any:
     """Return a JSON value without what is measured."""
     if isinstance(value, dict):
         return {key: strip(one) for key, one in value.items()
-                if key not in MEASURED}
+                if key not in MEASURED and not key.startswith('cpu_')}
     if isinstance(value, list):
         return [strip(one) for one in value]
     return value

@@ -11,7 +11,12 @@ nearly full cluster it so may miss a lease that fits where it is.  Here
 
 First fit decreasing replaces this selection if it selects more, compared
 lease by lease in the order of the queue.  So a selection changes only for a
-better one, and constant demand finally leads to no change.
+better one.
+
+A changed selection may leave room for further leases: others have moved, and
+leases that run may use the headroom.  So leases are selected again, from the
+result, until none is added.  Otherwise each round would start a few more of
+them, although the demand is constant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +60,29 @@ def select_steadily(current: Configuration, queue: Sequence[QueuedLease],
     :param growth: CPU by which the demand of each member can still grow, in
         the unit of the configuration; no host keeps more free than that
     """
+    before = current
+    found = _select_startable(current, queue, options, headroom, growth)
+    selected = _selected(found)
+    while len(selected) < len(queue) and (
+            found.sample.members != before.members):
+        following = _select_startable(found.sample, queue, options, headroom,
+                                      growth)
+        if not selected < _selected(following):
+            break
+        before, found = found.sample, following
+        selected = _selected(found)
+    return found
+
+
+def _selected(selection: Selection) -> set[str]:
+    return {lease for lease, state in selection.states.items()
+            if state is MemberState.RUNNING}
+
+
+def _select_startable(current: Configuration, queue: Sequence[QueuedLease],
+                      options: SelectionOptions, headroom: float,
+                      growth: Mapping[str, int] | None) -> Selection:
+    """Select leases, but start none without the headroom."""
     down = {one.lease for one in current.members.values()
             if not one.fixed and one.state is not MemberState.RUNNING}
     if headroom and down:

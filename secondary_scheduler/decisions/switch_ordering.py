@@ -28,7 +28,12 @@ from secondary_scheduler.estimation.overlaps import predict_overlapping
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model.cluster import Cluster
 from secondary_scheduler.model.configuration import natural_key
-from secondary_scheduler.model.constraints import Lonely, PlacementRules
+from secondary_scheduler.model.constraints import (
+    Among,
+    Gather,
+    Lonely,
+    PlacementRules,
+)
 from secondary_scheduler.plans.operations import Operation, OperationKind
 
 #: Seconds between two members of a group.
@@ -57,25 +62,39 @@ class ConstraintWaits:
     """Finds the departures for which an arrival waits by a constraint.
 
     These are all earlier ones of the same host, by members that a constraint
-    names together, or that a ``lonely`` keeps apart from others.
+    names together, or that a ``lonely`` keeps apart from others.  Members
+    that a constraint keeps together wait for departures of other hosts.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._rules = PlacementRules(cluster.constraints)
         self._gone: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self._left: dict[Gather | Among, list[tuple[str, int]]] = (
+            defaultdict(list))
 
     def waits(self, step: Step) -> set[int]:
         """Return the units that an arrival has to wait for."""
-        if step.target is None or step.target == step.old.host:
+        target, uuid = step.target, step.old.uuid
+        if target is None or target == step.old.host:
             return set()
-        return {unit for uuid, unit in self._gone[step.target]
-                if self._keeps_apart(uuid, step.old.uuid)}
+        found = {unit for one, unit in self._gone[target]
+                 if self._keeps_apart(one, uuid)}
+        for rule in self._keeping_together(uuid):
+            found.update(unit for host, unit in self._left[rule]
+                         if not rule.allows_both(host, target))
+        return found
 
     def note(self, unit: int, step: Step) -> None:
         """Note the departure of a step."""
         if (self._rules.constraints and step.old.host is not None
                 and step.new.host != step.old.host):
             self._gone[step.old.host].append((step.old.uuid, unit))
+            for rule in self._keeping_together(step.old.uuid):
+                self._left[rule].append((step.old.host, unit))
+
+    def _keeping_together(self, uuid: str) -> list[Gather | Among]:
+        return [one for one in self._rules.concerning(uuid)
+                if isinstance(one, Gather | Among)]
 
     def _keeps_apart(self, one: str, other: str) -> bool:
         return any(

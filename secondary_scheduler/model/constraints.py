@@ -172,6 +172,10 @@ class Gather(_OfMembers):
         """Return the hosts of the other members."""
         return self._used(member, placed) or None
 
+    def allows_both(self, host: str, other: str) -> bool:
+        """Return whether members may be on both hosts at the same time."""
+        return host == other
+
     def _used(self, member: str, placed: Occupancy) -> frozenset[str]:
         return _NOWHERE.union(*(placed.hosts[one] for one in self.members
                                 if one != member))
@@ -257,6 +261,10 @@ class Among(_OfMembers):
         """Return the hosts of the group in use, if there is one."""
         used = self._used(placed)
         return self.groups[used.pop()] if len(used) == 1 else None
+
+    def allows_both(self, host: str, other: str) -> bool:
+        """Return whether members may be on both hosts at the same time."""
+        return self.group_of(host) == self.group_of(other)
 
     def _used(self, placed: Occupancy) -> set[int]:
         groups = {self.group_of(host) for one in self.members

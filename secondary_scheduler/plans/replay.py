@@ -9,6 +9,7 @@ only.  It shares no code with the decisions.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 import functools
+import math
 
 from secondary_scheduler.model import units
 from secondary_scheduler.model.cluster import (
@@ -36,6 +37,8 @@ from secondary_scheduler.plans.presences import MOVES, RUNNING
 TOLERANCE_S = 1e-6
 #: Rounding error of a sum of percentages.
 _TOLERANCE = 1e-6
+#: Most of what a policy leaves with which a single instance counts.
+_MOST_PART = 0.8
 
 
 #: State that an operation requires, by kind.
@@ -288,7 +291,8 @@ class Replay:
 
         An agent may throttle an instance to its share, but that is another
         amount on a host of another size.  An instance from there needs its
-        former use.
+        former use.  A switch counts with demand, which may be more than any
+        host has: there an instance needs at most a large part of a host.
         """
         host = self.hosts[target]
         there = {newcomer.uuid, *self.there[target]}
@@ -297,14 +301,14 @@ class Replay:
             size = host.capacity(resource)
             if policy.static or size is None or policy.threshold >= 100:
                 continue    # nothing exceeds 100 %
+            left = units.to_amount(max(0.0, policy.threshold - (
+                host.primary_use(resource) or 0.0)), size)
+            most = math.inf if self.plan.switch is None else _MOST_PART * left
             came = sum(
-                self.instances[uuid].use(resource) or 0.0 for uuid in there
-                if not self.cluster.are_alike(
+                min(self.instances[uuid].use(resource) or 0.0, most)
+                for uuid in there if not self.cluster.are_alike(
                     self.cluster.instances[uuid].host, target, resource))
-            left = max(0.0, policy.threshold - (
-                host.primary_use(resource) or 0.0))
-            if came and units.to_percent(came, size) > left + _TOLERANCE:
-                left = units.to_amount(left, size)
+            if units.to_percent(came - left, size) > _TOLERANCE:
                 yield (f'"{policy.text}" leaves '
                        f'{units.describe_amount(resource, left)} on host '
                        f'{target}, of which instances from hosts of another '

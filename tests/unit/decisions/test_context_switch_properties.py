@@ -6,7 +6,7 @@ import dataclasses
 import random
 import unittest
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from secondary_scheduler.decisions.base import (
@@ -88,6 +88,9 @@ def long_ago(cluster):
 
 class TestPlans(unittest.TestCase):
 
+    # An instance that wants more than any host of another size has.
+    @example(worlds.random_cluster(281, 5, 2, True, 0.1, False), 'select', 1,
+             0, 'cost')
     @given(CLUSTERS, KINDS, st.integers(1, 3), st.sampled_from([0, 1, 4]),
            st.sampled_from(['cost', 'span', 'memory', 'time']))
     def test_no_plan_fails_the_checker(self, cluster, kind, lanes, most,
@@ -96,6 +99,8 @@ class TestPlans(unittest.TestCase):
             objective, most_operations=most), ConcurrentDurations())
         self.assertEqual([], checker.check(cluster, plan, lanes))
 
+    # A member arrives where another one of its ``gather`` migrates to.
+    @example(worlds.constrain(batch_cluster(2 ** 24), 2 ** 24), 'select', 2)
     @given(CONSTRAINED, KINDS, st.integers(1, 3))
     def test_constraints_hold_at_every_instant(self, cluster, kind, lanes):
         plan = decide(cluster, kind, LoadLimits(lanes=lanes))
@@ -109,6 +114,8 @@ class TestPlans(unittest.TestCase):
                          items=dict(reversed(cluster.items.items())))
         self.assertEqual(decide(cluster, kind), decide(turned, kind))
 
+    # All leases fit, but with their headroom they need more hosts.
+    @example(batch_cluster(1731), 'return')
     @given(CLUSTERS, KINDS)
     def test_constant_demand_leads_to_no_operations(self, cluster, kind):
         cluster = long_ago(cluster)

@@ -104,6 +104,16 @@ class SelectSteadilyTest(unittest.TestCase):
                 {'a': 100}, member('x', 'a', 60), member('y', 'a', demand),
                 headroom=0.1)[0])
 
+    def test_all_leases_start_that_later_rounds_would_start(self):
+        # With the headroom free, the members of y need two hosts.  They run
+        # on one, so that the other one has room for z.
+        found = self.select(
+            {'a': 100, 'b': 100}, member('y1', None, 50, WAITING, 'y'),
+            member('y2', None, 50, WAITING, 'y'),
+            member('z', None, 45, WAITING), y=9.0, headroom=0.1)
+        self.assertEqual(
+            (['y', 'z'], {'y1': 'a', 'y2': 'a', 'z': 'b'}), found)
+
     def test_room_of_a_displaced_lease_counts_as_free(self):
         found = self.select(
             {'a': 100}, member('low', 'a', 100),

@@ -15,7 +15,12 @@ from secondary_scheduler.estimation.durations import Durations
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.cluster import InstanceState
-from secondary_scheduler.model.constraints import Lonely, Spread
+from secondary_scheduler.model.constraints import (
+    Among,
+    Gather,
+    Lonely,
+    Spread,
+)
 from secondary_scheduler.plans.operations import OperationKind
 from tests.unit.decisions import worlds
 from tests.unit.decisions.worlds import TOTAL, host, vm
@@ -119,6 +124,24 @@ class ArrangeTest(Case):
             draft.migrate(draft.instances['a'], 'i')
             self.assertEqual([(), after], [
                 one.after for one in self.arrange(draft)])
+
+    def test_arrival_waits_for_a_member_that_must_not_be_elsewhere(self):
+        world = self.draft(
+            host('h'), host('i'), vm('a', 'h'),
+            vm('b', None, InstanceState.SHELVED, preempted=True),
+            lanes=2).cluster
+        groups = frozenset('h'), frozenset('i')
+        for constraint, after in (
+                (Gather(frozenset('ab')), (1,)),
+                (Among(frozenset('ab'), groups), (1,)),
+                (Among(frozenset('ab'), (frozenset('hi'),)), ()),
+                (Gather(frozenset('ac')), ())):
+            draft = Draft(dataclasses.replace(
+                world, constraints=(constraint,)), self.limits)
+            draft.migrate(draft.instances['a'], 'i')
+            draft.activate(draft.instances['b'], 'i')
+            self.assertEqual([(), after], [
+                one.after for one in self.arrange(draft)], constraint)
 
     def test_no_steps_are_no_operations(self):
         self.assertEqual((), self.arrange(self.draft(host('h'))))

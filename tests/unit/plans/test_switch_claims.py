@@ -319,3 +319,20 @@ class TestConstraints(Case):
     def test_unknown_members_are_on_no_host(self):
         world = self.world(Spread(frozenset({'a', 'gone'})), a='h')
         self.good(world, Plan((migrate(1, 'a', 'h', 'x'),)))
+
+
+class TestSizes(Case):
+
+    def test_instance_that_wants_more_than_any_host_may_return_alone(self):
+        world = cluster(host('large', 85.0, cpus=64.0),
+                        host('small', 10.0, cpus=4.0), *(
+            vm(uuid, None, InstanceState.SHELVED, cpu=5.1, preempted=True)
+            for uuid in 'vw'))
+        first, second = (
+            op(number, OperationKind.UNSHELVE, uuid, None, 'small', start)
+            for number, uuid, start in ((1, 'v', 0.0), (2, 'w', 5.0)))
+        self.good(world, switch(first))
+        self.bad('leaves 3.2 CPUs on host small, of which instances from '
+                 'hosts of another size use 5.12 CPUs', world,
+                 switch(first, second))
+        self.assertNotEqual([], check(world, Plan((first,))))
