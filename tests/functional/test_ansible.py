@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+import yaml
+
 ANSIBLE = pathlib.Path(__file__).resolve().parents[2] / 'ansible'
 #: The filters of Nova, and ours at the end.
 FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
@@ -182,6 +184,24 @@ class KollaTest(PlaybookCase):
         self.assertIn('or role:secondary_agent', text)
         self.assertEqual(before, self.contents())
 
+    def test_alerts_and_dashboards_are_where_kolla_looks_for_them(self):
+        code, _, text = self.play('kolla', secondary_scheduler_metrics=True)
+        self.assertEqual(0, code, text)
+        monitoring = ANSIBLE.parent / 'monitoring'
+        self.assertEqual(
+            (monitoring / 'prometheus/secondary.rules.yaml').read_text(),
+            (self.kolla / 'prometheus/secondary.rules').read_text())
+        for path in (monitoring / 'grafana').glob('*.json'):
+            self.assertEqual(path.read_text(), (
+                self.kolla / 'grafana/dashboards' / path.name).read_text())
+        scraped = yaml.safe_load((
+            self.kolla / 'prometheus/prometheus.yml.d/secondary.yml'
+        ).read_text())['scrape_configs']
+        self.assertEqual([{
+            'job_name': 'secondary-agent',
+            'static_configs': [{'targets': ['localhost:9911']}]}],
+            [one for one in scraped if one['job_name'] == 'secondary-agent'])
+
     def test_kolla_ansible_takes_passwords_and_options(self):
         generate = shutil.which('kolla-genpwd')
         if generate is None:
@@ -199,15 +219,23 @@ class KollaTest(PlaybookCase):
             '[secondary-agent:children]\ncompute\n')
         for name in SECRETS:
             del self.variables[f'secondary_scheduler_{name}']
-        code, _, text = self.play('kolla', '-e', f'@{passwords}')
+        code, _, text = self.play('kolla', '-e', f'@{passwords}',
+                                  secondary_scheduler_deployment='kolla')
         self.assertEqual(0, code, text)
         merged = self.directory / 'nova.conf'
+        own = self.directory / 'prometheus.yml'
+        own.write_text('scrape_configs: [{job_name: prometheus}]')
         playbook = self.directory / 'merge.yml'
         playbook.write_text(json.dumps([{
             'hosts': 'localhost', 'gather_facts': False, 'tasks': [{
                 'merge_configs': {
                     'sources': [str(self.kolla / 'nova/nova-scheduler.conf')],
-                    'dest': str(merged)}}]}]))
+                    'dest': str(merged)}}, {
+                'merge_yaml': {
+                    'sources': [str(own), str(
+                        self.kolla / 'prometheus/prometheus.yml.d'
+                        / 'secondary.yml')],
+                    'dest': str(own), 'extend_lists': True}}]}]))
         subprocess.run(
             [self.program, '-i', self.inventory, playbook], check=True,
             stdout=subprocess.PIPE, env={
@@ -218,6 +246,9 @@ class KollaTest(PlaybookCase):
         self.assertEqual(
             read_ini(self.kolla / 'nova/nova-scheduler.conf'),
             read_ini(merged))
+        self.assertEqual(['prometheus', 'secondary-agent'], [
+            one['job_name'] for one in yaml.safe_load(
+                own.read_text())['scrape_configs']])
         url, = read_ini(merged)['secondary_scheduler']['transport_url']
         self.assertRegex(url, r'secondary-control:\w{20,}@192.0.2.1:5672,')
 
