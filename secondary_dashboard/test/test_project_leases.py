@@ -300,6 +300,21 @@ class CreateLeaseTest(helpers.LeaseTestCase):
         self.assertContains(page, 'secondary')
         self.assertIn('networks cannot be read', self.texts(page)[0])
 
+    def test_session_is_verified_before_the_form_is_sent(self):
+        verify = reverse(f'{PANEL}:session')
+        with cloud():
+            self.assertContains(self.client.get(CREATE),
+                                f'data-secondary-session="{verify}"')
+        for status, expected in ((200, 200), (503, 200), (401, 401)):
+            with self.subTest(status):
+                if status == 200:
+                    self.answer('GET', '/quota', QUOTA)
+                else:
+                    self.refuse('GET', '/quota', status, 'code', 'A reason.')
+                self.assertEqual(expected, self.client.get(
+                    verify, HTTP_X_REQUESTED_WITH='XMLHttpRequest'
+                    ).status_code)
+
     def test_silent_lease_service_keeps_the_form(self):
         self.service.register_uri(
             'POST', f'{helpers.URL}/leases', exc=requests.ConnectTimeout)

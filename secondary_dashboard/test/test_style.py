@@ -11,7 +11,7 @@ import secondary_dashboard
 SHEET = (pathlib.Path(secondary_dashboard.__file__).parent
          / 'static/secondary_dashboard/secondary.scss')
 #: Colours of texts and of bars; grids and backgrounds carry no meaning.
-MEANING = re.compile(r'\b(?:color|fill): (#[0-9a-f]{3,6});')
+MEANING = re.compile(r'(?<![-\w])(?:color|fill): (#[0-9a-f]{3,6});')
 #: The darker of the backgrounds: white, and that of bars.
 BACKGROUND = '#eee'
 #: Level AA of texts.

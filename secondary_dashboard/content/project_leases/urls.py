@@ -11,6 +11,7 @@ urlpatterns = [
     path('create/', views.CreateView.as_view(), name='create'),
     path('quote/', views.QuoteView.as_view(), name='quote'),
     path('quote/<uuid:quote_id>/', views.OfferView.as_view(), name='offer'),
+    path('session/', views.SessionView.as_view(), name='session'),
     path('timeline/', views.TimelineView.as_view(), name='timeline'),
     path('<uuid:lease_id>/', views.DetailView.as_view(), name='detail'),
 ]

@@ -3,10 +3,12 @@
 """Views of a project's leases."""
 
 import datetime
+import logging
 import time
 import typing
 
 from django import http
+from django.middleware import csrf
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -19,6 +21,8 @@ from secondary_dashboard.content.project_leases import forms as lease_forms
 from secondary_dashboard.content.project_leases import tables as lease_tables
 from secondary_dashboard.content.project_leases import tabs as lease_tabs
 from secondary_scheduler.model.lease_states import FINAL, LeaseState
+
+LOG = logging.getLogger(__name__)
 
 INDEX = 'horizon:project:secondary_leases:index'
 #: Largest number of leases in a timeline.
@@ -104,6 +108,22 @@ class OfferView(generic.View):
             'price': formats.format_number(offer['price']),
             'rate': formats.format_number(offer['rate'], 6),
             'reason': offer['reason']})
+
+
+class SessionView(generic.View):
+    """Verify the session, for a form that is about to be sent.
+
+    The status is 401 if the lease service refuses the token.  Otherwise the
+    response has ``csrf``, the form's secret: a new login has changed it.
+    """
+
+    def get(self, request):
+        """Ask the lease service; another error is not about the session."""
+        try:
+            api.quota(request)
+        except (api.LeaseServiceError, api.LeaseNotFound):
+            LOG.debug('Cannot verify the session', exc_info=True)
+        return http.JsonResponse({'csrf': csrf.get_token(request)})
 
 
 class DetailView(tabs.TabView):

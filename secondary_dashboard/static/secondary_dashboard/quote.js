@@ -56,9 +56,11 @@
   }
 
   function fail(form, mine, response) {
+    var expired = response.status === 401;
     if (mine === current) {
-      show(form, paragraph(form.find('.secondary-quote').data(
-        response.status === 401 ? 'expired' : 'failed')));
+      form.find('.secondary-expired').prop('hidden', !expired);
+      show(form, expired ? [] : paragraph(
+        form.find('.secondary-quote').data('failed')));
     }
   }
 
