@@ -40,7 +40,7 @@ class Browser:
     """A window of Chromium that is logged in."""
 
     def __init__(self, url: str, folder: str, user: str) -> None:
-        self.url, self.folder = url, pathlib.Path(folder)
+        self.url, self.folder, self.user = url, pathlib.Path(folder), user
         options = webdriver.ChromeOptions()
         options.binary_location = '/usr/bin/chromium'
         for one in ('--headless=new', '--no-sandbox', '--disable-gpu',
@@ -50,7 +50,11 @@ class Browser:
             options, webdriver.ChromeService('/usr/bin/chromedriver'))
         self.chrome.set_page_load_timeout(120)
         self.open('/auth/login/')
-        self.one('#id_username').send_keys(user)
+        self.log_in()
+
+    def log_in(self) -> None:
+        """Log in on the page that is open."""
+        self.one('#id_username').send_keys(self.user)
         self.one('#id_password').send_keys('secret', Keys.ENTER)
         self.wait(lambda: '/auth/login' not in self.chrome.current_url,
                   'the login')
@@ -138,7 +142,7 @@ class Browser:
 
     def value(self, field: str) -> str:
         """Return the value of a field that is displayed."""
-        return self.one(f'{FORM} [name={field}]').get_attribute('value')
+        return self.one(f'form [name={field}]').get_attribute('value')
 
     def send_form(self) -> None:
         """Send the form by the keyboard."""
@@ -279,6 +283,9 @@ def watch_violation(browser: Browser, host: str) -> None:
         assert not browser.all('.messages .alert-danger')
         browser.shoot(f'dashboard-{name}')
         browser.check()
+    browser.open(f'{ADMIN}capacity/')
+    browser.chrome.delete_all_cookies()
+    browser.wait_text('cannot be read again', '.secondary-old')
 
 
 def see_nothing(browser: Browser, _argument: str) -> None:
@@ -314,12 +321,19 @@ def use_keyboard(browser: Browser, _argument: str) -> None:
     browser.wait(lambda: not browser.all('.modal'), 'the form is closed')
     browser.one('[name=leases__filter__q_field]').send_keys('State')
     browser.one('[name=leases__filter__q]').send_keys('done', Keys.ENTER)
-    browser.wait(lambda: 'done' == browser.one(
-        '[name=leases__filter__q]').get_attribute('value'), 'the filter')
-    assert browser.one('[name=leases__filter__q_field]').get_attribute(
-        'value') == 'state'
+    browser.wait(lambda: browser.value('leases__filter__q') == 'done',
+                 'the filter')
+    assert browser.value('leases__filter__q_field') == 'state'
     states = {one.text for one in browser.all('#leases td:nth-child(3)')}
-    assert states <= {'Done'}, states
+    assert states == {'Done'}, states
+    assert 'disabled' in browser.one('#leases__action_delete').get_attribute(
+        'class')
+    browser.one('[name=leases__filter__q]').send_keys(Keys.TAB)
+    browser.reach('object_ids')
+    browser.press(Keys.SPACE)
+    assert 'disabled' not in browser.one(
+        '#leases__action_delete').get_attribute('class')
+    browser.check()
 
 
 def lose_service(browser: Browser, name: str) -> None:
@@ -365,13 +379,23 @@ def lose_right(browser: Browser, lease: str) -> None:
         assert browser.chrome.current_url == browser.url + PROJECT
         assert browser.all('.messages .alert-danger')
         assert 'Traceback' not in browser.chrome.page_source
-    browser.one('#leases__action_create').send_keys(Keys.ENTER)
-    browser.wait(lambda: browser.focus() == 'name', 'focus in the form')
+    browser.fill_form('kept', 'worker-idle')
     browser.pause()
+    browser.send_form()
+    browser.wait_text('session has expired', '.secondary-expired')
+    browser.shoot('dashboard-expired')
+    assert browser.value('name') == 'kept'
     browser.one('.secondary-ask').send_keys(Keys.ENTER)
-    browser.wait_text('session has expired', '.secondary-quote')
+    browser.wait_text('session has expired', '.secondary-expired')
+    form = browser.chrome.current_window_handle
+    browser.chrome.switch_to.new_window('tab')
     browser.open(PROJECT)
     assert '/auth/login' in browser.chrome.current_url
+    browser.log_in()
+    browser.chrome.switch_to.window(form)
+    browser.send_form()
+    browser.wait_text('Requested lease: kept')
+    cancel(browser, 'kept')
 
 
 #: Flow and user by name.
@@ -381,7 +405,7 @@ FLOWS = {'run-lease': (run_lease, 'demo'),
          'list-all': (list_many, 'admin'),
          'watch-violation': (watch_violation, 'admin'),
          'see-nothing': (see_nothing, 'demo'),
-         'use-keyboard': (use_keyboard, 'demo'),
+         'use-keyboard': (use_keyboard, 'other'),
          'lose-service': (lose_service, 'demo'),
          'lose-right': (lose_right, '')}
 

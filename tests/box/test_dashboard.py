@@ -78,7 +78,7 @@ def test_tenant_sees_nothing_of_the_administrators_panels(browse):
     browse('see-nothing')
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def many_leases(cloud):
     """Many leases of the project "other" that are over."""
     project = cloud.identity.find_project('other', domain_id='default').id
@@ -111,7 +111,7 @@ def test_lists_of_many_leases_open_in_two_seconds(browse, many_leases):
     print(browse('list-all', '/admin/secondary_leases/'))
 
 
-def test_form_and_list_are_operated_with_the_keyboard(browse):
+def test_form_and_list_are_operated_with_the_keyboard(browse, many_leases):
     browse('use-keyboard')
 
 
