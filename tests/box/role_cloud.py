@@ -197,6 +197,33 @@ def _write_control() -> None:
                UNIT.format(command=command))
 
 
+PROMETHEUS = '''\
+global: {scrape_interval: 5s}
+rule_files: [/etc/prometheus/secondary_scheduler/rules.yaml]
+scrape_configs:
+  - job_name: secondary
+    file_sd_configs:
+      - files: [/etc/prometheus/secondary_scheduler/targets.yaml]
+        refresh_interval: 5s
+'''
+
+
+def has_prometheus() -> bool:
+    """Return whether this machine has a Prometheus for ``control``."""
+    return shutil.which('prometheus') is not None
+
+
+def _write_prometheus() -> None:
+    _write('control', 'etc/prometheus/prometheus.yml', PROMETHEUS)
+    _write('control', 'etc/systemd/system/prometheus.service', UNIT.format(
+        command='/usr/bin/prometheus --config.file='
+        '/etc/prometheus/prometheus.yml --storage.tsdb.path=/var/tmp/tsdb '
+        '--web.listen-address=127.0.0.1:9090'))
+    programs = containers.directory('control') / 'upper/usr/bin'
+    programs.mkdir(parents=True, exist_ok=True)
+    shutil.copy(str(shutil.which('prometheus')), programs / 'prometheus')
+
+
 def _make_environment(site: pathlib.Path) -> None:
     """Make the environment of Nova and Watcher inside ``control``."""
     containers.run_in('control', ['sh', '-ec', f'''
@@ -229,6 +256,19 @@ def _make_keys() -> None:
         _write(name, 'etc/ssh/sshd_config.d/port.conf', f'Port {port}\n')
 
 
+def _host_variables(host: str) -> str:
+    """Return the variables of a host that Nova's fake driver is.
+
+    Its node has the name of its service; libvirt's has that of the container.
+    """
+    own = {'secondary_agent': {'hypervisor_hostname': host}}
+    # The containers share one address.
+    port = 9910 + int(host.removeprefix('fake'))
+    return (f'secondary_scheduler_host={host} '
+            f'secondary_scheduler_agent_metrics_port={port} '
+            f'secondary_scheduler_agent_options="{own}"')
+
+
 def write_inventory() -> pathlib.Path:
     """Write the inventory of the machines; return its path."""
     base = layout.STATE / 'rabbitmq'
@@ -239,8 +279,8 @@ def write_inventory() -> pathlib.Path:
         f'{name} ansible_host={layout.CONTROL} ansible_port={port} '
         f'ansible_user=root ansible_ssh_private_key_file={DIRECTORY}/key '
         'ansible_python_interpreter=/usr/bin/python3 ansible_become=false '
-        + (f'secondary_scheduler_host={NOVA_HOSTS[name]}'
-           if name in NOVA_HOSTS else '') for name, port in PORTS.items()]
+        + (_host_variables(NOVA_HOSTS[name]) if name in NOVA_HOSTS else '')
+        for name, port in PORTS.items()]
     hosts.append('broker ansible_connection=local ansible_become=false '
                  f'ansible_python_interpreter={sys.executable}')
     groups = {'secondary-admin': ['control'],
@@ -249,6 +289,8 @@ def write_inventory() -> pathlib.Path:
               'nova-scheduler': ['control'], 'placement-api': ['control'],
               'watcher-engine': ['control'], 'watcher-applier': ['control'],
               'rabbitmq': ['broker']}
+    if has_prometheus():
+        groups['prometheus'] = ['control']
     path = DIRECTORY / 'inventory.ini'
     path.write_text('\n'.join([*hosts, *(
         '\n'.join([f'[{group}]', *members])
@@ -311,6 +353,8 @@ def up() -> None:
                                                      exist_ok=True)
     _make_keys()
     _write_control()
+    if has_prometheus():
+        _write_prometheus()
     for name in REPLACED:
         shell.stop(name)
     control.sql(f"GRANT ALL ON *.* TO '{ADMIN}'@'%' IDENTIFIED BY "
@@ -326,6 +370,9 @@ def up() -> None:
         containers.run_in(name, ['sh', '-ec',
                                  'ssh-keygen -A; systemctl restart ssh'])
     _make_environment(site)
+    if has_prometheus():
+        containers.run_in('control', ['systemctl', 'enable', '--now',
+                                      'prometheus'])
     shell.wait_for('nova-api', lambda: shell.port_open(8774), 300)
     shell.wait_for('Watcher without the plug-in',
                    lambda: 'secondary' not in openstack(

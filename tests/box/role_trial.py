@@ -206,6 +206,11 @@ def expect_deployed(version: str) -> None:
         time.sleep(2)
     expect(f'both hosts are open with {version}', wanted <= open_hosts(),
            open_hosts())
+    for name in cloud.PORTS:
+        shared = containers.run_in(name, [
+            'cat', '/etc/secondary_scheduler/secondary_scheduler.conf']).stdout
+        expect(f'the shared file of {name} has policies and no secret',
+               'policy = cpu' in shared and 'rabbit' not in shared, shared)
     for name, venv, units in (
             ('control', cloud.VENV, list(cloud.UNITS)),
             ('control', '/opt/secondary_scheduler', ['secondary-lease-api']),
