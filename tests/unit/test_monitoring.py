@@ -133,7 +133,11 @@ class MonitoringTest(unittest.TestCase):
     def test_cases_fail_if_an_alert_does_not_fire(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             place = pathlib.Path(directory)
-            (place / CASES.name).write_text(CASES.read_text())
+            cases = yaml.safe_load(CASES.read_text())
+            cases['tests'] = [one for one in cases['tests'] if one[
+                'name'].startswith('SecondaryLibvirtSilent')]
+            self.assertTrue(cases['tests'])
+            (place / CASES.name).write_text(yaml.safe_dump(cases))
             (place / RULES.name).write_text(RULES.read_text().replace(
                 'secondary_agent_libvirt_answers == 0',
                 'secondary_agent_libvirt_answers == 2'))
