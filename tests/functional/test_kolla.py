@@ -86,7 +86,8 @@ class KollaTest(unittest.TestCase):
         steps = self.steps('secondary-lease-api')
         self.assertIn(f'    && {PIP}"/secondary-scheduler[lease-api,metrics]" '
                       'gunicorn \\', steps)
-        self.assertEqual('USER secondary-lease', steps[-2])
+        self.assertEqual(['ENV XDG_RUNTIME_DIR=/tmp', 'USER secondary-lease'],
+                         steps[-3:-1])
         self.assertIn('secondary_scheduler.leases.api.wsgi:application',
                       steps[-1])
 
