@@ -4,9 +4,9 @@
 #
 #   stack install      our package, beside Nova and Watcher
 #   stack post-config  nova.conf, watcher.conf, our own files, the accounts,
-#                      the database of leases
+#                      the database of leases, Horizon's panels
 #   stack extra        the agent and the lease service are started
-#   stack test-config  hosts enabled, a flavor, the switch
+#   stack test-config  hosts enabled, a flavor, the switch, tempest.conf
 #   unstack            both are stopped, limits are lifted, what we made in
 #                      the cloud is deleted
 #   clean              files and state are removed
@@ -204,6 +204,36 @@ function configure_secondary_watcher {
     _secondary_share "$WATCHER_CONF_DIR/watcher.conf.d"
 }
 
+# _secondary_panels - Print Horizon's directory of enabled panels
+function _secondary_panels {
+    echo "${HORIZON_DIR:-$DEST/horizon}/openstack_dashboard/local/enabled"
+}
+
+# configure_secondary_dashboard - Enable the panels. DevStack makes Horizon's
+# static files after this phase.
+#
+# The package is in Horizon's environment, which is that of all services. Its
+# extra "dashboard" would get another Horizon from PyPI.
+function configure_secondary_dashboard {
+    cp "$SECONDARY_DIR"/secondary_dashboard/enabled/_93*.py \
+        "$(_secondary_panels)"
+}
+
+# configure_secondary_tempest - Options of our tests; DevStack has written the
+# rest of the file, and installed the plug-in (TEMPEST_PLUGINS)
+function configure_secondary_tempest {
+    local leases=False
+
+    if is_service_enabled secondary-lease-api; then
+        leases=True
+    fi
+    iniset "$TEMPEST_CONFIG" service_available secondary_lease "$leases"
+    iniset "$TEMPEST_CONFIG" secondary_lease flavor "$SECONDARY_FLAVOR"
+    if [[ -z "$SECONDARY_AUDIT_INTERVAL" ]]; then
+        iniset "$TEMPEST_CONFIG" secondary_lease engine False
+    fi
+}
+
 # start_secondary_scheduler - Start the agent, as root, and the lease service
 function start_secondary_scheduler {
     local files="--config-file $SECONDARY_CONF"
@@ -315,6 +345,25 @@ function remove_secondary_cloud (
     _secondary_delete openstack role delete secondary_agent
 )
 
+# _secondary_clean_watcher - Take our options out of watcher.conf, which
+# Watcher's plug-in leaves
+function _secondary_clean_watcher {
+    local collectors
+    local section
+
+    if [[ ! -f "$WATCHER_CONF" ]]; then
+        return
+    fi
+    collectors=$(iniget "$WATCHER_CONF" collector collector_plugins)
+    iniset "$WATCHER_CONF" collector collector_plugins \
+        "${collectors//,secondary/}"
+    inidelete "$WATCHER_CONF" watcher_applier workflow_engine
+    for section in watcher_workflow_engines.secondary secondary_lease_api; do
+        sed -i "/^\[$section\]/,/^\[/{/^\[$section\]/d;/^\[/!d}" \
+            "$WATCHER_CONF"
+    done
+}
+
 # cleanup_secondary_scheduler - Remove what we wrote outside other services'
 # files, which DevStack writes anew
 function cleanup_secondary_scheduler {
@@ -336,6 +385,8 @@ function cleanup_secondary_scheduler {
             /var/lib/apache2/site/disabled_by_admin/secondary-lease-api
     fi
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
+    rm -f "$(_secondary_panels)"/_93*_secondary*.py
+    _secondary_clean_watcher
     for directory in "${directories[@]}"; do
         sudo rm -f "$directory/secondary_scheduler.conf"
         if [[ -d "$directory" ]]; then
@@ -372,6 +423,9 @@ if is_service_enabled secondary_scheduler; then
         if is_service_enabled secondary-lease-api; then
             configure_secondary_lease_api
         fi
+        if is_service_enabled horizon; then
+            configure_secondary_dashboard
+        fi
 
     elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
         echo_summary "Starting secondary_scheduler"
@@ -381,6 +435,9 @@ if is_service_enabled secondary_scheduler; then
         if is_service_enabled n-api placement-api; then
             echo_summary "Enabling secondaries on the hosts"
             init_secondary_cloud
+        fi
+        if is_service_enabled tempest; then
+            configure_secondary_tempest
         fi
 
     elif [[ "$1" == "unstack" ]]; then

@@ -40,6 +40,8 @@ WATCHER_CONF_DIR=$FOLDER/etc/watcher
 WATCHER_CONF=$WATCHER_CONF_DIR/watcher.conf
 SECONDARY_CONF_DIR=$FOLDER/etc/secondary_scheduler
 APACHE_CONF_DIR=$FOLDER/etc/apache2
+HORIZON_DIR=$FOLDER/horizon
+TEMPEST_CONFIG=$FOLDER/etc/tempest.conf
 
 function sudo {
     local word
@@ -67,11 +69,13 @@ function timeout {
 }
 set +o xtrace
 mkdir -p "$NOVA_CONF_DIR" "$PLACEMENT_CONF_DIR" "$WATCHER_CONF_DIR" \
-    "$APACHE_CONF_DIR/sites-available" "$DATA_DIR"
+    "$APACHE_CONF_DIR/sites-available" "$DATA_DIR" \
+    "$HORIZON_DIR/openstack_dashboard/local/enabled"
 touch "$NOVA_CONF" "$WATCHER_CONF"
 
 # shellcheck disable=SC1091  # the plug-in's
 source "$REPOSITORY/devstack/settings"
+echo "TEMPEST_PLUGINS $TEMPEST_PLUGINS" >>"$FOLDER/calls"
 set -o errexit
 for phase in "$@"; do
     # shellcheck disable=SC1091,SC2086  # "stack extra" is two words

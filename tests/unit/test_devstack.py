@@ -132,6 +132,28 @@ class PhasesTest(unittest.TestCase):
         self.assertEqual(
             {'etc/nova/nova.conf', 'etc/watcher/watcher.conf',
              'etc/placement/policy.yaml'}, self.files())
+        watcher = self.folder / 'etc/watcher/watcher.conf'
+        self.assertNotIn('secondary', watcher.read_text())
+
+    def test_dashboard_and_tempest_are_configured_where_they_run(self):
+        services = f'{CONTROL},horizon,tempest,secondary-lease-api'
+        enabled = self.folder / 'horizon/openstack_dashboard/local/enabled'
+        calls = self.run_phases(*STACK, services=services)
+        self.assertEqual(
+            {path.name for path in ROOT.glob(
+                'secondary_dashboard/enabled/_*.py')} - {'__init__.py'},
+            {path.name for path in enabled.iterdir()})
+        self.assertIn(f'TEMPEST_PLUGINS  {self.folder}/stack/'
+                      'secondary_scheduler\n', calls)
+        tempest = self.read('tempest.conf')
+        self.assertEqual('True', tempest['service_available'][
+            'secondary_lease'])
+        self.assertEqual('secondary', tempest['secondary_lease']['flavor'])
+        (enabled / '_1000_project.py').touch()
+        self.run_phases('unstack', 'clean', services=services)
+        self.assertEqual(['_1000_project.py'],
+                         [path.name for path in enabled.iterdir()])
+        self.assertIn('TEMPEST_PLUGINS \n', self.run_phases(*STACK))
 
     def test_compute_node_gets_the_agent_only(self):
         calls = self.run_phases(
@@ -206,6 +228,8 @@ class ToolTest(unittest.TestCase):
         self.git_base.add(base, [self.clone('nova')])
         with self.assertRaisesRegex(Exception, 'devstack, requirements'):
             self.git_base.check(base)
+        with self.assertRaisesRegex(Exception, 'tempest, os-test-images'):
+            self.git_base.check(base, ['tempest'])
         with self.assertRaisesRegex(Exception, 'NAME='):
             self.git_base.add(base, [str(self.folder)])
 
@@ -213,6 +237,7 @@ class ToolTest(unittest.TestCase):
         first = self.nodes.local_conf('node1', '/base', ['tempest'])
         second = self.nodes.local_conf('node2', 'https://git.example/', [])
         self.assertIn('enable_service tempest', first)
+        self.assertIn('[[test-config|$TEMPEST_CONFIG]]', first)
         self.assertIn('enable_plugin watcher '
                       'file:///opt/git-base/openstack/watcher.git', first)
         self.assertIn('HOST_IP=10.78.0.2', second)
@@ -222,8 +247,12 @@ class ToolTest(unittest.TestCase):
 
     def test_listing_tells_what_is_of_the_plugin(self):
         listing = importlib.import_module('listing')
-        self.assertEqual(['user secondary-agent'], listing.ours(
-            {'user secondary-agent', 'user nova', 'file /etc/nova'}))
+        self.assertEqual(
+            ['text /etc/watcher/watcher.conf', 'user secondary-agent'],
+            listing.ours({
+                'user secondary-agent', 'user nova', 'file /etc/nova',
+                'text /etc/watcher/watcher.conf',
+                'text /etc/bash_completion.d/osc.bash_completion'}))
 
 
 class ParserTest(unittest.TestCase):

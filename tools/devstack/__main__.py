@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 # Before the box's modules are imported: their paths and names come from it.
 os.environ.setdefault('BOX_DIR', '/var/tmp/secondary-devstack')  # nosec B108
@@ -60,10 +61,9 @@ def run(arguments) -> None:
     --keep, run unstack.sh and stack.sh again with what they have.
     """
     cgroups.check()
+    began = time.monotonic()
     settings = _settings(arguments)
     git_base.check(settings['git_base'], settings['services'])
-    cgroups.make_tree()
-    cgroups.share(cgroups.path('cpu'), nodes.SHARES)
     commit = git_base.publish_plugin()
     names = nodes.names(settings['nodes'])
     if not (_is_up(names) and commit == settings['commit']
@@ -72,11 +72,18 @@ def run(arguments) -> None:
             _stop_all()
             for path in containers.CONTAINERS.glob('node*'):
                 containers.remove(path.name)
+        elif not settings['commit']:
+            # Scripts of an interrupted run may still work in them.
+            _stop_all()
         _save({**settings, 'commit': ''})
+        cgroups.make_tree()
+        cgroups.share(cgroups.path('cpu'), nodes.SHARES)
         nodes.boot(names, settings['git_base'])
         nodes.make(names, settings['git_base'], settings['services'])
         _save({**settings, 'commit': commit})
     nodes.seed(names[0])
+    say(f'{time.monotonic() - began:.0f} s; the nodes use '
+        f'{nodes.memory_mb(names)} MiB of memory')
     say('up; "python3 tools/devstack --help" tells the first steps')
 
 
@@ -118,22 +125,26 @@ def exec_(arguments) -> None:
         arguments.program, *arguments.arguments]).returncode)
 
 
-@shell.alone()
 def test(arguments) -> None:
     """Exercise the plug-in through the API, then stack and clean again.
 
-    Secondaries are throttled, preempted and returned, a lease is served;
-    then unstack.sh, stack.sh, the same again, and clean.sh, with listings of
-    what is left compared.
+    The nodes are brought up as by "run". Secondaries are throttled, migrated,
+    suspended and returned, and a lease is served; with Horizon its panels are
+    opened, with Tempest the plug-in's tests are run. Then unstack.sh,
+    stack.sh, the same again, and clean.sh, with listings of what is left
+    compared with those before the first stack.sh.
     """
+    run(arguments)
+    _exercise(once=arguments.once)
+
+
+@shell.alone()
+def _exercise(once: bool) -> None:
     settings = _settings()
-    names = nodes.names(settings['nodes'])
-    if not (_is_up(names) and settings['commit']):
-        raise BoxError('it is not up; "python3 tools/devstack run" first')
-    acceptance.run_all(names, settings['git_base'], settings['services'],
-                   once=arguments.once)
-    if not arguments.once:
+    if not once:
         _save({**settings, 'commit': ''})
+    acceptance.run_all(nodes.names(settings['nodes']), settings['git_base'],
+                       settings['services'], once)
 
 
 @shell.alone()
@@ -164,6 +175,24 @@ def make_git_base(arguments) -> None:
     git_base.add(arguments.directory, arguments.clones)
 
 
+def _add_settings(sub: argparse.ArgumentParser) -> None:
+    """Add the options of "run"."""
+    sub.add_argument('--git-base', metavar='URL|DIR',
+                     help='git server, or a directory of repositories; it is '
+                          'remembered, as --nodes and --with are (default '
+                          f'{OPENDEV})')
+    sub.add_argument('--nodes', type=int, choices=(1, 2), metavar='N',
+                     help='1, or 2: one more with a compute service only '
+                          '(default 1)')
+    sub.add_argument('--with', dest='services', nargs='*',
+                     choices=git_base.OPTIONAL, metavar='SERVICE',
+                     help='services that the first node has as well: '
+                          f'{" ".join(git_base.OPTIONAL)}')
+    sub.add_argument('--keep', action='store_true',
+                     help='keep what the nodes have: unstack.sh and '
+                          'stack.sh instead of nodes from nothing')
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     top = argparse.ArgumentParser(
@@ -181,20 +210,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command('run', run, 'boot the nodes and run stack.sh')
-    sub.add_argument('--git-base', metavar='URL|DIR',
-                     help='git server, or a directory of repositories; it is '
-                          'remembered, as --nodes and --with are (default '
-                          f'{OPENDEV})')
-    sub.add_argument('--nodes', type=int, choices=(1, 2), metavar='N',
-                     help='1, or 2: one more with a compute service only '
-                          '(default 1)')
-    sub.add_argument('--with', dest='services', nargs='*',
-                     choices=git_base.OPTIONAL, metavar='SERVICE',
-                     help='services that the first node has as well: '
-                          f'{" ".join(git_base.OPTIONAL)}')
-    sub.add_argument('--keep', action='store_true',
-                     help='keep what the nodes have: unstack.sh and '
-                          'stack.sh instead of nodes from nothing')
+    _add_settings(sub)
     sub = command('exec', exec_, 'run a command on a node')
     sub.add_argument('--node', default='node1', metavar='NAME',
                      help='the node (default node1)')
@@ -204,7 +220,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument('program', metavar='COMMAND')
     sub.add_argument('arguments', nargs=argparse.REMAINDER, metavar='...',
                      help='its arguments')
-    sub = command('test', test, 'exercise the plug-in in it')
+    sub = command('test', test, 'run, and exercise the plug-in in it')
+    _add_settings(sub)
     sub.add_argument('--once', action='store_true',
                      help='without unstack.sh, the second stack.sh and '
                           'clean.sh')

@@ -2,28 +2,34 @@
 
 """Exercise of the plug-in in a DevStack, through its commands and APIs.
 
-A secondary is throttled, preempted and returned, and loses no work; a lease
-is served.  Then unstack.sh, stack.sh, the same again, and clean.sh: nothing
-of the plug-in may be left.
+A secondary is throttled, migrated, suspended and returned, and loses no work;
+a lease is served.  Then unstack.sh, stack.sh, the same again, and clean.sh:
+nothing of the plug-in may be left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import json
 import time
 import typing
 
 import cgroups
 import containers
+import dashboard_pages
 import guest
 import listing
 import nodes
 from shell import BoxError, say
+import uplink
 
-#: CPUs of a host that is to be busy: the machine has few of them, and a
-#: policy that fails for want of a CPU would prove nothing.
+#: CPUs of the host with the secondary, and of another one with the control
+#: plane: the machine has few of them, and a policy that fails for want of a
+#: CPU would prove nothing.
 HOST_CPUS = 0.8
+CONTROL_CPUS = 1.2
 #: Services, each with one process, that load a host; CPU time of each, of one
-#: CPU, beside which a secondary is throttled. Without a limit they fill it.
+#: CPU, beside which a secondary is throttled. Without a limit they fill it,
+#: apart from what the control plane needs.
 _LOAD = ('load-1', 'load-2')
 SOME_LOAD = '20%'
 SWITCH = 'secondary'
@@ -62,7 +68,8 @@ class Cloud:
     def server(self, name: str) -> dict:
         """Return a server: status, host and properties."""
         return self.ask(f'server show {name} -c status -c properties '
-                        '-c OS-EXT-SRV-ATTR:host -c id')
+                        '-c OS-EXT-SRV-ATTR:host -c id '
+                        '-c OS-EXT-STS:task_state')
 
     def units(self, name: str) -> tuple[str, int]:
         """Return a guest's boot and the units of work it has done since."""
@@ -96,9 +103,11 @@ def run_all(names: list[str], base: str, services: Sequence[str],
     """
     began = time.monotonic()
     exercise(names)
+    _check_services(names, services)
     if not once:
         nodes.unstack(names)
-        _check_gone('unstack.sh', names, ('file', 'unit', 'database', 'audit'))
+        _check_gone('unstack.sh', names,
+                    ('file', 'text', 'unit', 'database', 'audit'))
         nodes.make(names, base, services)
         nodes.seed(names[0])
         exercise(names)
@@ -114,28 +123,30 @@ def exercise(names: list[str]) -> None:
     # Of an interrupted run.
     cloud.command('openstack server delete --wait try', check=False)
     cloud.command('openstack secondary lease delete pair', check=False)
-    cgroups.resize_host(cloud.busy, HOST_CPUS)
+    with _small_hosts(names):
+        try:
+            _check_preemption(cloud)
+            _check_lease(cloud)
+        finally:
+            for node in names:
+                _stop_load(node)
+    say(f'memory: {nodes.memory_mb(names)} MiB in use by the nodes')
+
+
+@contextlib.contextmanager
+def _small_hosts(names: Sequence[str]) -> Iterator[None]:
+    """Let the nodes have the CPUs of hosts that can be filled."""
+    for node in names:
+        cgroups.resize_host(
+            node, HOST_CPUS if node == names[-1] else CONTROL_CPUS)
     # A busy program beside the nodes must not look like a busy host.
     cgroups.share(cgroups.path('cpu'), cgroups.BOX_SHARES)
     try:
-        _check_preemption(cloud)
-        _check_lease(cloud)
+        yield
     finally:
-        _stop_load(cloud.busy)
         cgroups.share(cgroups.path('cpu'), nodes.SHARES)
-        cgroups.limit(cgroups.path('cpu', f'hosts/{cloud.busy}'), None)
-    say(f'memory: {memory_mb(names)} MiB in use by the nodes')
-
-
-def memory_mb(names: Sequence[str]) -> int:
-    """Return the memory of the nodes' processes, in MiB, without caches."""
-    total = 0
-    for name in names:
-        group = cgroups.path('memory', f'hosts/{name}')
-        stat = dict(line.split() for line in
-                    (group / 'memory.stat').read_text().splitlines())
-        total += int(stat.get('total_rss') or stat['anon'])
-    return total >> 20
+        for node in names:
+            cgroups.limit(cgroups.path('cpu', f'hosts/{node}'), None)
 
 
 def _check_up(cloud: Cloud) -> None:
@@ -166,7 +177,8 @@ def _load(node: str, quota: str | None) -> None:
     for unit in _LOAD:
         containers.run_in(node, [
             'systemd-run', '--collect', f'--unit={unit}', *limit,
-            '-p', 'KillSignal=SIGKILL', 'sh', '-c', 'while :; do :; done'])
+            '-p', 'KillSignal=SIGKILL', '-p', 'CPUWeight=10',
+            'sh', '-c', 'while :; do :; done'])
 
 
 def _stop_load(node: str) -> None:
@@ -182,7 +194,10 @@ def _cap(cloud: Cloud, uuid: str) -> float | None:
 
 
 def _check_preemption(cloud: Cloud) -> None:
-    """Check that a secondary is throttled, preempted and returned."""
+    """Check that a secondary is throttled, preempted and returned.
+
+    With two nodes it is migrated as long as the other one has room.
+    """
     cloud.command(f'openstack server create --flavor {FLAVOR} --image '
                   f'{IMAGE} --nic none --host {cloud.busy} --wait try')
     uuid = cloud.server('try')['id']
@@ -197,35 +212,57 @@ def _check_preemption(cloud: Cloud) -> None:
                lambda: f'throttled: {_cap(cloud, uuid)} of {alone}', 1)
     say(f'beside load: at most {_cap(cloud, uuid):.0f} % of the host instead '
         f'of {alone:.0f} %')
-    before = cloud.units('try')
-    _load(cloud.busy, None)
-    began = time.monotonic()
+    others = cloud.names[:-1]
+    if others:
+        _check_one_return(cloud, [cloud.busy], 'ACTIVE', others)
+    _check_one_return(cloud, cloud.names, 'SUSPENDED', cloud.names)
+    cloud.command('openstack server delete --wait try')
+
+
+def _check_one_return(cloud: Cloud, full: Sequence[str], status: str,
+                      hosts: Sequence[str]) -> None:
+    """Check that a secondary leaves a full host, returns, and goes on.
+
+    :param full: the hosts that are filled.
+    :param status: of the secondary while they are.
+    :param hosts: on one of which it is then.
+    """
+    boot, units = cloud.units('try')
+    for node in full:
+        _load(node, None)
     seen: dict = {}
 
-    def gone() -> bool:
+    def reached(status: str, hosts: Sequence[str]) -> bool:
         seen.update(cloud.server('try'))
-        return (seen['status'] in ('SUSPENDED', 'SHELVED_OFFLOADED')
-                or seen['OS-EXT-SRV-ATTR:host'] != cloud.busy)
+        return (seen['status'] == status
+                and seen['OS-EXT-STS:task_state'] is None
+                and seen['OS-EXT-SRV-ATTR:host'] in hosts)
 
-    wait_until(gone, 300, lambda: f'preempted: {seen}')
-    say(f'on the full host: {seen["status"]} on '
-        f'{seen["OS-EXT-SRV-ATTR:host"]} after '
-        f'{time.monotonic() - began:.0f} s')
-    _stop_load(cloud.busy)
-
-    def returned() -> bool:
-        seen.update(cloud.server('try'))
-        boot, units = cloud.units('try')
-        if boot and boot != before[0]:
+    def works() -> bool:
+        other, now = cloud.units('try')
+        if other and other != boot:
             raise BoxError('the guest has booted anew')
-        return (seen['status'] == 'ACTIVE' and units > before[1]
-                and 'secondary:preempted' not in seen['properties'])
+        return now > units
 
-    seconds = wait_until(returned, 400, lambda: f'returned: {seen}')
-    say(f'after the load: {seen["status"]} on '
-        f'{seen["OS-EXT-SRV-ATTR:host"]} after {seconds:.0f} s, '
-        f'{before[1]} units before, {cloud.units("try")[1]} now')
-    cloud.command('openstack server delete --wait try')
+    seconds = wait_until(
+        lambda: reached(status, hosts), 300,
+        lambda: f'{status} on {" or ".join(hosts)} while '
+        f'{" and ".join(full)} were full: {seen}. The reason is in the log '
+        'of the switch: python3 tools/devstack exec journalctl -u '
+        'devstack@watcher-decision-engine -u devstack@watcher-applier')
+    say(f'{status} on {seen["OS-EXT-SRV-ATTR:host"]}, {seconds:.0f} s after '
+        f'{" and ".join(full)} had become full')
+    if status == 'ACTIVE':
+        wait_until(works, 120, lambda: f'more than {units} units there: '
+                   f'{cloud.units("try")}')
+    for node in full:
+        _stop_load(node)
+    seconds = wait_until(
+        lambda: reached('ACTIVE', [cloud.busy]) and works()
+        and 'secondary:preempted' not in seen['properties'], 400,
+        lambda: f'returned: {seen}, {cloud.units("try")}')
+    say(f'back on {cloud.busy} {seconds:.0f} s after the load, {units} units '
+        f'before, {cloud.units("try")[1]} now')
 
 
 def _check_lease(cloud: Cloud) -> None:
@@ -247,6 +284,37 @@ def _check_lease(cloud: Cloud) -> None:
     cloud.command('openstack secondary lease delete pair')
 
 
+def _check_services(names: Sequence[str], services: Sequence[str]) -> None:
+    """Check the services that the first node has as well."""
+    if 'horizon' in services:
+        url = f'http://{uplink.address(names[0])}/dashboard'
+        for user, expected in (('admin', 5), ('demo', 1)):
+            panels = dashboard_pages.open_panels(url, user, nodes.SECRET)
+            if len(panels) != expected:
+                raise BoxError(f'{user} sees the panels {panels} at {url}, '
+                               f'not {expected} of them')
+            say(f'the dashboard shows {user} {" ".join(panels)}')
+    if 'tempest' in services:
+        run_tempest(names)
+
+
+def run_tempest(names: Sequence[str]) -> None:
+    """Run the plug-in's tests with the Tempest that stack.sh has installed.
+
+    :raises BoxError: with the end of its log, if a test fails.
+    """
+    say('Tempest ...')
+    began = time.monotonic()
+    with _small_hosts(names):
+        done = nodes.as_stack(
+            names[0], 'cd ../tempest && .tox/tempest/bin/tempest run '
+            '--serial --regex secondary_tempest_plugin', log='tempest')
+    for line in done.stdout.splitlines():
+        if line.startswith(' - '):
+            say(line)
+    say(f'Tempest ran for {time.monotonic() - began:.0f} s')
+
+
 def _check_gone(script: str, names: Sequence[str],
                 kinds: Sequence[str]) -> None:
     """Check that a script has left nothing of the plug-in.
@@ -254,9 +322,12 @@ def _check_gone(script: str, names: Sequence[str],
     :param kinds: of things that may be left.
     """
     for node in names:
-        left = [line for line in listing.ours(listing.take(node))
+        new = listing.take(node) - listing.before(node)
+        left = [line for line in listing.ours(new)
                 if line.split()[0] not in kinds]
         if left:
             raise BoxError(f'{script} has left on {node}:\n'
                            + '\n'.join(left))
-        say(f'{script} has left nothing of the plug-in on {node}')
+        path = listing.write(node, script, new)
+        say(f'{script} has left nothing of the plug-in on {node}; what '
+            f'DevStack has left: {path}')

@@ -23,7 +23,7 @@ REPOSITORIES = (
     'devstack', 'requirements', 'keystone', 'glance', 'nova', 'placement',
     'neutron', 'watcher', 'python-watcherclient')
 #: ... and for those that options add.
-OPTIONAL = ('horizon', 'tempest')
+OPTIONAL = {'horizon': ('horizon',), 'tempest': ('tempest', 'os-test-images')}
 #: Where a directory appears inside the nodes.
 INSIDE = '/opt/git-base'
 PLUGIN_INSIDE = '/opt/git-plugin'
@@ -51,10 +51,10 @@ def check(base: str, extra: Iterable[str] = ()) -> None:
     """Refuse a git base that cannot serve.
 
     :param base: an address, or a directory of repositories.
-    :param extra: names from OPTIONAL that are needed as well.
+    :param extra: services from OPTIONAL that are enabled as well.
     :raises BoxError: with what to do.
     """
-    names = [*REPOSITORIES, *extra]
+    names = [*REPOSITORIES, *_optional(extra)]
     if is_directory(base):
         missing = [name for name in names if not pathlib.Path(
             base, f'openstack/{name}.git/HEAD').is_file()]
@@ -72,6 +72,11 @@ def check(base: str, extra: Iterable[str] = ()) -> None:
             f'the git server {base} cannot be reached; --git-base names '
             f'another one, or a directory of repositories ({problem})'
         ) from problem
+
+
+def _optional(services: Iterable[str]) -> list[str]:
+    """Return the repositories that services from OPTIONAL need."""
+    return [name for service in services for name in OPTIONAL[service]]
 
 
 def _version(clone: str) -> str:
@@ -111,7 +116,7 @@ def add(base: str, clones: list[str]) -> None:
 def _guess(path: str) -> str:
     """Return the repository's name that a path of a clone tells."""
     found = re.findall(r'openstack[/+]([a-z-]+)', path)
-    names = {*REPOSITORIES, *OPTIONAL}
+    names = {*REPOSITORIES, *_optional(OPTIONAL)}
     for name in (*found, pathlib.Path(path).name.removesuffix('.git')):
         if name in names:
             return name

@@ -8,10 +8,13 @@ after unstack.sh.
 """
 
 from collections.abc import Iterable
+import pathlib
+import re
 
 import containers
-import nodes
+import layout
 
+SECRET = 'secret'  # nosec B105
 #: Where packages, DevStack and plug-ins put what is not their source.
 _FILES = r'''
 find /etc /usr/local /var/lib /var/www /var/spool /run /opt/stack \
@@ -20,7 +23,13 @@ find /etc /usr/local /var/lib /var/www /var/spool /run /opt/stack \
        -o -path /run/systemd -o -path /opt/stack/logs \
        -o -path /opt/stack/data/venv -o -path /opt/stack/secondary_scheduler \
     \) -prune -o \( -type f -o -type l \) -printf 'file %p\n' 2> /dev/null
+grep --devices=skip -rIlE 'secondary[-_](agent|lease|scheduler)' \
+    /etc /usr/local /var/lib /var/www /var/spool 2> /dev/null |
+    sed 's/^/text /'
 '''
+#: A list of the commands of "openstack", ours among them, that stack.sh
+#: writes and no script of DevStack removes.
+_COMPLETION = 'text /etc/bash_completion.d/osc.bash_completion'
 _UNITS = r'''
 systemctl list-unit-files --no-legend --no-pager |
     awk '{ print "unit", $1 }'
@@ -55,7 +64,7 @@ def _cloud(node: str) -> set[str]:
     found = set()
     for kind, database, query in _QUERIES:
         done = containers.run_in(node, [
-            'mysql', '-uroot', f'-p{nodes.SECRET}', '-h127.0.0.1', '-N',
+            'mysql', '-uroot', f'-p{SECRET}', '-h127.0.0.1', '-N',
             '-e', query, database], check=False)
         if not done.returncode:
             found |= {f'{kind} {line}' for line in done.stdout.splitlines()}
@@ -66,6 +75,38 @@ def _cloud(node: str) -> set[str]:
     return found
 
 
+def _kept(node: str) -> pathlib.Path:
+    return containers.directory(node) / 'listing'
+
+
+def keep_before(node: str) -> None:
+    """Keep the listing of a node that no stack.sh has changed yet."""
+    if not _kept(node).exists():
+        _kept(node).write_text('\n'.join(sorted(take(node))))
+
+
+def before(node: str) -> set[str]:
+    """Return the listing of a node before its first stack.sh."""
+    return set(_kept(node).read_text().splitlines())
+
+
+def write(node: str, script: str, lines: Iterable[str]) -> pathlib.Path:
+    """Write what a script has left, without the files of Debian's packages.
+
+    :returns: the file below the directory of logs.
+    """
+    packages = set(containers.run_in(
+        node, ['sh', '-c', 'cat /var/lib/dpkg/info/*.list']
+        ).stdout.splitlines())
+    path = layout.LOG / f'left-{script.removesuffix(".sh")}-{node}.txt'
+    path.write_text(''.join(
+        f'{line}\n' for line in sorted(lines)
+        if line.removeprefix('file ') not in packages))
+    return path
+
+
 def ours(lines: Iterable[str]) -> list[str]:
     """Return the lines that name something of this plug-in."""
-    return sorted(line for line in lines if 'secondary' in line.lower())
+    return sorted(line for line in lines
+                  if line.startswith('text ') and line != _COMPLETION
+                  or re.search('secondary', line, re.IGNORECASE))

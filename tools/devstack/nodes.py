@@ -10,15 +10,17 @@ from collections.abc import Sequence
 import pathlib
 import time
 
+import cgroups
 import containers
 import git_base
 import guest
 import layout
+import listing
 import shell
 from shell import run, say
 import uplink
 
-SECRET = 'secret'  # nosec B105
+SECRET = listing.SECRET
 STACK = '/opt/stack'
 DEVSTACK = f'{STACK}/devstack'
 VENV = f'{STACK}/data/venv'
@@ -54,6 +56,38 @@ Q_AGENT=openvswitch
 Q_ML2_PLUGIN_MECHANISM_DRIVERS=openvswitch
 SECONDARY_FLAVOR_RAM=128
 disable_all_services
+'''
+
+#: Of every node, after the rest. Nova inspects a kernel as if it were a disk
+#: when it copies one for a live migration: the boot sector of a kernel is a
+#: damaged partition table then.
+OPTIONS = '''
+[[post-config|$NOVA_CONF]]
+[workarounds]
+disable_deep_image_inspection = True
+'''
+
+#: Of the first node, with Tempest. DevStack wants an image before ours are
+#: uploaded, and its default is a file on a server that may be out of reach.
+#: Guests have no network, and count their work by themselves.
+TEMPEST = '''\
+IMAGE_URLS=file://{guest}/disk.raw
+DEFAULT_IMAGE_NAME=disk
+TEMPEST_VENV_UPPER_CONSTRAINTS={stack}/requirements/upper-constraints.txt
+export UPPER_CONSTRAINTS_FILE={stack}/requirements/upper-constraints.txt
+'''
+TEMPEST_OPTIONS = '''
+[[test-config|$TEMPEST_CONFIG]]
+[auth]
+create_isolated_networks = False
+[secondary_lease]
+image = worker-cpu
+network = none
+[secondary_scenario]
+primaries_per_host = 2
+boot_timeout = 600
+preemption_timeout = 400
+return_timeout = 600
 '''
 
 CONTROL = '''\
@@ -149,6 +183,7 @@ def boot(nodes: list[str], base: str) -> None:
             say(f'{node} boots')
         containers.boot(node, root, uplink.netns(node), _mounts(base), hosts)
         containers.run_in(node, ['sh', '-c', PREPARE], log=f'prepare-{node}')
+        listing.keep_before(node)
 
 
 def local_conf(node: str, base: str, more: Sequence[str] = ()) -> str:
@@ -159,12 +194,17 @@ def local_conf(node: str, base: str, more: Sequence[str] = ()) -> str:
     inside, suffix = base, ''
     if git_base.is_directory(base):
         inside, suffix = f'file://{git_base.INSIDE}', '.git'
-    template = SHARED + (CONTROL if node == 'node1' else COMPUTE)
+    if node != 'node1':
+        template = SHARED + COMPUTE + OPTIONS
+    elif 'tempest' in more:
+        template = SHARED + CONTROL + TEMPEST + OPTIONS + TEMPEST_OPTIONS
+    else:
+        template = SHARED + CONTROL + OPTIONS
     return template.format(
         secret=SECRET, stack=STACK, git_base=inside, suffix=suffix,
         address=uplink.address(node), control=uplink.address('node1'),
         plugin=f'file://{git_base.PLUGIN_INSIDE}/secondary_scheduler.git',
-        branch=git_base.BRANCH,
+        branch=git_base.BRANCH, guest=layout.GUEST,
         more=f'enable_service {" ".join(more)}' if more else '')
 
 
@@ -256,3 +296,14 @@ def clean(nodes: list[str]) -> None:
     for node in reversed(nodes):
         say(f'clean.sh on {node}')
         as_stack(node, './clean.sh', log=f'clean-{node}')
+
+
+def memory_mb(nodes: Sequence[str]) -> int:
+    """Return the memory of the nodes' processes, in MiB, without caches."""
+    total = 0
+    for name in nodes:
+        group = cgroups.path('memory', f'hosts/{name}')
+        stat = dict(line.split() for line in
+                    (group / 'memory.stat').read_text().splitlines())
+        total += int(stat.get('total_rss') or stat['anon'])
+    return total >> 20
