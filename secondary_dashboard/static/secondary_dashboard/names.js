@@ -19,6 +19,10 @@
 
   horizon.addInitFunction(function () {
     horizon.modals.addModalInitFunction(name);
+  });
+
+  // Horizon's own scripts have added their controls then.
+  $(window).on('load', function () {
     name(document);
     // Rows are replaced while a lease changes.
     $('table.datatable').on('update', function () { name(this); });
