@@ -267,6 +267,9 @@ def watch_violation(browser: Browser, host: str) -> None:
         host in text and ('Violated' in text or 'Failing' in text)
         for text in (one.text for one in browser.all('.secondary-host'))),
         f'{host} violates its policy', 180)
+    browser.chrome.execute_script('''
+        $('.secondary-host').has('h3:contains("' + arguments[0] + '")')[0]
+          .scrollIntoView({block: 'center'});''', host)
     browser.shoot('dashboard-capacity')
     browser.check()
     browser.open(f'{ADMIN}operations/?host={host}')
