@@ -217,9 +217,11 @@ class KollaTest(PlaybookCase):
             (share / 'ansible/inventory/all-in-one').read_text()
             + '\n[secondary-admin]\nlocalhost\n'
             '[secondary-agent:children]\ncompute\n')
+        # Kolla's inventory names none.
+        python = f'ansible_python_interpreter={sys.executable}'
         for name in SECRETS:
             del self.variables[f'secondary_scheduler_{name}']
-        code, _, text = self.play('kolla', '-e', f'@{passwords}',
+        code, _, text = self.play('kolla', '-e', f'@{passwords}', '-e', python,
                                   secondary_scheduler_deployment='kolla')
         self.assertEqual(0, code, text)
         merged = self.directory / 'nova.conf'
@@ -237,7 +239,8 @@ class KollaTest(PlaybookCase):
                         / 'secondary.yml')],
                     'dest': str(own), 'extend_lists': True}}]}]))
         subprocess.run(
-            [self.program, '-i', self.inventory, playbook], check=True,
+            [self.program, '-i', self.inventory, '-e', python, playbook],
+            check=True,
             stdout=subprocess.PIPE, env={
                 **os.environ,
                 'ANSIBLE_ACTION_PLUGINS': str(share
