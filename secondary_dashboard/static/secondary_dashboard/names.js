@@ -17,14 +17,13 @@
     });
   }
 
+  // Horizon's own functions come first, and have added their controls then;
+  // sorting draws the headers of tables again, until the page is loaded.
   horizon.addInitFunction(function () {
     horizon.modals.addModalInitFunction(name);
-  });
-
-  // Horizon's own scripts have added their controls then.
-  $(window).on('load', function () {
     name(document);
     // Rows are replaced while a lease changes.
     $('table.datatable').on('update', function () { name(this); });
   });
+  $(window).on('load', function () { name(document); });
 }());
