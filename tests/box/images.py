@@ -157,6 +157,9 @@ def build() -> None:
     """
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     _write_options()
+    # Builds that were interrupted, and images of earlier trees.
+    _run('buildah', 'rm', '--all')
+    _run('podman', 'image', 'prune', '--force')
     shell.once('base image', _make_base,
                key=BASE_DOCKERFILE + ' '.join(PACKAGES))
     shell.once('programs for images', _make_environment,
@@ -183,7 +186,14 @@ def build_outside() -> None:
     The process that has started the tests is outside.
     """
     shell.run(['nsenter', f'--net=/proc/{os.getppid()}/ns/net',
+               'unshare', '--mount',
                sys.executable, '-m', 'tests.box.images'], cwd=layout.SOURCE)
+
+
+def unmount() -> None:
+    """Unmount the storage, so that "down --purge" can remove it."""
+    shell.run(['umount', '--recursive', '--lazy',
+               DIRECTORY / 'storage/overlay'], check=False)
 
 
 def documented(*words: str) -> list[str]:

@@ -41,6 +41,8 @@ REFUSALS = ('Read-only file system', 'Operation not permitted',
 def built():
     """Have the images of this tree."""
     images.build_outside()
+    yield
+    images.unmount()
 
 
 class Container:
