@@ -36,6 +36,7 @@ def browse(leases_run, tmp_path_factory):
                         'chromium chromium-driver"')
     folder = pathlib.Path(os.environ.get('DASHBOARD_SCREENSHOTS')
                           or tmp_path_factory.mktemp('screenshots'))
+    folder.mkdir(parents=True, exist_ok=True)
 
     def run(flow, argument='', *steps, user=''):
         # A step is done while the flow waits for a line of input.
