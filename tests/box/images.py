@@ -180,16 +180,6 @@ def build() -> None:
         _build(dockerfile.parent, reference(name))
 
 
-def build_outside() -> None:
-    """Build the images outside of the box's network, which has no mirrors.
-
-    The process that has started the tests is outside.
-    """
-    shell.run(['nsenter', f'--net=/proc/{os.getppid()}/ns/net',
-               'unshare', '--mount',
-               sys.executable, '-m', 'tests.box.images'], cwd=layout.SOURCE)
-
-
 def unmount() -> None:
     """Unmount the storage, so that "down --purge" can remove it."""
     shell.run(['umount', '--recursive', '--lazy',

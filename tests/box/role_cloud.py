@@ -25,6 +25,8 @@ import control
 import layout
 import shell
 
+from tests.box import outside
+
 DIRECTORY = layout.STATE / 'role'
 WHEELS = DIRECTORY / 'wheels'
 RELEASES = DIRECTORY / 'releases'
@@ -338,10 +340,15 @@ def variables(version: str) -> dict:
     }
 
 
-def up() -> None:
-    """Start the machines; the box must be up."""
-    root = containers.make_root('role', PACKAGES)
+def prepare() -> pathlib.Path:
+    """Make what needs mirrors; return the root file system of the machines."""
     make_wheels()
+    return containers.make_root('role', PACKAGES)
+
+
+def up() -> None:
+    """Start the machines; the box must be up, and all be prepared."""
+    root = prepare()
     site = _make_site()
     # The containers wait for it, and no primary is measured here.
     cgroups.share(cgroups.path('cpu', 'control'), cgroups.SHARES['hosts'])
@@ -410,8 +417,13 @@ def down() -> None:
 @contextlib.contextmanager
 def machines() -> Iterator[None]:
     """Have the machines for a while."""
+    outside.run_module('tests.box.role_cloud')
     try:
         up()
         yield
     finally:
         down()
+
+
+if __name__ == '__main__':
+    prepare()

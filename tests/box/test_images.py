@@ -18,7 +18,7 @@ import secondaries
 from secondary_scheduler.leases.client import client
 import seed
 import shell
-from tests.box import images, load, primaries, services
+from tests.box import images, load, outside, primaries, services
 from tests.box.observer import vcpu_limits
 from tests.box.services import agent_status, wait_until
 
@@ -40,7 +40,7 @@ REFUSALS = ('Read-only file system', 'Operation not permitted',
 @pytest.fixture(scope='module')
 def built():
     """Have the images of this tree."""
-    images.build_outside()
+    outside.run_module('tests.box.images', 'unshare', '--mount')
     yield
     images.unmount()
 
