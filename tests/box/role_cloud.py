@@ -24,7 +24,6 @@ import containers
 import control
 import layout
 import shell
-
 from tests.box import outside
 
 DIRECTORY = layout.STATE / 'role'
@@ -256,6 +255,8 @@ def _make_keys() -> None:
         (containers.directory(name) / 'upper/root/.ssh').chmod(0o700)
         (containers.directory(name) / 'upper/root').chmod(0o700)
         _write(name, 'etc/ssh/sshd_config.d/port.conf', f'Port {port}\n')
+        shell.run(['ssh-keygen', '-A', '-f',
+                   containers.directory(name) / 'upper'])
 
 
 def _host_variables(host: str) -> str:
@@ -376,8 +377,6 @@ def up() -> None:
                              str(layout.VENV.resolve()))]
             if name == 'control' else [
             containers.Mount(WHEELS, str(WHEELS))])
-        containers.run_in(name, ['sh', '-ec',
-                                 'ssh-keygen -A; systemctl restart ssh'])
     _make_environment(site)
     if has_prometheus():
         containers.run_in('control', ['systemctl', 'enable', '--now',
