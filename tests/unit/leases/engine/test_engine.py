@@ -73,46 +73,6 @@ class BestEffortTest(unittest.TestCase):
         world.until(20)
         self.assertEqual(12, len(world.nova.servers))
 
-    def test_engine_that_has_just_started_rejects_no_lease_for_room(self):
-        world = fakes.World(self, dataclasses.replace(
-            fakes.OPTIONS, learning=60.0))
-        hosts = dict(world.nova.hosts)
-        for name, host in hosts.items():    # its agent has closed it
-            world.nova.hosts[name] = dataclasses.replace(
-                host, lendable=(0,) * 4)
-        lease = world.ask(1, duration=30, start=NOW + 3600)
-        never = world.ask(13, duration=30, start=NOW + 3600)
-        world.until(10)
-        self.assertEqual('pending', world.state(lease))
-        self.assertEqual('rejected', world.state(never))
-        world.nova.hosts.update(hosts)
-        world.until(30)
-        self.assertEqual('scheduled', world.state(lease))
-
-    def test_lease_is_rejected_when_the_engine_has_observed_long_enough(self):
-        world = fakes.World(self, dataclasses.replace(
-            fakes.OPTIONS, learning=60.0))
-        world.ask(12, duration=3600, start=NOW + 100)
-        lease = world.ask(1, duration=30, start=NOW + 3600)
-        world.until(50)
-        self.assertEqual('pending', world.state(lease))
-        quote = world.quote(1, duration=30, start=NOW + 3600)
-        world.until(54)
-        self.assertIn('has just started',
-                      world.service.quotes.get(quote).reason)
-        world.until(64)
-        self.assertEqual('rejected', world.state(lease))
-
-    def test_cancelled_lease_does_not_wait_for_room(self):
-        world = fakes.World(self, dataclasses.replace(
-            fakes.OPTIONS, learning=600.0))
-        world.ask(12, duration=3600, start=NOW + 100)
-        lease = world.ask(1, duration=30, start=NOW + 3600)
-        world.until(10)
-        world.store.change(lease, 'cancel-asked', {'wanted_end': True})
-        world.until(20)
-        self.assertEqual('rejected', world.state(lease))
-
     def test_rejected_lease_reports_next_possible_start(self):
         world = fakes.World(self)
         world.ask(12, duration=30)
@@ -185,6 +145,61 @@ class BestEffortTest(unittest.TestCase):
         world.until(30)
         self.assertEqual('done', world.state(lease))
         self.assertEqual({}, world.nova.servers)
+
+
+class LearningTest(unittest.TestCase):
+    """An engine that does not know the capacity of its hosts yet."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = fakes.World(self, dataclasses.replace(
+            fakes.OPTIONS, learning=60.0))
+
+    def ask_without_room(self):
+        """Return a lease for which another one leaves no room."""
+        self.world.ask(12, duration=3600, start=NOW + 200)
+        return self.world.ask(1, duration=30, start=NOW + 3600)
+
+    def test_lease_waits_for_hosts_that_are_closed_for_a_moment(self):
+        world, hosts = self.world, dict(self.world.nova.hosts)
+        for name, host in hosts.items():
+            world.nova.hosts[name] = dataclasses.replace(
+                host, lendable=(0,) * 4)
+        lease = world.ask(1, duration=30, start=NOW + 3600)
+        never = world.ask(13, duration=30, start=NOW + 3600)
+        world.until(10)
+        self.assertEqual('pending', world.state(lease))
+        self.assertEqual('rejected', world.state(never))
+        world.nova.hosts.update(hosts)
+        world.until(30)
+        self.assertEqual('scheduled', world.state(lease))
+
+    def test_lease_is_rejected_when_the_engine_has_observed_long_enough(self):
+        lease = self.ask_without_room()
+        self.world.until(50)
+        self.assertEqual('pending', self.world.state(lease))
+        quote = self.world.quote(1, duration=30, start=NOW + 3600)
+        self.world.until(54)
+        self.assertIn('has just started',
+                      self.world.service.quotes.get(quote).reason)
+        self.world.until(64)
+        self.assertEqual('rejected', self.world.state(lease))
+
+    def test_lease_that_waits_survives_a_restart(self):
+        lease = self.ask_without_room()
+        self.world.until(30)
+        self.world.restart()
+        self.world.until(80)
+        self.assertEqual('pending', self.world.state(lease))
+        self.world.until(94)
+        self.assertEqual('rejected', self.world.state(lease))
+
+    def test_cancelled_lease_does_not_wait_for_room(self):
+        lease = self.ask_without_room()
+        self.world.until(10)
+        self.world.store.change(lease, 'cancel-asked', {'wanted_end': True})
+        self.world.until(20)
+        self.assertEqual('rejected', self.world.state(lease))
 
 
 class Reserved:
