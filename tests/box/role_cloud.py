@@ -23,6 +23,7 @@ import cgroups
 import containers
 import control
 import layout
+import seed
 import shell
 from tests.box import outside
 
@@ -367,6 +368,7 @@ def up() -> None:
         _write_prometheus()
     for name in REPLACED:
         shell.stop(name)
+    _forget_lease_service()
     control.sql(f"GRANT ALL ON *.* TO '{ADMIN}'@'%' IDENTIFIED BY "
                 f"'{layout.SECRET}' WITH GRANT OPTION")
     for name in PORTS:
@@ -388,6 +390,16 @@ def up() -> None:
     shell.wait_for('compute hosts', lambda: set(NOVA_HOSTS.values()) <= set(
         openstack('compute', 'service', 'list', '--service', 'nova-compute',
                   '-c', 'Host').split()), 300)
+
+
+def _forget_lease_service() -> None:
+    """Delete the box's own service in the catalog, which the role has too."""
+    for line in openstack('service', 'list', '-c', 'ID', '-c', 'Name'
+                          ).splitlines():
+        uuid, _, name = line.partition(' ')
+        if name == seed.LEASES:
+            shell.run([layout.BIN / 'openstack', 'service', 'delete', uuid],
+                      netns=True, env=layout.credentials())
 
 
 def openstack(*command: str) -> str:

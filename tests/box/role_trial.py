@@ -11,6 +11,7 @@ the path.
 
 from collections.abc import Iterator
 import contextlib
+import filecmp
 import hashlib
 import json
 import os
@@ -112,20 +113,30 @@ def play(playbook: str, version: str, *arguments: str,
 
 
 def _files(name: str) -> Iterator[str]:
-    """Yield the files that a container has written, in /etc with digests."""
-    top = containers.directory(name) / 'upper'
+    """Yield the files that a container has written, in /etc with digests.
+
+    What is as in the root file system is left out.
+    """
+    top, root = containers.directory(name) / 'upper', containers.ROOTS / 'role'
     for directory, _, names in os.walk(top):
         for path in (pathlib.Path(directory, one) for one in names):
             short = str(path.relative_to(top))
-            if PASSING.match(short):
+            if PASSING.match(short) or _are_same(path, root / short):
                 continue
             digest = ''
             if short.startswith('etc/') and path.is_file() and not (
                     path.is_symlink()):
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
             yield f'{name}: /{short} {digest}'
-        if not PASSING.match(f'{pathlib.Path(directory).relative_to(top)}/'):
-            yield f'{name}: /{pathlib.Path(directory).relative_to(top)}/'
+        short = str(pathlib.Path(directory).relative_to(top))
+        if not (PASSING.match(f'{short}/') or (root / short).is_dir()):
+            yield f'{name}: /{short}/'
+
+
+def _are_same(path: pathlib.Path, other: pathlib.Path) -> bool:
+    """Return whether two paths are regular files with the same content."""
+    return all(one.is_file() and not one.is_symlink()
+               for one in (path, other)) and filecmp.cmp(path, other, False)
 
 
 def _objects(connection: typing.Any) -> Iterator[str]:
