@@ -26,8 +26,8 @@ GENERATORS = ROOT / 'etc/secondary_scheduler/config-generator'
 
 #: The core packages and modules.  None imports one to its right, nor anything
 #: else of this project.
-CORE = ('model', 'reading.values', 'reading.fields', 'policies', 'estimation',
-        'plans', 'decisions', 'leases.scheduling')
+CORE = ('model', 'reading.values', 'reading.fields', 'cpu_affinity',
+        'policies', 'estimation', 'plans', 'decisions', 'leases.scheduling')
 #: The core imports none of these platforms.
 PLATFORM = {'nova', 'watcher', 'placement', 'keystoneauth1', 'openstack',
             'libvirt', 'stevedore', 'tooz'}

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Interface of the drivers that choose the CPUs of secondaries.
+
+Drivers are stevedore entry points in ``secondary_scheduler.cpu_affinity``.
+They are constructed with profiles and options, and keep no state: the last
+decision is an argument of the next one.
+"""
+
+import abc
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from secondary_scheduler.cpu_affinity.workload_profiles import (
+    WorkloadProfiles,
+)
+from secondary_scheduler.model.topology import Cpus, Topology
+from secondary_scheduler.reading.values import InputError, shown
+
+NAMESPACE = 'secondary_scheduler.cpu_affinity'
+
+TIE_BREAKS = ('least-loaded', 'thesis')
+FORMULAS = ('thesis', 'normalised')
+
+
+@dataclasses.dataclass(frozen=True)
+class AffinityGuest:
+    """Secondary for which CPUs are chosen.
+
+    :param name: its UUID, or another unique name
+    :param workload_class: its class; None if it has none
+    :param usable: CPUs on which it may run; never empty
+    :param cpu_pct: mean use of CPU of a vCPU in the last window, in percent
+        of one CPU
+    :param vcpus: number of its vCPUs
+    """
+
+    name: str
+    workload_class: str | None
+    usable: Cpus
+    cpu_pct: float = 100.0
+    vcpus: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class PrimaryUse:
+    """Use of a CPU by primaries.
+
+    :param cpus: mean use, in CPUs from 0 to 1
+    :param workload_class: class of the primaries there; None if it is unknown
+    """
+
+    cpus: float
+    workload_class: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class AffinityView:
+    """State of a host at a decision.
+
+    :param now_s: time in seconds on any clock that only goes forward
+    :param guests: all secondaries, in order of their arrival
+    :param share_cpus: CPU time that the controller leaves to all secondaries,
+        in CPUs; infinite if nothing limits them
+    :param primaries: use by primaries of each CPU that they use
+    """
+
+    now_s: float
+    topology: Topology
+    guests: tuple[AffinityGuest, ...]
+    share_cpus: float = math.inf
+    primaries: Mapping[int, PrimaryUse] = dataclasses.field(
+        default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class AffinityDecision:
+    """CPUs of all secondaries of a host.
+
+    :param pool: CPUs that secondaries may use together
+    :param sets: a set of CPUs for each vCPU, by name of the guest
+    :param idle: names of the idle guests
+    :param changed_s: time of the last change of the sets of each guest
+    :param placed: number of vCPUs that ``round-robin`` has placed so far
+    """
+
+    pool: Cpus
+    sets: Mapping[str, tuple[Cpus, ...]]
+    idle: frozenset[str]
+    changed_s: Mapping[str, float]
+    placed: int = 0
+
+    @property
+    def running(self) -> frozenset[str]:
+        """Names of the guests that are not idle."""
+        return frozenset(self.sets) - self.idle
+
+
+@dataclasses.dataclass(frozen=True)
+class AffinityOptions:
+    """Thresholds of the drivers.
+
+    :param idle_below_pct: a guest with a lower use of CPU is idle (Kaffes
+        2015, section 3.2).  Idle guests share one CPU and count as no load.
+        A low value lets guests keep their CPUs through short pauses; a high
+        one puts guests that still work on the CPU of the idle ones
+    :param resource_threshold_pct: load of a resource, in percent, above which
+        ``resource`` looks for another CPU (section 3.2.2).  The thesis chose
+        120 from measurements of its own eight workloads; a lower value uses
+        more CPUs
+    :param resource_tie_break: CPU that ``resource`` chooses of those whose
+        load grows equally: ``least-loaded`` the one with the lowest use of
+        CPU, ``thesis`` the first.  Above the threshold load grows equally
+        everywhere, so that ``thesis`` puts all further guests on the first
+        CPU (reference/errata, Kaffes, ties of the resource-based scheduler)
+    :param interference_threshold: slow-down from which on ``interference``
+        looks for another CPU; below it, a CPU is shared (section 3.2.3)
+    :param interference_formula: combination of slow-downs beside several
+        neighbours: ``thesis`` the mean of their sum and their product, with
+        which three guests never stay below 1.5; ``normalised`` the mean of 1
+        and the sum of their excesses over 1, and of their product
+    :raises InputError: with the name of an invalid option
+    """
+
+    idle_below_pct: float = 2.5
+    resource_threshold_pct: float = 120.0
+    resource_tie_break: str = 'least-loaded'
+    interference_threshold: float = 1.5
+    interference_formula: str = 'thesis'
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+                ('idle_below_pct', 0.0, 100.0),
+                ('resource_threshold_pct', 1.0, 10_000.0),
+                ('interference_threshold', 1.0, 1000.0)):
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f'{name}: expected a number from {least:g} '
+                                 f'to {most:g}, not '
+                                 f'{shown(getattr(self, name))}')
+        for name, known in (('resource_tie_break', TIE_BREAKS),
+                            ('interference_formula', FORMULAS)):
+            if getattr(self, name) not in known:
+                raise InputError(f'{name}: expected {" or ".join(known)}, not '
+                                 f'{shown(getattr(self, name))}')
+
+
+class CpuAffinityDriver(abc.ABC):
+    """Driver that chooses the CPUs of secondaries.
+
+    :param profiles: profiles of workload classes
+    :param options: thresholds
+    """
+
+    def __init__(self, profiles: WorkloadProfiles,
+                 options: AffinityOptions) -> None:
+        self.profiles = profiles
+        self.options = options
+
+    @abc.abstractmethod
+    def decide(self, view: AffinityView,
+               previous: AffinityDecision | None) -> AffinityDecision:
+        """Choose the CPUs of each vCPU of all guests.
+
+        Each set has at least one CPU, and only CPUs that its guest may use.
+        With ``previous`` and an unchanged view the sets do not change.
+
+        :param previous: the last decision; None if there is none
+        :returns: a decision with sets for exactly the guests of the view
+        :raises InputError: if a guest may use no CPU
+        """
+
+    def is_idle(self, guest: AffinityGuest) -> bool:
+        """Return whether a guest is idle (Kaffes 2015, section 3.2)."""
+        return guest.cpu_pct < self.options.idle_below_pct
+
+
+def check_guests(view: AffinityView) -> None:
+    """Check that each guest can be given a CPU.
+
+    :raises InputError: with the name of a guest that may use none of the CPUs
+        of the topology, that has no vCPU, or whose name is not unique
+    """
+    names: set[str] = set()
+    for guest in view.guests:
+        if guest.name in names:
+            raise InputError(f'{guest.name}: two guests have this name')
+        names.add(guest.name)
+        if guest.vcpus < 1:
+            raise InputError(f'{guest.name}: expected at least one vCPU, not '
+                             f'{guest.vcpus}')
+        if not guest.usable:
+            raise InputError(f'{guest.name}: it may use no CPU')
+        if not guest.usable <= view.topology.cpus:
+            raise InputError(f'{guest.name}: it may use CPUs that the '
+                             'topology does not have')
