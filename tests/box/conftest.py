@@ -56,6 +56,17 @@ def everything_runs(box):
     services.start_missing()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Add to a failure what the box's services say."""
+    report = yield
+    if report.failed:
+        report.sections.append(('the box', '\n'.join([
+            *(f'{name} does not run' for name in services.missing()),
+            *services.agent_remarks(), *logs.last_records()])))
+    return report
+
+
 @pytest.fixture(autouse=True)
 def nothing_raises(request, box):
     """Assert that logs have no traceback through our code, except in a soak.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tracebacks through our code in the logs of services."""
+"""What the logs of services have of a test: our tracebacks, last records."""
 
 from collections.abc import Mapping
 import itertools
@@ -13,6 +13,10 @@ import layout
 _FRAME = re.compile(r'File ".*/secondary_scheduler/')
 #: The head of each line of a record of oslo.log.
 _RECORD = re.compile(r'\S+ \S+ \d+ [A-Z]+ \S+ ?')
+#: A record that tells of a problem.
+_PROBLEM = re.compile(r'\S+ \S+ \d+ (WARNING|ERROR|CRITICAL) ')
+#: How much of the end of a log is read, in bytes, and of a line, in letters.
+_END, _WIDTH = 100_000, 240
 #: The last line of a traceback of a failed action, which reports to Watcher by
 #: raising, or of a failure made by a test.
 _TOLD = re.compile(r'(\w+\.)+(ActionExecutionFailure|CloudError): '
@@ -43,4 +47,22 @@ def frames_since(before: Mapping[pathlib.Path, int]) -> list[str]:
                 frames = [line for line in bodies if _FRAME.search(line)]
                 if frames and not _TOLD.match(bodies[-1]):
                     found += [f'{path.name}: {line}' for line in frames]
+    return found
+
+
+def last_records() -> list[str]:
+    """Return the last problem in each log, and the last record of the computes.
+
+    For the report of a test that has failed: the machine of a gate is gone
+    when its output is read.
+    """
+    found = []
+    for path, size in sorted(sizes().items()):
+        with path.open(errors='replace') as log:
+            log.seek(max(0, size - _END))
+            records = [line.rstrip() for line in log if _RECORD.match(line)]
+        wanted = [line for line in records if _PROBLEM.match(line)][-1:]
+        if path.name.startswith('nova-compute'):
+            wanted += records[-1:]
+        found += [f'{path.name}: {line[:_WIDTH]}' for line in wanted]
     return found

@@ -52,6 +52,19 @@ def agent_status(host: str) -> dict:
         return {}
 
 
+def agent_remarks() -> list[str]:
+    """Return what each agent says of its host and of itself."""
+    found = []
+    for host in layout.host_names(layout.load_settings()):
+        status = agent_status(host)
+        remarks = {name: status.get(name) for name in (
+            'admission', 'reason', 'libvirt', 'problems', 'cpu_total',
+            'cpu_primary', 'memory', 'killed')}
+        age = time.time() - status.get('time', 0)
+        found.append(f'agent of {host}, {age:.0f} s ago: {remarks}')
+    return found
+
+
 @contextlib.contextmanager
 def environment(**more: str) -> Iterator[None]:
     """Let services find what "box up" gives them, not what tests have."""
@@ -196,17 +209,22 @@ def without(*names: str, how: Callable[..., None] = kill) -> Iterator[None]:
             start(name)
 
 
-def start_missing() -> list[str]:
-    """Start whatever a test has left dead; return the names."""
+def missing() -> list[str]:
+    """Return the names of services that do not run."""
     settings = layout.load_settings()
     expected = control.services(settings) + [
         f'{kind}-{host}' for kind in ('nova-compute', 'secondary-agent',
                                       'postgresql')
         for host in layout.host_names(settings)]
-    missing = [name for name in expected if not shell.pid_of(name)]
-    for name in missing:
+    return [name for name in expected if not shell.pid_of(name)]
+
+
+def start_missing() -> list[str]:
+    """Start whatever a test has left dead; return the names."""
+    dead = missing()
+    for name in dead:
         start(name)
-    return missing
+    return dead
 
 
 def log_size(name: str) -> int:
