@@ -51,7 +51,7 @@ def frames_since(before: Mapping[pathlib.Path, int]) -> list[str]:
 
 
 def last_records() -> list[str]:
-    """Return the last problem in each log, and the last record of the computes.
+    """Return the last problem of each log, and the last record of computes.
 
     For the report of a test that has failed: the machine of a gate is gone
     when its output is read.
