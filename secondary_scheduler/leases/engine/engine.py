@@ -47,6 +47,7 @@ from secondary_scheduler.leases.scheduling.lease import Lease, TermsError
 from secondary_scheduler.leases.scheduling.planner import Settings
 from secondary_scheduler.leases.scheduling.policies import RefusedError
 from secondary_scheduler.model.holds import Hold
+from secondary_scheduler.model.lease_states import LeaseState
 
 LOG = logging.getLogger(__name__)
 
@@ -211,8 +212,9 @@ class Engine:
         learning = self._lendable.observed_s(now) < self._options.learning
         for record in new:
             request = requests.get(record.uuid)
-            if (learning and not (request and request.wanted_end)
-                    and self._lacks_room(ledger, record)):
+            if request and request.wanted_end:
+                ledger.end_unplanned(record.row, LeaseState.CANCELLED)
+            elif learning and self._lacks_room(ledger, record):
                 self._waiting.append(record.row)
             else:
                 ledger.submit_lease(record, int(now))
@@ -273,13 +275,13 @@ class Engine:
                                  self._options.boot_s)
             except UnknownFlavorError as exc:
                 if row.uuid in again:
-                    ledger.reject_lease(row, str(exc))
+                    ledger.end_unplanned(row, LeaseState.REJECTED, str(exc))
                 else:
                     self._waiting.append(row)
                     self._cloud.forget_flavors()
                 continue
             except TermsError as exc:
-                ledger.reject_lease(row, str(exc))
+                ledger.end_unplanned(row, LeaseState.REJECTED, str(exc))
                 continue
             found.append(LeaseRecord(
                 row, Lease(row.uuid, asked, row.created_at),

@@ -73,7 +73,7 @@ class ScheduleLedger:
         self._now = now
         self.records: dict[str, LeaseRecord] = {}
         self._new_events: dict[str, list[NewEvent]] = {}
-        self._rejected: list[Change] = []
+        self._unplanned: list[Change] = []
         self._written: dict[str, str] = {}
         self._pricing = PricingStore(database, settings.pricing)
         self._servers: dict[str, list[str]] = {}
@@ -189,11 +189,12 @@ class ScheduleLedger:
         self.add_event(record, 'adopted', (
             f'server {record.nodes[0].server} runs without a lease'))
 
-    def reject_lease(self, row: models.LeaseRow, reason: str) -> None:
-        """Reject a lease whose terms are not valid."""
-        self._rejected.append(Change(
-            row.uuid, None, {'state': LeaseState.REJECTED, 'reason': reason},
-            events=[NewEvent(LeaseState.REJECTED, reason)]))
+    def end_unplanned(self, row: models.LeaseRow, state: LeaseState,
+                      reason: str = '') -> None:
+        """End a lease that the scheduler has not been told of."""
+        self._unplanned.append(Change(
+            row.uuid, None, {'state': state, 'reason': reason},
+            events=[NewEvent(state, reason)]))
 
     def add_event(self, record: LeaseRecord, kind: str, text: str = ''
                   ) -> None:
@@ -307,7 +308,7 @@ class ScheduleLedger:
             learn of another engine.
         :raises Overtaken: if another engine has written meanwhile.
         """
-        changes, over = [*self._rejected], []
+        changes, over = [*self._unplanned], []
         slots: dict[str, list[PlannedSlot]] = {}
         for uuid, record in self.records.items():
             change = self._find_change(record)
@@ -334,7 +335,7 @@ class ScheduleLedger:
                          self._reasons, self._plans):
                 kept.pop(uuid, None)
         self._new_events.clear()
-        self._rejected.clear()
+        self._unplanned.clear()
 
     def _visible_state(self, record: LeaseRecord) -> str:
         """Return the state that the owner is shown.

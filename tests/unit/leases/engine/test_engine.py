@@ -199,7 +199,7 @@ class LearningTest(unittest.TestCase):
         self.world.until(10)
         self.world.store.change(lease, 'cancel-asked', {'wanted_end': True})
         self.world.until(20)
-        self.assertEqual('rejected', self.world.state(lease))
+        self.assertEqual('cancelled', self.world.state(lease))
 
 
 class Reserved:
