@@ -38,7 +38,10 @@ class ResourceAffinity(OneCpuDriver):
         equal = [cpu for cpu in candidates if growth[cpu] <= least + 1e-9]
         if self.options.resource_tie_break == 'thesis':
             return equal[0]
-        return min(equal, key=lambda cpu: (placed.cpu_use[cpu], cpu))
+        # Below the threshold CPUs are still filled one after the other.
+        return min(equal, key=lambda cpu: (max(
+            0.0, placed.cpu_use[cpu] + (use.cpu or 0.0)
+            - self.options.resource_threshold_pct), cpu))
 
     def _load(self, cpu: int, placed: CpuLists, use: ResourceUse) -> float:
         """Return the load of a CPU with another use, in percent."""

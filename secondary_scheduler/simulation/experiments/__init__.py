@@ -18,6 +18,7 @@ from secondary_scheduler.simulation.experiments import (
     haizea_suspensions,
     hlt,
     interference,
+    kaffes,
     losses,
     realday,
 )
@@ -28,5 +29,5 @@ EXPERIMENTS: Mapping[str, Runnable] = {
         hlt, efficiency, changes, ablations, losses, interference,
         estimator, realday, haizea_reservations, haizea_deadlines,
         haizea_images, haizea_suspensions, haizea_prices, entropy_cost,
-        entropy_cluster)
+        entropy_cluster, kaffes)
     for one in module.EXPERIMENTS}

@@ -37,7 +37,10 @@ from secondary_scheduler.simulation.switches.loop import (
     ControlLoop,
     finish_ended,
 )
-from secondary_scheduler.simulation.switches.profiles import SwitchProfile
+from secondary_scheduler.simulation.switches.profiles import (
+    PROFILES,
+    SwitchProfile,
+)
 from secondary_scheduler.simulation.switches.world import (
     HOSTS,
     UNITS,
@@ -278,4 +281,4 @@ def _unit(name: str) -> str:
 
 EXPERIMENTS = (SwitchExperiment(
     'entropy-cluster', 'makespan of jobs under context switches', run_cluster,
-    _PUBLISHED, _unit, default='ours', runs=5),)
+    _PUBLISHED, _unit, PROFILES, default='ours', runs=5),)

@@ -28,7 +28,10 @@ from secondary_scheduler.simulation.experiments.switches import (
 from secondary_scheduler.simulation.plots import Chart, GanttChart
 from secondary_scheduler.simulation.switches import named
 from secondary_scheduler.simulation.switches.charts import gantt_chart
-from secondary_scheduler.simulation.switches.profiles import SwitchProfile
+from secondary_scheduler.simulation.switches.profiles import (
+    PROFILES,
+    SwitchProfile,
+)
 from secondary_scheduler.simulation.workloads import switches
 
 ALGORITHMS = ('first_fit', 'sticky', 'optimised')
@@ -299,4 +302,4 @@ def _unit(name: str) -> str:
 
 EXPERIMENTS = (SwitchExperiment(
     'entropy-cost', 'cost of a context switch by packing', run_cost,
-    _PUBLISHED, _unit, default='thesis', runs=30),)
+    _PUBLISHED, _unit, PROFILES, default='thesis', runs=30),)

@@ -7,11 +7,9 @@
 
 from collections.abc import Mapping
 import dataclasses
-import typing
 
 from secondary_scheduler.model.configuration import Move
 from secondary_scheduler.model.operation_kinds import OperationKind
-from secondary_scheduler.reading.values import InputError
 
 #: Seconds for each GB of memory (Hermenier 2009, section 2.3, figure 3).
 MIGRATE_S, LOCAL_S, REMOTE_S = 13.0, 45.0, 90.0
@@ -65,21 +63,6 @@ class SwitchProfile:
     budget: int = 150_000
     fluid: bool = False
 
-    def change(self, changes: Mapping[str, str]) -> 'SwitchProfile':
-        """Return the profile with some fields set from text.
-
-        :raises InputError: for an unknown field, or a value of another type
-        """
-        fields = {one.name: one.type for one in dataclasses.fields(self)
-                  if one.name != 'name'}
-        values: dict[str, typing.Any] = {}
-        for key, text in changes.items():
-            if key not in fields:
-                raise InputError(f'--set: there is no parameter {key}; there '
-                                 'are: ' + ', '.join(sorted(fields)))
-            values[key] = _value(key, text, fields[key])
-        return dataclasses.replace(self, **values)
-
     def seconds(self, move: Move) -> float:
         """Return the duration of a move."""
         if move.kind is OperationKind.BOOT:
@@ -91,23 +74,6 @@ class SwitchProfile:
         else:
             rate = REMOTE_S if move.is_remote else LOCAL_S
         return rate * move.memory_mb / 1024
-
-
-def _value(key: str, text: str, kind: object) -> object:
-    words = {'on': True, 'true': True, 'off': False, 'false': False}
-    if kind is bool:
-        if text.lower() not in words:
-            raise InputError(f'--set: {key} is on or off, not {text!r}')
-        return words[text.lower()]
-    if kind is str:
-        return text
-    try:
-        value = int(text) if kind is int else float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < float('inf'):
-        raise InputError(f'--set: {key} is a number from 0, not {text!r}')
-    return value
 
 
 def slowdown(move: Move, host: str) -> float:

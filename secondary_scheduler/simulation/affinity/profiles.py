@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Profiles of the experiments with CPU affinity, and their drivers.
+
+``doc/source/contributor/simulator.rst`` lists the fields of profiles.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+from stevedore import driver, exception, extension
+
+from secondary_scheduler.agent import cpu_topology
+from secondary_scheduler.agent.kernel_files import explain
+from secondary_scheduler.cpu_affinity.base import (
+    NAMESPACE,
+    AffinityOptions,
+    CpuAffinityDriver,
+)
+from secondary_scheduler.model.topology import Topology
+from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.simulation.affinity import thesis_host, truths
+
+
+@dataclasses.dataclass(frozen=True)
+class AffinityProfile(AffinityOptions):
+    """Parameters of a run on one host, beside the options of drivers.
+
+    * ``truths``: names of the true models, separated by commas;
+    * ``host``: ``thesis`` for its twelve cores, or a folder like
+      ``/sys/devices/system/cpu`` that describes others;
+    * ``period_s``: seconds between two decisions of ``resource`` and
+      ``interference``; 0 decides when a guest comes, goes, wakes or becomes
+      idle;
+    * ``shortest_s`` and ``longest_s``: bounds of the lengths of guests alone,
+      in seconds.
+    """
+
+    name: str = ''
+    truths: str = 't1'
+    host: str = 'thesis'
+    period_s: float = 60.0
+    shortest_s: float = 1800.0
+    longest_s: float = 3000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = set(self.truth_names) - set(truths.NAMES)
+        if unknown or not self.truth_names:
+            raise InputError('--set: truths are some of '
+                             f'{",".join(truths.NAMES)}, not {self.truths!r}')
+        if not 60 <= self.shortest_s <= self.longest_s <= 1e6:
+            raise InputError('--set: shortest_s and longest_s are times from '
+                             '60 to 1000000, and the former is not longer')
+
+    @property
+    def truth_names(self) -> tuple[str, ...]:
+        """Names of the true models."""
+        return tuple(filter(None, self.truths.split(',')))
+
+    def topology(self) -> Topology:
+        """Return the topology of the host.
+
+        :raises InputError: if its folder cannot be read
+        """
+        if self.host == 'thesis':
+            return thesis_host.TOPOLOGY
+        try:
+            return cpu_topology.read_topology(self.host)
+        except (OSError, ValueError) as exc:
+            raise InputError(f'--set: host: {explain(exc)}') from exc
+
+    def load_driver(self, name: str) -> CpuAffinityDriver:
+        """Return a driver with the profiles of the thesis.
+
+        :raises InputError: if no driver has this name
+        """
+        try:
+            make = driver.DriverManager(NAMESPACE, name).driver
+        except exception.NoMatches:
+            known = extension.ExtensionManager(NAMESPACE).names()
+            raise InputError(
+                f'there is no driver {name} in {NAMESPACE}; there are: '
+                + (', '.join(sorted(known)) or 'none; install this package '
+                   'again')) from None
+        found: CpuAffinityDriver = make(thesis_host.PROFILES, AffinityOptions(
+            **{one.name: getattr(self, one.name)
+               for one in dataclasses.fields(AffinityOptions)}))
+        return found
+
+
+#: Algorithms, thresholds and truth of Kaffes 2015.
+THESIS = AffinityProfile(name='thesis', resource_tie_break='thesis')
+
+PROFILES: Mapping[str, AffinityProfile] = {one.name: one for one in (
+    THESIS,)}

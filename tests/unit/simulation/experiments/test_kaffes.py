@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Experiments with the CPUs of secondaries."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+from secondary_scheduler.cmd import manage
+from secondary_scheduler.cpu_affinity import base as affinity
+from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.simulation import experiments
+from secondary_scheduler.simulation.affinity import profiles
+from secondary_scheduler.simulation.experiments import base, kaffes
+from tests.unit.simulation.affinity import drivers
+
+
+class TestKaffes(unittest.TestCase):
+
+    def setUp(self):
+        patch = drivers.of_setup()
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def simulate(self, *arguments):
+        """Return the measured figures of an experiment."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = manage.main(['simulate', 'run', *arguments, '--format',
+                                'json'])
+        self.assertEqual(0, code)
+        return {name: one['measured'] for name, one
+                in json.loads(printed.getvalue())['figures'].items()}
+
+    def run_with(self, changes, **options):
+        """Run an experiment with options."""
+        return experiments.EXPERIMENTS['kaffes-under'].run(
+            base.ExperimentOptions(changes, (1,), quick=True, **options))
+
+    def test_published_drivers_beat_round_robin(self):
+        # Five seeds instead of the 40 of the documentation.
+        found = self.simulate('kaffes-over', '--runs', '5', '--quick')
+        for scenario in ('random', 'latency'):
+            of = {name: found[f'm_{name}_{scenario}_15']
+                  for name in ('rrs_release', 'rbs', 'ibs')}
+            self.assertLess(of['rrs_release'], of['rbs'])
+            self.assertLess(of['rbs'], of['ibs'])
+            self.assertLess(0, found[f'perf_pct_ibs_{scenario}_15'])
+            self.assertGreater(-25, found[f'core_minutes_pct_ibs_{scenario}'
+                                          '_15'])
+
+    def test_kaf_25_figures_are_those_of_the_definition(self):
+        sample = kaffes.HostSample('random', 'random_1', 1.0, 7, 't1',
+                                   profiles.THESIS)
+        outcomes = sample.run()
+        rows = kaffes.compare(outcomes)
+        gain = (outcomes['ibs'].performance / outcomes['rrs'].performance - 1)
+        saved = 1 - outcomes['ibs'].core_s / outcomes['rrs'].kept_core_s
+        self.assertAlmostEqual(gain + saved, rows['ibs']['m'])
+        self.assertAlmostEqual(100 * gain, rows['ibs']['perf_pct'])
+        self.assertAlmostEqual(-100 * saved, rows['ibs']['core_minutes_pct'])
+        # Example 8.8: a loss of 8.5 % and a saving of 34.5 % are 0.26.
+        self.assertAlmostEqual(0.26, -0.085 + 0.345)
+        self.assertAlmostEqual(
+            rows['rrs_release']['m'],
+            1 - outcomes['rrs'].core_s / outcomes['rrs'].kept_core_s)
+        self.assertEqual({one.guest.name for one in outcomes['ibs'].guests},
+                         {one.guest.name for one in outcomes['rrs'].guests})
+
+    def test_tie_break_of_the_thesis_starves_a_guest(self):
+        slowest = {}
+        for tie_break in affinity.TIE_BREAKS:
+            profile = dataclasses.replace(
+                profiles.THESIS, resource_tie_break=tie_break)
+            slowest[tie_break] = [
+                kaffes.HostSample('random', 'random_3', 3.0, seed, 't1',
+                                  profile).run()['rbs'].slowest
+                for seed in range(1, 6)]
+        self.assertGreater(0.05, sum(slowest['thesis']) / 5)
+        self.assertLess(0.15, sum(slowest['least-loaded']) / 5)
+
+    def test_dynamic_quick_run_has_all_figures(self):
+        found = self.simulate('kaffes-dynamic', '--quick', '--runs', '3')
+        for name in ('cfs', 'rbs', 'ibs'):
+            for figure in ('perf_pct', 'cores', 'slowest'):
+                self.assertIn(f'{figure}_{name}_12', found)
+        self.assertGreater(found['perf_pct_rbs_12'],
+                           found['perf_pct_ibs_12'])
+        self.assertLess(found['cores_ibs_12'], found['cores_rbs_12'])
+        self.assertEqual(12, found['cores_cfs_12'])
+
+    def test_events_have_each_guest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / 'events'
+            self.simulate('kaffes-under', '--quick', '--runs', '1',
+                          '--events', str(path))
+            events = [json.loads(line)
+                      for line in path.read_text().splitlines()]
+        # Six guests, four algorithms, two scenarios.
+        self.assertEqual(48, len(events))
+        self.assertTrue(all(0 < one['performance'] <= 1 for one in events))
+
+    def test_host_of_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / 'online').write_text('0-3\n')
+            found = self.run_with((('host', folder),)).figures
+            self.assertIn('m_ibs_random_05', found)
+            sample = kaffes.HostSample(
+                'random', 'x', 0.5, 1, 't1',
+                profiles.AffinityProfile(name='x', host=folder))
+            self.assertEqual(2, len(sample.run()['ibs'].guests))
+
+    def test_wrong_options_are_named(self):
+        for changes, options, text in (
+                ((('profile', 'best'),), {}, 'there are: thesis'),
+                ((('periods', '3'),), {}, 'there is no parameter periods'),
+                ((('truths', 't9'),), {}, 'truths are some of t1,t2,t3'),
+                ((('truths', ','),), {}, 'truths are some of t1,t2,t3'),
+                ((('host', '/nonexistent'),), {},
+                 'host: /nonexistent/online: No such file'),
+                ((('shortest_s', '5'),), {}, 'times from 60'),
+                ((('interference_threshold', '0.5'),), {},
+                 'interference_threshold: expected a number from 1'),
+                ((('resource_tie_break', 'x'),), {}, 'least-loaded or'),
+                ((), {'leases': 'x.csv'}, 'no table of leases')):
+            with self.subTest(changes=changes), self.assertRaisesRegex(
+                    InputError, text):
+                self.run_with(changes, **options)
+
+    def test_unknown_driver_is_named_with_the_known_ones(self):
+        with self.assertRaisesRegex(
+                InputError, 'no driver pin .*: .*interference, .*round-robin'):
+            profiles.THESIS.load_driver('pin')
+
+    def test_units_of_figures(self):
+        for name, unit in (('m_ibs_random_1', 'part'),
+                           ('perf_pct_ibs_12', '%'), ('cores_rbs_6', 'CPUs')):
+            self.assertEqual(unit, kaffes._unit(name))
