@@ -3,12 +3,30 @@
 """The Ansible role agrees with the documentation and with our files."""
 
 import pathlib
+import re
 import unittest
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLE = ROOT / 'ansible/roles/secondary_scheduler'
+#: Names that are no variables of the role: a topic of the broker, and an
+#: option of the playbooks, which they give a default.
+OTHER_NAMES = {'secondary_scheduler_describe', 'secondary_scheduler_serial'}
+
+
+def assigned(node):
+    """Yield the names of variables that tasks set."""
+    if isinstance(node, list):
+        for one in node:
+            yield from assigned(one)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key in ('vars', 'ansible.builtin.set_fact'):
+                yield from value
+            elif key in ('register', 'loop_var'):
+                yield value
+            yield from assigned(value)
 
 
 class RoleTest(unittest.TestCase):
@@ -37,3 +55,17 @@ class RoleTest(unittest.TestCase):
         self.assertFalse(set(defaults) & set(self.values))
         for name in (*defaults, *self.values):
             self.assertTrue(name.startswith('secondary_scheduler_'), name)
+
+    def test_each_variable_is_set_and_used(self):
+        defaults = yaml.safe_load((ROLE / 'defaults/main.yml').read_text())
+        files = [path for path in (ROOT / 'ansible').rglob('*')
+                 if path.suffix in ('.yml', '.j2')]
+        uses = [name for path in files for name in re.findall(
+            r'secondary_scheduler_[a-z_]+', path.read_text())]
+        tasks = [yaml.safe_load(path.read_text()) for path in files
+                 if path.parent.name in ('tasks', 'playbooks')]
+        known = {*defaults, *self.values, *assigned(tasks)}
+        self.assertEqual(set(), set(uses) - known - OTHER_NAMES)
+        # Its own line is one use.
+        self.assertEqual([], [name for name in defaults
+                              if uses.count(name) < 2])
